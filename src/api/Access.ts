@@ -1,0 +1,34 @@
+/** What an operation asks of its caller. Every endpoint carries one `Access` annotation; a test walks them. */
+import { Context, Schema } from "effect"
+
+/** The access scopes of the specification, section 5. An operation requires exactly one. */
+export const scopes = [
+  "crm.clients.read",
+  "crm.clients.write",
+  "crm.deals.read",
+  "crm.deals.write",
+  "crm.tickets.ratings.write",
+  "messaging.read",
+  "messaging.write",
+  "campaigns.read",
+  "campaigns.write",
+  "integrations.webhooks.write",
+  "integrations.operations.read"
+] as const
+export const Scope = Schema.Literals(scopes)
+export type Scope = typeof Scope.Type
+
+/** What a project can switch on and off. */
+export const modules = ["crm", "messaging", "campaigns", "integrations", "tickets"] as const
+export const Module = Schema.Literals(modules)
+export type Module = typeof Module.Type
+
+/** The buckets that requests are counted in. */
+export const policies = ["read", "write", "messages"] as const
+export type Policy = (typeof policies)[number]
+
+/** The scope, module and rate limit policy of one operation. */
+export class Access extends Context.Service<
+  Access,
+  { readonly scope: Scope; readonly module: Module; readonly policy: Policy }
+>()("developer-api/api/Access") {}

@@ -1,0 +1,22 @@
+/** The developer API v1: every group, what holds for all of them, and how the document introduces them. */
+import { HttpApi, OpenApi } from "effect/http-api"
+import { Authentication } from "./Authentication.ts"
+import { ClientsGroup } from "./crm/Clients.ts"
+import { Answers, RateLimited, RequestShape } from "./Requests.ts"
+
+const strict = { onExcessProperty: "error", errors: "all" } as const
+
+export class Api extends HttpApi.make("developer-api")
+  .add(ClientsGroup)
+  .prefix("/api")
+  .middleware(RequestShape)
+  .middleware(RateLimited)
+  .middleware(Authentication)
+  .middleware(Answers)
+  .annotate(HttpApi.ParamsParseOptions, { errors: "all" })
+  .annotate(HttpApi.QueryParseOptions, strict)
+  .annotate(HttpApi.HeadersParseOptions, { errors: "all" })
+  .annotate(HttpApi.PayloadParseOptions, strict)
+  .annotate(OpenApi.Title, "Developer API")
+  .annotate(OpenApi.Version, "v1")
+  .annotate(OpenApi.Description, "The project-scoped developer API: CRM, messaging, campaigns and integrations.") {}

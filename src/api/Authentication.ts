@@ -1,0 +1,55 @@
+/** The bearer token that every operation requires (specification, section 5). */
+import { Context } from "effect"
+import { HttpApiMiddleware, HttpApiSecurity, OpenApi } from "effect/http-api"
+import type { Policy, Scope } from "./Access.ts"
+import type { KeyId, MemberId, ProjectId } from "./Ids.ts"
+import {
+  CredentialInvalid,
+  CredentialMissing,
+  EntitlementUnavailable,
+  MembershipUnavailable,
+  ModuleUnavailable,
+  ScopeMissing,
+  ServiceUnavailable
+} from "./Problems.ts"
+
+/** A token bucket's size, refilled evenly over its window. */
+export interface RateLimit {
+  readonly limit: number
+  readonly windowSeconds: number
+}
+
+/** Who calls: the API key behind a request, with its project's settings. */
+export class Principal extends Context.Service<
+  Principal,
+  {
+    readonly projectId: ProjectId
+    readonly keyId: KeyId
+    readonly scopes: ReadonlyArray<Scope>
+    readonly memberId: MemberId | null
+    readonly rateLimits: Record<Policy, RateLimit>
+  }
+>()("developer-api/api/Principal") {}
+
+/** The security scheme as the OpenAPI document names it. */
+export const DeveloperBearer = HttpApiSecurity.bearer.pipe(
+  HttpApiSecurity.annotate(OpenApi.Description, "A project API key, issued with `npm run --silent cli -- token issue`.")
+)
+
+/** Turns the bearer token into a `Principal`, then checks entitlement, module, membership and scope, in this order. */
+export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: Principal }>()(
+  "developer-api/api/Authentication",
+  {
+    requiredForClient: true,
+    security: { DeveloperBearer },
+    error: [
+      CredentialMissing,
+      CredentialInvalid,
+      EntitlementUnavailable,
+      ModuleUnavailable,
+      MembershipUnavailable,
+      ScopeMissing,
+      ServiceUnavailable
+    ]
+  }
+) {}

@@ -1,0 +1,57 @@
+/** The field types that several resources share, with the limits that the OpenAPI document shows. */
+import { Schema } from "effect"
+
+/** Unicode code points in a string, as JSON Schema's `maxLength` counts them. */
+export const codePoints = (text: string): number => {
+  let count = text.length
+  for (let i = 0; i < text.length - 1; i++) {
+    if ((text.charCodeAt(i) & 0xfc00) === 0xd800 && (text.charCodeAt(i + 1) & 0xfc00) === 0xdc00) {
+      count--
+      i++
+    }
+  }
+  return count
+}
+
+/** A string of `min` to `max` Unicode code points. */
+export const text = (min: number, max: number) =>
+  Schema.String.check(
+    Schema.makeFilter(
+      // UTF-16 units bound the code points from above, so most strings are never walked.
+      (value: string) => value.length >= min && (value.length <= max || codePoints(value) <= max),
+      {
+        expected: `a string of ${min} to ${max} characters`,
+        toJsonSchema: () => ({ minLength: min, maxLength: max })
+      }
+    )
+  )
+
+/** An instant: RFC 3339, UTC, milliseconds. */
+export const Timestamp = Schema.String.annotate({
+  format: "date-time",
+  description: "RFC 3339, UTC, with milliseconds",
+  examples: ["2026-11-20T10:00:00.000Z"]
+})
+
+const atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+
+/** A mail address: RFC 5321's dot-string at a domain of two labels or more, at most 254 characters. */
+export const Email = Schema.String.check(
+  Schema.isPattern(new RegExp(`^(?=.{3,254}$)(?=[^@]{1,64}@)${atom}(?:\\.${atom})*@${label}(?:\\.${label})+$`), {
+    expected: "a mail address of at most 254 characters",
+    toJsonSchema: () => ({ format: "email", maxLength: 254 })
+  })
+)
+
+/** A phone number in E.164 form, `+` and up to 15 digits. */
+export const Phone = Schema.String.check(
+  Schema.isPattern(/^\+[1-9][0-9]{1,14}$/, { expected: "a phone number in E.164 form, such as +4915112345678" })
+)
+
+/** A record's revision: 1 at first, one more with each change that changed something. */
+export const Version = Schema.Int.check(Schema.isGreaterThan(0))
+
+/** A record's version as an entity tag (RFC 9110, section 8.8.3): `"7"`. */
+export const ETag = Schema.String.annotate({ description: "The record's version, in double quotes" })
+export const etag = (version: number): string => `"${version}"`

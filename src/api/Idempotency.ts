@@ -1,0 +1,38 @@
+/** The `idempotency-key` header of every mutation, and the receipt that answers it. */
+import { Schema } from "effect"
+import { HttpApiSchema } from "effect/http-api"
+import { ETag, text } from "./Fields.ts"
+import { IdempotencyKeyReused } from "./Problems.ts"
+
+/** Client and deal operations (specification 4.1). */
+export const RecordIdempotencyKey = Schema.String.check(
+  Schema.isPattern(/^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/, {
+    expected: "8 to 160 characters of A-Z a-z 0-9 . _ : -, the first a letter or digit"
+  })
+)
+
+/** Headers of a mutation of clients and deals. */
+export const RecordMutationHeaders = {
+  "idempotency-key": RecordIdempotencyKey.annotateKey({
+    description: "Names this command. Sent again within 7 days, it answers the first outcome and has no second effect."
+  })
+}
+
+/** `DeveloperMutationResponse` of the specification, section 2.1. */
+export const Receipt = Schema.Struct({
+  resourceId: text(1, 160),
+  changed: Schema.Boolean
+}).annotate({ identifier: "DeveloperMutationResponse" })
+export type Receipt = typeof Receipt.Type
+
+/** A receipt as it is answered: with the record's version, and whether the outcome is a replay of an earlier one. */
+export const receipt = (status: 200 | 201) =>
+  HttpApiSchema.WithHeaders(Receipt.pipe(HttpApiSchema.status(status)), {
+    etag: ETag,
+    "idempotent-replayed": Schema.optionalKey(
+      Schema.Literal("true").annotate({ description: "Present when this answer repeats that of an earlier request." })
+    )
+  })
+
+/** The problems that every mutation shares. */
+export const mutationProblems = [IdempotencyKeyReused] as const

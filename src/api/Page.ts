@@ -1,0 +1,25 @@
+/** Keyset pages: newest first, a cursor to go on, `Link: <…>; rel="next"` while there is more. */
+import { Effect, Schema } from "effect"
+import { HttpApiSchema } from "effect/http-api"
+import { text } from "./Fields.ts"
+
+/** How many items a page holds: 1 to 100, 50 when absent. Decimal digits only. */
+const Limit = Schema.String.check(
+  Schema.isPattern(/^(?:[1-9][0-9]?|100)$/, {
+    expected: "an integer from 1 to 100"
+  })
+).pipe(Schema.decodeTo(Schema.FiniteFromString), Schema.withDecodingDefaultKey(Effect.succeed("50")))
+
+/** The query of a list; a cursor has at most `maxCursor` characters. */
+export const pageQuery = (maxCursor: number) => ({
+  limit: Limit,
+  cursor: Schema.optionalKey(text(1, maxCursor))
+})
+
+/** The envelope of a list, with the next page's address while there is one. */
+export const page = <Item extends Schema.Top>(item: Item) =>
+  HttpApiSchema.WithHeaders(Schema.Struct({ items: Schema.Array(item), nextCursor: Schema.NullOr(Schema.String) }), {
+    link: Schema.optionalKey(
+      Schema.String.annotate({ description: 'The next page (RFC 8288), `<…>; rel="next"`; absent on the last' })
+    )
+  })

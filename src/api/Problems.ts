@@ -1,0 +1,183 @@
+/**
+ * Every problem the API answers, declared once: RFC 9457 bodies with a stable `code`.
+ *
+ * A problem is yielded like any error; the server renders it and fills in `instance`.
+ */
+import { Schema } from "effect"
+import { HttpApiError } from "effect/http-api"
+
+/** Declares a problem class: its code, its status, its one fixed title, and its RFC 9457 extension members. */
+const problemWith =
+  <Self>() =>
+  <const Code extends string, const Status extends number, const Fields extends HttpApiError.ProblemExtensionFields>(
+    code: Code,
+    status: Status,
+    title: string,
+    extensions: Fields
+  ) =>
+    HttpApiError.Problem<Self>()(
+      code,
+      { type: `urn:developer-api:problem:${code}`, status, title },
+      Object.assign({ code: Schema.tag(code) }, extensions)
+    )
+
+const problem =
+  <Self>() =>
+  <const Code extends string, const Status extends number>(code: Code, status: Status, title: string) =>
+    problemWith<Self>()(code, status, title, {})
+
+// 400
+
+/** From location (`body/amountMinor`, `query/limit`, `header/idempotency-key`, `path/dealId`) to what is wrong there. */
+export const Faults = Schema.Record(Schema.String, Schema.Array(Schema.String))
+export type Faults = typeof Faults.Type
+
+export class ValidationFailed extends problemWith<ValidationFailed>()(
+  "validation_failed",
+  400,
+  "The request does not have the required form.",
+  { errors: Faults }
+) {}
+
+export class MalformedJson extends problem<MalformedJson>()(
+  "malformed_json",
+  400,
+  "The request body is not well-formed JSON."
+) {}
+
+export class CursorInvalid extends problem<CursorInvalid>()(
+  "cursor_invalid",
+  400,
+  "The cursor does not belong to this list."
+) {}
+
+// 401
+
+export class CredentialMissing extends problem<CredentialMissing>()(
+  "credential_missing",
+  401,
+  "The request carries no credential."
+) {}
+
+export class CredentialInvalid extends problem<CredentialInvalid>()(
+  "credential_invalid",
+  401,
+  "The credential is not valid."
+) {}
+
+// 403
+
+export class ScopeMissing extends problemWith<ScopeMissing>()(
+  "scope_missing",
+  403,
+  "The credential lacks the scope of this operation.",
+  { requiredScope: Schema.String }
+) {}
+
+export class ModuleUnavailable extends problem<ModuleUnavailable>()(
+  "module_unavailable",
+  403,
+  "The project has not switched on the module of this operation."
+) {}
+
+export class EntitlementUnavailable extends problem<EntitlementUnavailable>()(
+  "entitlement_unavailable",
+  403,
+  "The project is not entitled to the developer API."
+) {}
+
+export class MembershipUnavailable extends problem<MembershipUnavailable>()(
+  "membership_unavailable",
+  403,
+  "The member behind the credential is not active."
+) {}
+
+// 404
+
+export class RouteNotFound extends problem<RouteNotFound>()("route_not_found", 404, "There is nothing at this path.") {}
+
+export class ClientNotFound extends problem<ClientNotFound>()(
+  "client_not_found",
+  404,
+  "The project has no such client."
+) {}
+
+export class MemberNotFound extends problem<MemberNotFound>()(
+  "member_not_found",
+  404,
+  "The project has no such member."
+) {}
+
+export class OrganizationNotFound extends problem<OrganizationNotFound>()(
+  "organization_not_found",
+  404,
+  "The project has no such organization."
+) {}
+
+// 405
+
+export class MethodNotAllowed extends problem<MethodNotAllowed>()(
+  "method_not_allowed",
+  405,
+  "The path does not know this method."
+) {}
+
+// 409
+
+export class IdempotencyKeyReused extends problem<IdempotencyKeyReused>()(
+  "idempotency_key_reused",
+  409,
+  "The idempotency key was used for another request."
+) {}
+
+export class ContactCapacityExhausted extends problem<ContactCapacityExhausted>()(
+  "contact_capacity_exhausted",
+  409,
+  "The project has as many active clients as its capacity allows."
+) {}
+
+export class ClientArchived extends problem<ClientArchived>()("client_archived", 409, "The client is archived.") {}
+
+export class OrganizationArchived extends problem<OrganizationArchived>()(
+  "organization_archived",
+  409,
+  "The organization is archived."
+) {}
+
+// 413, 415, 429, 431
+
+export class BodyTooLarge extends problem<BodyTooLarge>()("body_too_large", 413, "The request body is too large.") {}
+
+export class UnsupportedMediaType extends problem<UnsupportedMediaType>()(
+  "unsupported_media_type",
+  415,
+  "The request body is not application/json."
+) {}
+
+export class RateLimitExceeded extends problem<RateLimitExceeded>()(
+  "rate_limit_exceeded",
+  429,
+  "The project has sent too many requests."
+) {}
+
+export class HeadersTooLarge extends problem<HeadersTooLarge>()(
+  "headers_too_large",
+  431,
+  "The request's header section is too large."
+) {}
+
+// 5xx
+
+export class Internal extends problem<Internal>()("internal", 500, "The server failed to answer.") {}
+
+export class RateLimiterUnavailable extends problem<RateLimiterUnavailable>()(
+  "rate_limiter_unavailable",
+  503,
+  "The rate limiter does not answer."
+) {}
+
+export class ServiceUnavailable extends problem<ServiceUnavailable>()(
+  "service_unavailable",
+  503,
+  "The service is not available right now."
+) {}

@@ -1,0 +1,148 @@
+/** CRM clients: operations 1 to 4 of the specification, section 4.1. */
+import { Schema } from "effect"
+import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import { Access } from "../Access.ts"
+import { Email, ETag, Phone, text, Timestamp, Version } from "../Fields.ts"
+import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
+import { ClientId, MemberId, OrganizationId } from "../Ids.ts"
+import { page, pageQuery } from "../Page.ts"
+import {
+  ClientArchived,
+  ClientNotFound,
+  ContactCapacityExhausted,
+  CursorInvalid,
+  MemberNotFound,
+  OrganizationArchived,
+  OrganizationNotFound
+} from "../Problems.ts"
+import { JsonBody } from "../Requests.ts"
+
+export const ClientStatus = Schema.Literals(["active", "archived"])
+export type ClientStatus = typeof ClientStatus.Type
+
+/** The fields that a caller writes, with the types that every way in shares (API, project file, import). */
+export const clientFields = {
+  displayName: text(1, 160),
+  firstName: Schema.NullOr(text(1, 100)),
+  lastName: Schema.NullOr(text(1, 100)),
+  email: Schema.NullOr(Email),
+  phone: Schema.NullOr(Phone),
+  tags: Schema.Array(text(1, 160)).check(
+    Schema.isMaxLength(100, { expected: "at most 100 tags" }),
+    Schema.isUnique({ expected: "tags without repeats" })
+  ),
+  externalId: Schema.NullOr(text(1, 160))
+}
+
+const example = {
+  displayName: "Ada Lovelace",
+  firstName: "Ada",
+  lastName: "Lovelace",
+  email: "ada@example.com",
+  phone: "+442071838750",
+  tags: ["newsletter"],
+  externalId: "crm-1815"
+}
+
+/** A contact of the project. */
+export const Client = Schema.Struct({
+  id: ClientId,
+  ...clientFields,
+  organizationId: Schema.NullOr(OrganizationId),
+  responsibleMemberId: Schema.NullOr(MemberId),
+  status: ClientStatus,
+  version: Version,
+  createdAt: Timestamp,
+  updatedAt: Timestamp,
+  archivedAt: Schema.NullOr(Timestamp)
+}).annotate({ identifier: "DeveloperClient" })
+export type Client = typeof Client.Type
+
+/** What a create takes: `displayName`, and whatever else is known. */
+export const ClientCreate = Schema.Struct({
+  displayName: clientFields.displayName,
+  firstName: Schema.optionalKey(clientFields.firstName),
+  lastName: Schema.optionalKey(clientFields.lastName),
+  email: Schema.optionalKey(clientFields.email),
+  phone: Schema.optionalKey(clientFields.phone),
+  tags: Schema.optionalKey(clientFields.tags),
+  externalId: Schema.optionalKey(clientFields.externalId)
+}).annotate({ identifier: "DeveloperClientCreate", examples: [example] })
+export type ClientCreate = typeof ClientCreate.Type
+
+/** What a patch takes: an absent member keeps, `null` clears, at least one member. */
+export const ClientPatch = Schema.Struct({
+  displayName: Schema.optionalKey(clientFields.displayName),
+  firstName: Schema.optionalKey(clientFields.firstName),
+  lastName: Schema.optionalKey(clientFields.lastName),
+  email: Schema.optionalKey(clientFields.email),
+  phone: Schema.optionalKey(clientFields.phone),
+  tags: Schema.optionalKey(clientFields.tags),
+  externalId: Schema.optionalKey(clientFields.externalId),
+  organizationId: Schema.optionalKey(Schema.NullOr(OrganizationId)),
+  responsibleMemberId: Schema.optionalKey(Schema.NullOr(MemberId)),
+  status: Schema.optionalKey(ClientStatus)
+})
+  .check(Schema.isMinProperties(1, { expected: "at least one member to change" }))
+  .annotate({ identifier: "DeveloperClientPatch", examples: [{ tags: ["newsletter", "vip"], phone: null }] })
+export type ClientPatch = typeof ClientPatch.Type
+
+/** Which clients a list shows. Absent means all, like `all`. */
+export const ClientStatusFilter = Schema.Literals(["active", "archived", "all"])
+export type ClientStatusFilter = typeof ClientStatusFilter.Type
+
+const path = "/v1/developer/crm/clients"
+
+export class ClientsGroup extends HttpApiGroup.make("clients")
+  .add(
+    HttpApiEndpoint.get("listClients", path, {
+      query: { status: Schema.optionalKey(ClientStatusFilter), ...pageQuery(512) },
+      success: page(Client),
+      error: [CursorInvalid]
+    })
+      .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
+      .annotate(OpenApi.Summary, "List clients")
+      .annotate(OpenApi.Description, "The project's clients, newest first."),
+    HttpApiEndpoint.post("createClient", path, {
+      headers: RecordMutationHeaders,
+      payload: ClientCreate,
+      success: receipt(201),
+      error: [...mutationProblems, ContactCapacityExhausted]
+    })
+      .middleware(JsonBody)
+      .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
+      .annotate(OpenApi.Summary, "Create a client")
+      .annotate(OpenApi.Description, "Adds an active client, unless the project's contact capacity is exhausted."),
+    HttpApiEndpoint.get("getClient", `${path}/:clientId`, {
+      params: { clientId: ClientId },
+      success: HttpApiSchema.WithHeaders(Client, { etag: ETag }),
+      error: [ClientNotFound]
+    })
+      .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
+      .annotate(OpenApi.Summary, "Get a client")
+      .annotate(OpenApi.Description, "One client, archived ones included."),
+    HttpApiEndpoint.patch("patchClient", `${path}/:clientId`, {
+      params: { clientId: ClientId },
+      headers: RecordMutationHeaders,
+      payload: ClientPatch,
+      success: receipt(200),
+      error: [
+        ...mutationProblems,
+        ClientNotFound,
+        MemberNotFound,
+        OrganizationNotFound,
+        ClientArchived,
+        OrganizationArchived,
+        ContactCapacityExhausted
+      ]
+    })
+      .middleware(JsonBody)
+      .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
+      .annotate(OpenApi.Summary, "Change a client")
+      .annotate(
+        OpenApi.Description,
+        "An absent member keeps its value, `null` clears it. An archived client takes nothing but exactly " +
+          '`{"status":"active"}`, which needs room in the contact capacity. When nothing differs, `changed` is false.'
+      )
+  )
+  .annotate(OpenApi.Title, "CRM clients") {}

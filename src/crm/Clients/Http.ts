@@ -1,0 +1,35 @@
+/** Clients over HTTP. */
+import { Effect } from "effect"
+import { HttpApiBuilder } from "effect/http-api"
+import { Api } from "../../api/Api.ts"
+import { Principal } from "../../api/Authentication.ts"
+import { pageAnswer, receiptAnswer, recordAnswer } from "../../platform/Answer.ts"
+import { command } from "../../platform/idempotency/Idempotency.ts"
+import { Clients } from "../Clients.ts"
+
+export const layer = HttpApiBuilder.group(
+  Api,
+  "clients",
+  Effect.fn(function* (handlers) {
+    const clients = yield* Clients
+    return handlers.handleAll({
+      listClients: Effect.fnUntraced(function* ({ query: { cursor, limit, status = "all" }, request }) {
+        const { projectId } = yield* Principal
+        return yield* pageAnswer(request, yield* clients.list(projectId, { status, limit, cursor }))
+      }),
+      createClient: Effect.fnUntraced(function* (request) {
+        const { projectId } = yield* Principal
+        return receiptAnswer(yield* clients.create(command(projectId, "createClient", request), request.payload))
+      }),
+      getClient: Effect.fnUntraced(function* ({ params }) {
+        const { projectId } = yield* Principal
+        return recordAnswer(yield* clients.get(projectId, params.clientId))
+      }),
+      patchClient: Effect.fnUntraced(function* (request) {
+        const { projectId } = yield* Principal
+        const { params, payload } = request
+        return receiptAnswer(yield* clients.patch(command(projectId, "patchClient", request), params.clientId, payload))
+      })
+    })
+  })
+)

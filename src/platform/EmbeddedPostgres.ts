@@ -1,0 +1,94 @@
+import { Context, Effect, Layer, type Redacted, Schedule, type Scope } from "effect"
+import * as Cluster from "./EmbeddedPostgres/Cluster.ts"
+import { EmbeddedPostgresError } from "./EmbeddedPostgres/EmbeddedPostgresError.ts"
+import * as Postmaster from "./EmbeddedPostgres/Postmaster.ts"
+import { gone } from "./EmbeddedPostgres/Processes.ts"
+import * as Session from "./EmbeddedPostgres/Session.ts"
+
+export { EmbeddedPostgresError }
+
+/** Where the cluster lives and what it is tuned to. */
+export interface EmbeddedPostgresOptions {
+  /** DATA_DIR. The cluster is `postgres` below it, beside `postgres-password` and `postgres.log`. */
+  readonly directory: string
+  /** More settings of PostgreSQL, for when this process is the one to start it. */
+  readonly flags?: Readonly<Record<string, string>> | undefined
+}
+
+/**
+ * PostgreSQL from an npm package, for as long as anybody uses it. Processes that share a data directory share the
+ * server: the first one starts it, each of them starts it again when it dies, and the last one to leave stops it.
+ */
+export class EmbeddedPostgres extends Context.Service<
+  EmbeddedPostgres,
+  {
+    /** `postgres://…@127.0.0.1:PORT/developer_api`. It stays valid when the server is restarted. */
+    readonly url: Redacted.Redacted
+  }
+>()("developer-api/platform/EmbeddedPostgres") {
+  static readonly layer = (options: EmbeddedPostgresOptions): Layer.Layer<EmbeddedPostgres, EmbeddedPostgresError> =>
+    Layer.effect(
+      EmbeddedPostgres,
+      Effect.gen(function* () {
+        const cluster = yield* Cluster.open(options)
+        yield* Effect.addFinalizer(() => leave(cluster))
+        const server = yield* enter(cluster)
+        yield* Effect.forkScoped(supervise(cluster, server))
+        return { url: Session.url(cluster, server) }
+      })
+    )
+}
+
+/** Finds the server or starts it, and keeps a session open so that others who leave see that we are here. */
+const enter = (
+  cluster: Cluster.Cluster,
+  port?: number
+): Effect.Effect<Postmaster.Server, EmbeddedPostgresError, Scope.Scope> =>
+  Effect.gen(function* () {
+    const server = yield* Postmaster.serve(cluster, port)
+    if (port !== undefined && server.port !== port) {
+      return yield* new EmbeddedPostgresError({
+        reason: "Busy",
+        message: `PostgreSQL was started on port ${server.port}, while it is expected here on ${port}`
+      })
+    }
+    const session = yield* Session.join(cluster, server)
+    yield* Session.createDatabase(session)
+    return server
+  }).pipe(
+    // It may be starting or stopping on behalf of another process, or its remains may still be in the way.
+    Effect.retry({
+      while: ({ reason }) => reason === "Busy",
+      schedule: Schedule.spaced("200 millis").pipe(Schedule.upTo({ duration: "20 seconds" }))
+    })
+  )
+
+/** Brings the server back whenever it has died, on the same port: clients keep the url they were given. */
+const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: Postmaster.Server) {
+  const died = Effect.fnUntraced(function* ({ pid }: Postmaster.Server) {
+    yield* gone(pid, "250 millis")
+    yield* Effect.logWarning(`PostgreSQL (process ${pid}) has died and is started again; its log is ${cluster.log}`)
+  })
+  const comeBack = enter(cluster, first.port).pipe(
+    Effect.tapError(({ message }) => Effect.logWarning(message)),
+    Effect.retry(Schedule.min([Schedule.exponential("500 millis"), Schedule.spaced("10 seconds")])),
+    Effect.tap(({ pid, port }) => Effect.logInfo(`PostgreSQL is back on port ${port} (process ${pid})`))
+  )
+  yield* died(first)
+  return yield* Effect.forever(Effect.scoped(Effect.flatMap(comeBack, died)))
+})
+
+/** The last one out turns off the light, whoever turned it on. */
+const leave = (cluster: Cluster.Cluster): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    const server = yield* Postmaster.running(cluster)
+    if (server === undefined || (yield* Session.othersPresent(cluster, server))) return
+    yield* Postmaster.stop(server.pid)
+  }).pipe(
+    // Another one may be stopping it this very moment.
+    Effect.retry({
+      while: ({ reason }) => reason === "Busy",
+      schedule: Schedule.spaced("200 millis").pipe(Schedule.upTo({ duration: "5 seconds" }))
+    }),
+    Effect.catch(({ message }) => Effect.logWarning(`PostgreSQL may be left running: ${message}`))
+  )

@@ -1,0 +1,41 @@
+/** Schema issues in words for people: what each value must be, in one style for requests, settings and files. */
+import { SchemaIssue } from "effect"
+
+const must = (message: string) =>
+  message
+    .replace(/^Expected /, "must be ")
+    .replace(/^must be (string|number|boolean)\b/, "must be a $1")
+    .replace(/^must be (array|object|integer)\b/, "must be an $1")
+    .replaceAll(" | ", " or ")
+
+const format = SchemaIssue.makeFormatterStandardSchemaV1({
+  leafHook: (issue) => {
+    switch (issue._tag) {
+      case "MissingKey":
+        return "is required"
+      case "UnexpectedKey":
+        return "is not known here"
+      case "InvalidType":
+        return must(SchemaIssue.defaultLeafHook(issue)).replace(/^must be Developer\w+$/, "must be an object")
+      default:
+        return must(SchemaIssue.defaultLeafHook(issue))
+    }
+  },
+  checkHook: (issue) => {
+    const expected = issue.filter.annotations?.["expected"]
+    return SchemaIssue.defaultCheckHook(issue) ?? (typeof expected === "string" ? `must be ${expected}` : undefined)
+  }
+})
+
+/** One thing that is wrong, and the path of members that leads to it. */
+export interface Fault {
+  readonly path: ReadonlyArray<PropertyKey>
+  readonly message: string
+}
+
+/** Every fault of an issue tree, in the order of the schema. */
+export const faultsOf = (issue: SchemaIssue.Issue): ReadonlyArray<Fault> =>
+  format(issue).issues.map((issue) => ({
+    path: (issue.path ?? []).map((segment) => (typeof segment === "object" ? segment.key : segment)),
+    message: issue.message
+  }))

@@ -1,0 +1,48 @@
+/** Keyset pages (contract §6): a page deep in the list costs what the first costs. */
+import { Context, Effect, Layer } from "effect"
+import type { CursorInvalid } from "../api/Problems.ts"
+import { Cursors, type List, type Position } from "./Cursors.ts"
+
+/** Items, and where the next page starts. */
+export interface Page<Item> {
+  readonly items: ReadonlyArray<Item>
+  readonly nextCursor: string | null
+}
+
+/** What a page's statement fetches: up to `limit` records after `after`, in the order of the list. */
+export interface Window {
+  readonly after: Position | undefined
+  readonly limit: number
+}
+
+export class Pages extends Context.Service<
+  Pages,
+  {
+    /** Reads the page that a query asks for; `fetch` is asked for one record more, to know whether there is a next. */
+    readonly read: <Item extends { readonly id: string; readonly createdAt: string }, E, R>(
+      list: List,
+      query: { readonly limit: number; readonly cursor: string | undefined },
+      fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
+    ) => Effect.Effect<Page<Item>, E | CursorInvalid, R>
+  }
+>()("developer-api/platform/Pages") {
+  static readonly layer = Layer.effect(
+    Pages,
+    Effect.gen(function* () {
+      const cursors = yield* Cursors
+      return {
+        read: Effect.fnUntraced(function* (list, { cursor, limit }, fetch) {
+          const after = cursor === undefined ? undefined : yield* cursors.decode(list, cursor)
+          const found = yield* fetch({ after, limit: limit + 1 })
+          const items = found.slice(0, limit)
+          const last = found.length > limit ? items.at(-1) : undefined
+          return {
+            items,
+            nextCursor:
+              last === undefined ? null : cursors.encode(list, { createdAt: new Date(last.createdAt), id: last.id })
+          }
+        })
+      }
+    })
+  ).pipe(Layer.provide(Cursors.layer))
+}

@@ -1,0 +1,211 @@
+/** The settings of the process: environment variables, read once. The README holds their table. */
+import {
+  Config,
+  ConfigProvider,
+  Context,
+  Data,
+  Duration,
+  Effect,
+  Layer,
+  type LogLevel,
+  Option,
+  Record,
+  Redacted,
+  Schema,
+  SchemaGetter,
+  Struct
+} from "effect"
+import { faultsOf } from "./Faults.ts"
+
+/** A duration as settings and commands write it: `250ms`, `5s`, `2m`, `24h`, `7d`. */
+export const DurationText = Schema.String.check(
+  Schema.isPattern(/^[0-9]{1,9}(?:ms|s|m|h|d)$/, { expected: "a duration such as 250ms, 5s, 2m, 24h or 7d" })
+).pipe(
+  Schema.decodeTo(Schema.Duration, {
+    decode: SchemaGetter.transform((text) => {
+      const unit = text.replace(/^[0-9]+/, "")
+      return Duration.millis(Number.parseInt(text, 10) * (millis[unit] ?? 0))
+    }),
+    encode: SchemaGetter.transform((duration) => `${Duration.toMillis(duration)}ms`)
+  })
+)
+const millis: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+
+const integer = (min: number, max: number) =>
+  Schema.String.check(
+    Schema.makeFilter((text: string) => /^[0-9]{1,9}$/.test(text) && Number(text) >= min && Number(text) <= max, {
+      expected: `an integer from ${min} to ${max}`
+    })
+  ).pipe(Schema.decodeTo(Schema.FiniteFromString))
+
+const url = (protocols: ReadonlyArray<string>) =>
+  Schema.String.check(
+    Schema.makeFilter((text: string) => URL.canParse(text) && protocols.includes(new URL(text).protocol), {
+      expected: `a URL that starts with ${protocols.map((protocol) => `${protocol}//`).join(" or ")}`
+    })
+  )
+
+const flag = Schema.Literals(["true", "false"]).pipe(
+  Schema.decodeTo(Schema.Boolean, {
+    decode: SchemaGetter.transform((text) => text === "true"),
+    encode: SchemaGetter.transform((value) => (value ? ("true" as const) : ("false" as const)))
+  })
+)
+
+/** 32 bytes in base64, kept out of logs. */
+const SecretKey = Schema.String.check(
+  Schema.makeFilter((text: string) => /^[A-Za-z0-9+/]{43}=$/.test(text), {
+    expected: "32 bytes in base64 (`openssl rand -base64 32`)"
+  })
+)
+
+const logLevels = { trace: "Trace", debug: "Debug", info: "Info", warn: "Warn", error: "Error", none: "None" } as const
+
+const samplers = [
+  "always_on",
+  "always_off",
+  "traceidratio",
+  "parentbased_always_on",
+  "parentbased_always_off",
+  "parentbased_traceidratio"
+] as const
+
+const variables = {
+  HOST: Schema.NonEmptyString,
+  PORT: integer(0, 65_535),
+  PUBLIC_URL: url(["http:", "https:"]),
+  DATABASE_URL: url(["postgres:", "postgresql:"]),
+  DATABASE_MAX_CONNECTIONS: integer(1, 1_000),
+  MIGRATE_ON_START: flag,
+  DATA_DIR: Schema.NonEmptyString,
+  SECRET_KEY: SecretKey,
+  REDIS_URL: url(["redis:", "rediss:"]),
+  ADMIN_PORT: integer(0, 65_535),
+  LOG_LEVEL: Schema.Literals(["trace", "debug", "info", "warn", "error", "none"]),
+  LOG_FORMAT: Schema.Literals(["pretty", "json"]),
+  SHUTDOWN_GRACE: DurationText,
+  IDEMPOTENCY_RETENTION: DurationText,
+  OTEL_EXPORTER_OTLP_ENDPOINT: url(["http:", "https:"]),
+  OTEL_SERVICE_NAME: Schema.NonEmptyString,
+  OTEL_RESOURCE_ATTRIBUTES: Schema.String,
+  OTEL_TRACES_SAMPLER: Schema.Literals(samplers),
+  OTEL_TRACES_SAMPLER_ARG: Schema.String.check(
+    Schema.isPattern(/^(?:0(?:\.[0-9]+)?|1(?:\.0+)?|\.[0-9]+)$/, { expected: "a number from 0 to 1" })
+  ).pipe(Schema.decodeTo(Schema.FiniteFromString))
+}
+
+const Variables = Schema.Struct(Struct.map(variables, Schema.optionalKey))
+const decode = Schema.decodeUnknownEffect(Variables, { errors: "all" })
+
+/** What is wrong with the environment, a line for each variable. */
+export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{ readonly faults: ReadonlyArray<string> }> {
+  override get message() {
+    return this.faults.join("\n")
+  }
+}
+
+/** The settings, with their defaults filled in. */
+export interface SettingsShape {
+  readonly host: string
+  /** 0 lets the system choose. */
+  readonly port: number
+  readonly publicUrl: Option.Option<string>
+  /** None: the embedded PostgreSQL under `dataDir`. */
+  readonly databaseUrl: Option.Option<Redacted.Redacted>
+  readonly databaseMaxConnections: number
+  readonly migrateOnStart: boolean
+  readonly dataDir: string
+  /** None: one is made and kept under `dataDir`. */
+  readonly secretKey: Option.Option<Redacted.Redacted>
+  readonly redisUrl: Option.Option<Redacted.Redacted>
+  readonly adminPort: Option.Option<number>
+  readonly logLevel: LogLevel.LogLevel
+  readonly logFormat: "pretty" | "json"
+  readonly shutdownGrace: Duration.Duration
+  readonly idempotencyRetention: Duration.Duration
+  readonly telemetry: Option.Option<TelemetrySettings>
+}
+
+/** Where traces, metrics and logs go, and how much of the traces. */
+export interface TelemetrySettings {
+  readonly endpoint: string
+  readonly serviceName: string
+  readonly resourceAttributes: Record<string, string>
+  readonly sampler: (typeof samplers)[number]
+  readonly samplerArgument: number
+}
+
+export class Settings extends Context.Service<Settings, SettingsShape>()("developer-api/platform/Settings") {
+  static readonly layer = Layer.effect(
+    Settings,
+    Effect.gen(function* () {
+      const environment = yield* readEnvironment
+      const faults: Array<string> = []
+      const settings = yield* decode(environment).pipe(
+        Effect.catchTag("SchemaError", (error) => {
+          faults.push(...faultsOf(error.issue).map(({ message, path }) => `${path.join(".")} ${message}`))
+          return Effect.void
+        })
+      )
+      if ("DATABASE_URL" in environment && !("SECRET_KEY" in environment)) {
+        faults.push("SECRET_KEY is required when DATABASE_URL is set: 32 bytes in base64 (`openssl rand -base64 32`)")
+      }
+      const attributes = parseAttributes(environment["OTEL_RESOURCE_ATTRIBUTES"] ?? "")
+      if (attributes === undefined) faults.push("OTEL_RESOURCE_ATTRIBUTES must be a list such as key=value,key=value")
+      if (settings === undefined || attributes === undefined || faults.length > 0) {
+        return yield* new SettingsInvalid({ faults })
+      }
+      return shape(settings, attributes)
+    })
+  )
+}
+
+/** The variables that are set; an empty one counts as unset, as compose files write it. */
+const readEnvironment = Effect.gen(function* () {
+  const provider = yield* ConfigProvider.ConfigProvider
+  const read = Config.all(Record.map(variables, (_, name) => Config.option(Config.String(name))))
+  const values = yield* Effect.orDie(read.parse(provider))
+  return Record.getSomes(
+    Record.map(
+      values,
+      Option.filter((text) => text !== "")
+    )
+  )
+})
+
+const redacted = (text: string | undefined) => Option.map(Option.fromUndefinedOr(text), (value) => Redacted.make(value))
+
+const shape = (settings: typeof Variables.Type, resourceAttributes: Record<string, string>): SettingsShape => ({
+  host: settings.HOST ?? "127.0.0.1",
+  port: settings.PORT ?? 3000,
+  publicUrl: Option.map(Option.fromUndefinedOr(settings.PUBLIC_URL), (text) => text.replace(/\/+$/, "")),
+  databaseUrl: redacted(settings.DATABASE_URL),
+  databaseMaxConnections: settings.DATABASE_MAX_CONNECTIONS ?? 20,
+  migrateOnStart: settings.MIGRATE_ON_START ?? true,
+  dataDir: settings.DATA_DIR ?? ".data",
+  secretKey: redacted(settings.SECRET_KEY),
+  redisUrl: redacted(settings.REDIS_URL),
+  adminPort: Option.fromUndefinedOr(settings.ADMIN_PORT),
+  logLevel: logLevels[settings.LOG_LEVEL ?? "info"],
+  logFormat: settings.LOG_FORMAT ?? "pretty",
+  shutdownGrace: settings.SHUTDOWN_GRACE ?? Duration.seconds(25),
+  idempotencyRetention: settings.IDEMPOTENCY_RETENTION ?? Duration.days(7),
+  telemetry: Option.map(Option.fromUndefinedOr(settings.OTEL_EXPORTER_OTLP_ENDPOINT), (endpoint) => ({
+    endpoint: endpoint.replace(/\/+$/, ""),
+    serviceName: settings.OTEL_SERVICE_NAME ?? resourceAttributes["service.name"] ?? "developer-api",
+    resourceAttributes,
+    sampler: settings.OTEL_TRACES_SAMPLER ?? "parentbased_always_on",
+    samplerArgument: settings.OTEL_TRACES_SAMPLER_ARG ?? 1
+  }))
+})
+
+/** `key=value,key=value` with percent-encoded values (OpenTelemetry resource SDK). */
+const parseAttributes = (text: string): Record<string, string> | undefined => {
+  const attributes: Record<string, string> = {}
+  for (const pair of text.split(",").filter((pair) => pair.trim() !== "")) {
+    const [key = "", ...value] = pair.split("=")
+    if (key.trim() === "" || value.length === 0 || /%(?![0-9A-Fa-f]{2})/.test(pair)) return undefined
+    attributes[key.trim()] = decodeURIComponent(value.join("=").trim())
+  }
+  return attributes
+}

@@ -1,0 +1,21 @@
+/** OpenTelemetry: nothing at all without an endpoint, else traces, metrics and logs over OTLP/HTTP. */
+import { Context, Effect, Layer, Option, Predicate, References, Tracer } from "effect"
+import { Settings } from "./Settings.ts"
+
+/** Exports what the settings ask for. The SDK is loaded only then: it costs a start more than everything else. */
+export const layer = Layer.unwrap(
+  Effect.gen(function* () {
+    const { telemetry } = yield* Settings
+    if (Option.isNone(telemetry)) return Layer.succeed(References.TracerEnabled, false)
+    const { exporters } = yield* Effect.promise(() => import("./Telemetry/Otlp.ts"))
+    return exporters(telemetry.value)
+  })
+)
+
+/** Gives the server span of a request its name, `METHOD <route template>`, once the route is known. */
+export const nameServerSpan = (context: Context.Context<never>, name: string): void => {
+  const span = Context.getOrUndefined(context, Tracer.ParentSpan)
+  if (span === undefined || !Predicate.hasProperty(span, "span")) return
+  const { span: otel } = span
+  if (Predicate.hasProperty(otel, "updateName") && typeof otel.updateName === "function") otel.updateName(name)
+}

@@ -1,0 +1,64 @@
+/** The OpenTelemetry SDK, bound to Effect's tracer, metrics and logger. */
+import * as NodeSdk from "@effect/opentelemetry/NodeSdk"
+import { OTLPLogExporter } from "@opentelemetry/exporter-logs-otlp-http"
+import { OTLPMetricExporter } from "@opentelemetry/exporter-metrics-otlp-http"
+import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http"
+import { BatchLogRecordProcessor, type SdkLogRecord } from "@opentelemetry/sdk-logs"
+import { PeriodicExportingMetricReader } from "@opentelemetry/sdk-metrics"
+import {
+  AlwaysOffSampler,
+  AlwaysOnSampler,
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  type ReadableSpan,
+  type Sampler,
+  TraceIdRatioBasedSampler
+} from "@opentelemetry/sdk-trace-base"
+import { redactSecrets } from "../Redaction.ts"
+import type { TelemetrySettings } from "../Settings.ts"
+
+/** Traces, metrics and logs to `<endpoint>/v1/…`, flushed when the layer's scope closes. */
+export const exporters = ({ endpoint, resourceAttributes, sampler, samplerArgument, serviceName }: TelemetrySettings) =>
+  NodeSdk.layer(() => ({
+    resource: { serviceName, attributes: resourceAttributes },
+    spanProcessor: new RedactingSpans(new OTLPTraceExporter({ url: `${endpoint}/v1/traces` })),
+    tracerConfig: { sampler: samplers[sampler](samplerArgument) },
+    metricReader: new PeriodicExportingMetricReader({
+      exporter: new OTLPMetricExporter({ url: `${endpoint}/v1/metrics` }),
+      exportIntervalMillis: 15_000
+    }),
+    logRecordProcessor: new RedactingLogs({ exporter: new OTLPLogExporter({ url: `${endpoint}/v1/logs` }) }),
+    loggerMergeWithExisting: true
+  }))
+
+const samplers: Record<TelemetrySettings["sampler"], (argument: number) => Sampler> = {
+  always_on: () => new AlwaysOnSampler(),
+  always_off: () => new AlwaysOffSampler(),
+  traceidratio: (ratio) => new TraceIdRatioBasedSampler(ratio),
+  parentbased_always_on: () => new ParentBasedSampler({ root: new AlwaysOnSampler() }),
+  parentbased_always_off: () => new ParentBasedSampler({ root: new AlwaysOffSampler() }),
+  parentbased_traceidratio: (ratio) => new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) })
+}
+
+/** Tokens can stand in a path or a query, so in a URL attribute or an error's message. */
+class RedactingSpans extends BatchSpanProcessor {
+  override onEnd(span: ReadableSpan): void {
+    redactAttributes(span.attributes)
+    for (const event of span.events) redactAttributes(event.attributes ?? {})
+    if (span.status.message !== undefined) span.status.message = redactSecrets(span.status.message)
+    super.onEnd(span)
+  }
+}
+
+class RedactingLogs extends BatchLogRecordProcessor {
+  override onEmit(record: SdkLogRecord): void {
+    if (typeof record.body === "string") record.setBody(redactSecrets(record.body))
+    super.onEmit(record)
+  }
+}
+
+const redactAttributes = (attributes: Record<string, unknown>) => {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "string") attributes[name] = redactSecrets(value)
+  }
+}

@@ -1,0 +1,210 @@
+/** API keys (contract §3): who may call for a project, with which scopes, and until when. */
+import { Clock, Context, Data, Duration, Effect, Layer, Option, type Redacted } from "effect"
+import { SqlClient } from "effect/sql"
+import type { Scope } from "../../api/Access.ts"
+import type { KeyId, MemberId, ProjectId } from "../../api/Ids.ts"
+import * as Token from "./Token.ts"
+
+/** A key as operators see it; its token is shown once and kept nowhere. */
+export interface ApiKey {
+  readonly keyId: KeyId
+  readonly name: string
+  readonly scopes: ReadonlyArray<Scope>
+  readonly memberId: MemberId | null
+  readonly expiresAt: Date
+  readonly revokedAt: Date | null
+  readonly lastUsedAt: Date | null
+  readonly createdAt: Date
+}
+
+/** A new key, and the only sight of its token. */
+export interface IssuedKey {
+  readonly keyId: KeyId
+  readonly token: Redacted.Redacted
+  readonly scopes: ReadonlyArray<Scope>
+  readonly expiresAt: Date
+}
+
+/** No project has this id. */
+export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonly projectId: string }> {
+  override get message() {
+    return `There is no project "${this.projectId}"`
+  }
+}
+
+/** No key is issued for a member who is inactive, or not of the project. */
+export class MemberUnusable extends Data.TaggedError("MemberUnusable")<{
+  readonly memberId: string
+  readonly reason: "unknown" | "inactive"
+}> {
+  override get message() {
+    return this.reason === "unknown"
+      ? `The project has no member "${this.memberId}"`
+      : `Member "${this.memberId}" is not active, so no key can be issued for them`
+  }
+}
+
+/** A key lives 366 days at most. */
+export class ExpiryTooLong extends Data.TaggedError("ExpiryTooLong")<{ readonly expiresIn: Duration.Duration }> {
+  override get message() {
+    return `A key can live for ${Duration.toDays(longestLife)} days at most`
+  }
+}
+
+/** No key has this id. The id isn't repeated: it may be a whole token, given by mistake. */
+export class KeyUnknown extends Data.TaggedError("KeyUnknown") {
+  override readonly message =
+    "There is no such key: its id is the 12 characters of the token between `dk_` and the next `_`"
+}
+
+/** What was revoked, or has run out, is not renewed. */
+export class KeyUnusable extends Data.TaggedError("KeyUnusable")<{
+  readonly keyId: KeyId
+  readonly reason: "revoked" | "expired"
+}> {
+  override get message() {
+    return `Key ${this.keyId} ${this.reason === "revoked" ? "is revoked" : "has expired"}: issue a new one`
+  }
+}
+
+/** The default life of a key. */
+export const usualLife = Duration.days(90)
+
+const longestLife = Duration.days(366)
+
+export class ApiKeys extends Context.Service<
+  ApiKeys,
+  {
+    /** Makes a key for a project, or for one of its active members. */
+    readonly issue: (options: {
+      readonly projectId: ProjectId
+      readonly name: string
+      readonly scopes: ReadonlyArray<Scope>
+      readonly expiresIn: Duration.Duration
+      readonly memberId: Option.Option<MemberId>
+    }) => Effect.Effect<IssuedKey, ProjectUnknown | MemberUnusable | ExpiryTooLong>
+
+    /** Every key of a project, newest first: revoked and expired ones too. */
+    readonly list: (projectId: ProjectId) => Effect.Effect<ReadonlyArray<ApiKey>, ProjectUnknown>
+
+    /** Ends a key. A key that is revoked already stays as it is. */
+    readonly revoke: (keyId: KeyId) => Effect.Effect<{ readonly keyId: KeyId; readonly revokedAt: Date }, KeyUnknown>
+
+    /**
+     * Makes a key of the same rights and as long a life, counted from now. The old one ends after `grace`, or at its
+     * own time where that is sooner.
+     */
+    readonly rotate: (
+      keyId: KeyId,
+      grace: Duration.Duration
+    ) => Effect.Effect<IssuedKey, KeyUnknown | KeyUnusable | MemberUnusable>
+  }
+>()("developer-api/platform/auth/ApiKeys") {
+  static readonly layer = Layer.effect(
+    ApiKeys,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+
+      return {
+        issue: Effect.fn("ApiKeys.issue")(function* ({ expiresIn, memberId, name, projectId, ...given }) {
+          if (Duration.isGreaterThan(expiresIn, longestLife)) return yield* new ExpiryTooLong({ expiresIn })
+          const { keyId, token } = yield* Token.generate
+          const now = yield* Clock.currentTimeMillis
+          const expiresAt = new Date(now + Duration.toMillis(expiresIn))
+          const scopes = [...new Set(given.scopes)]
+          const member = Option.getOrNull(memberId)
+          const [verdict] = yield* sql<{ project: boolean; issued: boolean; memberActive: boolean | null }>`
+            WITH member AS (
+              -- Held until the key is there, so that nobody is deactivated in between.
+              SELECT active FROM members WHERE project_id = ${projectId} AND id = ${member}::text FOR SHARE
+            ),
+            issued AS (
+              INSERT INTO api_keys (project_id, key_id, token_hash, name, scopes, member_id, expires_at, created_at)
+              SELECT project_id, ${keyId}::text, ${Token.hash(token)}::bytea, ${name}::text, ${scopes}::text[],
+                     ${member}::text, ${expiresAt}::timestamptz, ${new Date(now)}::timestamptz
+              FROM projects
+              WHERE project_id = ${projectId} AND (${member}::text IS NULL OR (SELECT active FROM member))
+              RETURNING key_id
+            )
+            SELECT EXISTS (SELECT FROM projects WHERE project_id = ${projectId}) AS project,
+                   EXISTS (SELECT FROM issued) AS issued,
+                   (SELECT active FROM member) AS "memberActive"`.pipe(Effect.orDie)
+          if (verdict?.issued === true) return { keyId, token, scopes, expiresAt }
+          return yield* verdict?.project === true && member !== null
+            ? new MemberUnusable({ memberId: member, reason: verdict.memberActive === null ? "unknown" : "inactive" })
+            : new ProjectUnknown({ projectId })
+        }),
+
+        list: Effect.fn("ApiKeys.list")(function* (projectId) {
+          // A project without keys is one row of nulls, an unknown project none.
+          const rows = yield* sql<ApiKey | { readonly keyId: null }>`
+            SELECT key_id AS "keyId", api_keys.name, scopes, member_id AS "memberId", expires_at AS "expiresAt",
+                   revoked_at AS "revokedAt", last_used_at AS "lastUsedAt", api_keys.created_at AS "createdAt"
+            FROM projects LEFT JOIN api_keys USING (project_id)
+            WHERE project_id = ${projectId}
+            ORDER BY api_keys.created_at DESC, key_id`.pipe(Effect.orDie)
+          if (rows.length === 0) return yield* new ProjectUnknown({ projectId })
+          return rows.filter((row) => row.keyId !== null)
+        }),
+
+        revoke: Effect.fn("ApiKeys.revoke")(function* (keyId) {
+          const now = new Date(yield* Clock.currentTimeMillis)
+          const [row] = yield* sql<{ readonly keyId: KeyId; readonly revokedAt: Date }>`
+            UPDATE api_keys SET revoked_at = coalesce(revoked_at, ${now}::timestamptz) WHERE key_id = ${keyId}
+            RETURNING key_id AS "keyId", revoked_at AS "revokedAt"`.pipe(Effect.orDie)
+          return row ?? (yield* new KeyUnknown())
+        }),
+
+        rotate: Effect.fn("ApiKeys.rotate")(function* (keyId, grace) {
+          const { keyId: newKeyId, token } = yield* Token.generate
+          const millis = yield* Clock.currentTimeMillis
+          const now = new Date(millis)
+          // A longer grace is as good as this one, and the end of a very long one is no date.
+          const graceEnd = new Date(millis + Duration.toMillis(Duration.min(grace, longestLife)))
+          const [verdict] = yield* sql<RotationVerdict>`
+            WITH old AS (
+              -- Locked: two rotations, or a rotation and a revocation, come one after the other.
+              SELECT * FROM api_keys WHERE key_id = ${keyId} FOR UPDATE
+            ),
+            member AS (
+              SELECT active FROM members
+              WHERE (project_id, id) = (SELECT project_id, member_id FROM old) FOR SHARE
+            ),
+            renewed AS (
+              SELECT * FROM old
+              WHERE revoked_at IS NULL AND expires_at > ${now} AND (member_id IS NULL OR (SELECT active FROM member))
+            ),
+            ending AS (
+              UPDATE api_keys SET expires_at = least(renewed.expires_at, ${graceEnd}::timestamptz)
+              FROM renewed WHERE api_keys.key_id = renewed.key_id
+            ),
+            issued AS (
+              INSERT INTO api_keys (project_id, key_id, token_hash, name, scopes, member_id, expires_at, created_at)
+              SELECT project_id, ${newKeyId}::text, ${Token.hash(token)}::bytea, name, scopes, member_id,
+                     ${now}::timestamptz + (expires_at - created_at), ${now}::timestamptz
+              FROM renewed
+              RETURNING expires_at
+            )
+            SELECT scopes, member_id AS "memberId", revoked_at IS NOT NULL AS revoked, expires_at <= ${now} AS expired,
+                   (SELECT expires_at FROM issued) AS "expiresAt"
+            FROM old`.pipe(Effect.orDie)
+          if (verdict === undefined) return yield* new KeyUnknown()
+          const { expired, expiresAt, memberId, revoked, scopes } = verdict
+          if (expiresAt !== null) return { keyId: newKeyId, token, scopes, expiresAt }
+          return yield* memberId === null || revoked || expired
+            ? new KeyUnusable({ keyId, reason: revoked ? "revoked" : "expired" })
+            : new MemberUnusable({ memberId, reason: "inactive" })
+        })
+      }
+    })
+  )
+}
+
+interface RotationVerdict {
+  readonly scopes: ReadonlyArray<Scope>
+  readonly memberId: MemberId | null
+  readonly revoked: boolean
+  readonly expired: boolean
+  /** When the new key expires; null when there is none. */
+  readonly expiresAt: Date | null
+}

@@ -1,0 +1,124 @@
+/** Verifies bearer tokens, with a cache short enough that a revocation holds everywhere within a second. */
+import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Option, type Redacted } from "effect"
+import { SqlClient } from "effect/sql"
+import type { Module, Policy, Scope } from "../../api/Access.ts"
+import type { RateLimit } from "../../api/Authentication.ts"
+import type { KeyId, MemberId, ProjectId } from "../../api/Ids.ts"
+import type { ServiceUnavailable } from "../../api/Problems.ts"
+import { statement } from "../Database.ts"
+import { hash, keyIdOf, sameHash } from "./Token.ts"
+
+/** An API key that is in force, and what its project allows. */
+export interface Credential {
+  readonly projectId: ProjectId
+  readonly keyId: KeyId
+  readonly scopes: ReadonlyArray<Scope>
+  readonly memberId: MemberId | null
+  /** False when the key is bound to a member who is not active. */
+  readonly membership: boolean
+  readonly modules: ReadonlyArray<Module>
+  readonly entitlements: ReadonlyArray<string>
+  readonly rateLimits: Record<Policy, RateLimit>
+}
+
+interface Row extends Omit<Credential, "rateLimits"> {
+  readonly tokenHash: Uint8Array
+  readonly expiresAt: Date
+  readonly lastUsedAt: Date | null
+  readonly rateLimits: Partial<Record<Policy, RateLimit>>
+}
+
+interface Entry {
+  readonly credential: Credential
+  readonly tokenHash: Uint8Array
+  readonly expiresAt: number
+  lastUsedAt: number
+}
+
+/**
+ * How long a key is believed without another look. A revocation, and a change of modules, members or entitlements,
+ * holds within a second: part of it belongs to the statement that reads the key.
+ */
+const timeToLive = Duration.millis(850)
+
+/** `lastUsedAt` is accurate to this, and written no more often. */
+const usageResolution = 60_000
+
+/** The limits of a project that sets none (contract §4). */
+export const defaultRateLimits: Record<Policy, RateLimit> = {
+  read: { limit: 1200, windowSeconds: 60 },
+  write: { limit: 300, windowSeconds: 60 },
+  messages: { limit: 60, windowSeconds: 60 }
+}
+
+export class Credentials extends Context.Service<
+  Credentials,
+  {
+    /** None for a token that is unknown, malformed, expired or revoked: they look alike. */
+    readonly verify: (token: Redacted.Redacted) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
+  }
+>()("developer-api/platform/Credentials") {
+  static readonly layer = Layer.effect(
+    Credentials,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const scope = yield* Effect.scope
+
+      const read = (keyId: KeyId) => sql<Row>`
+        SELECT k.project_id AS "projectId", k.key_id AS "keyId", k.token_hash AS "tokenHash", k.scopes,
+               k.member_id AS "memberId", coalesce(m.active, true) AS membership, p.modules, p.entitlements,
+               p.rate_limits AS "rateLimits", k.expires_at AS "expiresAt", k.last_used_at AS "lastUsedAt"
+        FROM api_keys k
+          JOIN projects p ON p.project_id = k.project_id
+          LEFT JOIN members m ON m.project_id = k.project_id AND m.id = k.member_id
+        WHERE k.key_id = ${keyId} AND k.revoked_at IS NULL`
+
+      const keys = yield* Cache.makeWith(
+        Effect.fnUntraced(function* (keyId: KeyId) {
+          // A read that took long is stale already; what remains of the second is what it may be kept for.
+          const [took, rows] = yield* Effect.timed(statement(read(keyId)))
+          return { entry: Option.map(Option.fromUndefinedOr(rows[0]), toEntry), took }
+        }),
+        {
+          capacity: 10_000,
+          timeToLive: Exit.match({
+            onSuccess: ({ took }) => Duration.max(Duration.zero, Duration.subtract(timeToLive, took)),
+            onFailure: () => Duration.zero
+          })
+        }
+      )
+
+      const touch = (entry: Entry, now: number) => {
+        entry.lastUsedAt = now
+        const { keyId, projectId } = entry.credential
+        return sql`
+          UPDATE api_keys SET last_used_at = ${new Date(now)}
+          WHERE project_id = ${projectId} AND key_id = ${keyId}
+            AND (last_used_at IS NULL OR last_used_at <= ${new Date(now - usageResolution)})`.pipe(
+          Effect.ignore({ log: "Debug" }),
+          Effect.forkIn(scope)
+        )
+      }
+
+      return {
+        verify: Effect.fnUntraced(function* (token) {
+          const keyId = keyIdOf(token)
+          if (Option.isNone(keyId)) return Option.none()
+          const { entry } = yield* Cache.get(keys, keyId.value)
+          if (Option.isNone(entry) || !sameHash(entry.value.tokenHash, hash(token))) return Option.none()
+          const now = yield* Clock.currentTimeMillis
+          if (entry.value.expiresAt <= now) return Option.none()
+          if (now - entry.value.lastUsedAt >= usageResolution) yield* touch(entry.value, now)
+          return Option.some(entry.value.credential)
+        })
+      }
+    })
+  )
+}
+
+const toEntry = ({ expiresAt, lastUsedAt, rateLimits, tokenHash, ...credential }: Row): Entry => ({
+  credential: { ...credential, rateLimits: { ...defaultRateLimits, ...rateLimits } },
+  tokenHash,
+  expiresAt: expiresAt.getTime(),
+  lastUsedAt: lastUsedAt?.getTime() ?? 0
+})

@@ -1,0 +1,54 @@
+/**
+ * API tokens (contract §3): `dk_` + 12 characters key id + `_` + 32 characters secret + 6 characters CRC-32 of
+ * everything before them. The checksum lets a mistyped or invented token be refused without a look at the database.
+ */
+import { Effect, Option, Redacted } from "effect"
+import { createHash, randomInt, timingSafeEqual } from "node:crypto"
+import { crc32 } from "node:zlib"
+import { KeyId } from "../../api/Ids.ts"
+
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+/** The shape of a token; the groups are its key id, and its checksum. */
+const pattern = /^dk_([0-9A-Za-z]{12})_[0-9A-Za-z]{32}([0-9A-Za-z]{6})$/
+
+const randomText = (length: number) => {
+  let text = ""
+  for (let i = 0; i < length; i++) text += alphabet.charAt(randomInt(alphabet.length))
+  return text
+}
+
+/** CRC-32 (ISO-HDLC, as in zlib) in base62, left-padded with `0` to 6 characters. */
+export const checksum = (text: string): string => {
+  let rest = crc32(text)
+  let digits = ""
+  for (let i = 0; i < 6; i++) {
+    digits = alphabet.charAt(rest % 62) + digits
+    rest = Math.floor(rest / 62)
+  }
+  return digits
+}
+
+/** A new token, and the id of its key. */
+export const generate: Effect.Effect<{ readonly keyId: KeyId; readonly token: Redacted.Redacted }> = Effect.sync(() => {
+  const keyId = KeyId.make(randomText(12))
+  const body = `dk_${keyId}_${randomText(32)}`
+  return { keyId, token: Redacted.make(body + checksum(body)) }
+})
+
+/** The key that a well-formed token names. */
+export const keyIdOf = (token: Redacted.Redacted): Option.Option<KeyId> => {
+  const text = Redacted.value(token)
+  const match = pattern.exec(text)
+  return match?.[1] !== undefined && match[2] === checksum(text.slice(0, -6))
+    ? Option.some(KeyId.make(match[1]))
+    : Option.none()
+}
+
+/** SHA-256 of the whole token: all that is stored of it. */
+export const hash = (token: Redacted.Redacted): Uint8Array =>
+  createHash("sha256").update(Redacted.value(token)).digest()
+
+/** Compares two hashes without telling by its time where they differ. */
+export const sameHash = (left: Uint8Array, right: Uint8Array): boolean =>
+  left.length === right.length && timingSafeEqual(left, right)

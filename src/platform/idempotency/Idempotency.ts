@@ -1,0 +1,139 @@
+/**
+ * Idempotent mutations (contract §5): key, effect and outcome in one statement, so that after a crash at any point
+ * either all of it is there or none, and a retry finds the outcome instead of having a second effect.
+ */
+import { Effect } from "effect"
+import { SqlClient, type Statement } from "effect/sql"
+import { createHash } from "node:crypto"
+import type { ProjectId } from "../../api/Ids.ts"
+import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problems.ts"
+import { canonicalJson } from "../CanonicalJson.ts"
+import { statement } from "../Database.ts"
+
+/** One request to change something: whose, under which key, and what it says. */
+export interface Command {
+  readonly projectId: ProjectId
+  readonly key: string
+  /** SHA-256 over the operation and everything that its request says. */
+  readonly fingerprint: Uint8Array
+}
+
+/** Reads the command out of a decoded request. */
+export const command = (
+  projectId: ProjectId,
+  operation: string,
+  request: {
+    readonly headers: { readonly "idempotency-key": string }
+    readonly params?: object
+    readonly query?: object
+    readonly payload?: object
+  }
+): Command => ({
+  projectId,
+  key: request.headers["idempotency-key"],
+  fingerprint: createHash("sha256")
+    .update(canonicalJson([operation, request.params ?? {}, request.query ?? {}, request.payload ?? {}]))
+    .digest()
+})
+
+/** What a command did, or what its first run did. */
+export interface Outcome {
+  readonly resourceId: string
+  readonly changed: boolean
+  /** The record's version after the command; null where the resource has none. */
+  readonly version: number | null
+  readonly replayed: boolean
+}
+
+/** A change as SQL, in two lists of common table expressions around the claim of the key. */
+export interface Mutation<Problem> {
+  /** When it happens. */
+  readonly at: Date
+  /**
+   * Locks what the change rests on, and ends in `verdict (failure text, resource_id text, changed boolean, version int)`
+   * of one row. It finds the project, locked against project files being applied, in `project (project_id,
+   * contact_capacity)`. Every mutation locks in this order: project, records, key; so they never wait for each other
+   * in a circle.
+   */
+  readonly verdict: Statement.Fragment
+  /** Applies the change from `claim (changed boolean)`, which is empty when there is a failure or the key is taken. */
+  readonly effect: Statement.Fragment
+  /** The problem behind each `failure`. */
+  readonly problems: Readonly<Record<string, () => Problem>>
+}
+
+interface Attempt {
+  readonly failure: string | null
+  readonly resourceId: string
+  readonly changed: boolean
+  readonly version: number | null
+  readonly claimed: boolean
+}
+
+interface Stored {
+  readonly fingerprint: Uint8Array
+  readonly resourceId: string
+  readonly changed: boolean
+  readonly version: number | null
+}
+
+/**
+ * Runs a mutation once per key: one round trip when it applies, two when only a second look can tell why it did not
+ * (a replay, a reused key, or a failed guard).
+ */
+export const mutate = Effect.fnUntraced(function* <Problem>(
+  command: Command,
+  mutation: Mutation<Problem>
+): Effect.fn.Return<Outcome, Problem | IdempotencyKeyReused | ServiceUnavailable, SqlClient.SqlClient> {
+  const sql = yield* SqlClient.SqlClient
+  const { fingerprint, key, projectId } = command
+
+  const attempt = sql<Attempt>`
+    WITH project AS MATERIALIZED (
+      SELECT project_id, contact_capacity FROM projects WHERE project_id = ${projectId} FOR KEY SHARE
+    ),
+    ${mutation.verdict},
+    claim AS (
+      INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
+      SELECT ${projectId}::text, ${key}::text, ${fingerprint}::bytea, resource_id, changed, version,
+             ${mutation.at}::timestamptz
+      FROM verdict WHERE failure IS NULL
+      ON CONFLICT (project_id, key) DO NOTHING
+      RETURNING changed
+    ),
+    ${mutation.effect}
+    SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed FROM verdict`
+
+  const stored = sql<Stored>`
+    SELECT fingerprint, resource_id AS "resourceId", changed, version
+    FROM idempotency_keys WHERE project_id = ${projectId} AND key = ${key}`
+
+  while (true) {
+    const [verdict] = yield* statement(attempt)
+    if (verdict === undefined) return yield* Effect.die(new Error("A mutation gave no verdict"))
+    if (verdict.claimed) return outcome(verdict, false)
+
+    // A failed guard says little as long as the key may be known: the command that it repeats has moved the guard.
+    const [first] = yield* statement(stored)
+    if (first !== undefined) {
+      if (Buffer.compare(first.fingerprint, fingerprint) === 0) return outcome(first, true)
+      return yield* new IdempotencyKeyReused({
+        detail: "Send a new idempotency-key with a new request; keep a key for repeats of the same one."
+      })
+    }
+    if (verdict.failure !== null) {
+      const problem = mutation.problems[verdict.failure]
+      return yield* problem === undefined
+        ? Effect.die(new Error(`A mutation failed for an unknown reason: ${verdict.failure}`))
+        : Effect.fail(problem())
+    }
+    // The key was taken at the first look and pruned before the second: the next look will find it free.
+  }
+})
+
+const outcome = (of: Omit<Outcome, "replayed">, replayed: boolean): Outcome => ({
+  resourceId: of.resourceId,
+  changed: of.changed,
+  version: of.version,
+  replayed
+})

@@ -1,0 +1,88 @@
+/**
+ * Token buckets per project and policy (contract §4): shared by all replicas through Redis when `REDIS_URL` is set,
+ * else in the process.
+ */
+import { Context, Data, Duration, Effect, Layer, Option } from "effect"
+import { RateLimiter } from "effect/persistence"
+import type { Policy } from "../../api/Access.ts"
+import type { RateLimit } from "../../api/Authentication.ts"
+import type { ProjectId } from "../../api/Ids.ts"
+import { Settings } from "../Settings.ts"
+import * as RedisStore from "./RedisStore.ts"
+
+/** What the bucket said. */
+export interface Decision {
+  readonly allowed: boolean
+  /** Tokens left in the bucket. */
+  readonly remaining: number
+  /** Until the bucket is full again. */
+  readonly full: Duration.Duration
+  /** Until one more request succeeds; zero when this one did. */
+  readonly retryAfter: Duration.Duration
+}
+
+/** The store of the buckets did not answer in time. */
+export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
+
+/** How long a request waits for the store (contract §4: within 1 s). */
+const patience = Duration.millis(800)
+
+export class RateLimits extends Context.Service<
+  RateLimits,
+  {
+    /** Takes one token. A refused request takes none. */
+    readonly take: (
+      projectId: ProjectId,
+      policy: Policy,
+      limit: RateLimit
+    ) => Effect.Effect<Decision, LimiterUnavailable>
+    /** Fails while the store does not answer. */
+    readonly ping: Effect.Effect<void, LimiterUnavailable>
+  }
+>()("developer-api/platform/RateLimits") {
+  static readonly layerNoDeps = Layer.effect(
+    RateLimits,
+    Effect.gen(function* () {
+      const limiter = yield* RateLimiter.RateLimiter
+
+      const take = (key: string, { limit, windowSeconds }: RateLimit) =>
+        limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
+          Effect.map((taken): Decision => ({
+            allowed: true,
+            remaining: taken.remaining,
+            full: taken.resetAfter,
+            retryAfter: Duration.zero
+          })),
+          Effect.catchReason("RateLimiterError", "RateLimitExceeded", ({ retryAfter }) =>
+            // The bucket is empty, and its next token is `retryAfter` away.
+            Effect.succeed<Decision>({
+              allowed: false,
+              remaining: 0,
+              full: Duration.sum(retryAfter, Duration.seconds((windowSeconds / limit) * (limit - 1))),
+              retryAfter
+            })
+          ),
+          Effect.mapError(() => new LimiterUnavailable())
+        )
+
+      return {
+        take: (projectId, policy, limit) => take(`${policy}:${projectId}`, limit),
+        ping: Effect.asVoid(take("ping", { limit: 1_000_000, windowSeconds: 1 }))
+      }
+    })
+  )
+
+  static readonly layer = RateLimits.layerNoDeps.pipe(
+    Layer.provide(RateLimiter.layer),
+    Layer.provide(
+      Layer.unwrap(
+        Effect.map(Settings, ({ redisUrl }) =>
+          Option.match(redisUrl, {
+            onNone: () => RateLimiter.layerStoreMemory,
+            onSome: (url) => RedisStore.layer(url, patience)
+          })
+        )
+      )
+    )
+  )
+}

@@ -1,0 +1,60 @@
+/** The buckets in Redis, for replicas to share; a Redis that is away, slow or not there yet fails a request in time. */
+import { NodeRedis } from "@effect/platform-node"
+import { type Duration, Effect, Layer, Redacted } from "effect"
+import { RateLimiter } from "effect/persistence"
+
+type Store = RateLimiter.RateLimiterStore["Service"]
+
+const unavailable = (message: string, cause?: unknown) =>
+  new RateLimiter.RateLimiterError({ reason: new RateLimiter.RateLimitStoreError({ message, cause }) })
+
+/**
+ * Connects in the background and for as long as it takes, so that the service starts, and recovers, whatever Redis
+ * does. Commands never queue while disconnected: they fail at once.
+ */
+export const layer = (url: Redacted.Redacted, patience: Duration.Duration): Layer.Layer<RateLimiter.RateLimiterStore> =>
+  Layer.effect(
+    RateLimiter.RateLimiterStore,
+    Effect.gen(function* () {
+      const scope = yield* Effect.scope
+      let store: Store | undefined
+
+      const redis = NodeRedis.layer({
+        url: Redacted.value(url),
+        disableOfflineQueue: true,
+        pingInterval: 1_000,
+        socket: {
+          connectTimeout: 1_000,
+          // A connection on which not even the pings are answered is dead, whatever TCP believes.
+          socketTimeout: 3_000,
+          reconnectStrategy: (retries) => Math.min(50 * 2 ** retries, 1_000)
+        }
+      })
+      yield* Layer.buildWithScope(redis, scope).pipe(
+        Effect.flatMap((context) => Effect.provideContext(RateLimiter.makeStoreRedis(), context)),
+        Effect.map((connected) => {
+          store = connected
+        }),
+        Effect.tapCause((cause) => Effect.logError("Redis can't be used", cause)),
+        Effect.ignore,
+        Effect.forkIn(scope)
+      )
+
+      const ask = <A>(f: (store: Store) => Effect.Effect<A, RateLimiter.RateLimiterError>) =>
+        Effect.suspend(() =>
+          store === undefined
+            ? Effect.fail(unavailable("Redis is not connected"))
+            : Effect.timeoutOrElse(f(store), {
+                duration: patience,
+                orElse: () => Effect.fail(unavailable("Redis does not answer"))
+              })
+        )
+
+      return RateLimiter.RateLimiterStore.of({
+        tokenBucket: (options) => ask((store) => store.tokenBucket(options)),
+        fixedWindow: (options) => ask((store) => store.fixedWindow(options)),
+        adaptiveConsume: (options) => ask((store) => store.adaptiveConsume(options)),
+        adaptiveFeedback: (options) => ask((store) => store.adaptiveFeedback(options))
+      })
+    })
+  )

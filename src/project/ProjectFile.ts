@@ -1,0 +1,87 @@
+/** The project file: all of one project that operators set, as JSON (contract §12). */
+import { Result, Schema } from "effect"
+import { Module } from "../api/Access.ts"
+import { text } from "../api/Fields.ts"
+import { ProjectId } from "../api/Ids.ts"
+import { faultsOf } from "../platform/Faults.ts"
+import { Campaign, Segment, Template } from "./ProjectFile/Campaigns.ts"
+import {
+  Client,
+  Deal,
+  LoyaltyLevel,
+  Member,
+  Organization,
+  Pipeline,
+  StampOffer,
+  Task,
+  Ticket
+} from "./ProjectFile/Crm.ts"
+import { lineOf } from "./ProjectFile/FaultLines.ts"
+import { Installation } from "./ProjectFile/Integrations.ts"
+import { faultsOfJson, parseJson } from "./ProjectFile/Json.ts"
+import { Channel, Conversation } from "./ProjectFile/Messaging.ts"
+import { count, id, name, optional, positive } from "./ProjectFile/Parts.ts"
+import { TimeZone } from "./ProjectFile/Times.ts"
+
+const RateLimit = Schema.Struct({ limit: positive, windowSeconds: positive })
+
+const Project = Schema.Struct({
+  id: ProjectId,
+  name,
+  timeZone: optional(TimeZone, "UTC"),
+  contactCapacity: optional(Schema.NullOr(count), null),
+  modules: optional(Schema.Array(Module).check(Schema.isUnique({ expected: "a list without repeats" }))),
+  entitlements: optional(Schema.Array(text(1, 160)).check(Schema.isUnique({ expected: "a list without repeats" })), [
+    "developer_api"
+  ]),
+  rateLimits: optional(
+    Schema.Struct({ read: optional(RateLimit), write: optional(RateLimit), messages: optional(RateLimit) })
+  ),
+  defaultPipelineId: optional(Schema.NullOr(id))
+})
+
+/** The file. Records are found by id; those that the file doesn't name are left alone. */
+export const ProjectFile = Schema.Struct({
+  project: Project,
+  members: Schema.optionalKey(Schema.Array(Member)),
+  organizations: Schema.optionalKey(Schema.Array(Organization)),
+  pipelines: Schema.optionalKey(Schema.Array(Pipeline)),
+  loyaltyLevels: Schema.optionalKey(Schema.Array(LoyaltyLevel)),
+  stampOffers: Schema.optionalKey(Schema.Array(StampOffer)),
+  channels: Schema.optionalKey(Schema.Array(Channel)),
+  clients: Schema.optionalKey(Schema.Array(Client)),
+  deals: Schema.optionalKey(Schema.Array(Deal)),
+  tickets: Schema.optionalKey(Schema.Array(Ticket)),
+  conversations: Schema.optionalKey(Schema.Array(Conversation)),
+  segments: Schema.optionalKey(Schema.Array(Segment)),
+  templates: Schema.optionalKey(Schema.Array(Template)),
+  campaigns: Schema.optionalKey(Schema.Array(Campaign)),
+  installations: Schema.optionalKey(Schema.Array(Installation)),
+  tasks: Schema.optionalKey(Schema.Array(Task))
+}).annotate({ title: "Project file" })
+export type ProjectFile = typeof ProjectFile.Type
+
+const strict = { onExcessProperty: "error", errors: "all" } as const
+const decode = Schema.decodeUnknownResult(ProjectFile, strict)
+
+/** Reads JSON text as a project file, or tells every fault of its shape, a line each: `path: message`. */
+export const parseProjectFile = (text: string): Result.Result<ProjectFile, ReadonlyArray<string>> =>
+  parseJson(text).pipe(
+    Result.mapError((fault) => [fault]),
+    Result.flatMap((json) => {
+      const decoded = decode(json)
+      const faults = faultsOfJson(json)
+      if (Result.isSuccess(decoded) && faults.length === 0) return Result.succeed(decoded.success)
+      const ofSchema = Result.isFailure(decoded) ? faultsOf(decoded.failure.issue) : []
+      return Result.fail([...ofSchema, ...faults].map(lineOf))
+    })
+  )
+
+const document = Schema.toJsonSchemaDocument(ProjectFile, { onExcessProperty: strict.onExcessProperty })
+
+/** The file's JSON Schema, draft 2020-12. What it can't say (zones, dates, references) only applying tells. */
+export const jsonSchema: Record<string, unknown> = {
+  $schema: "https://json-schema.org/draft/2020-12/schema",
+  ...document.schema,
+  ...(Object.keys(document.definitions).length > 0 ? { $defs: document.definitions } : {})
+}

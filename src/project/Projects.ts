@@ -1,0 +1,95 @@
+/** Applies project files: the one way in for a project, its members, and all that the API does not create. */
+import { Context, Data, Effect, Layer, Result } from "effect"
+import { DateTime } from "effect"
+import { SqlClient, type SqlError } from "effect/sql"
+import type { ProjectId } from "../api/Ids.ts"
+import { parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
+import { lineOf } from "./ProjectFile/FaultLines.ts"
+import { notYetFaults } from "./Projects/NotYet.ts"
+import { clients, members, organizations } from "./Projects/Parts.ts"
+import * as ProjectRow from "./Projects/ProjectRow.ts"
+import { repeatedIds, unknownReferences } from "./Projects/References.ts"
+import { type Counts, type Part, upsert } from "./Projects/Upsert.ts"
+
+/** Everything that is wrong with a project file, a line each: `path: message`. Nothing was written. */
+export class ProjectFileInvalid extends Data.TaggedError("ProjectFileInvalid")<{
+  readonly faults: ReadonlyArray<string>
+}> {
+  override get message() {
+    return this.faults.join("\n")
+  }
+}
+
+/** What applying a file did: the count of records by the file's member names, of the members that it has. */
+export interface ApplyReport {
+  readonly projectId: ProjectId
+  readonly created: Record<string, number>
+  readonly updated: Record<string, number>
+  readonly unchanged: Record<string, number>
+}
+
+export class Projects extends Context.Service<
+  Projects,
+  {
+    /** Applies the JSON text of a project file in one transaction. Emits no events. */
+    readonly apply: (text: string) => Effect.Effect<ApplyReport, ProjectFileInvalid>
+  }
+>()("developer-api/project/Projects") {
+  static readonly layer = Layer.effect(
+    Projects,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+
+      const applyFile = Effect.fnUntraced(function* (file: ProjectFile) {
+        const now = yield* DateTime.nowAsDate
+        const { id } = file.project
+        const { created, old } = yield* ProjectRow.open(sql, file.project, now)
+
+        const faults = [...notYetFaults(file), ...repeatedIds(file), ...(yield* unknownReferences(sql, file))]
+        if (faults.length > 0) return yield* new ProjectFileInvalid({ faults: faults.map(lineOf) })
+
+        const updated = yield* ProjectRow.update(sql, file.project, old)
+        const counts: Record<string, Counts> = { project: countOne(created, updated) }
+        // What is referred to comes before what refers to it.
+        const parts: ReadonlyArray<[name: string, part: Part, records: ReadonlyArray<object> | undefined]> = [
+          ["members", members(sql), file.members],
+          ["organizations", organizations(sql), file.organizations],
+          ["clients", clients(sql, now), file.clients]
+        ]
+        for (const [name, part, records] of parts) {
+          if (records !== undefined) counts[name] = yield* upsert(sql, part, id, records)
+        }
+        yield* ProjectRow.recount(sql, id, old)
+        return report(id, counts)
+      })
+
+      return Projects.of({
+        apply: Effect.fn("Projects.apply")(function* (text) {
+          const parsed = parseProjectFile(text)
+          if (Result.isFailure(parsed)) return yield* new ProjectFileInvalid({ faults: parsed.failure })
+          yield* Effect.annotateCurrentSpan("project.id", parsed.success.project.id)
+          return yield* sql.withTransaction(applyFile(parsed.success)).pipe(
+            // The victim of a deadlock with the API's own writes has done nothing, so it simply starts again.
+            Effect.retry({ while: isDeadlock, times: 3 }),
+            Effect.catchTag("SqlError", Effect.die)
+          )
+        })
+      })
+    })
+  )
+}
+
+const isDeadlock = (error: ProjectFileInvalid | SqlError.SqlError) =>
+  error._tag === "SqlError" && error.reason._tag === "DeadlockError"
+
+const countOne = (created: boolean, updated: boolean): Counts => ({
+  created: created ? 1 : 0,
+  updated: updated ? 1 : 0,
+  unchanged: created || updated ? 0 : 1
+})
+
+const report = (projectId: ProjectId, counts: Record<string, Counts>): ApplyReport => {
+  const of = (outcome: keyof Counts) =>
+    Object.fromEntries(Object.entries(counts).map(([name, count]) => [name, count[outcome]]))
+  return { projectId, created: of("created"), updated: of("updated"), unchanged: of("unchanged") }
+}

@@ -1,0 +1,104 @@
+/** The project's own row: made, locked, changed, and its count of active clients set right. */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import { modules } from "../../api/Access.ts"
+import type { ProjectId } from "../../api/Ids.ts"
+import type { ProjectFile } from "../ProjectFile.ts"
+
+type Sql = SqlClient.SqlClient
+type Project = ProjectFile["project"]
+
+/** What of a project can be set. */
+interface Row {
+  readonly name: string
+  readonly timeZone: string
+  readonly contactCapacity: number | null
+  readonly modules: ReadonlyArray<string>
+  readonly entitlements: ReadonlyArray<string>
+  readonly rateLimits: unknown
+}
+
+/** The row that a file leaves behind: what it sets, and the rest of `old`. */
+const next = (project: Project, old: Row): Row => ({
+  name: project.name,
+  timeZone: project.timeZone ?? old.timeZone,
+  contactCapacity: project.contactCapacity === undefined ? old.contactCapacity : project.contactCapacity,
+  modules: project.modules ?? old.modules,
+  entitlements: project.entitlements ?? old.entitlements,
+  rateLimits: project.rateLimits ?? old.rateLimits
+})
+
+const initial: Row = {
+  name: "",
+  timeZone: "UTC",
+  contactCapacity: null,
+  modules,
+  entitlements: ["developer_api"],
+  rateLimits: {}
+}
+
+/**
+ * Makes the project unless it exists, and locks it; tells whether it was made, and the row as it was.
+ *
+ * The lock makes applies of one project wait for each other, and for every create that counts against a capacity,
+ * as those take this lock too. It must not be stronger: each mutation's idempotency key refers to this row, so
+ * `FOR UPDATE` would hold up a patch that has locked its client, while we are about to want that client.
+ */
+export const open = Effect.fnUntraced(function* (sql: Sql, project: Project, now: Date) {
+  const row = next(project, initial)
+  const made = yield* sql`
+    INSERT INTO projects
+      (project_id, name, time_zone, contact_capacity, modules, entitlements, rate_limits, created_at)
+    VALUES (
+      ${project.id}, ${row.name}, ${row.timeZone}, ${row.contactCapacity}, ${row.modules}, ${row.entitlements},
+      ${JSON.stringify(row.rateLimits)}::jsonb, ${now}
+    )
+    ON CONFLICT DO NOTHING
+    RETURNING project_id`
+  // A statement of its own, so that it sees what a concurrent apply has committed while the INSERT waited for it.
+  const rows = yield* sql<Row>`
+    SELECT name, time_zone AS "timeZone", contact_capacity AS "contactCapacity", modules, entitlements,
+      rate_limits AS "rateLimits"
+    FROM projects WHERE project_id = ${project.id} FOR NO KEY UPDATE`
+  return { created: made.length > 0, old: rows[0] ?? row }
+})
+
+/** Sets what the file sets, and tells whether that changed anything. */
+export const update = Effect.fnUntraced(function* (sql: Sql, project: Project, old: Row) {
+  const row = next(project, old)
+  const changed = yield* sql`
+    UPDATE projects SET
+      name = ${row.name}, time_zone = ${row.timeZone}, contact_capacity = ${row.contactCapacity},
+      modules = ${row.modules}, entitlements = ${row.entitlements},
+      rate_limits = ${JSON.stringify(row.rateLimits)}::jsonb
+    WHERE project_id = ${project.id}
+      AND (name, time_zone, contact_capacity, modules, entitlements, rate_limits) IS DISTINCT FROM (
+        ${row.name}::text, ${row.timeZone}::text, ${row.contactCapacity}::integer, ${row.modules}::text[],
+        ${row.entitlements}::text[], ${JSON.stringify(row.rateLimits)}::jsonb
+      )
+    RETURNING project_id`
+  return changed.length > 0
+})
+
+/**
+ * Sets `active_clients` to the truth; without a capacity nobody keeps it, and it is 0.
+ *
+ * The count is exact. With a capacity before, every create counts under the lock that `open` took. Without one,
+ * creates in flight hold `FOR KEY SHARE` and don't count: when the file brings the first capacity, the stronger lock
+ * waits for them, and later ones wait for us and then see the capacity. It comes last, when we want no other lock.
+ * More clients than the capacity is the operator's choice: the API then creates none until there is room.
+ */
+export const recount = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId, old: Row) {
+  if (old.contactCapacity === null) {
+    yield* sql`SELECT FROM projects WHERE project_id = ${projectId} AND contact_capacity IS NOT NULL FOR UPDATE`
+  }
+  yield* sql`
+    WITH truth AS (
+      SELECT CASE WHEN contact_capacity IS NULL THEN 0 ELSE (
+        SELECT count(*)::int FROM clients WHERE clients.project_id = ${projectId} AND status = 'active'
+      ) END AS active_clients
+      FROM projects WHERE project_id = ${projectId}
+    )
+    UPDATE projects SET active_clients = truth.active_clients FROM truth
+    WHERE project_id = ${projectId} AND projects.active_clients <> truth.active_clients`
+})

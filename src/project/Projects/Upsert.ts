@@ -1,0 +1,85 @@
+/** Creates or updates the records of one part of a project file, in one statement. */
+import { Effect } from "effect"
+import type { SqlClient, Statement } from "effect/sql"
+import type { ProjectId } from "../../api/Ids.ts"
+
+type Sql = SqlClient.SqlClient
+type Fragment = Statement.Fragment
+
+/** A column that one member of a record sets. An absent member keeps it; a new record then gets `initial`. */
+export interface Given {
+  readonly member: string
+  readonly column: string
+  readonly type: "text" | "text[]" | "boolean" | "timestamptz"
+  readonly initial?: Fragment
+}
+
+/** A column that the service sets itself: for a new record, and for an existing one that changes. */
+export interface Derived {
+  readonly column: string
+  readonly created: Fragment
+  readonly changed: Fragment
+}
+
+/** How a part is stored. In its fragments `file` is the record of the file, and `old` the one that exists. */
+export interface Part {
+  readonly table: string
+  readonly given: ReadonlyArray<Given>
+  readonly derived?: ReadonlyArray<Derived>
+}
+
+export interface Counts {
+  readonly created: number
+  readonly updated: number
+  readonly unchanged: number
+}
+
+/**
+ * Applies the records. The values to keep are read from `old` inside the UPDATE itself, where PostgreSQL looks at
+ * the row again after waiting for its lock: a change that the API commits meanwhile is kept, never written over.
+ */
+export const upsert = Effect.fnUntraced(function* (
+  sql: Sql,
+  part: Part,
+  projectId: ProjectId,
+  records: ReadonlyArray<object>
+) {
+  const { derived = [], given } = part
+  const table = sql(part.table)
+  const columns = (of: ReadonlyArray<{ readonly column: string }>, prefix = "") =>
+    sql.csv(of.map(({ column }) => sql`${sql.literal(prefix)}${sql(column)}`))
+  const member = (from: Given, otherwise: Fragment) =>
+    sql`CASE WHEN file.members ? ${sql.literal(`'${from.member}'`)} THEN file.${sql(from.member)} ELSE ${otherwise} END`
+  const next = given.map((from) => member(from, sql`old.${sql(from.column)}`))
+  const initial = given.map((from) => member(from, from.initial ?? sql`NULL`))
+
+  const rows = yield* sql<{ readonly created: number; readonly updated: number }>`
+    WITH file AS (
+      SELECT record.members, value.*
+      FROM jsonb_array_elements(${JSON.stringify(records)}::jsonb) AS record (members),
+           jsonb_to_record(record.members) AS value (
+             id text, ${sql.csv(given.map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))}
+           )
+    ),
+    updated AS (
+      UPDATE ${table} AS old
+      SET ${sql.csv([
+        ...given.map(({ column }, index) => sql`${sql(column)} = ${next[index] ?? sql`NULL`}`),
+        ...derived.map(({ changed, column }) => sql`${sql(column)} = ${changed}`)
+      ])}
+      FROM file
+      WHERE old.project_id = ${projectId} AND old.id = file.id
+        AND (${columns(given, "old.")}) IS DISTINCT FROM (${sql.csv(next)})
+      RETURNING old.id
+    ),
+    created AS (
+      INSERT INTO ${table} (project_id, id, ${columns([...given, ...derived])})
+      SELECT ${projectId}, file.id, ${sql.csv([...initial, ...derived.map(({ created }) => created)])}
+      FROM file
+      WHERE NOT EXISTS (SELECT FROM ${table} AS old WHERE old.project_id = ${projectId} AND old.id = file.id)
+      RETURNING id
+    )
+    SELECT (SELECT count(*) FROM created)::int AS created, (SELECT count(*) FROM updated)::int AS updated`
+  const { created = 0, updated = 0 } = rows[0] ?? {}
+  return { created, updated, unchanged: records.length - created - updated }
+})

@@ -1,0 +1,35 @@
+/** What is in flight, and whether the server still takes more (contract §15). */
+import { Context, Effect, Latch, Layer } from "effect"
+
+export class Drain extends Context.Service<
+  Drain,
+  {
+    /** True once the process has been told to end. */
+    readonly draining: () => boolean
+    /** Counts a request in, and out when the returned function is called. */
+    readonly enter: () => () => void
+    /** Stops taking requests, and waits until those in flight are answered. */
+    readonly drain: Effect.Effect<void>
+  }
+>()("developer-api/server/Drain") {
+  static readonly layer = Layer.sync(Drain, () => {
+    let inFlight = 0
+    let draining = false
+    const idle = Latch.makeUnsafe(true)
+    return {
+      draining: () => draining,
+      enter: () => {
+        inFlight++
+        idle.closeUnsafe()
+        return () => {
+          inFlight--
+          if (inFlight === 0) idle.openUnsafe()
+        }
+      },
+      drain: Effect.suspend(() => {
+        draining = true
+        return idle.await
+      })
+    }
+  })
+}

@@ -1,0 +1,31 @@
+/** Whether the process runs, and whether it can serve (contract §15). */
+import { Effect } from "effect"
+import { HttpRouter, HttpServerResponse } from "effect/http"
+import { SqlClient } from "effect/sql"
+import { ServiceUnavailable } from "../api/Problems.ts"
+import { statement } from "../platform/Database.ts"
+import { RateLimits } from "../platform/rateLimit/RateLimits.ts"
+import { RequestId } from "../platform/RequestId.ts"
+import { problemResponse } from "./ProblemResponse.ts"
+
+/** `GET /healthz` and `GET /readyz`. */
+export const layer = HttpRouter.use(
+  Effect.fnUntraced(function* (router) {
+    const sql = yield* SqlClient.SqlClient
+    const limits = yield* RateLimits
+
+    const ready = Effect.all([statement(sql`SELECT 1`), limits.ping], { concurrency: 2, discard: true }).pipe(
+      Effect.as(HttpServerResponse.jsonUnsafe({ status: "ready" })),
+      Effect.catchTags({
+        service_unavailable: (problem) => unready(problem),
+        LimiterUnavailable: () => unready(new ServiceUnavailable({ detail: "The rate limiter does not answer." }))
+      })
+    )
+
+    yield* router.add("GET", "/healthz", HttpServerResponse.jsonUnsafe({ status: "ok" }))
+    yield* router.add("GET", "/readyz", ready)
+  })
+)
+
+const unready = (problem: ServiceUnavailable) =>
+  Effect.map(RequestId, (requestId) => problemResponse(problem, requestId))

@@ -1,0 +1,46 @@
+/** The only place where all groups, middleware and routes meet. */
+import { Layer } from "effect"
+import { HttpRouter } from "effect/http"
+import { HttpApiBuilder } from "effect/http-api"
+import { PrometheusMetrics } from "effect/observability"
+import { Api } from "../api/Api.ts"
+import { Clients } from "../crm/Clients.ts"
+import * as ClientsHttp from "../crm/Clients/Http.ts"
+import * as Bearer from "../platform/auth/Bearer.ts"
+import * as Throttle from "../platform/rateLimit/Throttle.ts"
+import * as Answers from "./Answers.ts"
+import * as Docs from "./Docs.ts"
+import * as Health from "./Health.ts"
+import * as JsonBody from "./JsonBody.ts"
+import * as RequestShape from "./RequestShape.ts"
+import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
+
+const api = HttpApiBuilder.layer(Api).pipe(
+  Layer.provide(ClientsHttp.layer),
+  Layer.provide(Clients.layer),
+  Layer.provide([Answers.operations, Bearer.layer, Throttle.layer, RequestShape.layer, JsonBody.layer])
+)
+
+/** Paths are taken as they are: no slash is forgiven, and an id is judged by its schema alone. */
+const routerConfig = {
+  ignoreTrailingSlash: false,
+  ignoreDuplicateSlashes: false,
+  caseSensitive: true,
+  maxParamLength: 16_384
+}
+
+const port = <A, E, R>(routes: Layer.Layer<A, E, R>, methods: Methods) =>
+  HttpRouter.serve(routes.pipe(Layer.provideMerge(Answers.everything(methods))), {
+    disableLogger: true,
+    disableListenLog: true,
+    routerConfig
+  }).pipe(Layer.provide(JsonBody.limit))
+
+/** The API, its reference and its health. */
+export const main = (publicUrl: string) => port(Layer.mergeAll(api, Docs.layer(publicUrl), Health.layer), mainRoutes)
+
+/** The health of a process that runs the background fibers alone. */
+export const worker = port(Health.layer, workerRoutes)
+
+/** Metrics for Prometheus. */
+export const admin = port(PrometheusMetrics.layerHttp(), adminRoutes)

@@ -1,0 +1,59 @@
+/** The listening socket, and what Node answers before a request is one. */
+import { NodeHttpServer } from "@effect/platform-node"
+import { Data, Effect, Layer } from "effect"
+import { HttpServer } from "effect/http"
+import { createServer, STATUS_CODES } from "node:http"
+import type { Duplex } from "node:stream"
+import { HeadersTooLarge, ValidationFailed } from "../api/Problems.ts"
+import { requestIdOf } from "../platform/RequestId.ts"
+import { Drain } from "./Drain.ts"
+import { problemResponse } from "./ProblemResponse.ts"
+
+/** The address can't be listened on. */
+export class CannotListen extends Data.TaggedError("CannotListen")<{
+  readonly message: string
+  readonly cause: unknown
+}> {}
+
+/** Longer than the 60 s for which load balancers keep idle connections: they should be the ones to close them. */
+const keepAliveTimeout = 75_000
+
+/** Serves on one address; connections that are still open when the scope closes are cut. */
+export const layer = (host: string, port: number) =>
+  Layer.effect(
+    HttpServer.HttpServer,
+    Effect.gen(function* () {
+      const drain = yield* Drain
+      const server = createServer({ keepAliveTimeout })
+      server.on("request", (_, response) => response.once("close", drain.enter()))
+      server.on("clientError", refuse)
+      const listening = yield* Effect.mapError(
+        NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),
+        ({ cause }) => new CannotListen({ message: `Can't listen on ${host}:${port}: ${reasonOf(cause)}`, cause })
+      )
+      // Runs before the server's own finalizer, which waits for every connection to end.
+      yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
+      return listening
+    })
+  ).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
+
+const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
+
+/** A header section too long, or bytes that are no HTTP: there is no request to route, but the answer is a problem. */
+const refuse = (error: NodeJS.ErrnoException, socket: Duplex) => {
+  if (!socket.writable || error.code === "ECONNRESET") return socket.destroy()
+  const problem =
+    error.code === "HPE_HEADER_OVERFLOW"
+      ? new HeadersTooLarge({ detail: "A request's header section has at most 16 KiB." })
+      : new ValidationFailed({ detail: "This is not a well-formed HTTP/1.1 request.", errors: {} })
+  const requestId = requestIdOf(undefined)
+  const { body, headers, status } = problemResponse(problem, requestId)
+  const bytes = body._tag === "Uint8Array" ? body.body : new Uint8Array()
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    ...Object.entries({ ...headers, "x-request-id": requestId }).map(([name, value]) => `${name}: ${value}`),
+    "connection: close"
+  ]
+  socket.write(`${head.join("\r\n")}\r\n\r\n`)
+  return socket.end(bytes)
+}

@@ -1,0 +1,41 @@
+/** The one place where a problem becomes an answer (contract §2). */
+import { Predicate } from "effect"
+import { HttpServerResponse } from "effect/http"
+import { redactSecrets } from "../platform/Redaction.ts"
+
+/** Any class of `api/Problems`. */
+export interface Problem {
+  readonly _tag: string
+  readonly type: string
+  readonly title: string
+  readonly status: number
+  readonly code: string
+  readonly detail?: string
+}
+
+export const isProblem = (u: unknown): u is Problem =>
+  Predicate.hasProperty(u, "code") && Predicate.hasProperty(u, "type") && Predicate.hasProperty(u, "status")
+
+/** Headers that belong to a code, whoever raises it. */
+const headers: Readonly<Record<string, (problem: Problem) => Record<string, string>>> = {
+  credential_missing: () => ({ "www-authenticate": 'Bearer realm="developer-api"' }),
+  credential_invalid: () => ({ "www-authenticate": 'Bearer realm="developer-api", error="invalid_token"' }),
+  scope_missing: (problem) => ({
+    "www-authenticate": `Bearer error="insufficient_scope", scope="${
+      "requiredScope" in problem ? String(problem.requiredScope) : ""
+    }"`
+  }),
+  rate_limiter_unavailable: () => ({ "retry-after": "1" }),
+  service_unavailable: () => ({ "retry-after": "1" })
+}
+
+/** Renders a problem for one request. */
+export const problemResponse = (problem: Problem, requestId: string): HttpServerResponse.HttpServerResponse => {
+  const { code, detail, status, title, type, ...extensions } = problem
+  const body = { type, title, status, detail, instance: `urn:developer-api:request:${requestId}`, code, ...extensions }
+  return HttpServerResponse.text(redactSecrets(JSON.stringify(body)), {
+    status,
+    contentType: "application/problem+json",
+    headers: headers[code]?.(problem)
+  })
+}

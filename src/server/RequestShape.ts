@@ -1,0 +1,91 @@
+/**
+ * Tells every fault of a request at once (contract §1, §2). The framework decodes path, headers, query and body in
+ * turn and stops at the first that fails; only then is the rest decoded too.
+ */
+import { Effect, Layer, Result, Schema } from "effect"
+import { HttpRouter, HttpServerRequest } from "effect/http"
+import { type HttpApiEndpoint, HttpApiError } from "effect/http-api"
+import { type Faults, ValidationFailed } from "../api/Problems.ts"
+import { RequestShape } from "../api/Requests.ts"
+import { faultsOf } from "../platform/Faults.ts"
+import { gather, type LocatedFault, pointer } from "./Locations.ts"
+import { targetFaults } from "./RequestTarget.ts"
+
+export const layer = Layer.succeed(
+  RequestShape,
+  RequestShape.of(
+    Effect.fnUntraced(function* (operation, { endpoint }) {
+      const request = yield* HttpServerRequest.HttpServerRequest
+      const early = [...targetFaults(targetOf(request), endpoint.path), ...bodyWhereNone(request, endpoint)]
+      if (early.length > 0) return yield* refuse(request, endpoint, gather(early))
+      return yield* Effect.catchIf(
+        operation,
+        (error): error is typeof error & (HttpApiError.HttpApiSchemaError | ValidationFailed) =>
+          (HttpApiError.HttpApiSchemaError.is(error) && isOfRequest(error)) || error instanceof ValidationFailed,
+        (error) => refuse(request, endpoint, error instanceof ValidationFailed ? error.errors : {})
+      )
+    })
+  )
+)
+
+/** The path and query as sent; the router was given a version that it can be trusted with. */
+const targetOf = (request: HttpServerRequest.HttpServerRequest): string =>
+  request.originalUrl.startsWith("/") ? request.originalUrl : request.originalUrl.replace(/^[a-z]+:\/\/[^/?]*/i, "")
+
+const isOfRequest = ({ kind }: HttpApiError.HttpApiSchemaError) => kind !== "Body" && kind !== "ResponseHeaders"
+
+const bodyWhereNone = (
+  { headers }: HttpServerRequest.HttpServerRequest,
+  endpoint: HttpApiEndpoint.Top
+): ReadonlyArray<LocatedFault> =>
+  endpoint.payload.size === 0 && (Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers)
+    ? [["body", "must be absent: this operation takes no body"]]
+    : []
+
+const strict = { errors: "all", onExcessProperty: "error" } as const
+
+/** Fails with what is known and with whatever else is wrong in any slot of the request. */
+const refuse = Effect.fnUntraced(function* (
+  request: HttpServerRequest.HttpServerRequest,
+  endpoint: HttpApiEndpoint.Top,
+  known: Faults
+) {
+  const { params } = yield* HttpRouter.RouteContext
+  const query = yield* HttpServerRequest.ParsedSearchParams
+  const found = [
+    ...slot("path", endpoint.params, params, { errors: "all" }),
+    ...slot("header", endpoint.headers, request.headers, { errors: "all" }),
+    ...slot("query", endpoint.query && Schema.toCodecArrayFromSingle(endpoint.query), query, strict)
+  ]
+  for (const { schemas } of endpoint.payload.values()) {
+    const body = yield* Effect.option(Effect.map(request.text, (text): unknown => JSON.parse(text)))
+    if (body._tag === "Some") found.push(...slot("body", Schema.Union(schemas), body.value, strict))
+  }
+  // What was told of the text of a location says more than what became of it in decoding.
+  const errors = gather([
+    ...Object.entries(known).flatMap(([location, messages]) => messages.map((message) => [location, message] as const)),
+    ...found.filter(([location]) => !Object.hasOwn(known, location))
+  ])
+  const locations = Object.keys(errors)
+  return yield* new ValidationFailed({ detail: `See errors: ${locations.slice(0, 5).join(", ")}.`, errors })
+})
+
+/** The schemas of this API need no services to decode (contract §1 leaves them nothing to ask); the types forgot. */
+const isSelfContained = (schema: Schema.Top): schema is Schema.Top & Schema.ConstraintDecoder<unknown> =>
+  Schema.isSchema(schema)
+
+/** The faults of one slot, each at its location. */
+const slot = (
+  name: "path" | "header" | "query" | "body",
+  schema: Schema.Top | undefined,
+  input: unknown,
+  options: { readonly errors: "all"; readonly onExcessProperty?: "error" }
+): ReadonlyArray<LocatedFault> => {
+  if (schema === undefined || !isSelfContained(schema)) return []
+  const result = Schema.decodeUnknownResult(schema, options)(input)
+  if (Result.isSuccess(result)) return []
+  return faultsOf(result.failure.issue).map(({ message, path }) => [
+    [name, ...path.map((segment) => pointer(String(segment)))].join("/"),
+    message
+  ])
+}

@@ -1,0 +1,102 @@
+/** The life of the process: settings, layers, ready line, drain, end. */
+import { NodeServices } from "@effect/platform-node"
+import { Console, Effect, Layer, Option, Queue } from "effect"
+import { HttpServer } from "effect/http"
+import { ApiKeys } from "../platform/auth/ApiKeys.ts"
+import { Credentials } from "../platform/auth/Credentials.ts"
+import { PublicUrl } from "../platform/Answer.ts"
+import * as Database from "../platform/Database.ts"
+import * as Pruner from "../platform/idempotency/Pruner.ts"
+import * as Logging from "../platform/Logging.ts"
+import { Pages } from "../platform/Pages.ts"
+import { RateLimits } from "../platform/rateLimit/RateLimits.ts"
+import { RequestMetrics } from "../platform/RequestMetrics.ts"
+import { SecretKey } from "../platform/SecretKey.ts"
+import { Settings } from "../platform/Settings.ts"
+import * as Telemetry from "../platform/Telemetry.ts"
+import { Projects } from "../project/Projects.ts"
+import { Drain } from "./Drain.ts"
+import * as Http from "./Http.ts"
+import * as NodeServer from "./NodeServer.ts"
+import { signals } from "./Signals.ts"
+import { welcome } from "./Welcome.ts"
+
+/** `all` serves and works; `api` serves HTTP alone; `worker` runs the background fibers alone. */
+export type Role = "all" | "api" | "worker"
+
+const migrated = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const { migrateOnStart } = yield* Settings
+    yield* migrateOnStart ? Effect.asVoid(Database.migrate) : Database.assertMigrated
+  })
+)
+
+/** What everything else stands on, in the order of its start. */
+const platform = Layer.mergeAll(
+  Credentials.layer,
+  RateLimits.layer,
+  RequestMetrics.layer,
+  Pages.layer,
+  Drain.layer
+).pipe(
+  Layer.provide(SecretKey.layer),
+  Layer.provideMerge(migrated),
+  Layer.provideMerge(Database.layer),
+  Layer.provideMerge(Telemetry.layer),
+  Layer.provideMerge(Logging.layer),
+  Layer.provideMerge(Settings.layer),
+  Layer.provide(NodeServices.layer)
+)
+
+const background = Layer.mergeAll(Pruner.layer)
+
+/** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */
+const face = (role: Role) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const { adminPort, host, port, publicUrl } = yield* Settings
+      const main = Layer.unwrap(
+        Effect.map(HttpServer.HttpServer, ({ address }) =>
+          role === "worker"
+            ? Http.worker
+            : Http.main(Option.getOrElse(publicUrl, () => HttpServer.formatAddress(address)))
+        )
+      ).pipe(
+        Layer.provide(Layer.succeed(PublicUrl, Option.getOrUndefined(publicUrl))),
+        Layer.provideMerge(NodeServer.layer(host, port))
+      )
+      return Option.match(adminPort, {
+        onNone: () => main,
+        onSome: (port) => main.pipe(Layer.provide(Layer.provide(Http.admin, Layer.fresh(NodeServer.layer(host, port)))))
+      })
+    })
+  )
+
+/** The whole service in one role: what it serves, what it works on, and what both stand on. */
+export const application = (role: Role) =>
+  (role === "api" ? face(role) : Layer.merge(face(role), background)).pipe(Layer.provideMerge(platform))
+
+/**
+ * Runs the service until a signal ends it. SIGTERM lets what is in flight finish within `SHUTDOWN_GRACE`;
+ * SIGINT, or a second signal, ends it at once. Both ways leases are released and telemetry is flushed.
+ */
+export const serve = ({ role }: { readonly role: Role }) =>
+  Effect.gen(function* () {
+    const queue = yield* signals
+    const context = yield* Layer.build(application(role))
+    yield* run(role, queue).pipe(Effect.provideContext(context))
+  }).pipe(Effect.scoped)
+
+const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTERM" | "SIGINT">) {
+  const { databaseUrl, shutdownGrace } = yield* Settings
+  const url = HttpServer.formatAddress((yield* HttpServer.HttpServer).address)
+  if (role !== "worker" && Option.isNone(databaseUrl)) {
+    const lines = yield* welcome(url).pipe(Effect.provide([Projects.layer, ApiKeys.layer]))
+    for (const line of lines) yield* Console.log(line)
+  }
+  yield* Console.log(`listening on ${url}`)
+
+  const { drain } = yield* Drain
+  if ((yield* Queue.take(queue)) === "SIGINT") return
+  yield* drain.pipe(Effect.timeoutOption(shutdownGrace), Effect.raceFirst(Queue.take(queue)))
+})

@@ -1,0 +1,179 @@
+/** One directory and several processes: this one, others that use it too (`service`), and what they leave behind. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Schedule } from "effect"
+import * as Fs from "node:fs"
+import * as Path from "node:path"
+import { gone, isRunning } from "../../src/platform/EmbeddedPostgres/Processes.ts"
+import {
+  connect,
+  isStopped,
+  lockOf,
+  query,
+  service,
+  temporaryDirectory,
+  unrelatedProcess,
+  until,
+  using
+} from "./EmbeddedPostgres.support.ts"
+
+const patience = { timeout: 60_000 }
+
+describe("a stale lock", () => {
+  it.live(
+    "of a server killed together with its service is passed over",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      const { child, ready } = yield* service(directory)
+      const killed = yield* ready
+      // A session that takes its time to notice, and holds the shared memory until then.
+      const { processId } = yield* connect(killed.url)
+      process.kill(processId, "SIGSTOP")
+      child.kill("SIGKILL")
+      process.kill(killed.pid, "SIGKILL")
+      yield* Effect.forkScoped(
+        Effect.delay(
+          Effect.sync(() => process.kill(processId, "SIGCONT")),
+          "2 seconds"
+        )
+      )
+      yield* using(
+        directory,
+        Effect.fnUntraced(function* ({ pid, url }) {
+          assert.notStrictEqual(pid, killed.pid)
+          yield* query(url, "select 1")
+        })
+      )
+    }),
+    patience
+  )
+
+  it.live(
+    "whose process id is another program's by now, or that is empty, is removed",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      const lock = Path.join(directory, "postgres", "postmaster.pid")
+      const remains = yield* using(directory, () => Effect.sync(() => Fs.readFileSync(lock, "utf8")))
+      const { gid, uid } = Fs.statSync(Path.join(directory, "postgres"))
+      const unrelated = yield* unrelatedProcess("echo up; exec sleep 60", { uid, gid })
+      Fs.writeFileSync(lock, remains.replace(/^\d+/, String(unrelated.pid)), { mode: 0o600 })
+      Fs.chownSync(lock, uid, gid)
+      yield* using(directory, ({ url }) => query(url, "select 1"))
+      assert.isNull(unrelated.signalCode)
+      Fs.writeFileSync(lock, "", { mode: 0o600 })
+      Fs.chownSync(lock, uid, gid)
+      Fs.utimesSync(lock, 0, 0)
+      yield* using(directory, ({ url }) => query(url, "select 1"))
+    }),
+    patience
+  )
+})
+
+describe("sharing", () => {
+  it.live(
+    "gives all processes that start at once the same server",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      const services = yield* Effect.all([service(directory), service(directory), service(directory)])
+      yield* using(
+        directory,
+        Effect.fnUntraced(function* (mine) {
+          for (const { ready } of services) assert.deepStrictEqual(yield* ready, mine)
+          yield* query(mine.url, "select 1")
+        })
+      )
+      for (const { child } of services) child.kill("SIGTERM")
+      yield* isStopped(directory)
+    }),
+    patience
+  )
+
+  it.live(
+    "the last one out stops it, whoever started it",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      const [url, joined] = yield* using(
+        directory,
+        Effect.fnUntraced(function* (mine) {
+          const joined = yield* service(directory)
+          assert.deepStrictEqual(yield* joined.ready, mine)
+          return [mine.url, joined] as const
+        })
+      )
+      yield* query(url, "select 1")
+      joined.child.kill("SIGTERM")
+      yield* isStopped(directory)
+    }),
+    patience
+  )
+
+  it.live(
+    "an orphan is adopted, and stopped at the end",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      const { child, ready } = yield* service(directory)
+      const orphan = yield* ready
+      child.kill("SIGKILL")
+      yield* using(directory, (mine) => Effect.sync(() => assert.deepStrictEqual(mine, orphan)))
+      assert.isFalse(yield* isRunning(orphan.pid))
+    }),
+    patience
+  )
+
+  it.live(
+    "any other client that is connected keeps it up",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const started = yield* service(directory)
+          const { pid, url } = yield* started.ready
+          const session = yield* connect(url)
+          started.child.kill("SIGTERM")
+          yield* until(() => started.child.exitCode !== null)
+          yield* session.query("select 1")
+          assert.isTrue(yield* isRunning(pid))
+        })
+      )
+      yield* using(directory, () => Effect.void)
+      assert.isUndefined(lockOf(directory))
+    }),
+    patience
+  )
+})
+
+describe("supervision", () => {
+  it.live(
+    "brings a killed server back at the same url, for all who share it",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      const other = yield* service(directory)
+      yield* other.ready
+      yield* using(
+        directory,
+        Effect.fnUntraced(function* ({ pid, url }) {
+          process.kill(pid, "SIGKILL")
+          yield* gone(pid, "1 millis")
+          yield* query(url, "select 1").pipe(Effect.retry(Schedule.spaced("50 millis")), Effect.timeout("10 seconds"))
+          assert.notStrictEqual(lockOf(directory)?.pid, pid)
+          // The other one is connected to it again, so that it does not go when we do.
+          yield* Effect.sleep("1 second")
+        })
+      )
+      assert.isDefined(lockOf(directory))
+      other.child.kill("SIGTERM")
+      yield* isStopped(directory)
+    }),
+    patience
+  )
+
+  it.live(
+    "takes a zombie for dead",
+    Effect.fnUntraced(function* () {
+      const parent = yield* unrelatedProcess("sleep 0.2 & echo $!; exec sleep 60")
+      const zombie = Number(parent.first)
+      yield* gone(zombie, "20 millis").pipe(Effect.timeout("5 seconds"))
+      assert.isTrue(process.kill(zombie, 0))
+    }),
+    patience
+  )
+})

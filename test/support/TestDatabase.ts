@@ -1,0 +1,46 @@
+/** Databases for tests: clones of the migrated template, dropped when their scope closes. */
+import { PgClient } from "@effect/sql-pg"
+import { Context, Effect, Layer, Redacted } from "effect"
+import { randomBytes } from "node:crypto"
+import { inject } from "vitest"
+import { template } from "./globalSetup.ts"
+
+const urlOf = (database: string) => {
+  const url = new URL(inject("postgresUrl"))
+  url.pathname = `/${database}`
+  return Redacted.make(url.href)
+}
+
+const administrator = PgClient.layer({ url: urlOf("postgres"), maxConnections: 1 })
+
+/** A new database with every migration applied, or with none when `empty`. */
+export const makeDatabase = (options?: { readonly empty?: boolean }) =>
+  Effect.acquireRelease(
+    Effect.gen(function* () {
+      const sql = yield* PgClient.PgClient
+      const name = `test_${randomBytes(6).toString("hex")}`
+      yield* sql`CREATE DATABASE ${sql(name)} TEMPLATE ${sql(options?.empty === true ? "template0" : template)}`
+      return name
+    }).pipe(Effect.provide(administrator)),
+    (name) =>
+      Effect.gen(function* () {
+        const sql = yield* PgClient.PgClient
+        yield* sql`DROP DATABASE ${sql(name)} WITH (FORCE)`
+      }).pipe(Effect.provide(administrator), Effect.orDie)
+  ).pipe(Effect.map(urlOf))
+
+export class TestDatabase extends Context.Service<TestDatabase, { readonly url: Redacted.Redacted }>()(
+  "developer-api/test/TestDatabase"
+) {
+  /** The database, and a client of it like the service's. */
+  static readonly layer = Layer.unwrap(
+    Effect.map(TestDatabase, ({ url }) => PgClient.layer({ url, maxConnections: 10, multiplex: true }))
+  ).pipe(
+    Layer.provideMerge(
+      Layer.effect(
+        TestDatabase,
+        Effect.map(makeDatabase(), (url) => ({ url }))
+      )
+    )
+  )
+}
