@@ -46,7 +46,7 @@ export const Email = Schema.String.check(
 
 /** A phone number in E.164 form, `+` and up to 15 digits. */
 export const Phone = Schema.String.check(
-  Schema.isPattern(/^\+[1-9][0-9]{1,14}$/, { expected: "a phone number in E.164 form, such as +4915112345678" })
+  Schema.isPattern(/^\+[1-9][0-9]{1,14}$/u, { expected: "a phone number in E.164 form, such as +4915112345678" })
 )
 
 /** A record's revision: 1 at first, one more with each change that changed something. */

@@ -6,7 +6,7 @@ import { IdempotencyKeyReused } from "./Problems.ts"
 
 /** Client and deal operations (specification 4.1). */
 export const RecordIdempotencyKey = Schema.String.check(
-  Schema.isPattern(/^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/, {
+  Schema.isPattern(/^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/u, {
     expected: "8 to 160 characters of A-Z a-z 0-9 . _ : -, the first a letter or digit"
   })
 )

@@ -18,6 +18,6 @@ export type ClientId = typeof ClientId.Type
 
 /** The 12 characters that name an API key; they are part of its token and no secret. */
 export const KeyId = Schema.String.check(
-  Schema.isPattern(/^[0-9A-Za-z]{12}$/, { expected: "the 12 characters that name a key" })
+  Schema.isPattern(/^[0-9A-Za-z]{12}$/u, { expected: "the 12 characters that name a key" })
 ).pipe(Schema.brand("KeyId"))
 export type KeyId = typeof KeyId.Type

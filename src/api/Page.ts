@@ -3,10 +3,11 @@ import { Effect, Schema } from "effect"
 import { HttpApiSchema } from "effect/http-api"
 import { text } from "./Fields.ts"
 
-/** How many items a page holds: 1 to 100, 50 when absent. Decimal digits only. */
+/** How many items a page holds: 1 to 100, 50 when absent. Decimal digits only; the document calls it an integer. */
 const Limit = Schema.String.check(
-  Schema.isPattern(/^(?:[1-9][0-9]?|100)$/, {
-    expected: "an integer from 1 to 100"
+  Schema.makeFilter((text: string) => /^(?:[1-9][0-9]?|100)$/.test(text), {
+    expected: "an integer from 1 to 100",
+    toJsonSchema: () => ({ type: "integer", minimum: 1, maximum: 100, default: 50 })
   })
 ).pipe(Schema.decodeTo(Schema.FiniteFromString), Schema.withDecodingDefaultKey(Effect.succeed("50")))
 

@@ -1,7 +1,6 @@
 /** Applies project files: the one way in for a project, its members, and all that the API does not create. */
-import { Context, Data, Effect, Layer, Result } from "effect"
-import { DateTime } from "effect"
-import { SqlClient, type SqlError } from "effect/sql"
+import { Context, Data, DateTime, Effect, Layer, Result } from "effect"
+import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import { parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
 import { lineOf } from "./ProjectFile/FaultLines.ts"
@@ -59,7 +58,7 @@ export class Projects extends Context.Service<
         for (const [name, part, records] of parts) {
           if (records !== undefined) counts[name] = yield* upsert(sql, part, id, records)
         }
-        yield* ProjectRow.recount(sql, id, old)
+        yield* ProjectRow.recount(sql, id)
         return report(id, counts)
       })
 
@@ -68,19 +67,12 @@ export class Projects extends Context.Service<
           const parsed = parseProjectFile(text)
           if (Result.isFailure(parsed)) return yield* new ProjectFileInvalid({ faults: parsed.failure })
           yield* Effect.annotateCurrentSpan("project.id", parsed.success.project.id)
-          return yield* sql.withTransaction(applyFile(parsed.success)).pipe(
-            // The victim of a deadlock with the API's own writes has done nothing, so it simply starts again.
-            Effect.retry({ while: isDeadlock, times: 3 }),
-            Effect.catchTag("SqlError", Effect.die)
-          )
+          return yield* sql.withTransaction(applyFile(parsed.success)).pipe(Effect.catchTag("SqlError", Effect.die))
         })
       })
     })
   )
 }
-
-const isDeadlock = (error: ProjectFileInvalid | SqlError.SqlError) =>
-  error._tag === "SqlError" && error.reason._tag === "DeadlockError"
 
 const countOne = (created: boolean, updated: boolean): Counts => ({
   created: created ? 1 : 0,

@@ -2,7 +2,7 @@
 import { NodeHttpServer } from "@effect/platform-node"
 import { Data, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
-import { createServer, STATUS_CODES } from "node:http"
+import { createServer, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { HeadersTooLarge, ValidationFailed } from "../api/Problems.ts"
 import { requestIdOf } from "../platform/RequestId.ts"
@@ -25,7 +25,9 @@ export const layer = (host: string, port: number) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const server = createServer({ keepAliveTimeout })
-      server.on("request", (_, response) => response.once("close", drain.enter()))
+      const count = (_: unknown, response: ServerResponse) => response.once("close", drain.enter())
+      server.on("request", count)
+      server.on("checkContinue", count)
       server.on("clientError", refuse)
       const listening = yield* Effect.mapError(
         NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),

@@ -2,6 +2,7 @@
 import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access } from "../Access.ts"
+import { Examples } from "../Document.ts"
 import { Email, ETag, Phone, text, Timestamp, Version } from "../Fields.ts"
 import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
 import { ClientId, MemberId, OrganizationId } from "../Ids.ts"
@@ -34,16 +35,6 @@ export const clientFields = {
   externalId: Schema.NullOr(text(1, 160))
 }
 
-const example = {
-  displayName: "Ada Lovelace",
-  firstName: "Ada",
-  lastName: "Lovelace",
-  email: "ada@example.com",
-  phone: "+442071838750",
-  tags: ["newsletter"],
-  externalId: "crm-1815"
-}
-
 /** A contact of the project. */
 export const Client = Schema.Struct({
   id: ClientId,
@@ -67,7 +58,7 @@ export const ClientCreate = Schema.Struct({
   phone: Schema.optionalKey(clientFields.phone),
   tags: Schema.optionalKey(clientFields.tags),
   externalId: Schema.optionalKey(clientFields.externalId)
-}).annotate({ identifier: "DeveloperClientCreate", examples: [example] })
+}).annotate({ identifier: "DeveloperClientCreate" })
 export type ClientCreate = typeof ClientCreate.Type
 
 /** What a patch takes: an absent member keeps, `null` clears, at least one member. */
@@ -84,12 +75,36 @@ export const ClientPatch = Schema.Struct({
   status: Schema.optionalKey(ClientStatus)
 })
   .check(Schema.isMinProperties(1, { expected: "at least one member to change" }))
-  .annotate({ identifier: "DeveloperClientPatch", examples: [{ tags: ["newsletter", "vip"], phone: null }] })
+  .annotate({ identifier: "DeveloperClientPatch" })
 export type ClientPatch = typeof ClientPatch.Type
 
 /** Which clients a list shows. Absent means all, like `all`. */
 export const ClientStatusFilter = Schema.Literals(["active", "archived", "all"])
 export type ClientStatusFilter = typeof ClientStatusFilter.Type
+
+const createExample = {
+  displayName: "Ada Lovelace",
+  firstName: "Ada",
+  lastName: "Lovelace",
+  email: "ada@example.com",
+  phone: "+442071838750",
+  tags: ["newsletter"],
+  externalId: "crm-1815"
+}
+
+const example = {
+  id: "cli_0193f0c8a1b27c4d9e5f60718293a4b5",
+  ...createExample,
+  organizationId: null,
+  responsibleMemberId: null,
+  status: "active",
+  version: 1,
+  createdAt: "2026-11-20T10:00:00.000Z",
+  updatedAt: "2026-11-20T10:00:00.000Z",
+  archivedAt: null
+}
+
+const receiptExample = { resourceId: example.id, changed: true }
 
 const path = "/v1/developer/crm/clients"
 
@@ -101,6 +116,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       error: [CursorInvalid]
     })
       .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
+      .annotate(Examples, { answer: { items: [example], nextCursor: null } })
       .annotate(OpenApi.Summary, "List clients")
       .annotate(OpenApi.Description, "The project's clients, newest first."),
     HttpApiEndpoint.post("createClient", path, {
@@ -111,6 +127,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
+      .annotate(Examples, { request: createExample, answer: receiptExample })
       .annotate(OpenApi.Summary, "Create a client")
       .annotate(OpenApi.Description, "Adds an active client, unless the project's contact capacity is exhausted."),
     HttpApiEndpoint.get("getClient", `${path}/:clientId`, {
@@ -119,6 +136,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       error: [ClientNotFound]
     })
       .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
+      .annotate(Examples, { answer: example })
       .annotate(OpenApi.Summary, "Get a client")
       .annotate(OpenApi.Description, "One client, archived ones included."),
     HttpApiEndpoint.patch("patchClient", `${path}/:clientId`, {
@@ -138,6 +156,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
+      .annotate(Examples, { request: { tags: ["newsletter", "vip"], phone: null }, answer: receiptExample })
       .annotate(OpenApi.Summary, "Change a client")
       .annotate(
         OpenApi.Description,

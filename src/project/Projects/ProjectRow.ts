@@ -40,9 +40,9 @@ const initial: Row = {
 /**
  * Makes the project unless it exists, and locks it; tells whether it was made, and the row as it was.
  *
- * The lock makes applies of one project wait for each other, and for every create that counts against a capacity,
- * as those take this lock too. It must not be stronger: each mutation's idempotency key refers to this row, so
- * `FOR UPDATE` would hold up a patch that has locked its client, while we are about to want that client.
+ * The lock is the first that an apply takes, and the strongest: applies of one project wait for each other, and for
+ * every mutation of the API that is in flight, as all of those begin with `FOR KEY SHARE` on this row. Later ones wait
+ * for us while they hold nothing that we could want, so nobody waits in a circle, and they read the capacity anew.
  */
 export const open = Effect.fnUntraced(function* (sql: Sql, project: Project, now: Date) {
   const row = next(project, initial)
@@ -59,7 +59,7 @@ export const open = Effect.fnUntraced(function* (sql: Sql, project: Project, now
   const rows = yield* sql<Row>`
     SELECT name, time_zone AS "timeZone", contact_capacity AS "contactCapacity", modules, entitlements,
       rate_limits AS "rateLimits"
-    FROM projects WHERE project_id = ${project.id} FOR NO KEY UPDATE`
+    FROM projects WHERE project_id = ${project.id} FOR UPDATE`
   return { created: made.length > 0, old: rows[0] ?? row }
 })
 
@@ -83,22 +83,16 @@ export const update = Effect.fnUntraced(function* (sql: Sql, project: Project, o
 /**
  * Sets `active_clients` to the truth; without a capacity nobody keeps it, and it is 0.
  *
- * The count is exact. With a capacity before, every create counts under the lock that `open` took. Without one,
- * creates in flight hold `FOR KEY SHARE` and don't count: when the file brings the first capacity, the stronger lock
- * waits for them, and later ones wait for us and then see the capacity. It comes last, when we want no other lock.
- * More clients than the capacity is the operator's choice: the API then creates none until there is room.
+ * The count is exact under the lock that `open` took: no create is in flight that saw another capacity than ours, be it
+ * one that counts itself or one that does not. More clients than the capacity are the operator's choice; the API then
+ * creates none until there is room.
  */
-export const recount = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId, old: Row) {
-  if (old.contactCapacity === null) {
-    yield* sql`SELECT FROM projects WHERE project_id = ${projectId} AND contact_capacity IS NOT NULL FOR UPDATE`
-  }
-  yield* sql`
-    WITH truth AS (
-      SELECT CASE WHEN contact_capacity IS NULL THEN 0 ELSE (
-        SELECT count(*)::int FROM clients WHERE clients.project_id = ${projectId} AND status = 'active'
-      ) END AS active_clients
-      FROM projects WHERE project_id = ${projectId}
-    )
-    UPDATE projects SET active_clients = truth.active_clients FROM truth
-    WHERE project_id = ${projectId} AND projects.active_clients <> truth.active_clients`
-})
+export const recount = (sql: Sql, projectId: ProjectId) => sql`
+  WITH truth AS (
+    SELECT CASE WHEN contact_capacity IS NULL THEN 0 ELSE (
+      SELECT count(*)::int FROM clients WHERE clients.project_id = ${projectId} AND status = 'active'
+    ) END AS active_clients
+    FROM projects WHERE project_id = ${projectId}
+  )
+  UPDATE projects SET active_clients = truth.active_clients FROM truth
+  WHERE project_id = ${projectId} AND projects.active_clients <> truth.active_clients`

@@ -35,8 +35,8 @@ export interface Counts {
 }
 
 /**
- * Applies the records. The values to keep are read from `old` inside the UPDATE itself, where PostgreSQL looks at
- * the row again after waiting for its lock: a change that the API commits meanwhile is kept, never written over.
+ * Applies the records. The values to keep are read from `old` inside the UPDATE itself, where PostgreSQL looks at the
+ * row again after waiting for its lock: what others commit meanwhile is kept, never written over.
  */
 export const upsert = Effect.fnUntraced(function* (
   sql: Sql,

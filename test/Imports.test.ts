@@ -1,0 +1,84 @@
+/** The rooms of the house and the directions between them, held against every import of `src`. */
+import { assert, describe, it } from "@effect/vitest"
+import { readdirSync, readFileSync } from "node:fs"
+import { dirname, join, normalize, relative } from "node:path"
+
+const root = join(import.meta.dirname, "..")
+
+interface Import {
+  readonly from: string
+  readonly to: string
+}
+
+const files = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
+  .filter((file) => file.endsWith(".ts"))
+  .map((file) => join("src", file))
+
+const imports: ReadonlyArray<Import> = files.flatMap((from) =>
+  [...readFileSync(join(root, from), "utf8").matchAll(/(?:from|import)\s*\(?\s*"([^"]+)"/g)].flatMap(([, to = ""]) => [
+    { from, to: to.startsWith(".") ? normalize(join(dirname(from), to)) : to }
+  ])
+)
+
+/** What a room may import, itself apart. A room that is not listed may not be. */
+const rooms: Readonly<Record<string, ReadonlyArray<string>>> = {
+  api: [],
+  platform: ["api"],
+  crm: ["platform", "api"],
+  messaging: ["crm", "platform", "api"],
+  campaigns: ["messaging", "crm", "platform", "api"],
+  integrations: ["crm", "platform", "api"],
+  project: ["campaigns", "integrations", "messaging", "crm", "platform", "api"],
+  server: ["project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
+  cli: ["server", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
+  "client.ts": ["api"],
+  "cli.ts": ["cli"],
+  "main.ts": ["cli"]
+}
+
+const roomOf = (file: string) => relative("src", file).split("/")[0] ?? ""
+const isLocal = ({ to }: Import) => to.startsWith("src/")
+const show = ({ from, to }: Import) => `${from} → ${to}`
+
+describe("imports", () => {
+  it("stay within the directions between the rooms", () => {
+    const wrong = imports.filter(isLocal).filter(({ from, to }) => {
+      const [here, there] = [roomOf(from), roomOf(to)]
+      return here !== there && !(rooms[here] ?? []).includes(there)
+    })
+    assert.deepStrictEqual(wrong.map(show), [])
+    assert.deepStrictEqual(
+      files.filter((file) => rooms[roomOf(file)] === undefined),
+      []
+    )
+  })
+
+  it("of the contract are effect alone", () => {
+    const wrong = imports.filter(
+      (line) => roomOf(line.from) === "api" && !isLocal(line) && !/^effect(\/|$)/.test(line.to)
+    )
+    assert.deepStrictEqual(wrong.map(show), [])
+  })
+
+  it("of a repository come from its own service alone", () => {
+    const wrong = imports.filter(
+      ({ from, to }) => to.endsWith("/Repo.ts") && from !== `${dirname(to)}.ts` && dirname(from) !== dirname(to)
+    )
+    assert.deepStrictEqual(wrong.map(show), [])
+  })
+
+  it("of HTTP handlers bring no SQL", () => {
+    const wrong = imports.filter(({ from, to }) => from.endsWith("/Http.ts") && /sql|\/Repo\.ts$/.test(to))
+    assert.deepStrictEqual(wrong.map(show), [])
+  })
+
+  it("find no barrels and no rooms by kind", () => {
+    const wrong = files.filter((file) => /(^|\/)(index\.ts|utils|common|services|layers|errors)(\/|\.ts|$)/.test(file))
+    assert.deepStrictEqual(wrong, [])
+  })
+
+  it("find the environment in Settings alone", () => {
+    const wrong = files.filter((file) => readFileSync(join(root, file), "utf8").includes("process.env"))
+    assert.deepStrictEqual(wrong, [])
+  })
+})

@@ -1,0 +1,104 @@
+/** Tokens: their form, and what their checksum catches. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Option, Redacted } from "effect"
+import * as fc from "fast-check"
+import { crc32 } from "node:zlib"
+import { checksum, generate, hash, keyIdOf, sameHash } from "../../../src/platform/auth/Token.ts"
+
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+const base62 = (length: number) =>
+  fc.string({ unit: fc.constantFrom(...alphabet), minLength: length, maxLength: length })
+
+/** Any token that could ever be issued. */
+const token = fc.tuple(base62(12), base62(32)).map(([keyId, secret]) => {
+  const body = `dk_${keyId}_${secret}`
+  return { keyId, text: body + checksum(body) }
+})
+
+const read = (text: string) => Option.getOrUndefined(keyIdOf(Redacted.make(text)))
+
+describe("generate", () => {
+  it.effect("makes well-formed tokens that name their keys, each another one", () =>
+    Effect.gen(function* () {
+      const issued = yield* Effect.replicateEffect(generate, 1000)
+      for (const { keyId, token } of issued) {
+        assert.match(Redacted.value(token), /^dk_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}$/)
+        assert.strictEqual(read(Redacted.value(token)), keyId)
+      }
+      assert.strictEqual(new Set(issued.map(({ keyId }) => keyId)).size, 1000)
+      // Nothing of the alphabet is left out: 44,000 characters miss one of 62 with probability e^-700.
+      assert.strictEqual(new Set(issued.flatMap(({ token }) => [...Redacted.value(token).slice(3)])).size, 63)
+    })
+  )
+
+  it.effect("keeps them out of what is printed", () =>
+    Effect.map(generate, ({ token }) => {
+      assert.notInclude(`${String(token)} ${JSON.stringify({ token })}`, "dk_")
+    })
+  )
+})
+
+describe("keyIdOf", () => {
+  it("finds the key id of any token", () => {
+    fc.assert(fc.property(token, ({ keyId, text }) => read(text) === keyId))
+  })
+
+  it("refuses a token with one character changed, left out, added or moved", () => {
+    const place = fc.nat(54)
+    const character = fc.oneof(fc.constantFrom(...alphabet), fc.string({ unit: "binary", minLength: 1, maxLength: 1 }))
+    fc.assert(
+      fc.property(token, place, character, ({ text }, at, other) => {
+        const before = text.slice(0, at)
+        const after = text.slice(at + 1)
+        const moved = before + (text[at + 1] ?? "") + (text[at] ?? "") + text.slice(at + 2)
+        return [before + other + after, before + after, before + other + text.slice(at), moved].every(
+          (changed) => changed === text || read(changed) === undefined
+        )
+      }),
+      { numRuns: 2000 }
+    )
+  })
+
+  it("refuses whatever else there is, whitespace around a token too", () => {
+    fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => read(text) === undefined))
+    fc.assert(
+      fc.property(token, ({ text }) => [`${text}\n`, ` ${text}`, `${text} `].every((t) => read(t) === undefined))
+    )
+  })
+})
+
+describe("checksum", () => {
+  it("is the CRC-32 in base62, in six digits", () => {
+    const number = (text: string) => [...text].reduce((sum, digit) => sum * 62n + BigInt(alphabet.indexOf(digit)), 0n)
+    fc.assert(
+      fc.property(fc.string({ unit: "binary-ascii" }), (text) => {
+        assert.match(checksum(text), /^[0-9A-Za-z]{6}$/)
+        assert.strictEqual(number(checksum(text)), BigInt(crc32(text)))
+      })
+    )
+  })
+
+  it("is padded on the left with 0", () => {
+    assert.strictEqual(checksum(""), "000000")
+    // The check value of CRC-32/ISO-HDLC is 0xCBF43926 = 3,421,780,262.
+    assert.strictEqual(checksum("123456789"), "3jZSQ2")
+  })
+})
+
+describe("hash", () => {
+  it("is the SHA-256 of the whole token", () => {
+    const hex = (text: string) => Buffer.from(hash(Redacted.make(text))).toString("hex")
+    // FIPS 180-2, appendix B.1
+    assert.strictEqual(hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+  })
+
+  it("tells tokens apart", () => {
+    fc.assert(
+      fc.property(token, token, ({ text: a }, { text: b }) => {
+        assert.isTrue(sameHash(hash(Redacted.make(a)), hash(Redacted.make(a))))
+        assert.strictEqual(sameHash(hash(Redacted.make(a)), hash(Redacted.make(b))), a === b)
+      })
+    )
+    assert.isFalse(sameHash(new Uint8Array(32), new Uint8Array(31)))
+  })
+})

@@ -1,0 +1,229 @@
+/** The real service as a child process, and the certainty that nothing a test started outlives it. */
+import { Effect } from "effect"
+import * as ChildProcess from "node:child_process"
+import { readFileSync } from "node:fs"
+import { mkdtemp, realpath, rm } from "node:fs/promises"
+import * as Net from "node:net"
+import * as Os from "node:os"
+import * as Path from "node:path"
+import { afterAll, afterEach, beforeEach } from "vitest"
+import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
+
+export const checkout = Path.resolve(import.meta.dirname, "../..")
+
+// The tests run on Node 26 themselves.
+const node = process.execPath
+
+const finalizers: Array<() => unknown> = []
+let height = 0
+
+/** Runs `finalizer` after the test that called; after the whole file where `beforeAll` did. The last one runs first. */
+export const defer = (finalizer: () => unknown): void => {
+  finalizers.push(finalizer)
+}
+
+const unwind = async (to: number) => {
+  const failures: Array<unknown> = []
+  while (finalizers.length > to) {
+    try {
+      await finalizers.pop()?.()
+    } catch (failure) {
+      failures.push(failure)
+    }
+  }
+  if (failures.length > 0) throw new AggregateError(failures, "A test left something behind")
+}
+
+beforeEach(() => {
+  height = finalizers.length
+})
+afterEach(() => unwind(height), 120_000)
+afterAll(() => unwind(0), 120_000)
+
+const children = new Set<ChildProcess.ChildProcess>()
+const directories = new Set<string>()
+
+// Where the tests themselves are ended, no hook runs any more.
+process.once("exit", () => {
+  for (const child of children) child.kill("SIGKILL")
+  for (const directory of directories) {
+    const pid = postmasterOf(directory)
+    if (pid !== undefined) kill(pid, "SIGQUIT")
+  }
+})
+
+/** Signals a process that may be gone already. */
+export const kill = (pid: number, signal: NodeJS.Signals): void => {
+  try {
+    process.kill(pid, signal)
+  } catch {
+    // It is gone.
+  }
+}
+
+/** Whether the process runs; one that nobody has reaped yet does not. */
+export const isRunning = (pid: number): boolean => {
+  try {
+    const state = readFileSync(`/proc/${pid}/stat`, "utf8")
+    return !/^\) [ZX]/.test(state.slice(state.lastIndexOf(")")))
+  } catch {
+    return false
+  }
+}
+
+/** The process id of the PostgreSQL whose cluster is `<directory>/postgres`. */
+export const postmasterOf = (directory: string): number | undefined => {
+  try {
+    return Number.parseInt(readFileSync(Path.join(directory, "postgres", "postmaster.pid"), "utf8"), 10)
+  } catch {
+    return undefined
+  }
+}
+
+/** A directory of the test's own; a PostgreSQL that runs below it is stopped before it is removed. */
+export const temporaryDirectory = async (): Promise<string> => {
+  const directory = await mkdtemp(Path.join(await realpath(Os.tmpdir()), "developer-api-faults-"))
+  directories.add(directory)
+  defer(async () => {
+    const pid = postmasterOf(directory)
+    if (pid !== undefined) {
+      kill(pid, "SIGCONT")
+      await Effect.runPromise(Postmaster.stop(pid))
+    }
+    await rm(directory, { recursive: true, force: true, maxRetries: 5 })
+    directories.delete(directory)
+  })
+  return directory
+}
+
+/** A port on which nobody listens at the moment. */
+export const freePort = (): Promise<number> =>
+  new Promise((resolve, reject) => {
+    const server = Net.createServer().once("error", reject)
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0))
+    })
+  })
+
+/** How a process ended. */
+export interface Ended {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+/** A child process and all that it has printed. */
+export interface Running {
+  readonly pid: number
+  readonly stdout: () => string
+  readonly stderr: () => string
+  readonly exited: Promise<Ended>
+  readonly hasExited: () => boolean
+  readonly kill: (signal: NodeJS.Signals) => void
+  /** Waits until standard output matches; fails with all the output when the process ends before. */
+  readonly prints: (pattern: RegExp) => Promise<RegExpExecArray>
+}
+
+/** Starts a program. It is killed when the test ends. */
+export const spawn = (
+  file: string,
+  args: ReadonlyArray<string>,
+  env: Readonly<Record<string, string>> = {}
+): Running => {
+  const child = ChildProcess.spawn(file, args, {
+    cwd: checkout,
+    // Nothing of the machine's own settings reaches the service.
+    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env },
+    stdio: ["ignore", "pipe", "pipe"]
+  })
+  children.add(child)
+  let stdout = ""
+  let stderr = ""
+  const watchers = new Set<() => void>()
+  const notify = () => {
+    for (const watcher of watchers) watcher()
+  }
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text
+    notify()
+  })
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text
+  })
+  let over = false
+  // `close` comes after the last output, `exit` may come before it.
+  const exited = new Promise<Ended>((resolve, reject) => {
+    child.once("error", reject)
+    child.once("close", (code, signal) => {
+      over = true
+      children.delete(child)
+      resolve({ code, signal })
+      notify()
+    })
+  })
+  defer(() => {
+    child.kill("SIGCONT")
+    child.kill("SIGKILL")
+    return exited
+  })
+  return {
+    pid: child.pid ?? 0,
+    stdout: () => stdout,
+    stderr: () => stderr,
+    exited,
+    hasExited: () => over,
+    kill: (signal) => child.kill(signal),
+    prints: (pattern) =>
+      new Promise((resolve, reject) => {
+        const look = () => {
+          const match = pattern.exec(stdout)
+          if (match !== null) resolve(match)
+          else if (over) reject(new Error(`The process ended without printing ${pattern}:\n${stdout}\n${stderr}`))
+          else return
+          watchers.delete(look)
+        }
+        watchers.add(look)
+        look()
+      })
+  }
+}
+
+export interface ServiceOptions {
+  readonly env?: Readonly<Record<string, string>>
+  /** Flags, as after `npm start --`. */
+  readonly args?: ReadonlyArray<string>
+}
+
+/** Starts the service, ready or not; on a port of the system's choice unless `PORT` is given. */
+export const launchService = ({ args = [], env = {} }: ServiceOptions): Running =>
+  spawn(node, ["src/main.ts", ...args], { PORT: "0", ...env })
+
+export interface Service extends Running {
+  readonly url: string
+  /** Asks for an orderly end, and waits for it. */
+  readonly stop: () => Promise<Ended>
+}
+
+/** Starts the service and waits for its ready line. */
+export const startService = async (options: ServiceOptions): Promise<Service> => {
+  const running = launchService(options)
+  const [, url = ""] = await running.prints(/^listening on (http:\/\/\S+)$/m)
+  return {
+    ...running,
+    url,
+    stop: () => {
+      running.kill("SIGTERM")
+      return running.exited
+    }
+  }
+}
+
+/** Runs a program to its end. */
+export const runToEnd = async (
+  file: string,
+  args: ReadonlyArray<string>,
+  env?: Readonly<Record<string, string>>
+): Promise<Ended & { readonly stdout: string; readonly stderr: string }> => {
+  const running = spawn(file, args, env)
+  return { ...(await running.exited), stdout: running.stdout(), stderr: running.stderr() }
+}
