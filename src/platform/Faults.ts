@@ -37,5 +37,5 @@ export interface Fault {
 export const faultsOf = (issue: SchemaIssue.Issue): ReadonlyArray<Fault> =>
   format(issue).issues.map((issue) => ({
     path: (issue.path ?? []).map((segment) => (typeof segment === "object" ? segment.key : segment)),
-    message: issue.message
+    message: must(issue.message)
   }))

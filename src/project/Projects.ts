@@ -40,13 +40,14 @@ export class Projects extends Context.Service<
       const sql = yield* SqlClient.SqlClient
 
       const applyFile = Effect.fnUntraced(function* (file: ProjectFile) {
-        const now = yield* DateTime.nowAsDate
         const { id } = file.project
-        const { created, old } = yield* ProjectRow.open(sql, file.project, now)
+        const { created, old } = yield* ProjectRow.open(sql, file.project)
 
         const faults = [...notYetFaults(file), ...repeatedIds(file), ...(yield* unknownReferences(sql, file))]
         if (faults.length > 0) return yield* new ProjectFileInvalid({ faults: faults.map(lineOf) })
 
+        // Read under the lock, so that `updatedAt` never goes back behind a change that we waited for.
+        const now = yield* DateTime.nowAsDate
         const updated = yield* ProjectRow.update(sql, file.project, old)
         const counts: Record<string, Counts> = { project: countOne(created, updated) }
         // What is referred to comes before what refers to it.

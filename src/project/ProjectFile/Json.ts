@@ -78,7 +78,7 @@ export const faultsOfJson = (root: unknown): ReadonlyArray<Fault> => {
   const faults: Array<Fault> = []
   const visit = (value: unknown, path: ReadonlyArray<PropertyKey>): void => {
     if (typeof value === "string" && unstorable.test(value)) {
-      faults.push({ path, message: "must not hold U+0000 or unpaired surrogates" })
+      faults.push({ path, message: "must not contain U+0000 or an unpaired surrogate" })
     }
     if (typeof value !== "object" || value === null) return
     if (path.length > maxDepth) {
@@ -88,7 +88,7 @@ export const faultsOfJson = (root: unknown): ReadonlyArray<Fault> => {
     for (const [key, member] of Object.entries(value)) {
       const at = [...path, key]
       if (unstorable.test(key))
-        faults.push({ path: at, message: "must not be named with U+0000 or unpaired surrogates" })
+        faults.push({ path: at, message: "must not contain U+0000 or an unpaired surrogate in its name" })
       visit(member, at)
     }
   }

@@ -1,5 +1,5 @@
 /** The project's own row: made, locked, changed, and its count of active clients set right. */
-import { Effect } from "effect"
+import { DateTime, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { modules } from "../../api/Access.ts"
 import type { ProjectId } from "../../api/Ids.ts"
@@ -44,14 +44,14 @@ const initial: Row = {
  * every mutation of the API that is in flight, as all of those begin with `FOR KEY SHARE` on this row. Later ones wait
  * for us while they hold nothing that we could want, so nobody waits in a circle, and they read the capacity anew.
  */
-export const open = Effect.fnUntraced(function* (sql: Sql, project: Project, now: Date) {
+export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   const row = next(project, initial)
   const made = yield* sql`
     INSERT INTO projects
       (project_id, name, time_zone, contact_capacity, modules, entitlements, rate_limits, created_at)
     VALUES (
       ${project.id}, ${row.name}, ${row.timeZone}, ${row.contactCapacity}, ${row.modules}, ${row.entitlements},
-      ${JSON.stringify(row.rateLimits)}::jsonb, ${now}
+      ${JSON.stringify(row.rateLimits)}::jsonb, ${yield* DateTime.nowAsDate}
     )
     ON CONFLICT DO NOTHING
     RETURNING project_id`

@@ -1,0 +1,99 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Exit, Layer, Redacted } from "effect"
+import fc from "fast-check"
+import { randomBytes } from "node:crypto"
+import { ProjectId } from "../../src/api/Ids.ts"
+import { Cursors, type List, type Position } from "../../src/platform/Cursors.ts"
+import { SecretKey } from "../../src/platform/SecretKey.ts"
+
+const secret = randomBytes(32).toString("base64")
+const cursors = (key = secret) =>
+  Cursors.layer.pipe(Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(key)))))
+
+const run = <A, E>(effect: Effect.Effect<A, E, Cursors>, key?: string) =>
+  Effect.runSyncExit(Effect.provide(effect, cursors(key)))
+
+const encode = (list: List, position: Position) => {
+  const exit = run(Effect.map(Cursors, (cursors) => cursors.encode(list, position)))
+  return Exit.isSuccess(exit) ? exit.value : assert.fail("no cursor")
+}
+const decode = (list: List, cursor: string, key?: string) =>
+  run(
+    Effect.flatMap(Cursors, (cursors) => cursors.decode(list, cursor)),
+    key
+  )
+
+const list: fc.Arbitrary<List> = fc.record({
+  projectId: fc.string({ minLength: 1, maxLength: 160 }).map((id) => ProjectId.make(id)),
+  operation: fc.constantFrom("listClients", "listDeals"),
+  filters: fc.dictionary(fc.string(), fc.string(), { maxKeys: 3 })
+})
+
+const position: fc.Arbitrary<Position> = fc.record({
+  createdAt: fc.date({ min: new Date(0), max: new Date("9999-12-31T23:59:59.999Z"), noInvalidDate: true }),
+  id: fc.string({ unit: "binary", minLength: 1, maxLength: 160 }).filter((id) => id.isWellFormed())
+})
+
+describe("Cursors", () => {
+  it("give back the position that they were made of", () => {
+    fc.assert(
+      fc.property(list, position, (list, position) => {
+        assert.deepStrictEqual(decode(list, encode(list, position)), Exit.succeed(position))
+      })
+    )
+  })
+
+  it("are URL-safe, and fit their limit even with ids of 160 four-byte characters", () => {
+    fc.assert(
+      fc.property(list, position, (list, position) => {
+        assert.match(encode(list, position), /^[A-Za-z0-9_-]+$/)
+      })
+    )
+    const id = "👩‍🚀".repeat(40)
+    assert.strictEqual([...id].length, 120)
+    assert.isAtMost(
+      encode(
+        { projectId: ProjectId.make("p"), operation: "o", filters: {} },
+        { createdAt: new Date(), id: "🦊".repeat(160) }
+      ).length,
+      512
+    )
+    assert.isAtMost(
+      encode({ projectId: ProjectId.make("p"), operation: "o", filters: {} }, { createdAt: new Date(), id }).length,
+      512
+    )
+  })
+
+  it("are refused when altered or cut anywhere", () => {
+    fc.assert(
+      fc.property(list, position, fc.nat(), fc.constantFrom(..."ABCabc012-_"), (list, position, at, character) => {
+        const cursor = encode(list, position)
+        const i = at % cursor.length
+        const altered = cursor.slice(0, i) + character + cursor.slice(i + 1)
+        fc.pre(altered !== cursor)
+        assert.isTrue(Exit.isFailure(decode(list, altered)))
+        assert.isTrue(Exit.isFailure(decode(list, cursor.slice(0, i))))
+        assert.isTrue(Exit.isFailure(decode(list, `${cursor}${character}`)))
+      })
+    )
+  })
+
+  it("are refused for another project, operation or filter, and under another key", () => {
+    fc.assert(
+      fc.property(list, list, position, (list, other, position) => {
+        fc.pre(JSON.stringify(list) !== JSON.stringify(other))
+        const cursor = encode(list, position)
+        assert.isTrue(Exit.isFailure(decode(other, cursor)))
+        assert.isTrue(Exit.isFailure(decode(list, cursor, randomBytes(32).toString("base64"))))
+      })
+    )
+  })
+
+  it("refuse any other text", () => {
+    fc.assert(
+      fc.property(list, fc.string({ maxLength: 512 }), (list, text) => {
+        assert.isTrue(Exit.isFailure(decode(list, text)))
+      })
+    )
+  })
+})

@@ -1,0 +1,88 @@
+/** Keys when several operators, or an operator and an administrator, act at once. */
+import { assert, layer } from "@effect/vitest"
+import { DateTime, Deferred, Effect, Fiber } from "effect"
+import { SqlClient } from "effect/sql"
+import { ApiKeys, KeyUnusable, MemberUnusable } from "../../../src/platform/auth/ApiKeys.ts"
+import { anna, days, issue, later, list, makeProject, services } from "./ApiKeys.support.ts"
+
+/** Real time passes until as many statements wait for a lock: the test's own clock stands still. */
+const untilWaiting = (count: number) =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    // In a transaction, as this has a connection of its own, and is not queued behind a statement that waits.
+    const rows = yield* sql.withTransaction(sql`
+      SELECT FROM pg_stat_activity, pg_sleep(0.02) WHERE wait_event_type = 'Lock' AND datname = current_database()`)
+    return rows.length
+  }).pipe(Effect.repeat({ until: (waiting) => waiting >= count }))
+
+/** Does `first` in a transaction that is committed when the others, begun after it, all wait for it. */
+const ahead = Effect.fnUntraced(function* <A, E, R, R2>(
+  first: Effect.Effect<A, E, R>,
+  others: ReadonlyArray<Effect.Effect<unknown, unknown, R2>>
+) {
+  const sql = yield* SqlClient.SqlClient
+  const done = yield* Deferred.make<void>()
+  const commit = yield* Deferred.make<void>()
+  const transaction = yield* first.pipe(
+    Effect.andThen(Deferred.succeed(done, undefined)),
+    Effect.andThen(Deferred.await(commit)),
+    sql.withTransaction,
+    Effect.forkChild
+  )
+  yield* Deferred.await(done)
+  const waiting = yield* Effect.forEach(others, (other) => Effect.forkChild(sql.withTransaction(other)))
+  yield* untilWaiting(others.length)
+  yield* Deferred.succeed(commit, undefined)
+  yield* Fiber.join(transaction)
+  return yield* Effect.forEach(waiting, Fiber.join)
+})
+
+layer(services)("ApiKeys", (it) => {
+  it.effect("takes many rotations of one key at once, with a key for each and the shortest grace for the old one", () =>
+    Effect.gen(function* () {
+      const { rotate } = yield* ApiKeys
+      const projectId = yield* makeProject("many")
+      const old = yield* issue(projectId)
+      const now = yield* DateTime.nowAsDate
+      const graces = Array.from({ length: 40 }, (_, i) => days(1 + ((i * 7) % 40)))
+      const issued = yield* Effect.forEach(graces, (grace) => rotate(old.keyId, grace), { concurrency: "unbounded" })
+      const stored = yield* list(projectId)
+      assert.strictEqual(new Set(issued.map(({ keyId }) => keyId)).size, 40)
+      assert.sameMembers(
+        stored.map(({ keyId }) => keyId),
+        [old.keyId, ...issued.map(({ keyId }) => keyId)]
+      )
+      assert.deepStrictEqual(stored.find(({ keyId }) => keyId === old.keyId)?.expiresAt, later(now, days(1)))
+    })
+  )
+
+  it.effect("leaves no key behind for a rotation that a revocation has overtaken", () =>
+    Effect.gen(function* () {
+      const { revoke, rotate } = yield* ApiKeys
+      const projectId = yield* makeProject("overtaken")
+      const { expiresAt, keyId } = yield* issue(projectId)
+      const [refusal] = yield* ahead(revoke(keyId), [Effect.flip(rotate(keyId, days(1)))])
+      assert.deepStrictEqual(refusal, new KeyUnusable({ keyId, reason: "revoked" }))
+      const stored = yield* list(projectId)
+      assert.lengthOf(stored, 1)
+      assert.deepStrictEqual(stored[0]?.expiresAt, expiresAt)
+    })
+  )
+
+  it.effect("issues and renews no key for a member who is being deactivated", () =>
+    Effect.gen(function* () {
+      const { rotate } = yield* ApiKeys
+      const sql = yield* SqlClient.SqlClient
+      const projectId = yield* makeProject("leaving")
+      const { keyId } = yield* issue(projectId, { member: anna })
+      const leaves = sql`UPDATE members SET active = false WHERE project_id = ${projectId} AND id = ${anna}`
+      const refusals = yield* ahead(leaves, [
+        Effect.flip(issue(projectId, { member: anna })),
+        Effect.flip(rotate(keyId, days(1)))
+      ])
+      const inactive = new MemberUnusable({ memberId: anna, reason: "inactive" })
+      assert.deepStrictEqual(refusals, [inactive, inactive])
+      assert.lengthOf(yield* list(projectId), 1)
+    })
+  )
+})

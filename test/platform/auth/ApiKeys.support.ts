@@ -1,0 +1,41 @@
+/** A database with the service, and projects for its keys. */
+import { Duration, Effect, Layer, Option } from "effect"
+import { SqlClient } from "effect/sql"
+import type { Scope } from "../../../src/api/Access.ts"
+import { MemberId, ProjectId } from "../../../src/api/Ids.ts"
+import { ApiKeys } from "../../../src/platform/auth/ApiKeys.ts"
+import { TestDatabase } from "../../support/TestDatabase.ts"
+
+export const services = ApiKeys.layer.pipe(Layer.provideMerge(TestDatabase.layer))
+
+export const anna = MemberId.make("anna")
+export const days = Duration.days
+
+/** A project with an active member and one who has left. */
+export const makeProject = Effect.fnUntraced(function* (id: string) {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`
+    INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
+    VALUES (${id}, 'Acme', 'UTC', '{}', '{}', '{}', now())`
+  yield* sql`
+    INSERT INTO members (project_id, id, name, active)
+    VALUES (${id}, 'anna', 'Anna', true), (${id}, 'left', 'Left', false)`
+  return ProjectId.make(id)
+})
+
+export const issue = Effect.fnUntraced(function* (
+  projectId: ProjectId,
+  options: { name?: string; scopes?: ReadonlyArray<Scope>; expiresIn?: Duration.Duration; member?: MemberId } = {}
+) {
+  const keys = yield* ApiKeys
+  return yield* keys.issue({
+    projectId,
+    name: options.name ?? "ci",
+    scopes: options.scopes ?? ["crm.clients.read"],
+    expiresIn: options.expiresIn ?? days(90),
+    memberId: Option.fromUndefinedOr(options.member)
+  })
+})
+
+export const list = (projectId: ProjectId) => Effect.flatMap(ApiKeys, (keys) => keys.list(projectId))
+export const later = (date: Date, duration: Duration.Duration) => new Date(date.getTime() + Duration.toMillis(duration))

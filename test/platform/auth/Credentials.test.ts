@@ -1,0 +1,113 @@
+import { assert, layer } from "@effect/vitest"
+import { Duration, Effect, Layer, Option, Redacted } from "effect"
+import { SqlClient } from "effect/sql"
+import { TestClock } from "effect/testing"
+import { ProjectId } from "../../../src/api/Ids.ts"
+import { ApiKeys } from "../../../src/platform/auth/ApiKeys.ts"
+import { Credentials } from "../../../src/platform/auth/Credentials.ts"
+import { TestDatabase } from "../../support/TestDatabase.ts"
+
+const projectId = ProjectId.make("p")
+
+const issue = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`
+    INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
+    VALUES (${projectId}, 'P', 'UTC', '{crm}', '{developer_api}', '{"read":{"limit":5,"windowSeconds":1}}', now())
+    ON CONFLICT DO NOTHING`
+  const keys = yield* ApiKeys
+  return yield* keys.issue({
+    projectId,
+    name: "n",
+    scopes: ["crm.clients.read"],
+    expiresIn: Duration.days(1),
+    memberId: Option.none()
+  })
+})
+
+const isValid = (token: Redacted.Redacted) =>
+  Effect.flatMap(Credentials, (credentials) => Effect.map(credentials.verify(token), Option.isSome))
+
+const lastUsedAt = (keyId: string) =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [row] = yield* sql<{ at: Date | null }>`SELECT last_used_at AS at FROM api_keys WHERE key_id = ${keyId}`
+    return row?.at?.getTime()
+  })
+
+/** The write goes on in the background: looks again until it is there. */
+const used = (keyId: string, at: number) => lastUsedAt(keyId).pipe(Effect.repeat({ until: (seen) => seen === at }))
+
+layer(Layer.mergeAll(Credentials.layer, ApiKeys.layer).pipe(Layer.provideMerge(TestDatabase.layer)))(
+  "Credentials",
+  (it) => {
+    it.effect("carry the rights of the key and the settings of its project", () =>
+      Effect.gen(function* () {
+        const { keyId, token } = yield* issue
+        const { verify } = yield* Credentials
+        const credential = Option.getOrThrow(yield* verify(token))
+        assert.strictEqual(credential.keyId, keyId)
+        assert.deepStrictEqual(credential.scopes, ["crm.clients.read"])
+        assert.isTrue(credential.membership)
+        assert.deepStrictEqual(credential.rateLimits.read, { limit: 5, windowSeconds: 1 })
+        assert.deepStrictEqual(credential.rateLimits.write, { limit: 300, windowSeconds: 60 })
+      })
+    )
+
+    it.effect("see a revocation within a second", () =>
+      Effect.gen(function* () {
+        const { keyId, token } = yield* issue
+        assert.isTrue(yield* isValid(token))
+        const sql = yield* SqlClient.SqlClient
+        yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
+        yield* TestClock.adjust(Duration.millis(999))
+        assert.isFalse(yield* isValid(token))
+      })
+    )
+
+    it.effect("see a key that was not there a second ago", () =>
+      Effect.gen(function* () {
+        const { keyId, token } = yield* issue
+        const sql = yield* SqlClient.SqlClient
+        yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
+        assert.isFalse(yield* isValid(token))
+        yield* sql`UPDATE api_keys SET revoked_at = NULL WHERE key_id = ${keyId}`
+        yield* TestClock.adjust(Duration.millis(999))
+        assert.isTrue(yield* isValid(token))
+      })
+    )
+
+    it.effect("end with their key, to the millisecond", () =>
+      Effect.gen(function* () {
+        const { expiresAt, token } = yield* issue
+        yield* TestClock.setTime(expiresAt.getTime() - 1)
+        assert.isTrue(yield* isValid(token))
+        yield* TestClock.adjust(Duration.millis(1))
+        assert.isFalse(yield* isValid(token))
+      })
+    )
+
+    it.effect("refuse another secret of the same key", () =>
+      Effect.gen(function* () {
+        const [first, second] = [yield* issue, yield* issue]
+        assert.isTrue(yield* isValid(first.token))
+        const forged = Redacted.value(second.token).replace(second.keyId, first.keyId)
+        assert.isFalse(yield* isValid(Redacted.make(forged)))
+      })
+    )
+
+    it.effect("note their use at most once a minute", () =>
+      Effect.gen(function* () {
+        yield* TestClock.setTime(3_600_000)
+        const { keyId, token } = yield* issue
+        yield* isValid(token)
+        assert.strictEqual(yield* used(keyId, 3_600_000), 3_600_000)
+        yield* TestClock.adjust(Duration.seconds(59))
+        yield* isValid(token)
+        yield* TestClock.adjust(Duration.seconds(1))
+        yield* isValid(token)
+        assert.strictEqual(yield* used(keyId, 3_660_000), 3_660_000)
+      })
+    )
+  }
+)

@@ -1,0 +1,50 @@
+import { assert, layer } from "@effect/vitest"
+import { ConfigProvider, Duration, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { TestClock } from "effect/testing"
+import * as Pruner from "../../../src/platform/idempotency/Pruner.ts"
+import { Settings } from "../../../src/platform/Settings.ts"
+import { TestDatabase } from "../../support/TestDatabase.ts"
+
+const settings = Settings.layer.pipe(
+  Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ IDEMPOTENCY_RETENTION: "2d" })))
+)
+
+const remaining = (age: string) =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [row] = yield* sql<{ n: number }>`
+      SELECT count(*)::int AS n FROM idempotency_keys WHERE key LIKE ${`${age}%`}`
+    return row?.n
+  })
+
+layer(TestDatabase.layer)("Pruner", (it) => {
+  it.effect("forgets old outcomes of every project, in as many batches as it takes, and keeps the others", () =>
+    Effect.gen(function* () {
+      const now = 10 * 86_400_000
+      yield* TestClock.setTime(now)
+      const sql = yield* SqlClient.SqlClient
+      const at = (days: number) => new Date(now - days * 86_400_000)
+      for (const project of ["a", "b"]) {
+        yield* sql`
+          INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
+          VALUES (${project}, 'P', 'UTC', '{}', '{}', '{}', now())`
+        yield* sql`
+          INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
+          SELECT ${project}, age.name || n, '\\x00', 'r', true, 1, age.at
+          FROM generate_series(1, 1500) n,
+               (VALUES ('old', ${at(3)}::timestamptz), ('new', ${at(1)}::timestamptz)) age (name, at)`
+      }
+
+      yield* Layer.build(Pruner.layer.pipe(Layer.provide(settings)))
+      yield* remaining("old").pipe(Effect.repeat({ until: (n) => n === 0 }))
+      assert.strictEqual(yield* remaining("new"), 3_000)
+
+      // The others grow old, too, and it looks every minute.
+      yield* TestClock.adjust(Duration.days(2))
+      yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), remaining("new")).pipe(
+        Effect.repeat({ until: (n) => n === 0 })
+      )
+    })
+  )
+})

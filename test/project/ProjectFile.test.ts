@@ -1,0 +1,229 @@
+/** The project file's shape: what is taken, and how each fault is told. */
+import { assert, describe, it } from "@effect/vitest"
+import { Result } from "effect"
+import { demoProjectFile } from "../../src/project/Demo.ts"
+import { jsonSchema, parseProjectFile } from "../../src/project/ProjectFile.ts"
+
+const project = { id: "p", name: "P" }
+
+const faults = (file: unknown) => {
+  const parsed = parseProjectFile(typeof file === "string" ? file : JSON.stringify(file))
+  return Result.isFailure(parsed) ? parsed.failure : []
+}
+
+describe("text that is not JSON", () => {
+  it.each([
+    ["", "line 1, column 1"],
+    ["{", "line 1, column 2"],
+    ['{"a":1,}', "line 1, column 8"],
+    ['{"a" 1}', "line 1, column 6"],
+    ["{'a':1}", "line 1, column 2"],
+    ["[1,]", "line 1, column 4"],
+    ["[1 2]", "line 1, column 4"],
+    ["[1}", "line 1, column 3"],
+    ['{"a":]', "line 1, column 6"],
+    ["{,", "line 1, column 2"],
+    [",", "line 1, column 1"],
+    [":", "line 1, column 1"],
+    ['["\\x"]', "line 1, column 2"],
+    ['["abc', "line 1, column 2"],
+    ['["a\nb"]', "line 1, column 2"],
+    ["01", "line 1, column 1"],
+    ["[1.]", "line 1, column 2"],
+    ['{\r\n\t"a":\n  nul}', "line 3, column 3"],
+    ["{} {}", "line 1, column 4"],
+    ["\ufeff{}", "line 1, column 1"]
+  ])("%j has its fault told at %s", (text, place) => {
+    assert.deepStrictEqual(faults(text), [`invalid JSON at ${place}`])
+  })
+
+  it("is not quoted, as secrets may stand in it", () => {
+    assert.notInclude(faults('{"channels": [{"config": {"token": s3cret}}]}').join(), "s3cret")
+  })
+})
+
+describe("faults of shape", () => {
+  it("are told all at once, unknown members included", () => {
+    const file = {
+      project: {
+        id: "",
+        name: "",
+        timeZone: "+02:00",
+        contactCapacity: -1,
+        modules: ["crm", "crm"],
+        rateLimits: { read: { limit: 0 }, other: 1 },
+        "a\nb": 1
+      },
+      members: [{ name: "N", email: "nope" }, {}],
+      pipelines: [{ id: "p", name: "P", stages: [] }],
+      channels: [{ id: "c", providerType: "http", displayName: "C", config: { url: "ftp://x", token: "t" } }],
+      clients: [
+        {
+          id: "c",
+          displayName: "x".repeat(161),
+          firstName: "",
+          email: "nope",
+          phone: "123",
+          tags: ["a", "a"],
+          externalId: "",
+          createdAt: "2026-02-30T00:00:00Z",
+          loyalty: { balance: -1 }
+        }
+      ],
+      deals: [{ id: "d", title: "D", amountMinor: 0.5, currency: "eur", expectedCloseDate: "2026-13-01" }],
+      tickets: [{ id: "t", subject: "T", status: "open", rating: { score: 6, by: "customer" } }],
+      conversations: [{ id: "1", channelId: "c", address: "a" }],
+      installations: [{ id: "i", name: "I", importProfile: { version: 0, mappings: { thing: {} } } }],
+      extra: []
+    }
+    assert.deepStrictEqual(faults(file), [
+      "extra: is not known here",
+      "project/a\\u000ab: is not known here",
+      "project/id: must be a string of 1 to 160 characters",
+      "project/name: must be a string of 1 to 160 characters",
+      "project/timeZone: must be an IANA time zone, such as Europe/Berlin",
+      "project/contactCapacity: must be an integer from 0 to 2147483647",
+      "project/modules: must be a list without repeats",
+      "project/rateLimits/other: is not known here",
+      "project/rateLimits/read/limit: must be an integer from 1 to 2147483647",
+      "project/rateLimits/read/windowSeconds: is required",
+      "members/0/id: is required",
+      "members/0/email: must be a mail address of at most 254 characters",
+      "members/1/id: is required",
+      "members/1/name: is required",
+      "pipelines/0/stages: must be at least one stage",
+      "channels/0/config/token: is not known here",
+      "channels/0/config/url: must be an http or https URL",
+      "channels/0/config/signingSecret: is required",
+      "clients/0/displayName: must be a string of 1 to 160 characters",
+      "clients/0/firstName: must be a string of 1 to 100 characters",
+      "clients/0/email: must be a mail address of at most 254 characters",
+      "clients/0/phone: must be a phone number in E.164 form, such as +4915112345678",
+      "clients/0/tags: must be tags without repeats",
+      "clients/0/externalId: must be a string of 1 to 160 characters",
+      "clients/0/createdAt: must be an instant of RFC 3339, such as 2026-11-20T10:00:00Z",
+      "clients/0/loyalty/balance: must be an integer from 0 to 2147483647",
+      "deals/0/amountMinor: must be an integer",
+      "deals/0/currency: must be a currency code of ISO 4217",
+      "deals/0/expectedCloseDate: must be a date that exists, written YYYY-MM-DD",
+      "tickets/0/rating/score: must be an integer from 1 to 5",
+      "conversations/0/id: must be a UUID",
+      "installations/0/importProfile/version: must be an integer from 1 to 2147483647",
+      "installations/0/importProfile/mappings/thing: is not known here"
+    ])
+  })
+
+  it("of a type or a choice name it", () => {
+    const told = faults({
+      project: { ...project, contactCapacity: "5" },
+      members: {},
+      channels: [{ id: "c", providerType: "smoke", displayName: "C" }],
+      clients: [{ id: "c", displayName: 5, status: "gone", firstName: 1 }, null]
+    })
+    const expected = [
+      /^project\/contactCapacity: .*(integer|number).*null$/,
+      /^members: .*array$/,
+      /^channels\/0: .*a channel whose providerType is http, telegram or sandbox$/,
+      /^clients\/0\/displayName: .*string$/,
+      /^clients\/0\/firstName: .*string.*null$/,
+      /^clients\/0\/status: .*"active".*"archived"$/,
+      /^clients\/1: .*object$/
+    ]
+    assert.strictEqual(told.length, expected.length, told.join("\n"))
+    for (const [index, pattern] of expected.entries()) assert.match(told[index] ?? "", pattern)
+  })
+
+  it("of the whole file have no path", () => {
+    assert.match(faults([]).join("\n"), /^the file must be .*object$/)
+    assert.deepStrictEqual(faults({}), ["project: is required"])
+  })
+
+  it("find __proto__ like any other member", () => {
+    assert.deepStrictEqual(faults('{"project":{"id":"p","name":"P","__proto__":{}},"__proto__":1}'), [
+      "__proto__: is not known here",
+      "project/__proto__: is not known here"
+    ])
+  })
+
+  it("find text that the database can't store, in values and in names", () => {
+    const file = {
+      project: { id: "p", name: "a\u0000" },
+      clients: [{ id: "\ud800", displayName: "😀 is a pair" }],
+      installations: [
+        {
+          id: "i",
+          name: "I",
+          stagedRecords: [{ entityType: "note", externalId: "1", fields: { "\udc00": ["\u0000"] } }]
+        }
+      ]
+    }
+    assert.deepStrictEqual(faults(file), [
+      "project/name: must not contain U+0000 or an unpaired surrogate",
+      "clients/0/id: must not contain U+0000 or an unpaired surrogate",
+      "installations/0/stagedRecords/0/fields/\\udc00: must not contain U+0000 or an unpaired surrogate in its name",
+      "installations/0/stagedRecords/0/fields/\\udc00/0: must not contain U+0000 or an unpaired surrogate"
+    ])
+  })
+
+  it("find nesting without end", () => {
+    const deep = "[".repeat(100_000) + "]".repeat(100_000)
+    const record = `{"entityType": "note", "externalId": "1", "fields": {"a": ${deep}}}`
+    const file = `{"project": {"id": "p", "name": "P"}, "installations": [{"id": "i", "name": "I", "stagedRecords": [${record}]}]}`
+    assert.match(faults(file).join("\n"), /^installations\/0\/[^\n]*: must not be nested more than 64 deep$/)
+  })
+})
+
+describe("times", () => {
+  const createdAt = (text: string) => {
+    const parsed = parseProjectFile(
+      JSON.stringify({ project, clients: [{ id: "c", displayName: "C", createdAt: text }] })
+    )
+    return Result.isSuccess(parsed) ? parsed.success.clients?.[0]?.createdAt : undefined
+  }
+
+  it.each([
+    ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000Z"],
+    ["2026-01-01t00:00:00.5z", "2026-01-01T00:00:00.500Z"],
+    ["2026-01-01T00:00:00.123999+02:00", "2025-12-31T22:00:00.123Z"],
+    ["2024-02-29T23:30:00-00:30", "2024-03-01T00:00:00.000Z"],
+    ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z"]
+  ])("%s is %s", (text, instant) => assert.strictEqual(createdAt(text), instant))
+
+  it.each([
+    "2023-02-29T00:00:00Z",
+    "1900-02-29T00:00:00Z",
+    "2026-04-31T00:00:00Z",
+    "2026-00-01T00:00:00Z",
+    "2026-01-01T24:00:00Z",
+    "2026-01-01T00:00:60Z",
+    "2026-01-01T00:00:00+24:00",
+    "2026-01-01T00:00:00",
+    "2026-01-01 00:00:00Z",
+    "2026-01-01",
+    "0000-01-01T00:00:00Z",
+    "0001-01-01T00:00:00+01:00",
+    "9999-12-31T23:59:59-01:00",
+    " 2026-01-01T00:00:00Z"
+  ])("%j is no instant", (text) => assert.isUndefined(createdAt(text)))
+
+  it.each(["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+3"])("%s is a zone", (timeZone) =>
+    assert.deepStrictEqual(faults({ project: { ...project, timeZone } }), [])
+  )
+
+  it.each(["", "Mars/Olympus", "+02:00", "GMT+2"])("%j is no zone", (timeZone) =>
+    assert.strictEqual(faults({ project: { ...project, timeZone } }).length, 1)
+  )
+})
+
+describe("the whole file", () => {
+  it("of the demo is good", () => assert.deepStrictEqual(faults(demoProjectFile), []))
+
+  it("has a strict JSON Schema with defaults", () => {
+    const text = JSON.stringify(jsonSchema)
+    assert.strictEqual(jsonSchema["$schema"], "https://json-schema.org/draft/2020-12/schema")
+    assert.deepStrictEqual(jsonSchema["required"], ["project"])
+    assert.strictEqual(jsonSchema["additionalProperties"], false)
+    assert.include(text, '"default":["developer_api"]')
+    assert.notInclude(text, '"$ref"')
+  })
+})

@@ -1,0 +1,181 @@
+/** Applying while others write: other applies, and the API's creates and patches. */
+import { assert, layer } from "@effect/vitest"
+import { Deferred, Effect, Fiber, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import type { ClientPatch } from "../../src/api/crm/Clients.ts"
+import { ClientId, ProjectId } from "../../src/api/Ids.ts"
+import { Clients } from "../../src/crm/Clients.ts"
+import { command } from "../../src/platform/idempotency/Idempotency.ts"
+import { Pages } from "../../src/platform/Pages.ts"
+import { apply, manyClients, projectRow, rowsOf, services } from "./Projects.support.ts"
+
+const withClients = Clients.layer.pipe(Layer.provide(Layer.mock(Pages)({})), Layer.provideMerge(services))
+
+/** A command of a project under a key of its own; keys and bodies need not differ otherwise. */
+const commandOf = (projectId: string, key: string) =>
+  command(ProjectId.make(projectId), "test", { headers: { "idempotency-key": key } })
+
+/** Whether the API takes a create. */
+const create = Effect.fnUntraced(function* (projectId: string, key: string) {
+  const clients = yield* Clients
+  return yield* clients.create(commandOf(projectId, key), { displayName: "API" }).pipe(
+    Effect.as(true),
+    Effect.catchTag("contact_capacity_exhausted", () => Effect.succeed(false))
+  )
+})
+
+/** Whether the API takes a patch. */
+const patch = Effect.fnUntraced(function* (projectId: string, key: string, id: string, changes: ClientPatch) {
+  const clients = yield* Clients
+  return yield* clients.patch(commandOf(projectId, key), ClientId.make(id), changes).pipe(
+    Effect.as(true),
+    Effect.catchTag(["contact_capacity_exhausted", "client_archived"], () => Effect.succeed(false))
+  )
+})
+
+const countActive = Effect.fnUntraced(function* (projectId: string) {
+  return (yield* rowsOf("clients", projectId)).filter(({ status }) => status === "active").length
+})
+
+const activeClients = Effect.fnUntraced(function* (projectId: string) {
+  return (yield* projectRow(projectId))?.["active_clients"]
+})
+
+layer(withClients)("apply, at the same time", (it) => {
+  it.effect("as another apply of the same new project, succeeds", () =>
+    Effect.gen(function* () {
+      for (let round = 0; round < 5; round++) {
+        const id = `twice-${round}`
+        const file = { project: { contactCapacity: 10 }, clients: manyClients(50) }
+        const reports = yield* Effect.all(
+          Array.from({ length: 4 }, () => apply(id, file)),
+          { concurrency: "unbounded" }
+        )
+        assert.deepStrictEqual(reports.map(({ created }) => created["project"]).toSorted(), [0, 0, 0, 1])
+        assert.deepStrictEqual(reports.map(({ created }) => created["clients"]).toSorted(), [0, 0, 0, 50])
+        assert.isTrue(reports.every(({ updated }) => updated["project"] === 0 && updated["clients"] === 0))
+        assert.strictEqual((yield* projectRow(id))?.["active_clients"], 50)
+      }
+    })
+  )
+
+  for (const [before, after] of [
+    [null, 1000],
+    [1000, 2000],
+    [60, 50],
+    [1000, null],
+    [null, null]
+  ] as const) {
+    it.effect(`as creates and patches, counts exactly when the capacity goes from ${before} to ${after}`, () =>
+      Effect.gen(function* () {
+        const id = `busy-${before}-${after}`
+        const file = (size: number) => manyClients(size, { tags: [String(size)] })
+        const names = manyClients(40).map((client) => client.id)
+        yield* apply(id, { project: { contactCapacity: before }, clients: file(40) })
+        const writes = yield* Effect.forkChild(
+          Effect.forEach(
+            Array.from({ length: 400 }, (_, index) => index),
+            (index) => {
+              const name = names[index % names.length] ?? ""
+              if (index % 4 === 0) return create(id, `create-${index}`)
+              if (index % 4 === 1) return patch(id, `rename-${index}`, name, { firstName: `${index}` })
+              return patch(id, `move-${index}`, name, { status: index % 4 === 2 ? "archived" : "active" })
+            },
+            { concurrency: 8 }
+          )
+        )
+        for (let round = 1; round <= 8; round++) {
+          yield* apply(id, { project: { contactCapacity: round < 4 ? before : after }, clients: file(40 + round) })
+        }
+        yield* Fiber.join(writes)
+        assert.strictEqual(yield* activeClients(id), after === null ? 0 : yield* countActive(id))
+      })
+    )
+  }
+
+  it.effect("as a create in flight that saw no capacity, waits for it and counts it", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const id = "in-flight"
+      yield* apply(id)
+      const { applying, go } = yield* onceTold(apply(id, { project: { contactCapacity: 1 } }))
+      yield* sql.withTransaction(
+        Effect.gen(function* () {
+          assert.isTrue(yield* create(id, "key-1"))
+          yield* go
+          yield* untilLocked("FOR UPDATE")
+        })
+      )
+      yield* Fiber.join(applying)
+      assert.strictEqual(yield* activeClients(id), 1)
+      assert.isFalse(yield* create(id, "key-2"))
+    })
+  )
+
+  it.effect("as a patch of a client that it changes, keeps what the patch set", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const id = "patched"
+      yield* apply(id, { clients: [{ id: "c", displayName: "old" }] })
+      const { applying, go } = yield* onceTold(
+        apply(id, { project: { name: "changed" }, clients: [{ id: "c", displayName: "new" }] })
+      )
+      yield* sql.withTransaction(
+        Effect.gen(function* () {
+          assert.isTrue(yield* patch(id, "key", "c", { firstName: "patched" }))
+          yield* go
+          yield* untilLocked("FOR UPDATE")
+        })
+      )
+      assert.strictEqual((yield* Fiber.join(applying)).updated["clients"], 1)
+      assert.deepInclude((yield* rowsOf("clients", id))[0], { display_name: "new", first_name: "patched", version: 3 })
+    })
+  )
+
+  it.effect("as nothing else, applies 20,000 clients in seconds", () =>
+    Effect.gen(function* () {
+      const timed = Effect.fnUntraced(function* (displayName: string) {
+        const started = performance.now()
+        const clients = manyClients(20_000, { displayName, tags: ["a", "b"], responsibleMemberId: "m" })
+        const report = yield* apply("big", { members: [{ id: "m", name: "M" }], clients })
+        assert.isBelow(performance.now() - started, 15_000)
+        return report
+      })
+      assert.strictEqual((yield* timed("one")).created["clients"], 20_000)
+      assert.strictEqual((yield* timed("one")).unchanged["clients"], 20_000)
+      assert.strictEqual((yield* timed("two")).updated["clients"], 20_000)
+    })
+  )
+
+  it.effect("as all of this, never waits in a circle", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const rows = yield* sql`SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()`
+      assert.deepStrictEqual(rows, [{ deadlocks: 0 }])
+    })
+  )
+})
+
+/** A fiber that waits to be told. It is made outside of the transaction that it races, or it would be part of it. */
+const onceTold = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
+  const told = yield* Deferred.make<void>()
+  const applying = yield* Effect.forkChild(Effect.andThen(Deferred.await(told), effect))
+  return { applying, go: Deferred.succeed(told, undefined) }
+})
+
+/** Waits until a statement of this database that holds `text` waits for a lock. */
+const untilLocked = Effect.fnUntraced(function* (text: string) {
+  const sql = yield* SqlClient.SqlClient
+  // Within a transaction PostgreSQL shows the same activity again until it is told to look anew.
+  const look = Effect.andThen(
+    sql`SELECT pg_stat_clear_snapshot()`,
+    sql`
+      SELECT FROM pg_stat_activity
+      WHERE datname = current_database() AND wait_event_type = 'Lock' AND position(${text} in query) > 0`
+  )
+  const pause = Effect.promise(() => new Promise((resolve) => setTimeout(resolve, 5)))
+  const waiting = yield* Effect.andThen(pause, look).pipe(
+    Effect.repeat({ until: (rows) => rows.length > 0, times: 1000 })
+  )
+  assert.isNotEmpty(waiting)
+})

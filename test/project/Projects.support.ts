@@ -1,0 +1,50 @@
+/** Project files and a database for the tests of this folder. */
+import { Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import type { ProjectFile } from "../../src/project/ProjectFile.ts"
+import { Projects } from "../../src/project/Projects.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
+
+export type File = (typeof ProjectFile)["Encoded"]
+
+export const services = Projects.layer.pipe(Layer.provideMerge(TestDatabase.layer))
+
+/** The text of a file for a project, its tests' name being its id. */
+export const textOf = (
+  id: string,
+  file: Omit<File, "project"> & { readonly project?: Partial<File["project"]> } = {}
+) => JSON.stringify({ ...file, project: { id, name: "Acme", ...file.project } })
+
+export const apply = Effect.fnUntraced(function* (...[id, file]: Parameters<typeof textOf>) {
+  const projects = yield* Projects
+  return yield* projects.apply(textOf(id, file))
+})
+
+/** The faults of a file that must not be applied. */
+export const faultsOf = Effect.fnUntraced(function* (text: string) {
+  const projects = yield* Projects
+  return (yield* Effect.flip(projects.apply(text))).faults
+})
+
+/** All rows of a project, ordered by id. */
+export const rowsOf = Effect.fnUntraced(function* (table: "members" | "organizations" | "clients", projectId: string) {
+  const sql = yield* SqlClient.SqlClient
+  return yield* sql`SELECT * FROM ${sql(table)} WHERE project_id = ${projectId} ORDER BY id`
+})
+
+export const projectRow = Effect.fnUntraced(function* (projectId: string) {
+  const sql = yield* SqlClient.SqlClient
+  const rows = yield* sql`SELECT * FROM projects WHERE project_id = ${projectId}`
+  return rows[0]
+})
+
+/** `count` clients with ids that sort in order, and what else they share. */
+export const manyClients = (
+  count: number,
+  shared: Partial<NonNullable<File["clients"]>[number]> = {}
+): NonNullable<File["clients"]> =>
+  Array.from({ length: count }, (_, index) => ({
+    displayName: `Client ${index}`,
+    ...shared,
+    id: `cli_${String(index).padStart(6, "0")}`
+  }))
