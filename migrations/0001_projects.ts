@@ -48,6 +48,8 @@ export default Effect.gen(function* () {
       name         text NOT NULL,
       scopes       text[] NOT NULL,
       member_id    text COLLATE "C",
+      -- As issued: a rotation gives the same again, whatever is left of this one.
+      lifetime     interval NOT NULL,
       expires_at   timestamptz(3) NOT NULL,
       revoked_at   timestamptz(3),
       last_used_at timestamptz(3),

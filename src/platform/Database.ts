@@ -1,7 +1,7 @@
 /** PostgreSQL: the pool, its migrations, and how a request asks it. */
 import { NodeServices } from "@effect/platform-node"
 import { PgClient, PgMigrator } from "@effect/sql-pg"
-import { Data, Duration, Effect, Layer, Option, type Redacted } from "effect"
+import { Data, Duration, Effect, Layer, Option, type Redacted, Schedule } from "effect"
 import { SqlClient, SqlError } from "effect/sql"
 import { fromFileSystem } from "effect/sql/MigratorFileSystem"
 import { fileURLToPath } from "node:url"
@@ -66,9 +66,10 @@ export const migrate = Effect.gen(function* () {
 export const assertMigrated = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const known = yield* loader
-  const applied = yield* sql<{ id: number }>`SELECT migration_id AS id FROM effect_sql_migrations`.pipe(
-    Effect.orElseSucceed(() => [])
-  )
+  const [table] = yield* sql<{ exists: boolean }>`
+    SELECT to_regclass('effect_sql_migrations') IS NOT NULL AS exists`
+  const applied =
+    table?.exists === true ? yield* sql<{ id: number }>`SELECT migration_id AS id FROM effect_sql_migrations` : []
   const pending = known.filter(([id]) => !applied.some((row) => row.id === id))
   if (pending.length > 0) {
     return yield* new DatabaseUnusable({
@@ -84,14 +85,24 @@ const isUnavailable = (error: SqlError.SqlError) =>
 
 const unavailable = () => new ServiceUnavailable({ detail: "The database does not answer. Send the request again." })
 
+/** Rolled back because of what others do at the same time: what it did is undone, and another try may well pass. */
+const isContended = (error: SqlError.SqlError) =>
+  error.reason._tag === "LockTimeoutError" ||
+  error.reason._tag === "DeadlockError" ||
+  error.reason._tag === "SerializationError"
+
+const again = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
+
 /**
- * Runs a request's statement. A database that can't be reached in time is a problem of the moment;
- * any other failure of SQL is a bug.
+ * Runs a request's statement. A database that can't be reached in time is a problem of the moment; any other failure
+ * of SQL is a bug. Statements are pipelined, so one that expects to wait long for a lock asks with NOWAIT and is sent
+ * again instead: those behind it on its connection don't wait with it.
  */
 export const statement = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError, R>
 ): Effect.Effect<A, ServiceUnavailable, R> =>
   effect.pipe(
+    Effect.retry({ while: isContended, schedule: again }),
     Effect.catchTag("SqlError", (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))),
     Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.fail(unavailable()) })
   )

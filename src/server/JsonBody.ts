@@ -3,7 +3,8 @@ import { ByteSize, Effect, Layer } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { BodyTooLarge, MalformedJson, UnsupportedMediaType, ValidationFailed } from "../api/Problems.ts"
 import { JsonBody } from "../api/Requests.ts"
-import { gather, isUnsafe, type LocatedFault, pointer, unsafeMessage } from "./Locations.ts"
+import { gather, type LocatedFault, pointer } from "./Locations.ts"
+import { isUnsafe, unsafeMessage } from "../platform/UnsafeText.ts"
 
 const maxBodySize = ByteSize.kibibytes(256)
 const maxBytes = ByteSize.toNumberUnsafe(maxBodySize)

@@ -16,11 +16,3 @@ export const gather = (faults: ReadonlyArray<LocatedFault>): Faults => {
   }
   return Object.fromEntries(errors)
 }
-
-/** U+0000, or a surrogate without its partner: characters that no string of this API holds (contract §1). */
-// oxlint-disable-next-line no-control-regex -- U+0000 is what is looked for
-const unsafeText = /\u0000|[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/
-
-export const isUnsafe = (text: string): boolean => unsafeText.test(text)
-
-export const unsafeMessage = "must not contain U+0000 or an unpaired surrogate"

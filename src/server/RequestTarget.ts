@@ -1,5 +1,6 @@
 /** The path and query of a request as they were sent: what the router would read too generously. */
-import { isUnsafe, type LocatedFault, unsafeMessage } from "./Locations.ts"
+import { type LocatedFault } from "./Locations.ts"
+import { isUnsafe, unsafeMessage } from "../platform/UnsafeText.ts"
 
 /** Splits a request target at its first `?`. */
 export const splitTarget = (target: string): readonly [path: string, query: string] => {

@@ -41,7 +41,7 @@ const activeClients = Effect.fnUntraced(function* (projectId: string) {
   return (yield* projectRow(projectId))?.["active_clients"]
 })
 
-layer(withClients)("apply, at the same time", (it) => {
+layer(withClients, { excludeTestServices: true })("apply, at the same time", (it) => {
   it.effect("as another apply of the same new project, succeeds", () =>
     Effect.gen(function* () {
       for (let round = 0; round < 5; round++) {

@@ -114,19 +114,27 @@ export class ApiKeys extends Context.Service<
           const scopes = [...new Set(given.scopes)]
           const member = Option.getOrNull(memberId)
           const [verdict] = yield* sql<{ project: boolean; issued: boolean; memberActive: boolean | null }>`
-            WITH member AS (
+            WITH project AS MATERIALIZED (
+              -- The project before what is in it: the order in which a project file locks them, too.
+              SELECT project_id FROM projects WHERE project_id = ${projectId} FOR KEY SHARE
+            ),
+            member AS MATERIALIZED (
               -- Held until the key is there, so that nobody is deactivated in between.
-              SELECT active FROM members WHERE project_id = ${projectId} AND id = ${member}::text FOR SHARE
+              SELECT locked.active FROM project, LATERAL (
+                SELECT active FROM members WHERE project_id = project.project_id AND id = ${member}::text FOR SHARE
+              ) locked
             ),
             issued AS (
-              INSERT INTO api_keys (project_id, key_id, token_hash, name, scopes, member_id, expires_at, created_at)
+              INSERT INTO api_keys
+                (project_id, key_id, token_hash, name, scopes, member_id, lifetime, expires_at, created_at)
               SELECT project_id, ${keyId}::text, ${Token.hash(token)}::bytea, ${name}::text, ${scopes}::text[],
-                     ${member}::text, ${expiresAt}::timestamptz, ${new Date(now)}::timestamptz
-              FROM projects
-              WHERE project_id = ${projectId} AND (${member}::text IS NULL OR (SELECT active FROM member))
+                     ${member}::text, ${expiresAt}::timestamptz - ${new Date(now)}::timestamptz,
+                     ${expiresAt}::timestamptz, ${new Date(now)}::timestamptz
+              FROM project
+              WHERE ${member}::text IS NULL OR (SELECT active FROM member)
               RETURNING key_id
             )
-            SELECT EXISTS (SELECT FROM projects WHERE project_id = ${projectId}) AS project,
+            SELECT EXISTS (SELECT FROM project) AS project,
                    EXISTS (SELECT FROM issued) AS issued,
                    (SELECT active FROM member) AS "memberActive"`.pipe(Effect.orDie)
           if (verdict?.issued === true) return { keyId, token, scopes, expiresAt }
@@ -162,9 +170,15 @@ export class ApiKeys extends Context.Service<
           // A longer grace is as good as this one, and the end of a very long one is no date.
           const graceEnd = new Date(millis + Duration.toMillis(Duration.min(grace, longestLife)))
           const [verdict] = yield* sql<RotationVerdict>`
-            WITH old AS (
+            WITH project AS MATERIALIZED (
+              SELECT project_id FROM projects
+              WHERE project_id = (SELECT project_id FROM api_keys WHERE key_id = ${keyId}) FOR KEY SHARE
+            ),
+            old AS MATERIALIZED (
               -- Locked: two rotations, or a rotation and a revocation, come one after the other.
-              SELECT * FROM api_keys WHERE key_id = ${keyId} FOR UPDATE
+              SELECT locked.* FROM project, LATERAL (
+                SELECT * FROM api_keys WHERE project_id = project.project_id AND key_id = ${keyId} FOR UPDATE
+              ) locked
             ),
             member AS (
               SELECT active FROM members
@@ -179,9 +193,10 @@ export class ApiKeys extends Context.Service<
               FROM renewed WHERE api_keys.key_id = renewed.key_id
             ),
             issued AS (
-              INSERT INTO api_keys (project_id, key_id, token_hash, name, scopes, member_id, expires_at, created_at)
-              SELECT project_id, ${newKeyId}::text, ${Token.hash(token)}::bytea, name, scopes, member_id,
-                     ${now}::timestamptz + (expires_at - created_at), ${now}::timestamptz
+              INSERT INTO api_keys
+                (project_id, key_id, token_hash, name, scopes, member_id, lifetime, expires_at, created_at)
+              SELECT project_id, ${newKeyId}::text, ${Token.hash(token)}::bytea, name, scopes, member_id, lifetime,
+                     ${now}::timestamptz + lifetime, ${now}::timestamptz
               FROM renewed
               RETURNING expires_at
             )

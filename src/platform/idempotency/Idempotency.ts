@@ -51,8 +51,8 @@ export interface Mutation<Problem> {
   readonly at: Date
   /**
    * Locks what the change rests on, and ends in `verdict (failure text, resource_id text, changed boolean, version int)`
-   * of one row. It finds the project, locked against project files being applied, in `project (project_id,
-   * contact_capacity)`. Every mutation locks in this order: project, records, key; so they never wait for each other
+   * of one row. It finds the project, locked against project files being applied (which may take seconds, hence
+   * NOWAIT), in `project (project_id, contact_capacity)`. Every mutation locks in this order: project, records, key; so they never wait for each other
    * in a circle.
    */
   readonly verdict: Statement.Fragment
@@ -90,7 +90,7 @@ export const mutate = Effect.fnUntraced(function* <Problem>(
 
   const attempt = sql<Attempt>`
     WITH project AS MATERIALIZED (
-      SELECT project_id, contact_capacity FROM projects WHERE project_id = ${projectId} FOR KEY SHARE
+      SELECT project_id, contact_capacity FROM projects WHERE project_id = ${projectId} FOR KEY SHARE NOWAIT
     ),
     ${mutation.verdict},
     claim AS (

@@ -1,6 +1,7 @@
 /** JSON as operators write it: every fault told with its place, none of it with what stands there. */
 import { Result } from "effect"
 import type { Fault } from "../../platform/Faults.ts"
+import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 
 /** Deeper values would exhaust the stack of whatever walks them. */
 const maxDepth = 64
@@ -70,16 +71,11 @@ export const parseJson = (text: string): Result.Result<unknown, string> => {
   }
 }
 
-// oxlint-disable-next-line no-control-regex -- U+0000 is what this is about
-const unstorable = /\u0000|\p{Surrogate}/u
-
 /** What no member's schema looks for: text that the database can't store, and nesting without end. */
 export const faultsOfJson = (root: unknown): ReadonlyArray<Fault> => {
   const faults: Array<Fault> = []
   const visit = (value: unknown, path: ReadonlyArray<PropertyKey>): void => {
-    if (typeof value === "string" && unstorable.test(value)) {
-      faults.push({ path, message: "must not contain U+0000 or an unpaired surrogate" })
-    }
+    if (typeof value === "string" && isUnsafe(value)) faults.push({ path, message: unsafeMessage })
     if (typeof value !== "object" || value === null) return
     if (path.length > maxDepth) {
       faults.push({ path, message: `must not be nested more than ${maxDepth} deep` })
@@ -87,8 +83,7 @@ export const faultsOfJson = (root: unknown): ReadonlyArray<Fault> => {
     }
     for (const [key, member] of Object.entries(value)) {
       const at = [...path, key]
-      if (unstorable.test(key))
-        faults.push({ path: at, message: "must not contain U+0000 or an unpaired surrogate in its name" })
+      if (isUnsafe(key)) faults.push({ path: at, message: `${unsafeMessage} in its name` })
       visit(member, at)
     }
   }

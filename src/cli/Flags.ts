@@ -1,0 +1,38 @@
+/** The flags that several commands share, read by the schemas of the service. */
+import { Effect, Schema } from "effect"
+import { CliError, Flag } from "effect/cli"
+import { ProjectId } from "../api/Ids.ts"
+import { ProjectUnknown } from "../platform/auth/ApiKeys.ts"
+import { faultsOf } from "../platform/Faults.ts"
+import { DurationText } from "../platform/Settings.ts"
+
+export const json = Flag.Boolean("json").pipe(
+  Flag.withoutNegation,
+  Flag.withDefault(false),
+  Flag.withDescription("Print one JSON document")
+)
+
+export const project = Flag.String("project").pipe(
+  Flag.withMetavar("ID"),
+  Flag.withDescription("The project's id (required)")
+)
+
+/** A text that can't be an id names no project. */
+export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown> =>
+  Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))
+
+/** A flag whose text a schema reads; what it refuses is wrong usage. */
+export const decoded = <A>(name: string, schema: Schema.Codec<A, string>): Flag.Flag<A> => {
+  const decode = Schema.decodeUnknownEffect(schema)
+  return Flag.String(name).pipe(
+    Flag.mapEffect((value) =>
+      Effect.mapError(decode(value), ({ issue }) => {
+        const faults = faultsOf(issue).map(({ message }) => message.replace(/^must be /, ""))
+        return new CliError.InvalidValue({ option: name, value, expected: faults.join(", "), kind: "flag" })
+      })
+    )
+  )
+}
+
+/** A duration flag: `90d`, `24h`, `5s`. */
+export const duration = (name: string) => decoded(name, DurationText).pipe(Flag.withMetavar("DURATION"))

@@ -1,0 +1,38 @@
+/** Runs commands against `DATABASE_URL`, or the embedded database of `DATA_DIR`. */
+import { Effect, Layer, Logger, Option, References } from "effect"
+import { SqlClient } from "effect/sql"
+import * as Database from "../platform/Database.ts"
+import { Settings } from "../platform/Settings.ts"
+
+const database = Layer.provideMerge(Database.layer, Settings.layer)
+
+/** Runs a command on the database as it is. */
+export const onDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
+  command.pipe(
+    Effect.provide(database),
+    stoppable,
+    Effect.provideService(Logger.LogToStderr, true),
+    Effect.provideService(References.MinimumLogLevel, "Warn")
+  )
+
+/** Runs a command on a database with every migration: the embedded one is brought there, any other has to be. */
+export const onMigratedDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
+  onDatabase(Effect.andThen(migrated, command))
+
+const migrated = Effect.gen(function* () {
+  const { databaseUrl } = yield* Settings
+  if (Option.isNone(databaseUrl)) return yield* Effect.asVoid(Database.migrate)
+  const sql = yield* SqlClient.SqlClient
+  // Asked first, so that a database that does not answer isn't taken for one that lacks migrations.
+  yield* sql`SELECT 1`
+  yield* Database.assertMigrated
+})
+
+/** Lets a signal end a command in good order: an embedded database that it started is stopped again. */
+const stoppable = Effect.raceFirst(
+  Effect.callback<never>((resume) => {
+    const stop = () => resume(Effect.interrupt)
+    process.once("SIGINT", stop).once("SIGTERM", stop)
+    return Effect.sync(() => process.off("SIGINT", stop).off("SIGTERM", stop))
+  })
+)

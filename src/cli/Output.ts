@@ -1,0 +1,47 @@
+/** How commands answer: one JSON document or a text for people, always on standard output and only on success. */
+import { Console, Duration, Effect, Stdio } from "effect"
+import { CliOutput } from "effect/cli"
+
+/** How an operator starts a command, in usage and examples. */
+export const cli = "npm run --silent cli --"
+
+/** Prints the result of a command, as JSON where that was asked for. */
+export const answer = (json: boolean, document: object, text: string): Effect.Effect<void> =>
+  Console.log(json ? JSON.stringify(document, null, 2) : text)
+
+/** Columns that line up in a terminal. The first row is the head. */
+export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
+  const cells = rows.map((row) => row.map(oneLine))
+  const widths = (cells[0] ?? []).map((_, i) => Math.max(...cells.map((row) => CliOutput.displayWidth(row[i] ?? ""))))
+  return cells
+    .map((row) =>
+      row
+        .map((cell, i) => cell + " ".repeat((widths[i] ?? 0) - CliOutput.displayWidth(cell)))
+        .join("  ")
+        .trimEnd()
+    )
+    .join("\n")
+}
+
+/** Text from elsewhere without line breaks and other control characters, which would act on the terminal. */
+// oxlint-disable-next-line no-control-regex
+export const oneLine = (text: string): string => text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, " ").trim()
+
+/** Shows on a terminal, and only there, that a long task is still at work. */
+export const withProgress =
+  (what: string) =>
+  <A, E, R>(task: Effect.Effect<A, E, R>): Effect.Effect<A, E, R | Stdio.Stdio> =>
+    Effect.gen(function* () {
+      const stdio = yield* Stdio.Stdio
+      if (!(yield* stdio.stderrIsTerminal)) return yield* task
+      yield* Effect.addFinalizer(() => Effect.sync(() => process.stderr.write("\r\u001b[K")))
+      yield* Effect.forkScoped(tick(what))
+      return yield* task
+    }).pipe(Effect.scoped)
+
+const tick = Effect.fnUntraced(function* (what: string) {
+  for (let seconds = 1; ; seconds++) {
+    yield* Effect.sleep(Duration.seconds(1))
+    process.stderr.write(`\r${what} … ${seconds} s`)
+  }
+})

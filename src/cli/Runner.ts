@@ -1,0 +1,100 @@
+/** Runs a command line: what it prints when it fails, and its exit status (contract §13). */
+import { NodeServices } from "@effect/platform-node"
+import { Cause, Config, Console, Effect, Exit, Layer, Runtime } from "effect"
+import { CliConfig, CliError, CliOutput, Command, GlobalFlag } from "effect/cli"
+import { Migrator, SqlError } from "effect/sql"
+import manifest from "../../package.json" with { type: "json" }
+import { ProjectFileInvalid } from "../project/Projects.ts"
+import { SettingsInvalid } from "../platform/Settings.ts"
+import { oneLine } from "./Output.ts"
+
+const wrongUsage = 2
+
+/**
+ * Runs a command with the arguments of the process, then exits: 0 when it succeeded, 2 for wrong usage, 1 for any
+ * other failure. No signal is handled here, as `serve` has its own way to react to them.
+ */
+export const run = <const Name extends string, Input, ContextInput, E>(
+  command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
+): void =>
+  Command.run(command, { version: manifest.version }).pipe(
+    Effect.tapCause(report),
+    Effect.provide(terminal),
+    runMain({ disableErrorReporting: true, teardown })
+  )
+
+const runMain = Runtime.makeRunMain(({ fiber, teardown }) =>
+  fiber.addObserver((exit) => teardown(exit, (status) => process.exit(status)))
+)
+
+const teardown: Runtime.Teardown = (exit, onExit) =>
+  Exit.isFailure(exit) && isWrongUsage(Cause.squash(exit.cause))
+    ? onExit(wrongUsage)
+    : Runtime.defaultTeardown(exit, onExit)
+
+const isWrongUsage = (error: unknown) => CliError.isCliError(error) && error._tag === "ShowHelp"
+
+/** Tells on standard error why a command failed: a line for each fault. */
+const report = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
+  const error = Cause.squash(cause)
+  // The presenter has spoken already.
+  if (Cause.hasInterruptsOnly(cause) || isWrongUsage(error)) return
+  yield* Console.error(faultLines(error).map(oneLine).join("\n"))
+  // Where it happened helps only those who look for a bug.
+  if (Cause.hasDies(cause) && (yield* logLevel) === "debug") yield* Console.error(Cause.pretty(cause))
+})
+
+const logLevel = Effect.orElseSucceed(Config.String("LOG_LEVEL"), () => "")
+
+const faultLines = (error: unknown): ReadonlyArray<string> => {
+  if (error instanceof SettingsInvalid || error instanceof ProjectFileInvalid) return error.faults
+  if (error instanceof SqlError.SqlError) return [`The database can't be used: ${reasonOf(error)}`]
+  if (error instanceof Migrator.MigrationError) return [`${error.message}: ${reasonOf(error.cause)}`]
+  return [error instanceof Error && error.message !== "" ? error.message : String(error)]
+}
+
+/** What PostgreSQL or the system said, such as `connect ECONNREFUSED 127.0.0.1:5432`, rather than who was told so. */
+const reasonOf = (error: unknown): string => {
+  const cause = error instanceof SqlError.SqlError ? error.reason.cause : error
+  return cause instanceof Error && cause.message !== "" ? cause.message : String(error)
+}
+
+/** Wrong usage is one line on standard error, where effect/cli would print the whole help on standard output. */
+const present = (event: CliOutput.Presenter.Event) => {
+  switch (event._tag) {
+    case "InvalidInvocation":
+      return Console.error(`${usageFault(event.errors)}; see ${event.commandPath.join(" ")} --help`)
+    case "Help":
+      return event.reason === "Requested"
+        ? CliOutput.defaultPresenter.present(event)
+        : Console.error(`A command is missing; see ${event.commandPath.join(" ")} --help`)
+    case "Version":
+      return Console.log(event.version)
+  }
+}
+
+const usageFault = (errors: ReadonlyArray<CliError.NonShowHelpErrors>) => {
+  // What follows an unknown command can't be judged.
+  const unknown = errors.find((error) => error._tag === "UnknownSubcommand")
+  return oneLine((unknown === undefined ? errors : [unknown]).map(wording).join("; "))
+}
+
+const wording = (error: CliError.NonShowHelpErrors): string => {
+  switch (error._tag) {
+    case "UnknownSubcommand":
+      return `Unknown command: ${error.subcommand}${guess(error.suggestions)}`
+    case "UnrecognizedOption":
+      return `Unknown flag: ${error.option}${guess(error.suggestions)}`
+    default:
+      return error.message
+  }
+}
+
+const guess = (suggestions: ReadonlyArray<string>) =>
+  suggestions.length > 0 ? ` (did you mean ${suggestions.join(" or ")}?)` : ""
+
+const terminal = Layer.mergeAll(
+  NodeServices.layer,
+  CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version] }),
+  CliOutput.layerPresenter({ present })
+)

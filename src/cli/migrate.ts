@@ -1,0 +1,31 @@
+/** `migrate`: brings the database to the present schema. */
+import { Effect } from "effect"
+import { Command } from "effect/cli"
+import * as Database from "../platform/Database.ts"
+import * as Flags from "./Flags.ts"
+import { onDatabase } from "./OnDatabase.ts"
+import { answer, cli } from "./Output.ts"
+
+export const migrate = Command.make(
+  "migrate",
+  { json: Flags.json },
+  Effect.fn(function* ({ json }) {
+    const applied = yield* onDatabase(Database.migrate)
+    yield* answer(
+      json,
+      { applied: applied.map(([id, name]) => ({ id, name })) },
+      applied.length === 0
+        ? "Nothing to do: every migration is applied"
+        : applied.map(([id, name]) => `Applied ${String(id).padStart(4, "0")}_${name}`).join("\n")
+    )
+  })
+).pipe(
+  Command.withDescription("Apply the pending migrations, all or none"),
+  Command.withExamples([
+    { command: `${cli} migrate` },
+    {
+      command: `DATABASE_URL=postgres://… SECRET_KEY=… ${cli} migrate`,
+      description: "Before a new version with MIGRATE_ON_START=false"
+    }
+  ])
+)

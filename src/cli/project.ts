@@ -1,0 +1,76 @@
+/** `project`: the project file (contract §12). */
+import { Console, Data, Effect, FileSystem, Stdio, Stream } from "effect"
+import { Argument, Command } from "effect/cli"
+import { jsonSchema } from "../project/ProjectFile.ts"
+import { type ApplyReport, Projects } from "../project/Projects.ts"
+import * as Flags from "./Flags.ts"
+import { onMigratedDatabase } from "./OnDatabase.ts"
+import { answer, cli, table, withProgress } from "./Output.ts"
+
+class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
+
+const apply = Command.make(
+  "apply",
+  {
+    json: Flags.json,
+    file: Argument.String("file").pipe(
+      Argument.withMetavar("FILE"),
+      Argument.withDescription("The project file; - reads it from standard input")
+    )
+  },
+  Effect.fn(function* ({ file, json }) {
+    const text = yield* read(file)
+    const report = yield* Effect.flatMap(Projects, (projects) => projects.apply(text)).pipe(
+      withProgress(`Applying ${file}`),
+      Effect.provide(Projects.layer),
+      onMigratedDatabase
+    )
+    yield* answer(json, report, summary(report))
+  })
+).pipe(
+  Command.withDescription(
+    "Create or update a project and its records: all of the file, or none when anything is wrong"
+  ),
+  Command.withExamples([
+    { command: `${cli} project apply acme.json` },
+    { command: `${cli} project apply - < acme.json`, description: "Read from standard input" }
+  ])
+)
+
+const schema = Command.make("schema", { json: Flags.json }, () =>
+  Console.log(JSON.stringify(jsonSchema, null, 2))
+).pipe(
+  Command.withDescription("Print the JSON Schema of the project file"),
+  Command.withExamples([{ command: `${cli} project schema > project.schema.json` }])
+)
+
+export const project = Command.make("project").pipe(
+  Command.withDescription("Apply project files"),
+  Command.withSubcommands([apply, schema])
+)
+
+const read = Effect.fnUntraced(function* (file: string) {
+  const fs = yield* FileSystem.FileSystem
+  const stdio = yield* Stdio.Stdio
+  const bytes = yield* (file === "-" ? Stream.runCollect(stdio.stdin) : Effect.map(fs.readFile(file), Array.of)).pipe(
+    Effect.map((chunks) => Buffer.concat(chunks)),
+    Effect.mapError(({ reason }) => new FileUnreadable({ message: `Cannot read ${file} (${reason._tag})` }))
+  )
+  return yield* Effect.try({
+    try: () => new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes),
+    catch: () => new FileUnreadable({ message: `Cannot read ${file} (it is not UTF-8)` })
+  })
+})
+
+const summary = ({ created, projectId, unchanged, updated }: ApplyReport) => {
+  const kinds = [...new Set([created, updated, unchanged].flatMap((counts) => Object.keys(counts)))]
+  const count = (of: Record<string, number>, kind: string) => String(of[kind] ?? 0)
+  return [
+    `Project ${projectId} is as the file says.`,
+    "",
+    table([
+      ["", "CREATED", "UPDATED", "UNCHANGED"],
+      ...kinds.map((kind) => [kind, count(created, kind), count(updated, kind), count(unchanged, kind)])
+    ])
+  ].join("\n")
+}

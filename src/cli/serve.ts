@@ -1,0 +1,26 @@
+/** `serve`: the service itself. */
+import { Effect } from "effect"
+import { Command, Flag } from "effect/cli"
+
+/** The command that runs the service, under the name that its help shows. */
+export const serveAs = <const Name extends string>(name: Name) =>
+  Command.make(
+    name,
+    {
+      role: Flag.Literals("role", ["all", "api", "worker"]).pipe(
+        Flag.withMetavar("ROLE"),
+        Flag.withDescription(
+          "api: HTTP and no background work; worker: the background work, and of HTTP only /healthz and /readyz; all, if not given: both"
+        ),
+        Flag.withDefault("all")
+      )
+    },
+    Effect.fnUntraced(function* (options) {
+      // Loaded now, as the other commands do without and start in half the time.
+      const { serve } = yield* Effect.promise(() => import("../server/Serve.ts"))
+      yield* serve(options)
+    })
+  ).pipe(
+    Command.withDescription("Run the service, until SIGTERM or SIGINT"),
+    Command.withExamples([{ command: `${name} --role api` }])
+  )

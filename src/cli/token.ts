@@ -1,0 +1,165 @@
+/** `token`: the API keys of a project. */
+import { Clock, Duration, Effect, Option, Redacted, Schema } from "effect"
+import { Command, Flag } from "effect/cli"
+import { scopes } from "../api/Access.ts"
+import { text } from "../api/Fields.ts"
+import { KeyId, MemberId } from "../api/Ids.ts"
+import {
+  type ApiKey,
+  ApiKeys,
+  type IssuedKey,
+  KeyUnknown,
+  MemberUnusable,
+  usualLife
+} from "../platform/auth/ApiKeys.ts"
+import * as Flags from "./Flags.ts"
+import { onMigratedDatabase } from "./OnDatabase.ts"
+import { answer, cli, table } from "./Output.ts"
+
+const onKeys = <A, E, R>(command: Effect.Effect<A, E, R>) =>
+  command.pipe(Effect.provide(ApiKeys.layer), onMigratedDatabase)
+
+const issue = Command.make(
+  "issue",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    name: Flags.decoded("name", text(1, 160)).pipe(
+      Flag.withMetavar("NAME"),
+      Flag.withDescription("What the key is for (required)")
+    ),
+    scopes: Flag.Literals("scope", [...scopes, "all"]).pipe(
+      Flag.withMetavar("SCOPE"),
+      Flag.withDescription("What the key may do (required); once for each scope, or all"),
+      Flag.atLeast(1)
+    ),
+    expiresIn: Flags.duration("expires-in").pipe(
+      Flag.withDescription("How long the key lives, at most 366d; 90d if not given"),
+      Flag.withDefault(usualLife)
+    ),
+    member: Flag.String("member").pipe(
+      Flag.withMetavar("ID"),
+      Flag.withDescription("Binds the key to an active member of the project"),
+      Flag.optional
+    )
+  },
+  Effect.fn(function* ({ expiresIn, json, member, name, project, ...given }) {
+    const keys = yield* ApiKeys
+    const key = yield* keys.issue({
+      projectId: yield* Flags.projectId(project),
+      name,
+      scopes: given.scopes.includes("all") ? scopes : given.scopes.filter((scope) => scope !== "all"),
+      expiresIn,
+      memberId: yield* Effect.transposeOption(Option.map(member, memberId))
+    })
+    yield* answer(json, document(key), shown(key))
+  }, onKeys)
+).pipe(
+  Command.withDescription("Issue a key and show its token, this once"),
+  Command.withExamples([
+    { command: `${cli} token issue --project demo --name ci --scope all`, description: "A key with all eleven scopes" },
+    {
+      command: `${cli} token issue --project demo --name reader --scope crm.clients.read --expires-in 30d`,
+      description: "A key that reads, for a month"
+    }
+  ])
+)
+
+const list = Command.make(
+  "list",
+  { json: Flags.json, project: Flags.project },
+  Effect.fn(function* ({ json, project }) {
+    const keys = yield* ApiKeys
+    const items = yield* keys.list(yield* Flags.projectId(project))
+    const now = new Date(yield* Clock.currentTimeMillis)
+    yield* answer(json, { items }, items.length === 0 ? "No keys" : listed(items, now))
+  }, onKeys)
+).pipe(
+  Command.withDescription("List the keys of a project, the newest first"),
+  Command.withExamples([{ command: `${cli} token list --project demo --json` }])
+)
+
+const key = Flag.String("key").pipe(
+  Flag.withMetavar("KEY"),
+  Flag.withDescription("The key's id (required): the 12 characters of its token between `dk_` and the next `_`")
+)
+
+const revoke = Command.make(
+  "revoke",
+  { json: Flags.json, key },
+  Effect.fn(function* ({ json, key }) {
+    const keys = yield* ApiKeys
+    const revoked = yield* keys.revoke(yield* keyId(key))
+    yield* answer(json, revoked, `Key ${revoked.keyId} is revoked since ${revoked.revokedAt.toISOString()}`)
+  }, onKeys)
+).pipe(
+  Command.withDescription("Revoke a key: its token is refused from the next second on"),
+  Command.withExamples([{ command: `${cli} token revoke --key 4fGh8Kp2LmQx` }])
+)
+
+const rotate = Command.make(
+  "rotate",
+  {
+    json: Flags.json,
+    key,
+    grace: Flags.duration("grace").pipe(
+      Flag.withDescription("How much longer the old token is accepted; 24h if not given"),
+      Flag.withDefault(Duration.hours(24))
+    )
+  },
+  Effect.fn(function* ({ grace, json, key }) {
+    const keys = yield* ApiKeys
+    const old = yield* keyId(key)
+    const renewed = yield* keys.rotate(old, grace)
+    const note = `The old key ${old} is accepted for ${Duration.format(grace)} more, or until it expires.`
+    yield* answer(json, document(renewed), `${shown(renewed)}\n${note}`)
+  }, onKeys)
+).pipe(
+  Command.withDescription("Issue a key of the same rights and lifetime in place of another"),
+  Command.withExamples([
+    { command: `${cli} token rotate --key 4fGh8Kp2LmQx` },
+    { command: `${cli} token rotate --key 4fGh8Kp2LmQx --grace 0s`, description: "End the old key at once" }
+  ])
+)
+
+export const token = Command.make("token").pipe(
+  Command.withDescription("Issue, list, revoke and rotate the API keys of a project"),
+  Command.withSubcommands([issue, list, revoke, rotate])
+)
+
+const memberId = (id: string) =>
+  Schema.decodeEffect(MemberId)(id).pipe(Effect.mapError(() => new MemberUnusable({ memberId: id, reason: "unknown" })))
+
+/** A text that can't be a key's id names no key. */
+const keyId = (id: string) => Schema.decodeEffect(KeyId)(id).pipe(Effect.mapError(() => new KeyUnknown()))
+
+const document = ({ expiresAt, keyId, scopes, token }: IssuedKey) => ({
+  keyId,
+  token: Redacted.value(token),
+  scopes,
+  expiresAt
+})
+
+const shown = ({ expiresAt, keyId, scopes, token }: IssuedKey) =>
+  [
+    `Token    ${Redacted.value(token)}`,
+    `Key      ${keyId}`,
+    `Scopes   ${scopes.join(", ")}`,
+    `Expires  ${expiresAt.toISOString()}`,
+    "",
+    "Keep the token now: it is not shown again."
+  ].join("\n")
+
+const listed = (items: ReadonlyArray<ApiKey>, now: Date) =>
+  table([
+    ["KEY", "NAME", "STATE", "EXPIRES", "LAST USED", "MEMBER", "SCOPES"],
+    ...items.map((key) => [
+      key.keyId,
+      key.name,
+      key.revokedAt !== null ? "revoked" : key.expiresAt <= now ? "expired" : "active",
+      key.expiresAt.toISOString(),
+      key.lastUsedAt?.toISOString() ?? "never",
+      key.memberId ?? "-",
+      key.scopes.length === scopes.length ? "all" : key.scopes.join(",")
+    ])
+  ])

@@ -1,0 +1,79 @@
+/** Runs the commands as an operator does: a process of its own, judged by its status and what it prints. */
+import { Effect, Redacted } from "effect"
+import { spawn } from "node:child_process"
+import { randomBytes } from "node:crypto"
+import * as Path from "node:path"
+import { TestDatabase } from "../support/TestDatabase.ts"
+
+const root = Path.resolve(import.meta.dirname, "../..")
+
+export interface Ended {
+  readonly status: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface Options {
+  readonly env?: Readonly<Record<string, string>>
+  readonly stdin?: string | Uint8Array
+  readonly entry?: "cli.ts" | "main.ts"
+}
+
+/** Starts a command with no other settings than the given ones; it is killed if it outlives its test. */
+export const start = (args: ReadonlyArray<string>, { entry = "cli.ts", env = {}, stdin = "" }: Options = {}) =>
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.sync(() =>
+        spawn(process.execPath, [Path.join(root, "src", entry), ...args], {
+          cwd: root,
+          env: { PATH: process.env["PATH"], ...env }
+        })
+      ),
+      (child) => Effect.sync(() => child.kill("SIGKILL"))
+    ),
+    (child) => {
+      // A command that reads nothing may be gone before it is given anything.
+      child.stdin.on("error", () => undefined).end(stdin)
+      const stdout = textOf(child.stdout)
+      const stderr = textOf(child.stderr)
+      const ended = new Promise<Ended>((resolve, reject) => {
+        child.once("error", reject)
+        child.once("close", (status) => resolve({ status, stdout: stdout(), stderr: stderr() }))
+      })
+      return { child, stdout, ended: Effect.promise(() => ended) }
+    }
+  )
+
+/** All that a stream has said so far. */
+const textOf = (stream: NodeJS.ReadableStream) => {
+  let text = ""
+  stream.setEncoding("utf8").on("data", (chunk: string) => (text += chunk))
+  return () => text
+}
+
+/** Runs a command to its end. */
+export const run = (args: ReadonlyArray<string>, options?: Options) =>
+  Effect.scoped(Effect.flatMap(start(args, options), ({ ended }) => ended))
+
+/** The environment that points commands at a database. */
+export const at = (url: Redacted.Redacted) => ({
+  DATABASE_URL: Redacted.value(url),
+  SECRET_KEY: randomBytes(32).toString("base64")
+})
+
+/** Runs a command on the database of the test file. */
+export const cli = (args: ReadonlyArray<string>, options?: Options) =>
+  Effect.flatMap(TestDatabase, ({ url }) => run(args, { ...options, env: { ...at(url), ...options?.env } }))
+
+/** What a command that fails leaves: its status, nothing on standard output, and these lines. */
+export const failure = (status: 1 | 2, ...lines: ReadonlyArray<string>): Ended => ({
+  status,
+  stdout: "",
+  stderr: lines.map((line) => `${line}\n`).join("")
+})
+
+/** The document that a successful command prints, alone, on standard output. */
+export const documentOf = ({ status, stderr, stdout }: Ended): unknown => {
+  if (status !== 0 || stderr !== "") throw new Error(`status ${status}: ${stderr}`)
+  return JSON.parse(stdout)
+}

@@ -1,0 +1,165 @@
+/** Which database commands work on, and what they say when there is none to work on. */
+import { NodeServices } from "@effect/platform-node"
+import { PgClient } from "@effect/sql-pg"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, FileSystem, Redacted, Schema } from "effect"
+import * as Net from "node:net"
+import { makeDatabase } from "../support/TestDatabase.ts"
+import { at, documentOf, failure, run, start } from "./Cli.support.ts"
+
+const list = ["token", "list", "--project", "p"]
+const decodeApplied = Schema.decodeUnknownSync(
+  Schema.Struct({ applied: Schema.Array(Schema.Struct({ id: Schema.Int, name: Schema.String })) }),
+  { onExcessProperty: "error" }
+)
+
+const dataDir = Effect.flatMap(FileSystem.FileSystem, (fs) =>
+  fs.makeTempDirectoryScoped({ prefix: "developer-api-cli-" })
+)
+
+describe("DATABASE_URL", () => {
+  it.live("is migrated by `migrate` alone", () =>
+    Effect.gen(function* () {
+      const env = at(yield* makeDatabase({ empty: true }))
+      const early = yield* run(list, { env })
+      assert.match(early.stderr, /^\d+ migrations are pending: run `npm run --silent cli -- migrate`\n$/)
+      assert.deepStrictEqual(early, failure(1, early.stderr.trimEnd()))
+
+      const { applied } = decodeApplied(documentOf(yield* run(["migrate", "--json"], { env })))
+      assert.deepStrictEqual(applied[0], { id: 1, name: "projects" })
+      assert.deepStrictEqual(decodeApplied(documentOf(yield* run(["migrate", "--json"], { env }))).applied, [])
+      const again = yield* run(["migrate"], { env })
+      assert.deepStrictEqual(again, {
+        status: 0,
+        stdout: "Nothing to do: every migration is applied\n",
+        stderr: ""
+      })
+      assert.deepStrictEqual(yield* run(list, { env }), failure(1, 'There is no project "p"'))
+    })
+  )
+
+  it.live("is named in one line when it can't be used", () =>
+    Effect.gen(function* () {
+      const { href } = new URL(Redacted.value(yield* makeDatabase()))
+      const other = (change: (url: URL) => void) => {
+        const url = new URL(href)
+        change(url)
+        return { env: at(Redacted.make(url.href)) }
+      }
+      const closed = other((url) => (url.port = "9"))
+      const wrongPassword = other((url) => (url.password = "wrong"))
+      const absent = other((url) => (url.pathname = "/absent"))
+      const refused = failure(1, "The database can't be used: connect ECONNREFUSED 127.0.0.1:9")
+      assert.deepStrictEqual(yield* run(list, closed), refused)
+      assert.deepStrictEqual(yield* run(["migrate", "--json"], closed), refused)
+      assert.deepStrictEqual(
+        yield* run(list, wrongPassword),
+        failure(1, `The database can't be used: password authentication failed for user "${new URL(href).username}"`)
+      )
+      assert.deepStrictEqual(
+        yield* run(["migrate"], absent),
+        failure(1, `The database can't be used: database "absent" does not exist`)
+      )
+    })
+  )
+
+  it.live("tells which migration failed, and why", () =>
+    Effect.gen(function* () {
+      const url = yield* makeDatabase({ empty: true })
+      yield* Effect.gen(function* () {
+        const sql = yield* PgClient.PgClient
+        yield* sql`CREATE TABLE projects ()`
+      }).pipe(Effect.provide(PgClient.layer({ url })))
+      const failed = failure(1, 'Migration "1_projects" failed: relation "projects" already exists')
+      assert.deepStrictEqual(yield* run(["migrate"], { env: at(url) }), failed)
+    })
+  )
+
+  it.live("is given up soon when nothing answers there", () =>
+    Effect.gen(function* () {
+      const port = yield* silentServer
+      const env = at(Redacted.make(`postgres://u:p@127.0.0.1:${port}/x`))
+      const silent = failure(1, "The database can't be used: Connection timed out")
+      assert.deepStrictEqual(yield* run(list, { env }), silent)
+    })
+  )
+})
+
+describe("DATA_DIR", () => {
+  it.live("holds a database that is made, migrated, started and stopped as needed", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const DATA_DIR = yield* dataDir
+      const env = { DATA_DIR }
+      const stdin = JSON.stringify({ project: { id: "p", name: "P" } })
+      const stopped = Effect.map(fs.exists(`${DATA_DIR}/postgres/postmaster.pid`), (running) => !running)
+      assert.strictEqual((yield* run(["project", "apply", "-"], { env, stdin })).status, 0)
+      assert.isTrue(yield* stopped)
+      assert.deepStrictEqual(documentOf(yield* run([...list, "--json"], { env })), { items: [] })
+      assert.isTrue(yield* stopped)
+    }).pipe(Effect.provide(NodeServices.layer))
+  )
+
+  it.live("is shared with the service that runs there", () =>
+    Effect.gen(function* () {
+      const env = { DATA_DIR: yield* dataDir, PORT: "0" }
+      const service = yield* start([], { entry: "main.ts", env })
+      yield* Effect.sleep("25 millis").pipe(
+        Effect.repeat({ until: () => service.stdout().includes("listening on") || service.child.exitCode !== null })
+      )
+      const { status, stdout } = yield* run(["token", "list", "--project", "demo"], { env })
+      assert.strictEqual(status, 0)
+      assert.include(stdout, "first start")
+      service.child.kill("SIGTERM")
+      assert.strictEqual((yield* service.ended).status, 0)
+    }).pipe(Effect.provide(NodeServices.layer))
+  )
+
+  it.live("is left in good order by a command that a signal ends", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const DATA_DIR = yield* dataDir
+      const { child, ended } = yield* start(list, { env: { DATA_DIR } })
+      yield* Effect.sleep("25 millis").pipe(
+        Effect.andThen(fs.exists(`${DATA_DIR}/postgres/postmaster.pid`)),
+        Effect.repeat({ until: (running) => running })
+      )
+      child.kill("SIGINT")
+      assert.deepStrictEqual(yield* ended, { status: 130, stdout: "", stderr: "" })
+      assert.isFalse(yield* fs.exists(`${DATA_DIR}/postgres/postmaster.pid`))
+    }).pipe(Effect.provide(NodeServices.layer))
+  )
+})
+
+describe("settings", () => {
+  it.live("have each fault on its line", () =>
+    Effect.gen(function* () {
+      const env = { PORT: "x", SHUTDOWN_GRACE: "3", DATABASE_URL: "postgres://u:p@127.0.0.1:9/x" }
+      for (const args of [list, ["migrate", "--json"], ["serve"]]) {
+        assert.deepStrictEqual(
+          yield* run(args, { env }),
+          failure(
+            1,
+            "PORT must be an integer from 0 to 65535",
+            "SHUTDOWN_GRACE must be a duration such as 250ms, 5s, 2m, 24h or 7d",
+            "SECRET_KEY is required when DATABASE_URL is set: 32 bytes in base64 (`openssl rand -base64 32`)"
+          )
+        )
+      }
+    })
+  )
+})
+
+/** Takes connections and says nothing. */
+const silentServer = Effect.acquireRelease(
+  Effect.callback<Net.Server>((resume) => {
+    const server = Net.createServer()
+    server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
+  }),
+  (server) => Effect.sync(() => server.close())
+).pipe(
+  Effect.map((server) => {
+    const address = server.address()
+    return typeof address === "object" && address !== null ? address.port : 0
+  })
+)

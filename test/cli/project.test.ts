@@ -1,0 +1,75 @@
+/** `project`: files in, counts or faults out. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, FileSystem, Layer } from "effect"
+import { NodeServices } from "@effect/platform-node"
+import { jsonSchema } from "../../src/project/ProjectFile.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
+import { cli, documentOf, failure, run } from "./Cli.support.ts"
+
+const file = (id: string) => JSON.stringify({ project: { id, name: "Acme" }, members: [{ id: "anna", name: "Anna" }] })
+const one = { project: 1, members: 1 }
+const none = { project: 0, members: 0 }
+const apply = (stdin: string | Uint8Array, ...flags: ReadonlyArray<string>) =>
+  cli(["project", "apply", "-", ...flags], { stdin })
+
+layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices: true })("project", (it) => {
+  it.effect("applies a file, and finds nothing to do the second time", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const path = yield* fs.makeTempFileScoped({ suffix: ".json" })
+      yield* fs.writeFileString(path, file("by path"))
+      const first = documentOf(yield* cli(["project", "apply", path, "--json"]))
+      assert.deepStrictEqual(first, { projectId: "by path", created: one, updated: none, unchanged: none })
+      const second = documentOf(yield* apply(file("by path"), "--json"))
+      assert.deepStrictEqual(second, { projectId: "by path", created: none, updated: none, unchanged: one })
+    })
+  )
+
+  it.effect("tells people the counts in a table", () =>
+    Effect.gen(function* () {
+      const { status, stderr, stdout } = yield* apply(file("table"))
+      assert.strictEqual(status, 0)
+      // No progress is shown where there is no terminal.
+      assert.strictEqual(stderr, "")
+      assert.deepStrictEqual(stdout.split("\n"), [
+        "Project table is as the file says.",
+        "",
+        "         CREATED  UPDATED  UNCHANGED",
+        "project  1        0        0",
+        "members  1        0        0",
+        ""
+      ])
+    })
+  )
+
+  it.effect("fails with a line for each fault", () =>
+    Effect.gen(function* () {
+      const { status, stderr, stdout } = yield* apply('{"project": {"name": ""}, "membres": []}', "--json")
+      assert.strictEqual(status, 1)
+      assert.strictEqual(stdout, "")
+      const lines = stderr.trimEnd().split("\n")
+      assert.lengthOf(lines, 3)
+      for (const member of ["id", "name", "membres"]) assert.isTrue(lines.some((line) => line.includes(member)))
+    })
+  )
+
+  it.effect("fails in one line for what can't be read", () =>
+    Effect.gen(function* () {
+      const missing = yield* cli(["project", "apply", "/does/not/exist.json"])
+      assert.deepStrictEqual(missing, failure(1, "Cannot read /does/not/exist.json (NotFound)"))
+      const binary = yield* apply(Uint8Array.of(0x22, 0xff, 0x22))
+      assert.deepStrictEqual(binary, failure(1, "Cannot read - (it is not UTF-8)"))
+      const empty = yield* apply("")
+      assert.strictEqual(empty.status, 1)
+      assert.lengthOf(empty.stderr.trimEnd().split("\n"), 1)
+    })
+  )
+
+  it.effect("prints the JSON Schema, with or without a database", () =>
+    Effect.gen(function* () {
+      const nowhere = { env: { DATABASE_URL: "nowhere" } }
+      assert.deepStrictEqual(documentOf(yield* run(["project", "schema"], nowhere)), jsonSchema)
+      assert.deepStrictEqual(documentOf(yield* run(["project", "schema", "--json"], nowhere)), jsonSchema)
+    })
+  )
+})

@@ -1,0 +1,104 @@
+/** How commands are typed: their help, and what is said about wrong usage. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { scopes } from "../../src/api/Access.ts"
+import { failure, run } from "./Cli.support.ts"
+
+const name = "npm run --silent cli --"
+const see = (...path: ReadonlyArray<string>) => `; see ${[name, ...path, "--help"].join(" ")}`
+const durations = "Expected: a duration such as 250ms, 5s, 2m, 24h or 7d"
+const issue = ["token", "issue", "--project", "p", "--name", "n"]
+
+describe("help", () => {
+  it.effect.each([
+    { args: [], says: ["project", "token", "migrate", "serve"] },
+    { args: ["project"], says: ["apply", "schema"] },
+    { args: ["project", "apply"], says: ["FILE", "standard input", "--json", "EXAMPLES"] },
+    { args: ["project", "schema"], says: ["JSON Schema", "EXAMPLES"] },
+    { args: ["token"], says: ["issue", "list", "revoke", "rotate"] },
+    {
+      args: ["token", "issue"],
+      says: ["--project", "--name", "--scope", "--expires-in", "90d", "--member", "--json", "EXAMPLES", ...scopes]
+    },
+    { args: ["token", "list"], says: ["--project", "--json", "EXAMPLES"] },
+    { args: ["token", "revoke"], says: ["--key", "--json", "EXAMPLES"] },
+    { args: ["token", "rotate"], says: ["--key", "--grace", "24h", "--json", "EXAMPLES"] },
+    { args: ["migrate"], says: ["migrations", "--json", "EXAMPLES"] },
+    { args: ["serve"], says: ["--role", "all", "api", "worker", "EXAMPLES"] }
+  ])("of `$args`", ({ args, says }) =>
+    Effect.gen(function* () {
+      // The settings are no matter for help.
+      const { status, stderr, stdout } = yield* run([...args, "--help"], { env: { PORT: "x" } })
+      assert.strictEqual(status, 0)
+      assert.strictEqual(stderr, "")
+      assert.include(stdout, [name, ...args].join(" "))
+      for (const word of says) assert.include(stdout, word)
+    })
+  )
+
+  it.effect("of `npm start`", () =>
+    Effect.gen(function* () {
+      const { status, stdout } = yield* run(["--help"], { entry: "main.ts" })
+      assert.strictEqual(status, 0)
+      assert.include(stdout, "npm start -- --role api")
+    })
+  )
+
+  it.effect("tells the version", () =>
+    Effect.gen(function* () {
+      const { status, stdout } = yield* run(["--version"])
+      assert.strictEqual(status, 0)
+      assert.match(stdout, /^\d+\.\d+\.\d+\n$/)
+    })
+  )
+})
+
+describe("wrong usage", () => {
+  it.effect.each([
+    { args: [], line: `A command is missing${see()}` },
+    { args: ["token"], line: `A command is missing${see("token")}` },
+    { args: ["tokne", "issue", "--project", "p"], line: `Unknown command: tokne (did you mean token?)${see()}` },
+    { args: ["token", "delete", "--key", "k"], line: `Unknown command: delete${see("token")}` },
+    { args: ["migrate", "now"], line: `Unexpected positional argument: "now"${see("migrate")}` },
+    { args: ["migrate", "--fast"], line: `Unknown flag: --fast${see("migrate")}` },
+    { args: ["migrate", "--no-json"], line: `Unknown flag: --no-json${see("migrate")}` },
+    { args: ["project", "apply"], line: `Missing required argument: file${see("project", "apply")}` },
+    { args: ["token", "list"], line: `Missing required flag: --project${see("token", "list")}` },
+    {
+      args: ["token", "list", "--projct", "p", "-x"],
+      line: `Unknown flag: --projct (did you mean --project?); Unknown flag: -x${see("token", "list")}`
+    },
+    {
+      args: ["token", "list", "--project", "p", "--project", "q"],
+      line: `Invalid value for flag --project: "2 occurrences". Expected: at most 1 value${see("token", "list")}`
+    },
+    { args: issue, line: `Missing required flag: --scope${see("token", "issue")}` },
+    {
+      args: [...issue, "--scope", "crm.everything"],
+      line: `Invalid value for flag --scope: "crm.everything". Expected: ${[...scopes, "all"].map((scope) => `"${scope}"`).join(" | ")}${see("token", "issue")}`
+    },
+    {
+      args: [...issue, "--scope", "all", "--expires-in", "3 weeks"],
+      line: `Invalid value for flag --expires-in: "3 weeks". ${durations}${see("token", "issue")}`
+    },
+    {
+      args: [...issue, "--scope", "all", "--expires-in=-1d"],
+      line: `Invalid value for flag --expires-in: "-1d". ${durations}${see("token", "issue")}`
+    },
+    {
+      args: ["token", "issue", "--project", "p", "--scope", "all", "--name", "x".repeat(161)],
+      line: `Invalid value for flag --name: "${"x".repeat(161)}". Expected: a string of 1 to 160 characters${see("token", "issue")}`
+    },
+    {
+      args: ["token", "rotate", "--key", "k", "--grace", "1w"],
+      line: `Invalid value for flag --grace: "1w". ${durations}${see("token", "rotate")}`
+    },
+    {
+      args: ["serve", "--role", "boss"],
+      line: `Invalid value for flag --role: "boss". Expected: "all" | "api" | "worker"${see("serve")}`
+    }
+  ])("`$args`", ({ args, line }) =>
+    // Nothing else is looked at before.
+    Effect.map(run(args, { env: { PORT: "x" } }), (ended) => assert.deepStrictEqual(ended, failure(2, line)))
+  )
+})
