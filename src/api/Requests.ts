@@ -1,7 +1,8 @@
 /**
  * What holds for every operation, as middleware that the endpoints declare and the server implements.
  * They run in the order of the contract's checks:
- * `Answers` → `Authentication` → `RateLimited` → `RequestShape` → `JsonBody` → decoding → handler.
+ * `Answers` → `Authentication` → `RateLimited` → `JsonBody` → `RequestShape` → decoding → handler.
+ * An operation with a body adds `RequestShape` and `JsonBody`, in this order; the others are added to the whole Api.
  */
 import { HttpApiMiddleware } from "effect/http-api"
 import { Principal } from "./Authentication.ts"
@@ -23,7 +24,7 @@ export class RequestShape extends HttpApiMiddleware.Service<RequestShape>()("dev
 
 /** Bounds, reads and parses the body before anything looks at it. For operations that take a body. */
 export class JsonBody extends HttpApiMiddleware.Service<JsonBody>()("developer-api/api/JsonBody", {
-  error: [BodyTooLarge, UnsupportedMediaType, MalformedJson, ValidationFailed]
+  error: [BodyTooLarge, UnsupportedMediaType, MalformedJson]
 }) {}
 
 /** Takes one token from the project's bucket of the operation's policy. */

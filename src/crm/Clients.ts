@@ -18,7 +18,7 @@ import { statement } from "../platform/Database.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
-import { create, find, list, patch } from "./Clients/Repo.ts"
+import { create, find, list, noSuchClient, patch } from "./Clients/Repo.ts"
 
 export class Clients extends Context.Service<
   Clients,
@@ -71,7 +71,7 @@ export class Clients extends Context.Service<
         ),
         get: Effect.fn("Clients.get")(function* (projectId, id) {
           const [client] = yield* statement(find(sql, projectId, id))
-          return client ?? (yield* new ClientNotFound({}))
+          return client ?? (yield* new ClientNotFound({ detail: noSuchClient }))
         }),
         create: Effect.fn("Clients.create")(function* (command, client) {
           const id = ClientId.make(yield* newId("cli"))

@@ -3,18 +3,20 @@
  * and bound to the project, operation and filters that it was made for.
  */
 import { Context, Effect, Layer, Option, Redacted } from "effect"
-import { createHmac, timingSafeEqual } from "node:crypto"
-import { deflateRawSync, inflateRawSync } from "node:zlib"
+import { createHash, createHmac, timingSafeEqual } from "node:crypto"
 import type { ProjectId } from "../api/Ids.ts"
 import { CursorInvalid } from "../api/Problems.ts"
 import { canonicalJson } from "./CanonicalJson.ts"
 import { SecretKey } from "./SecretKey.ts"
 
-/** The last record of a page, in the order of every list: newest first, then by id. */
+/** A record's place in the order of every list: newest first, then by id. */
 export interface Position {
   readonly createdAt: Date
   readonly id: string
 }
+
+/** The place that a cursor names: the id itself, or the SHA-256 of one that a cursor has no room for. */
+export type Place = Position | { readonly createdAt: Date; readonly idDigest: Uint8Array }
 
 /** The list that a cursor belongs to. An omitted filter is given as its default. */
 export interface List {
@@ -27,15 +29,15 @@ export interface List {
 const macLength = 16
 const timeLength = 6
 
-/** Plain text, or deflated: ids of 160 four-byte characters have to fit the 512 characters of a cursor. */
-const format = { plain: 0, deflated: 1 } as const
-const plainLimit = 340
+/** 512 characters of base64url are 384 bytes; ids of 160 characters can have 640. Those are named by their digest. */
+const longestId = 384 - macLength - timeLength - 1
+const kind = { id: 0, digest: 1 } as const
 
 export class Cursors extends Context.Service<
   Cursors,
   {
     readonly encode: (list: List, position: Position) => string
-    readonly decode: (list: List, cursor: string) => Effect.Effect<Position, CursorInvalid>
+    readonly decode: (list: List, cursor: string) => Effect.Effect<Place, CursorInvalid>
   }
 >()("developer-api/platform/Cursors") {
   static readonly layer = Layer.effect(
@@ -76,17 +78,17 @@ export class Cursors extends Context.Service<
 }
 
 const write = ({ createdAt, id }: Position): Buffer => {
-  const time = Buffer.alloc(timeLength + 1)
-  time.writeUIntBE(createdAt.getTime(), 0, timeLength)
+  const head = Buffer.alloc(timeLength + 1)
+  head.writeUIntBE(createdAt.getTime(), 0, timeLength)
   const text = Buffer.from(id, "utf8")
-  time.writeUInt8(text.length <= plainLimit ? format.plain : format.deflated, timeLength)
-  return Buffer.concat([time, text.length <= plainLimit ? text : deflateRawSync(text)])
+  head.writeUInt8(text.length <= longestId ? kind.id : kind.digest, timeLength)
+  return Buffer.concat([head, text.length <= longestId ? text : createHash("sha256").update(text).digest()])
 }
 
-const read = (body: Buffer): Position => {
-  const text = body.subarray(timeLength + 1)
-  return {
-    createdAt: new Date(body.readUIntBE(0, timeLength)),
-    id: (body.readUInt8(timeLength) === format.plain ? text : inflateRawSync(text)).toString("utf8")
-  }
+const read = (body: Buffer): Place => {
+  const createdAt = new Date(body.readUIntBE(0, timeLength))
+  const rest = body.subarray(timeLength + 1)
+  return body.readUInt8(timeLength) === kind.id
+    ? { createdAt, id: rest.toString("utf8") }
+    : { createdAt, idDigest: rest }
 }

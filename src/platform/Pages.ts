@@ -1,7 +1,9 @@
 /** Keyset pages (contract §6): a page deep in the list costs what the first costs. */
 import { Context, Effect, Layer } from "effect"
+import type { SqlClient, Statement } from "effect/sql"
+import type { ProjectId } from "../api/Ids.ts"
 import type { CursorInvalid } from "../api/Problems.ts"
-import { Cursors, type List, type Position } from "./Cursors.ts"
+import { Cursors, type List, type Place } from "./Cursors.ts"
 
 /** Items, and where the next page starts. */
 export interface Page<Item> {
@@ -11,7 +13,7 @@ export interface Page<Item> {
 
 /** What a page's statement fetches: up to `limit` records after `after`, in the order of the list. */
 export interface Window {
-  readonly after: Position | undefined
+  readonly after: Place | undefined
   readonly limit: number
 }
 
@@ -45,4 +47,23 @@ export class Pages extends Context.Service<
       }
     })
   ).pipe(Layer.provide(Cursors.layer))
+}
+
+/** The condition `AND …` for the records of a project's table that follow a place; nothing for the first page. */
+export const following = (
+  sql: SqlClient.SqlClient,
+  table: string,
+  projectId: ProjectId,
+  after: Place | undefined
+): Statement.Fragment => {
+  if (after === undefined) return sql.literal("")
+  const id =
+    "id" in after
+      ? sql`${after.id}`
+      : sql`(
+          SELECT id FROM ${sql(table)}
+          WHERE project_id = ${projectId} AND created_at = ${after.createdAt}::timestamptz
+            AND sha256(convert_to(id, 'UTF8')) = ${after.idDigest}
+        )`
+  return sql`AND (created_at, id) < (${after.createdAt}::timestamptz, ${id})`
 }

@@ -24,10 +24,12 @@ export const layer = (host: string, port: number) =>
     HttpServer.HttpServer,
     Effect.gen(function* () {
       const drain = yield* Drain
-      const server = createServer({ keepAliveTimeout })
+      const server = createServer({ keepAliveTimeout, requireHostHeader: false })
       const count = (_: unknown, response: ServerResponse) => response.once("close", drain.enter())
       server.on("request", count)
       server.on("checkContinue", count)
+      // An expectation that nobody knows may be ignored (RFC 9110, 10.1.1); Node would answer it without a problem.
+      server.on("checkExpectation", (request, response) => server.emit("request", request, response))
       server.on("clientError", refuse)
       const listening = yield* Effect.mapError(
         NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),

@@ -8,7 +8,8 @@ import { type HttpApiEndpoint, HttpApiError } from "effect/http-api"
 import { type Faults, ValidationFailed } from "../api/Problems.ts"
 import { RequestShape } from "../api/Requests.ts"
 import { faultsOf } from "../platform/Faults.ts"
-import { gather, type LocatedFault, pointer } from "./Locations.ts"
+import { isUnsafe } from "../platform/UnsafeText.ts"
+import { gather, type LocatedFault, pointer, unsafeStrings } from "./Locations.ts"
 import { targetFaults } from "./RequestTarget.ts"
 
 export const layer = Layer.succeed(
@@ -16,8 +17,13 @@ export const layer = Layer.succeed(
   RequestShape.of(
     Effect.fnUntraced(function* (operation, { endpoint }) {
       const request = yield* HttpServerRequest.HttpServerRequest
-      const early = [...targetFaults(targetOf(request), endpoint.path), ...bodyWhereNone(request, endpoint)]
-      if (early.length > 0) return yield* refuse(request, endpoint, gather(early))
+      const known = [
+        ...targetFaults(targetOf(request), endpoint.path),
+        ...(endpoint.payload.size > 0 ? unsafeBody(yield* Effect.orDie(request.text)) : bodyWhereNone(request))
+      ]
+      const surplusQuery =
+        endpoint.query === undefined && Object.keys(yield* HttpServerRequest.ParsedSearchParams).length > 0
+      if (known.length > 0 || surplusQuery) return yield* refuse(request, endpoint, gather(known))
       return yield* Effect.catchIf(
         operation,
         (error): error is typeof error & (HttpApiError.HttpApiSchemaError | ValidationFailed) =>
@@ -34,13 +40,18 @@ const targetOf = (request: HttpServerRequest.HttpServerRequest): string =>
 
 const isOfRequest = ({ kind }: HttpApiError.HttpApiSchemaError) => kind !== "Body" && kind !== "ResponseHeaders"
 
-const bodyWhereNone = (
-  { headers }: HttpServerRequest.HttpServerRequest,
-  endpoint: HttpApiEndpoint.Top
-): ReadonlyArray<LocatedFault> =>
-  endpoint.payload.size === 0 && (Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers)
+const bodyWhereNone = ({ headers }: HttpServerRequest.HttpServerRequest): ReadonlyArray<LocatedFault> =>
+  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers
     ? [["body", "must be absent: this operation takes no body"]]
     : []
+
+/** Escapes are the one way for such characters to be in a text that is valid UTF-8. */
+const unsafeBody = (text: string): ReadonlyArray<LocatedFault> =>
+  text.includes("\\u") ? [...unsafeStrings(JSON.parse(text))] : []
+
+/** An operation that declares no query takes none. */
+const queryWhereNone = (query: object): ReadonlyArray<LocatedFault> =>
+  Object.keys(query).map((name) => [`query/${pointer(name)}`, "is not known here"])
 
 const strict = { errors: "all", onExcessProperty: "error" } as const
 
@@ -55,16 +66,18 @@ const refuse = Effect.fnUntraced(function* (
   const found = [
     ...slot("path", endpoint.params, params, { errors: "all" }),
     ...slot("header", endpoint.headers, request.headers, { errors: "all" }),
-    ...slot("query", endpoint.query && Schema.toCodecArrayFromSingle(endpoint.query), query, strict)
+    ...(endpoint.query === undefined
+      ? queryWhereNone(query)
+      : slot("query", Schema.toCodecArrayFromSingle(endpoint.query), query, strict))
   ]
   for (const { schemas } of endpoint.payload.values()) {
-    const body = yield* Effect.option(Effect.map(request.text, (text): unknown => JSON.parse(text)))
-    if (body._tag === "Some") found.push(...slot("body", Schema.Union(schemas), body.value, strict))
+    const body: unknown = JSON.parse(yield* Effect.orDie(request.text))
+    found.push(...slot("body", Schema.Union(schemas), body, strict))
   }
   // What was told of the text of a location says more than what became of it in decoding.
   const errors = gather([
     ...Object.entries(known).flatMap(([location, messages]) => messages.map((message) => [location, message] as const)),
-    ...found.filter(([location]) => !Object.hasOwn(known, location))
+    ...found.filter(([location]) => !Object.hasOwn(known, location) && !isUnsafe(location))
   ])
   const locations = Object.keys(errors)
   return yield* new ValidationFailed({ detail: `See errors: ${locations.slice(0, 5).join(", ")}.`, errors })

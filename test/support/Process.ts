@@ -1,12 +1,13 @@
 /** The real service as a child process, and the certainty that nothing a test started outlives it. */
 import { Effect } from "effect"
 import * as ChildProcess from "node:child_process"
-import { readFileSync } from "node:fs"
+import { readdirSync, readFileSync } from "node:fs"
 import { mkdtemp, realpath, rm } from "node:fs/promises"
 import * as Net from "node:net"
 import * as Os from "node:os"
 import * as Path from "node:path"
-import { afterAll, afterEach, beforeEach } from "vitest"
+import { setTimeout as sleep } from "node:timers/promises"
+import { afterAll, afterEach, beforeEach, vi } from "vitest"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../..")
@@ -61,15 +62,28 @@ export const kill = (pid: number, signal: NodeJS.Signals): void => {
   }
 }
 
-/** Whether the process runs; one that nobody has reaped yet does not. */
-export const isRunning = (pid: number): boolean => {
+/** State, parent and process group of a process, as /proc tells them; undefined where there is none. */
+const statOf = (pid: number) => {
   try {
-    const state = readFileSync(`/proc/${pid}/stat`, "utf8")
-    return !/^\) [ZX]/.test(state.slice(state.lastIndexOf(")")))
+    const text = readFileSync(`/proc/${pid}/stat`, "utf8")
+    // `pid (name) S …`: the name may hold blanks and brackets.
+    const [state = "", parent, group] = text.slice(text.lastIndexOf(")") + 2).split(" ")
+    return { state, parent: Number(parent), group: Number(group) }
   } catch {
-    return false
+    return undefined
   }
 }
+
+/** Whether the process runs; one that nobody has reaped yet does not. */
+export const isRunning = (pid: number): boolean => !/^[ZX]?$/.test(statOf(pid)?.state ?? "")
+
+export const groupOf = (pid: number): number | undefined => statOf(pid)?.group
+
+/** The processes that a process has started and that run. */
+export const childrenOf = (pid: number): ReadonlyArray<number> =>
+  readdirSync("/proc")
+    .map(Number)
+    .filter((child) => child > 0 && statOf(child)?.parent === pid && isRunning(child))
 
 /** The process id of the PostgreSQL whose cluster is `<directory>/postgres`. */
 export const postmasterOf = (directory: string): number | undefined => {
@@ -96,14 +110,21 @@ export const temporaryDirectory = async (): Promise<string> => {
   return directory
 }
 
-/** A port on which nobody listens at the moment. */
-export const freePort = (): Promise<number> =>
-  new Promise((resolve, reject) => {
-    const server = Net.createServer().once("error", reject)
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0))
-    })
+/**
+ * A port on which nobody listens at the moment, and below those that systems take for outgoing connections: while its
+ * server is down, a client in search of it would else be given this very port, and talk to itself.
+ */
+export const freePort = async (): Promise<number> => {
+  while (true) {
+    const port = 10_000 + Math.floor(Math.random() * 10_000)
+    if (await isFree(port)) return port
+  }
+}
+
+const isFree = (port: number) =>
+  new Promise<boolean>((resolve) => {
+    const server = Net.createServer().once("error", () => resolve(false))
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)))
   })
 
 /** How a process ended. */
@@ -200,9 +221,16 @@ export const launchService = ({ args = [], env = {} }: ServiceOptions): Running 
 
 export interface Service extends Running {
   readonly url: string
-  /** Asks for an orderly end, and waits for it. */
-  readonly stop: () => Promise<Ended>
+  /** Asks for an orderly end, and waits for it: for 20 s, which is more than any test here gives a service. */
+  readonly stop: () => Promise<Ended | "still running">
 }
+
+/** An end as it should be. */
+export const inGoodOrder: Ended = { code: 0, signal: null }
+
+/** Waits for a process to end, but not for ever. */
+export const ended = ({ exited }: Running, millis = 20_000): Promise<Ended | "still running"> =>
+  Promise.race([exited, sleep(millis, "still running" as const, { ref: false })])
 
 /** Starts the service and waits for its ready line. */
 export const startService = async (options: ServiceOptions): Promise<Service> => {
@@ -213,10 +241,14 @@ export const startService = async (options: ServiceOptions): Promise<Service> =>
     url,
     stop: () => {
       running.kill("SIGTERM")
-      return running.exited
+      return ended(running)
     }
   }
 }
+
+/** Tries again until it succeeds, for longer than anything takes that a test waits for. */
+export const eventually = <A>(attempt: () => A | Promise<A>): Promise<A> =>
+  vi.waitFor(attempt, { timeout: 20_000, interval: 25 })
 
 /** Runs a program to its end. */
 export const runToEnd = async (

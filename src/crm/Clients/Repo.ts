@@ -12,7 +12,7 @@ import {
   OrganizationNotFound
 } from "../../api/Problems.ts"
 import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
-import type { Window } from "../../platform/Pages.ts"
+import { following, type Window } from "../../platform/Pages.ts"
 
 type Row = Omit<Client, "createdAt" | "updatedAt" | "archivedAt"> & {
   readonly createdAt: Date
@@ -47,7 +47,7 @@ export const list = (
     SELECT ${sql.literal(columns)} FROM clients
     WHERE project_id = ${projectId}
       ${status === "all" ? sql.literal("") : sql`AND status = ${status}`}
-      ${after === undefined ? sql.literal("") : sql`AND (created_at, id) < (${after.createdAt}::timestamptz, ${after.id})`}
+      ${following(sql, "clients", projectId, after)}
     ORDER BY created_at DESC, id DESC
     LIMIT ${limit}`.pipe(Effect.map((rows) => rows.map(toClient)))
 
@@ -94,6 +94,8 @@ const seat = (sql: SqlClient.SqlClient) => sql`
   FROM projects JOIN project USING (project_id)
   WHERE project.contact_capacity IS NOT NULL
   FOR NO KEY UPDATE OF projects`
+
+export const noSuchClient = "The path names no client of this project."
 
 type PatchProblem =
   | ClientNotFound
@@ -178,7 +180,7 @@ export const patch = (
       WHERE clients.project_id = ${projectId} AND clients.id = ${id} AND claim.changed
     )`,
   problems: {
-    client_not_found: () => new ClientNotFound({}),
+    client_not_found: () => new ClientNotFound({ detail: noSuchClient }),
     client_archived: () => new ClientArchived({ detail: 'Send exactly {"status":"active"} first.' }),
     member_not_found: () => new MemberNotFound({ detail: "responsibleMemberId names no member of the project." }),
     organization_not_found: () =>

@@ -66,7 +66,8 @@ export class RateLimits extends Context.Service<
         )
 
       return {
-        take: (projectId, policy, limit) => take(`${policy}:${projectId}`, limit),
+        // Another limit is another bucket: one that was lowered must not go on with the tokens of the old.
+        take: (projectId, policy, limit) => take(`${policy}:${limit.limit}/${limit.windowSeconds}:${projectId}`, limit),
         ping: Effect.asVoid(take("ping", { limit: 1_000_000, windowSeconds: 1 }))
       }
     })

@@ -1,0 +1,42 @@
+/** What operators change of keys and projects holds within a second, on every replica (contract §3, §12). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { problemOf } from "../support/ContractAnswers.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { open, path } from "./Clients.support.ts"
+
+layer(TestServer.layer(), { excludeTestServices: true })("a second later", (it) => {
+  for (const [what, change, status, code] of [
+    ["a revocation", "revoke", 401, "credential_invalid"],
+    ["a module that is off", { project: { modules: [] } }, 403, "module_unavailable"],
+    ["an entitlement that is gone", { project: { entitlements: [] } }, 403, "entitlement_unavailable"],
+    ["a member who is inactive", { members: [{ id: "m", name: "M", active: false }] }, 403, "membership_unavailable"]
+  ] as const) {
+    it.effect(`${what} holds on every replica, for a token in constant use`, () =>
+      Effect.gen(function* () {
+        const { apply, projectId, server } = yield* open({ members: [{ id: "m", name: "M" }] })
+        const replica = yield* startServer({ DATABASE_URL: server.databaseUrl })
+        const token = yield* server.issue(projectId, { memberId: "m" })
+        const ask = () => Effect.all([server.send({ path, token }), replica.send({ path, token })], { concurrency: 2 })
+        let done = false
+        const use = Effect.whileLoop({ while: () => !done, body: ask, step: () => {} })
+        const test = Effect.gen(function* () {
+          for (const answer of yield* ask()) assert.strictEqual(answer.status, 200)
+          yield* change === "revoke" ? server.revoke(token) : apply(change)
+          yield* Effect.sleep("1 second")
+          for (const answer of yield* ask()) problemOf(answer, status, code)
+        })
+        yield* Effect.all(
+          [
+            use,
+            Effect.ensuring(
+              test,
+              Effect.sync(() => (done = true))
+            )
+          ],
+          { concurrency: 2 }
+        )
+      })
+    )
+  }
+})

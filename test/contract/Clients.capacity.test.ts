@@ -1,0 +1,108 @@
+/** The contact capacity is exact, whoever comes at once (contract §7). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { atOnce, open, statusesOf } from "./Clients.support.ts"
+
+layer(TestServer.layer(), { excludeTestServices: true })("the contact capacity", (it) => {
+  it.effect("of nothing refuses every client", () =>
+    Effect.gen(function* () {
+      const { create } = yield* open({ project: { contactCapacity: 0 } })
+      problemOf(yield* create({ displayName: "A" }), 409, "contact_capacity_exhausted")
+    })
+  )
+
+  it.effect("counts active clients alone: archiving makes room, activation takes it", () =>
+    Effect.gen(function* () {
+      const { create, created, patch } = yield* open({
+        project: { contactCapacity: 2 },
+        clients: [{ id: "archived", displayName: "A", status: "archived" }]
+      })
+      const one = yield* created()
+      yield* created()
+      problemOf(yield* create({ displayName: "A" }), 409, "contact_capacity_exhausted")
+      problemOf(yield* patch("archived", { status: "active" }), 409, "contact_capacity_exhausted")
+      receiptOf(yield* patch(one, { displayName: "B" }), 200)
+      receiptOf(yield* patch(one, { status: "archived" }), 200)
+      receiptOf(yield* patch("archived", { status: "active" }), 200)
+      problemOf(yield* patch(one, { status: "active" }), 409, "contact_capacity_exhausted")
+      problemOf(yield* create({ displayName: "A" }), 409, "contact_capacity_exhausted")
+    })
+  )
+
+  it.effect("is exact when 60 creates meet 25 places", () =>
+    Effect.gen(function* () {
+      const { create, page } = yield* open({ project: { contactCapacity: 25 } })
+      const answers = yield* atOnce(60, (index) => create({ displayName: `Client ${index}` }))
+      assert.deepStrictEqual(statusesOf(answers), { 201: 25, 409: 35 })
+      for (const answer of answers) {
+        if (answer.status === 409) problemOf(answer, 409, "contact_capacity_exhausted")
+      }
+      assert.strictEqual((yield* page("limit=100&status=active")).items.length, 25)
+      problemOf(yield* create({ displayName: "One more" }), 409, "contact_capacity_exhausted")
+    })
+  )
+
+  it.effect("is exact when 30 activations and 30 creates meet 25 places", () =>
+    Effect.gen(function* () {
+      const { create, page, patch } = yield* open({
+        project: { contactCapacity: 25 },
+        clients: Array.from({ length: 30 }, (_, index) => ({
+          id: `archived ${index}`,
+          displayName: "A",
+          status: "archived" as const
+        }))
+      })
+      const answers = yield* atOnce(60, (index) =>
+        index % 2 === 0 ? patch(`archived ${index / 2}`, { status: "active" }) : create({ displayName: "A" })
+      )
+      const succeeded = answers.filter(({ status }) => status < 300)
+      assert.strictEqual(succeeded.length, 25)
+      for (const answer of answers) {
+        if (answer.status >= 300) problemOf(answer, 409, "contact_capacity_exhausted")
+      }
+      assert.strictEqual((yield* page("limit=100&status=active")).items.length, 25)
+    })
+  )
+
+  it.effect("is exact when the same clients are archived and activated by many at once", () =>
+    Effect.gen(function* () {
+      const { create, page, patch } = yield* open({
+        project: { contactCapacity: 5 },
+        clients: Array.from({ length: 8 }, (_, index) => ({
+          id: `c${index}`,
+          displayName: "A",
+          status: index < 5 ? ("active" as const) : ("archived" as const)
+        }))
+      })
+      for (let round = 0; round < 5; round++) {
+        const answers = yield* atOnce(64, (index) =>
+          patch(`c${index % 8}`, { status: (index + round) % 3 === 0 ? "archived" : "active" })
+        )
+        for (const answer of answers) assert.include([200, 409], answer.status, answer.text)
+        const active = (yield* page("status=active")).items.length
+        assert.isAtMost(active, 5)
+        // What is free by the list is free for creates, and no more.
+        const creates = yield* atOnce(8, () => create({ displayName: "A" }))
+        assert.strictEqual(creates.filter(({ status }) => status === 201).length, 5 - active)
+        const { items } = yield* page("status=active")
+        yield* atOnce(items.length, (index) => patch(items[index]?.id ?? "", { status: "archived" }))
+      }
+    })
+  )
+
+  it.effect("that shrinks below the clients there are refuses more, and loses none", () =>
+    Effect.gen(function* () {
+      const { apply, create, created, page } = yield* open({ project: { contactCapacity: 3 } })
+      for (const _ of [1, 2, 3]) yield* created()
+      yield* apply({ project: { contactCapacity: 1 } })
+      problemOf(yield* create({ displayName: "A" }), 409, "contact_capacity_exhausted")
+      assert.strictEqual((yield* page()).items.length, 3)
+      yield* apply({ project: { contactCapacity: 4 } })
+      receiptOf(yield* create({ displayName: "A" }), 201)
+      yield* apply({ project: { contactCapacity: null } })
+      receiptOf(yield* create({ displayName: "A" }), 201)
+    })
+  )
+})

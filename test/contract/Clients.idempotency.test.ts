@@ -1,0 +1,251 @@
+/** The same command twice, or fifty times at once, has one effect and one answer (contract §5). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { atOnce, callsOf, clientPath, open, path, statusesOf } from "./Clients.support.ts"
+import { newKey } from "./Requests.ts"
+
+/** What a replay repeats of an answer. */
+const repeated = ({ headers, status, text }: Answer) => [status, text, headers["etag"], headers["content-type"]]
+
+/** Holds that of equal commands one ran, and all the others were answered as it was. */
+const assertOneRan = (answers: ReadonlyArray<Answer>, status: 200 | 201) => {
+  const receipts = answers.map((answer) => receiptOf(answer, status))
+  assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
+  assert.strictEqual(new Set(answers.map((answer) => JSON.stringify(repeated(answer)))).size, 1)
+}
+
+layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key", (it) => {
+  it.effect("lets one of 50 equal creates at once run, and the others repeat its answer", () =>
+    Effect.gen(function* () {
+      const { create, page } = yield* open()
+      const key = newKey()
+      assertOneRan(yield* atOnce(50, () => create({ displayName: "Once" }, key)), 201)
+      assert.strictEqual((yield* page("limit=100")).items.length, 1)
+    })
+  )
+
+  it.effect("lets one of 50 equal creates at once run when there is room for one", () =>
+    Effect.gen(function* () {
+      const { create, page } = yield* open({ project: { contactCapacity: 1 } })
+      const key = newKey()
+      assertOneRan(yield* atOnce(50, () => create({ displayName: "Once" }, key)), 201)
+      assert.strictEqual((yield* page("limit=100")).items.length, 1)
+    })
+  )
+
+  it.effect("lets one of 50 equal creates at once run, on two replicas", () =>
+    Effect.gen(function* () {
+      const { create, page, projectId, server, token } = yield* open({ project: { contactCapacity: 10 } })
+      const replica = callsOf(yield* startServer({ DATABASE_URL: server.databaseUrl }), { projectId, token })
+      const key = newKey()
+      const body = { displayName: "Once" }
+      assertOneRan(yield* atOnce(50, (index) => (index % 2 === 0 ? create : replica.create)(body, key)), 201)
+      assert.strictEqual((yield* page("limit=100")).items.length, 1)
+      const answers = yield* atOnce(60, (index) => (index % 2 === 0 ? create : replica.create)(body))
+      assert.deepStrictEqual(statusesOf(answers), { 201: 9, 409: 51 })
+    })
+  )
+
+  for (const [what, change] of [
+    ["changes a field", { displayName: "Changed" }],
+    ["archives", { status: "archived" }],
+    ["changes nothing", { displayName: "New" }]
+  ] as const) {
+    it.effect(`lets one of 50 equal patches at once run that ${what}`, () =>
+      Effect.gen(function* () {
+        const { created, patch, read } = yield* open({ project: { contactCapacity: 10 } })
+        const id = yield* created()
+        const key = newKey()
+        const answers = yield* atOnce(50, () => patch(id, change, key))
+        assertOneRan(answers, 200)
+        const changed = what !== "changes nothing"
+        assert.deepInclude(receiptOf(answers[0] ?? assert.fail(), 200), { changed, version: changed ? 2 : 1 })
+        assert.deepInclude(yield* read(id), { ...change, version: changed ? 2 : 1 })
+      })
+    )
+  }
+
+  it.effect("goes to one of several bodies at once, and is refused to the others", () =>
+    Effect.gen(function* () {
+      const { create, page } = yield* open()
+      const key = newKey()
+      const answers = yield* atOnce(30, (index) => create({ displayName: `Body ${index % 3}` }, key))
+      assert.deepStrictEqual(statusesOf(answers), { 201: 10, 409: 20 })
+      assertOneRan(
+        answers.filter(({ status }) => status === 201),
+        201
+      )
+      for (const answer of answers) if (answer.status === 409) problemOf(answer, 409, "idempotency_key_reused")
+      assert.strictEqual((yield* page()).items.length, 1)
+    })
+  )
+
+  it.effect("repeats an answer whatever became of the record since, and does nothing to it", () =>
+    Effect.gen(function* () {
+      const { create, patch, read } = yield* open({ project: { contactCapacity: 1 } })
+      const [first, second, third] = [newKey(), newKey(), newKey()]
+      const created = yield* create({ displayName: "A" }, first)
+      const { resourceId: id } = receiptOf(created, 201)
+      const renamed = yield* patch(id, { displayName: "B" }, second)
+      const same = yield* patch(id, { displayName: "B" }, third)
+      receiptOf(yield* patch(id, { displayName: "C", tags: ["x"] }), 200)
+      receiptOf(yield* patch(id, { status: "archived" }), 200)
+      receiptOf(yield* create({ displayName: "Takes the only place" }), 201)
+      const before = yield* read(id)
+      for (const _ of [1, 2]) {
+        for (const [answer, again] of [
+          [created, yield* create({ displayName: "A" }, first)],
+          [renamed, yield* patch(id, { displayName: "B" }, second)],
+          [same, yield* patch(id, { displayName: "B" }, third)]
+        ] as const) {
+          assert.deepStrictEqual(repeated(again), repeated(answer))
+          assert.notProperty(answer.headers, "idempotent-replayed")
+          assert.strictEqual(again.headers["idempotent-replayed"], "true")
+        }
+      }
+      assert.deepStrictEqual(yield* read(id), before)
+    })
+  )
+
+  it.effect("knows a body by what it says, not by how it is written", () =>
+    Effect.gen(function* () {
+      const { created, page, server, token } = yield* open()
+      const id = yield* created()
+      const key = newKey()
+      const headers = { "content-type": "application/json" }
+      for (const [index, body] of [
+        '{"displayName":"Adä","tags":["a","b"],"email":null}',
+        '{ "email" : null,\n\t"tags":[ "a" , "b" ], "displayName" :"Adä" }',
+        '{"tags":["\\u0061","b"],"email":null,"displayName":"Ad\\u00e4"}'
+      ].entries()) {
+        const answer = yield* server.send({ method: "PATCH", path: clientPath(id), token, key, headers, body })
+        assert.strictEqual(receiptOf(answer, 200).replayed, index > 0)
+      }
+      for (const body of [
+        '{"displayName":"Adä","tags":["b","a"],"email":null}',
+        '{"displayName":"Adä","tags":["a","b"]}',
+        '{"displayName":"Ada\u0308","tags":["a","b"],"email":null}'
+      ]) {
+        const answer = yield* server.send({ method: "PATCH", path: clientPath(id), token, key, headers, body })
+        problemOf(answer, 409, "idempotency_key_reused")
+      }
+      assert.strictEqual((yield* page()).items[0]?.version, 2)
+    })
+  )
+
+  it.effect("is refused to another body, another record and another operation, which then have no effect", () =>
+    Effect.gen(function* () {
+      const { create, created, page, patch } = yield* open()
+      const one = yield* created()
+      const two = yield* created()
+      const key = newKey()
+      receiptOf(yield* patch(one, { displayName: "A" }, key), 200)
+      const before = yield* page()
+      for (const answer of [
+        yield* patch(one, { displayName: "B" }, key),
+        yield* patch(one, { displayName: "A", tags: [] }, key),
+        yield* patch(two, { displayName: "A" }, key),
+        yield* patch("nothing", { displayName: "A" }, key),
+        yield* create({ displayName: "A" }, key)
+      ]) {
+        problemOf(answer, 409, "idempotency_key_reused")
+      }
+      assert.deepStrictEqual(yield* page(), before)
+    })
+  )
+
+  it.effect("is told from every other by its letter case and its length", () =>
+    Effect.gen(function* () {
+      const { create, page } = yield* open()
+      const key = newKey()
+      for (const other of [key, key.toUpperCase(), `${key}0`, `${key}.`, key.padEnd(159, "x"), key.padEnd(160, "x")]) {
+        assert.isFalse(receiptOf(yield* create({ displayName: "A" }, other), 201).replayed)
+      }
+      assert.strictEqual((yield* page()).items.length, 6)
+    })
+  )
+
+  it.effect("stays free when its command failed", () =>
+    Effect.gen(function* () {
+      const { apply, create, patch, server, token } = yield* open({
+        project: { contactCapacity: 1 },
+        clients: [
+          { id: "full", displayName: "A" },
+          { id: "archived", displayName: "A", status: "archived" }
+        ],
+        organizations: [{ id: "old", name: "Old", archived: true }]
+      })
+      const keys = Array.from({ length: 9 }, newKey)
+      const key = (index: number) => keys[index] ?? assert.fail()
+      const commands = [
+        [() => create({ displayName: "A" }, key(0)), 409, "contact_capacity_exhausted"],
+        [() => patch("archived", { status: "active" }, key(1)), 409, "contact_capacity_exhausted"],
+        [() => patch("later", { displayName: "B" }, key(2)), 404, "client_not_found"],
+        [() => patch("full", { responsibleMemberId: "m" }, key(3)), 404, "member_not_found"],
+        [() => patch("full", { organizationId: "o" }, key(4)), 404, "organization_not_found"],
+        [() => patch("full", { organizationId: "old" }, key(5)), 409, "organization_archived"]
+      ] as const
+      for (const [command, status, code] of commands) {
+        for (const _ of [1, 2]) problemOf(yield* command(), status, code)
+      }
+      problemOf(yield* patch("archived", { displayName: "B" }, key(6)), 409, "client_archived")
+      problemOf(yield* create({ displayName: "" }, key(7)), 400, "validation_failed")
+      const headers = { "content-type": "application/json" }
+      problemOf(
+        yield* server.send({ method: "POST", path, token, key: key(8), headers, body: "{" }),
+        400,
+        "malformed_json"
+      )
+
+      yield* apply({
+        project: { contactCapacity: 100 },
+        clients: [{ id: "later", displayName: "A" }],
+        members: [{ id: "m", name: "M" }],
+        organizations: [
+          { id: "o", name: "O" },
+          { id: "old", name: "Old", archived: false }
+        ]
+      })
+      for (const [command] of commands) {
+        const answer = yield* command()
+        assert.deepInclude(receiptOf(answer, answer.status === 201 ? 201 : 200), { replayed: false, changed: true })
+      }
+      for (const answer of [
+        yield* patch("archived", { displayName: "B" }, key(6)),
+        yield* patch("archived", { displayName: "C" }, key(7)),
+        yield* patch("archived", { displayName: "D" }, key(8))
+      ]) {
+        assert.deepInclude(receiptOf(answer, 200), { replayed: false, changed: true })
+      }
+    })
+  )
+
+  it.effect("belongs to the project: any of its tokens repeats, and another project's is another key", () =>
+    Effect.gen(function* () {
+      const { create, page, projectId, server } = yield* open()
+      const rotated = callsOf(server, { projectId, token: yield* server.issue(projectId) })
+      const other = yield* open()
+      const key = newKey()
+      const first = yield* create({ displayName: "A" }, key)
+      assert.deepStrictEqual(repeated(yield* rotated.create({ displayName: "A" }, key)), repeated(first))
+      problemOf(yield* rotated.create({ displayName: "B" }, key), 409, "idempotency_key_reused")
+      assert.isFalse(receiptOf(yield* other.create({ displayName: "A" }, key), 201).replayed)
+      assert.isFalse(receiptOf(yield* (yield* open()).create({ displayName: "B" }, key), 201).replayed)
+      assert.strictEqual((yield* page()).items.length, 1)
+      assert.strictEqual((yield* other.page()).items.length, 1)
+    })
+  )
+
+  it.effect("of a read is ignored", () =>
+    Effect.gen(function* () {
+      const { created, server, token } = yield* open()
+      const id = yield* created()
+      const answer = yield* server.send({ path: clientPath(id), token, key: "x" })
+      assert.strictEqual(answer.status, 200)
+      assert.notProperty(answer.headers, "idempotent-replayed")
+    })
+  )
+})

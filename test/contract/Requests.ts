@@ -1,0 +1,64 @@
+/** Requests made from the samples, each with whatever a test wants wrong with it. */
+import { randomBytes } from "node:crypto"
+import type { Request } from "../support/ContractHttp.ts"
+import type { Sample } from "./Samples.ts"
+
+/** A key that was never used; it suits every operation. */
+export const newKey = () => `key-${randomBytes(8).toString("hex")}`
+
+export interface Change {
+  /** Percent-encoded already. */
+  readonly params?: Readonly<Record<string, string>>
+  /** The query as it is sent. */
+  readonly query?: string
+  readonly json?: unknown
+  readonly body?: string | Uint8Array
+  readonly chunked?: boolean
+  /** Undefined: without one. */
+  readonly key?: string | undefined
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+export const queryOf = (sample: Sample): ReadonlyArray<readonly [string, string]> =>
+  Object.entries(sample.query ?? {}).flatMap(([name, value]) => (value === null ? [] : [[name, value] as const]))
+
+/** The request of a sample, with a token or without. */
+export const requestOf = (sample: Sample, token: string | undefined, change: Change = {}): Request => {
+  const params = { ...sample.params, ...change.params }
+  const path = sample.path.replace(/\{(\w+)\}/g, (_, name: string) => params[name] ?? "")
+  const query = change.query ?? new URLSearchParams(queryOf(sample).map(([...pair]) => pair)).toString()
+  const key = "key" in change ? change.key : sample.key === undefined ? undefined : newKey()
+  const json = change.body === undefined && sample.body !== undefined ? { json: sample.body } : {}
+  return {
+    method: sample.method,
+    path: `/api${path}${query === "" ? "" : `?${query}`}`,
+    token,
+    key,
+    ...json,
+    ...("json" in change ? { json: change.json } : {}),
+    ...(change.body === undefined ? {} : { body: change.body }),
+    ...(change.chunked === undefined ? {} : { chunked: change.chunked }),
+    headers: {
+      ...(change.body !== undefined && sample.body !== undefined ? { "content-type": "application/json" } : {}),
+      ...change.headers
+    }
+  }
+}
+
+/** The locations of all strings of a value, each with the value that has another string there. */
+export function* stringsOf(
+  value: unknown,
+  location: string,
+  put: (value: unknown) => unknown = (value) => value
+): Generator<readonly [location: string, replaced: (text: string) => unknown]> {
+  if (typeof value === "string") yield [location, put]
+  if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) {
+      yield* stringsOf(item, `${location}/${index}`, (other) => put(value.with(index, other)))
+    }
+  } else if (typeof value === "object" && value !== null) {
+    for (const [name, member] of Object.entries(value)) {
+      yield* stringsOf(member, `${location}/${name}`, (other) => put({ ...value, [name]: other }))
+    }
+  }
+}

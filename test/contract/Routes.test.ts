@@ -1,0 +1,291 @@
+/** What is no operation: unknown paths, the open routes, and bytes that are no request (contract §1, §15). */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { assertUnlimited, codeOf, problemOf, requestIdOf } from "../support/ContractAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { samples } from "./Samples.ts"
+
+/** Splits what a socket answered. */
+const answerOf = (text: string) => {
+  const [head = "", body = ""] = text.split("\r\n\r\n")
+  const [line = "", ...fields] = head.split("\r\n")
+  const headers = Object.fromEntries(
+    fields.map((field) => {
+      const colon = field.indexOf(":")
+      return [field.slice(0, colon).toLowerCase(), field.slice(colon + 1).trim()] as const
+    })
+  )
+  return { status: Number(line.split(" ")[1]), headers, text: body, json: parse(body) }
+}
+
+const parse = (text: string): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+const Operation = Schema.Struct({
+  description: Schema.String,
+  security: Schema.Array(Schema.Record(Schema.String, Schema.Array(Schema.String))),
+  responses: Schema.Record(Schema.String, Schema.Unknown)
+})
+const Document = Schema.Struct({
+  openapi: Schema.String,
+  servers: Schema.Array(Schema.Struct({ url: Schema.String })),
+  paths: Schema.Record(Schema.String, Schema.Record(Schema.String, Operation))
+})
+const decodeDocument = Schema.decodeUnknownSync(Document)
+
+const clients = "/api/v1/developer/crm/clients"
+
+layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) => {
+  it.effect("answers route_not_found for every unknown path, whatever the method, token or none", () =>
+    Effect.gen(function* () {
+      const { seed, send } = yield* TestServer
+      const { token } = yield* seed()
+      for (const path of [
+        "/",
+        "//",
+        "/nothing",
+        "/api",
+        "/api/",
+        "/api/v1",
+        "/api/v1/developer",
+        "/api/v1/developer/crm",
+        `${clients}/x/y`,
+        "/v1/developer/crm/clients",
+        "/api/v1/developer/crm/%63lients/x/y",
+        "/API/v1/developer/crm/clients",
+        "/metrics",
+        "/openapi.yaml",
+        "/healthz/",
+        "/docs/",
+        "/favicon.ico",
+        "/%00",
+        "/%zz",
+        "/%ED%A0%80",
+        "/..",
+        "/;",
+        "/constructor",
+        "/__proto__",
+        `/${"x".repeat(8_000)}`
+      ]) {
+        for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"]) {
+          const answer = yield* send({ method, path, ...(method === "POST" ? { token } : {}) })
+          if (method === "HEAD") assert.strictEqual(answer.status, 404)
+          else problemOf(answer, 404, "route_not_found")
+          assert.notProperty(answer.headers, "allow")
+          assertUnlimited(answer)
+        }
+      }
+    })
+  )
+
+  it.effect("serves its health, its document and its reference without a credential", () =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      for (const path of ["/healthz", "/readyz", "/openapi.json", "/docs"]) {
+        const get = yield* send({ path, headers: { "x-request-id": "open-1" } })
+        assert.strictEqual(get.status, 200)
+        assert.strictEqual(requestIdOf(get), "open-1")
+        assertUnlimited(get)
+        const head = yield* send({ method: "HEAD", path })
+        assert.deepStrictEqual([head.status, head.text], [200, ""])
+        assert.strictEqual(head.headers["content-length"], get.headers["content-length"])
+        for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"]) {
+          const answer = yield* send({ method, path })
+          problemOf(answer, 405, "method_not_allowed")
+          assert.deepStrictEqual(answer.headers.allow?.split(/, */).toSorted(), ["GET", "HEAD"])
+        }
+      }
+    })
+  )
+
+  it.effect("describes exactly the operations of the walk, each with its problems by code", () =>
+    Effect.gen(function* () {
+      const { send, url } = yield* TestServer
+      const document = decodeDocument((yield* send({ path: "/openapi.json" })).json)
+      assert.match(document.openapi, /^3\.1\./)
+      assert.deepStrictEqual(document.servers, [{ url }])
+      const routes = Object.entries(document.paths).flatMap(([path, methods]) =>
+        Object.entries(methods).map(([method, operation]) => [`${method.toUpperCase()} ${path}`, operation] as const)
+      )
+      assert.deepStrictEqual(
+        routes.map(([route]) => route).toSorted(),
+        Object.values(samples)
+          .map(({ method, path }) => `${method} /api${path}`)
+          .toSorted()
+      )
+      for (const sample of Object.values(samples)) {
+        const operation = routes.find(([route]) => route === `${sample.method} /api${sample.path}`)?.[1]
+        assert.include(operation?.description, sample.scope)
+        assert.deepStrictEqual(operation?.security, [{ DeveloperBearer: [] }])
+        const statuses = Object.keys(operation?.responses ?? {})
+        assert.includeMembers(statuses, [String(sample.status), "400", "401", "403", "429", "500", "503"], sample.path)
+        if (sample.key !== undefined) assert.include(statuses, "409")
+        if (sample.body !== undefined) assert.includeMembers(statuses, ["413", "415"])
+        const forbidden = JSON.stringify(operation?.responses["403"])
+        for (const code of [
+          "scope_missing",
+          "module_unavailable",
+          "entitlement_unavailable",
+          "membership_unavailable"
+        ]) {
+          assert.include(forbidden, code)
+        }
+      }
+    })
+  )
+
+  it.effect("makes a problem of a header section that it refuses", () =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const answer = yield* send({ path: "/healthz", headers: { "x-long": "x".repeat(40_000) } })
+      assert.strictEqual(answer.status, 431)
+      problemOf(answer, 431, String(codeOf(answer)))
+      requestIdOf(answer)
+    })
+  )
+
+  it.effect("makes a problem of bytes that are no request", () =>
+    Effect.gen(function* () {
+      const { sendBytes } = yield* TestServer
+      for (const bytes of [
+        "nonsense\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: x\r\nbad header\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: x\r\nx-nul: a\u0000b\r\n\r\n",
+        "GET /\u0000 HTTP/1.1\r\nhost: x\r\n\r\n",
+        "FOO / HTTP/1.1\r\nhost: x\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: nonsense\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n"
+      ]) {
+        const answer = answerOf(yield* sendBytes(bytes))
+        assert.isTrue(answer.status >= 400 && answer.status < 500, `${JSON.stringify(bytes)} ${answer.status}`)
+        problemOf(answer, answer.status, String(codeOf(answer)))
+      }
+    })
+  )
+
+  for (const [what, head] of [
+    ["without a host", "connection: close"],
+    ["with an expectation that nobody meets", "host: x\r\nconnection: close\r\nexpect: the-unexpected"]
+  ]) {
+    it.effect(`makes a problem of a request ${what}, or answers it`, () =>
+      Effect.gen(function* () {
+        const { sendBytes } = yield* TestServer
+        const answer = answerOf(yield* sendBytes(`GET /healthz HTTP/1.1\r\n${head}\r\n\r\n`))
+        if (answer.status >= 400) problemOf(answer, answer.status, String(codeOf(answer)))
+      })
+    )
+  }
+
+  it.effect("takes a target in absolute form", () =>
+    Effect.gen(function* () {
+      const { seed, sendBytes, url } = yield* TestServer
+      const { token } = yield* seed()
+      const { host } = new URL(url)
+      const ask = (target: string) =>
+        Effect.map(
+          sendBytes(
+            `GET ${target} HTTP/1.1\r\nhost: ${host}\r\nauthorization: Bearer ${token}\r\nconnection: close\r\n\r\n`
+          ),
+          answerOf
+        )
+      assert.strictEqual((yield* ask(`${url}${clients}`)).status, 200)
+      problemOf(yield* ask(`${url}${clients}/%00`), 400, "validation_failed")
+      problemOf(yield* ask(`${url}${clients}/nothing`), 404, "client_not_found")
+      problemOf(yield* ask(`${url}/nothing`), 404, "route_not_found")
+    })
+  )
+
+  it.effect("refuses a declared body before any of it has arrived", () =>
+    Effect.gen(function* () {
+      const { seed, sendBytes } = yield* TestServer
+      const { token } = yield* seed()
+      const ask = (...fields: ReadonlyArray<string>) =>
+        Effect.map(
+          sendBytes(
+            ["POST /api/v1/developer/crm/clients HTTP/1.1", "host: x", ...fields, "connection: close", "", ""].join(
+              "\r\n"
+            )
+          ),
+          answerOf
+        )
+      const json = "content-type: application/json"
+      problemOf(yield* ask(json, "content-length: 100"), 401, "credential_missing")
+      problemOf(yield* ask(`authorization: Bearer ${token}`, json, "content-length: 262145"), 413, "body_too_large")
+      problemOf(
+        yield* ask(`authorization: Bearer ${token}`, json, "content-length: 999999999999999"),
+        413,
+        "body_too_large"
+      )
+      problemOf(yield* ask(`authorization: Bearer ${token}`, "content-length: 9"), 415, "unsupported_media_type")
+    })
+  )
+
+  it.effect("keeps requests on one connection apart, whatever became of a body", () =>
+    Effect.gen(function* () {
+      const { seed, sendBytes } = yield* TestServer
+      const { token } = yield* seed()
+      const authorization = `authorization: Bearer ${token}\r\n`
+      const smuggled = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n"
+      const chunk = `${smuggled.length.toString(16)}\r\n${smuggled}\r\n0\r\n\r\n`
+      const last = "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+      for (const [status, head] of [
+        [401, `POST ${clients} HTTP/1.1\r\n`],
+        [415, `POST ${clients} HTTP/1.1\r\n${authorization}`],
+        [400, `POST ${clients} HTTP/1.1\r\n${authorization}content-type: application/json\r\n`],
+        [400, `GET ${clients} HTTP/1.1\r\n${authorization}`],
+        [404, "POST /nothing HTTP/1.1\r\n"],
+        [405, "DELETE /healthz HTTP/1.1\r\n"]
+      ] as const) {
+        for (const body of [
+          `content-length: ${smuggled.length}\r\n\r\n${smuggled}`,
+          `transfer-encoding: chunked\r\n\r\n${chunk}`
+        ]) {
+          const text = yield* sendBytes(`${head}host: x\r\n${body}${last}`)
+          const statuses = [...text.matchAll(/^HTTP\/1\.1 (\d+) /gm)].map(([, code]) => Number(code))
+          // The server may end the connection instead of reading on; it may not take the body for a request.
+          if (statuses.length === 1) assert.match(text, /^connection: close\r$/im)
+          assert.deepStrictEqual(statuses, [status, 200].slice(0, statuses.length), head)
+          assert.notInclude(text, '"openapi"')
+        }
+      }
+    })
+  )
+
+  it.effect("redacts what looks like a token, wherever in a request it stands", () =>
+    Effect.gen(function* () {
+      const { seed, send } = yield* TestServer
+      const { token } = yield* seed()
+      const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+      for (const leaked of [token, secret]) {
+        for (const request of [
+          { path: `/${leaked}` },
+          { path: `${clients}/${leaked}`, token },
+          { path: `${clients}?${leaked}=1`, token },
+          { path: `${clients}?status=${leaked}`, token },
+          { path: `${clients}?cursor=${leaked}`, token },
+          { path: clients, token, headers: { "x-request-id": leaked } },
+          { path: clients, headers: { "x-request-id": leaked } },
+          { method: "POST", path: clients, token, key: `${leaked} `, json: { [leaked]: leaked, displayName: "x" } },
+          { method: "POST", path: clients, token, key: leaked, json: { email: leaked, displayName: "x" } },
+          {
+            method: "POST",
+            path: clients,
+            token,
+            key: leaked,
+            body: leaked,
+            headers: { "content-type": "application/json" }
+          },
+          { method: "POST", path: clients, token, key: leaked, body: leaked, headers: { "content-type": leaked } }
+        ]) {
+          const answer = yield* send(request)
+          assert.notInclude(answer.text, leaked.slice(-20), JSON.stringify(request.path))
+        }
+      }
+    })
+  )
+})

@@ -1,0 +1,266 @@
+/** Every operation: which of two faults is told (contract §1), and how its limiter counts (contract §4). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { modules, scopes } from "../../src/api/Access.ts"
+import { assertUnlimited, faultsOf, problemOf, receiptOf, remainingOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { type Change, newKey, requestOf } from "./Requests.ts"
+import { type Sample, samples, World } from "./Samples.ts"
+
+/** So slow that no test sees a token come back. */
+const slow = (limit: number) => {
+  const rateLimit = { limit, windowSeconds: 360_000 }
+  return { rateLimits: { read: rateLimit, write: rateLimit, messages: rateLimit } }
+}
+
+/** How long the bucket takes to fill up, by the answer. */
+const secondsOf = ({ headers }: Answer) => Number(/;t=([0-9]+)$/.exec(String(headers["ratelimit"]))?.[1])
+
+const tooLarge: Change = { body: `{${" ".repeat(300 * 1024)}}`, headers: { "content-type": "application/json" } }
+
+/** Each wrong in one way, and all of them after the limiter. */
+const faultyOf = (sample: Sample): ReadonlyArray<Change> => [
+  { query: "surprise=1" },
+  { query: "%00=%zz" },
+  ...(sample.params === undefined
+    ? []
+    : ["%00", "%zz", "x".repeat(161)].map((id) => ({
+        params: Object.fromEntries(Object.keys(sample.params ?? {}).map((name) => [name, id]))
+      }))),
+  ...(sample.key === undefined ? [] : [{ key: undefined }]),
+  ...(sample.body === undefined
+    ? [{ body: "{}" }]
+    : [
+        tooLarge,
+        { ...tooLarge, chunked: true },
+        { headers: { "content-type": "text/plain" } },
+        { body: "{" },
+        { json: {} }
+      ])
+]
+
+layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
+  const walk = (
+    what: string,
+    test: (sample: Sample) => Effect.Effect<void, never, World | TestServer>,
+    among: (sample: Sample) => boolean = () => true
+  ) => {
+    for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
+      it.effect(`${name}: ${what}`, () => test(sample))
+    }
+  }
+  const hasBody = ({ body }: Sample) => body !== undefined
+
+  walk("looks at the credential before anything else of the request", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      for (const change of faultyOf(sample)) {
+        const answer = yield* send(requestOf(sample, undefined, change))
+        problemOf(answer, 401, "credential_missing")
+        assertUnlimited(answer)
+        problemOf(yield* send(requestOf(sample, "nonsense", change)), 401, "credential_invalid")
+      }
+    })
+  )
+
+  walk("looks at the scope before the rest of the request", (sample) =>
+    Effect.gen(function* () {
+      const { issue, send } = yield* TestServer
+      const { own } = yield* World
+      const token = yield* issue(own.projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
+      for (const change of faultyOf(sample)) {
+        const answer = yield* send(requestOf(sample, token, change))
+        problemOf(answer, 403, "scope_missing")
+        assertUnlimited(answer)
+      }
+    })
+  )
+
+  walk("looks at entitlement, module, membership and scope, in this order", (sample) =>
+    Effect.gen(function* () {
+      const { apply, issue, send } = yield* TestServer
+      const { seed } = yield* World
+      const others = { scopes: scopes.filter((scope) => scope !== sample.scope), memberId: "mem_own" }
+      const without = modules.filter((module) => module !== sample.module)
+      const steps = [
+        [{ entitlements: [], modules: without }, "entitlement_unavailable"],
+        [{ modules: without }, "module_unavailable"],
+        [{}, "membership_unavailable"]
+      ] as const
+      for (const [project, code] of steps) {
+        const { projectId } = yield* seed({ project })
+        const token = yield* issue(projectId, others)
+        yield* apply(projectId, { project, members: [{ id: "mem_own", name: "Own", active: false }] })
+        problemOf(yield* send(requestOf(sample, token)), 403, code)
+      }
+    })
+  )
+
+  walk("counts everything that passed the credential's checks, and nothing else", (sample) =>
+    Effect.gen(function* () {
+      const { issue, send } = yield* TestServer
+      const { own, seed } = yield* World
+      const faulty = faultyOf(sample)
+      const { projectId, token } = yield* seed({ project: slow(faulty.length + 2) })
+      const scopeless = yield* issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
+      const limit = faulty.length + 2
+      let remaining = limit
+      for (const change of [{}, ...faulty]) {
+        yield* send(requestOf(sample, undefined, change))
+        yield* send(requestOf(sample, scopeless, change))
+        yield* send(requestOf(sample, own.token, change))
+        yield* send({ method: "OPTIONS", path: requestOf(sample, token).path, token })
+        const answer = yield* send(requestOf(sample, token, change))
+        assert.strictEqual(remainingOf(answer, sample.policy), --remaining)
+        assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=${limit};w=360000`)
+        const [full, seconds] = [(360_000 / limit) * (limit - remaining), secondsOf(answer)]
+        assert.isTrue(seconds > full - 1_000 && seconds <= Math.ceil(full), `${seconds} of ${full}`)
+      }
+      assert.strictEqual(remaining, 1)
+    })
+  )
+
+  walk("is limited before its body, its shape and its records are looked at", (sample) =>
+    Effect.gen(function* () {
+      const { issue, send } = yield* TestServer
+      const { seed } = yield* World
+      const { projectId, token } = yield* seed({ project: slow(1) })
+      const first = yield* send(requestOf(sample, token))
+      assert.strictEqual(first.status, sample.status)
+      assert.strictEqual(remainingOf(first, sample.policy), 0)
+
+      const missing =
+        sample.params === undefined ? [] : [{ params: { [Object.keys(sample.params)[0] ?? ""]: "nothing" } }]
+      const other = yield* issue(projectId)
+      for (const change of [{}, ...faultyOf(sample), ...missing]) {
+        const answer = yield* send(requestOf(sample, change === missing[0] ? other : token, change))
+        problemOf(answer, 429, "rate_limit_exceeded")
+        assert.strictEqual(remainingOf(answer, sample.policy), 0)
+        assert.match(String(answer.headers["retry-after"]), /^[1-9][0-9]*$/)
+        assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=1;w=360000`)
+        const full = secondsOf(answer)
+        assert.isTrue(full > 350_000 && full <= 360_000, String(full))
+        const seconds = Number(answer.headers["retry-after"])
+        assert.isTrue(seconds > 350_000 && seconds <= 360_000, String(seconds))
+      }
+
+      const scopeless = yield* issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
+      problemOf(yield* send(requestOf(sample, scopeless)), 403, "scope_missing")
+      problemOf(yield* send(requestOf(sample, undefined)), 401, "credential_missing")
+    })
+  )
+
+  walk("has a bucket of its policy and project, and no other", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { seed } = yield* World
+      const { token } = yield* seed({ project: slow(1) })
+      const neighbour = yield* seed({ project: slow(1) })
+      yield* send(requestOf(sample, token))
+      const others = Object.values(samples).filter(({ policy }) => policy !== sample.policy)
+      const policies = new Set<string>([sample.policy])
+      for (const other of others) {
+        const answer = yield* send(requestOf(other, token))
+        if (policies.has(other.policy)) problemOf(answer, 429, "rate_limit_exceeded")
+        else assert.strictEqual(answer.status, other.status)
+        policies.add(other.policy)
+      }
+      assert.strictEqual((yield* send(requestOf(sample, neighbour.token))).status, sample.status)
+    })
+  )
+
+  walk("has the limits of contract §4 when the project sets none", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { seed } = yield* World
+      const { token } = yield* seed({ project: { rateLimits: {} } })
+      const limit = { read: 1200, write: 300, messages: 60 }[sample.policy]
+      const answer = yield* send(requestOf(sample, token))
+      assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=${limit};w=60`)
+      assert.strictEqual(remainingOf(answer, sample.policy), limit - 1)
+      assert.strictEqual(secondsOf(answer), 1)
+    })
+  )
+
+  walk("has, once the project lowers its limits, no more left than they allow", (sample) =>
+    Effect.gen(function* () {
+      const { apply, issue, send } = yield* TestServer
+      const { seed } = yield* World
+      const { projectId, token } = yield* seed({ project: slow(1_000) })
+      yield* send(requestOf(sample, token))
+      yield* apply(projectId, { project: slow(7) })
+      const answer = yield* send(requestOf(sample, yield* issue(projectId)))
+      assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=7;w=360000`)
+      assert.isAtMost(remainingOf(answer, sample.policy), 7)
+    })
+  )
+
+  walk("answers once more after Retry-After, and once only", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { seed } = yield* World
+      // Four seconds to a token: more than a slow machine takes for two requests.
+      const rateLimit = { limit: 2, windowSeconds: 8 }
+      const { token } = yield* seed({ project: { rateLimits: { [sample.policy]: rateLimit } } })
+      for (const _ of [1, 2]) yield* send(requestOf(sample, token))
+      // Refusals take nothing: they don't move the moment at which the next request succeeds.
+      for (const _ of [1, 2, 3]) problemOf(yield* send(requestOf(sample, token)), 429, "rate_limit_exceeded")
+      const refused = yield* send(requestOf(sample, token))
+      yield* Effect.sleep(Number(refused.headers["retry-after"]) * 1000)
+      assert.strictEqual((yield* send(requestOf(sample, token))).status, sample.status)
+    })
+  )
+
+  walk(
+    "looks at size and type of the body before the shape of the request",
+    (sample) =>
+      Effect.gen(function* () {
+        const { send } = yield* TestServer
+        const { own } = yield* World
+        const shapes: ReadonlyArray<Change> = [
+          { query: "surprise=1" },
+          { query: "surprise=%zz" },
+          { query: "surprise=1&surprise=%00" },
+          { key: undefined },
+          ...Object.keys(sample.params ?? {}).flatMap((name) =>
+            ["%00", "%zz", "x".repeat(161)].map((id) => ({ params: { [name]: id } }))
+          )
+        ]
+        for (const change of shapes) {
+          problemOf(yield* send(requestOf(sample, own.token, { ...change, ...tooLarge })), 413, "body_too_large")
+          problemOf(
+            yield* send(requestOf(sample, own.token, { ...change, ...tooLarge, chunked: true })),
+            413,
+            "body_too_large"
+          )
+          const other = { ...change, headers: { "content-type": "text/plain" } }
+          problemOf(yield* send(requestOf(sample, own.token, other)), 415, "unsupported_media_type")
+        }
+      }),
+    hasBody
+  )
+
+  walk(
+    "looks at the shape of the request before the idempotency key, and at the key before the records",
+    (sample) =>
+      Effect.gen(function* () {
+        const { send } = yield* TestServer
+        const { own } = yield* World
+        const key = newKey()
+        const first = yield* send(requestOf(sample, own.token, { key }))
+        assert.strictEqual(first.status, sample.status)
+        for (const change of [{ json: { surprise: 1 } }, { json: [] }]) {
+          faultsOf(yield* send(requestOf(sample, own.token, { ...change, key })))
+        }
+        for (const { at, foreign } of sample.references ?? []) {
+          const [slot, name] = at
+          const change =
+            slot === "path" ? { params: { [name]: foreign } } : { json: { ...sample.body, [name]: foreign } }
+          problemOf(yield* send(requestOf(sample, own.token, { ...change, key })), 409, "idempotency_key_reused")
+        }
+        assert.isTrue(receiptOf(yield* send(requestOf(sample, own.token, { key })), sample.status).replayed)
+      }),
+    ({ key }) => key !== undefined
+  )
+})

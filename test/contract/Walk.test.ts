@@ -1,0 +1,366 @@
+/** Every operation: who may call it, where it is, and what it answers for what is not there (contract §1 to §4). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { HttpApi } from "effect/http-api"
+import { crc32 } from "node:zlib"
+import { modules, scopes } from "../../src/api/Access.ts"
+import { Api } from "../../src/api/Api.ts"
+import { assertUnlimited, problemOf, remainingOf, requestIdOf } from "../support/ContractAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { newKey, requestOf } from "./Requests.ts"
+import { type Sample, samples, World } from "./Samples.ts"
+
+const operations = Object.entries(samples)
+
+const declared: Array<readonly [name: string, route: string]> = []
+HttpApi.reflect(Api, {
+  onGroup: () => {},
+  onEndpoint: ({ endpoint: { identifier, method, path } }) => {
+    declared.push([identifier, `${method} ${path.replace(/:(\w+)/g, "{$1}")}`])
+  }
+})
+
+/** A token of the right form for a key and a secret: the checksum as contract §3 describes it. */
+const tokenOf = (body: string) => {
+  const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+  let digits = ""
+  for (let rest = crc32(body); rest > 0; rest = Math.floor(rest / 62)) digits = alphabet.charAt(rest % 62) + digits
+  return body + digits.padStart(6, "0")
+}
+
+const otherThan = (character: string | undefined) => (character === "a" ? "b" : "a")
+
+/** Everything of an answer that a caller could tell it by, when the same `x-request-id` was sent. */
+const looksOf = ({
+  headers,
+  status,
+  text
+}: {
+  readonly headers: object
+  readonly status: number
+  readonly text: string
+}) => {
+  const { date: _, ratelimit: __, ...rest } = Object.fromEntries(Object.entries(headers))
+  return { status, text, headers: rest }
+}
+
+const fixedId = { "x-request-id": "walk-1" }
+
+layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
+  it.effect("stands in the walk's table, under the method and path of the specification", () =>
+    Effect.sync(() =>
+      assert.deepStrictEqual(
+        declared.toSorted(),
+        operations.map(([name, { method, path }]) => [name, `${method} /api${path}`] as const).toSorted()
+      )
+    )
+  )
+
+  const walk = (
+    what: string,
+    test: (sample: Sample) => Effect.Effect<void, never, World | TestServer>,
+    among: (sample: Sample) => boolean = () => true
+  ) => {
+    for (const [name, sample] of operations.filter(([, sample]) => among(sample))) {
+      it.effect(`${name}: ${what}`, () => test(sample))
+    }
+  }
+
+  walk("succeeds with a good request, behind the limiter of its policy", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { own } = yield* World
+      const answer = yield* send(requestOf(sample, own.token))
+      assert.strictEqual(answer.status, sample.status, answer.text)
+      requestIdOf(answer)
+      remainingOf(answer, sample.policy)
+    })
+  )
+
+  walk("needs a credential", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const answer = yield* send(requestOf(sample, undefined))
+      problemOf(answer, 401, "credential_missing")
+      assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="developer-api"')
+      assertUnlimited(answer)
+    })
+  )
+
+  walk("refuses every bad credential alike", (sample) =>
+    Effect.gen(function* () {
+      const { issue, revoke, send } = yield* TestServer
+      const { own } = yield* World
+      const { token } = own
+      const expired = yield* issue(own.projectId, { expiresIn: 0 })
+      const revoked = yield* issue(own.projectId)
+      yield* revoke(revoked)
+      const credentials = {
+        "a bare Bearer": "Bearer",
+        "no scheme": token,
+        "the scheme Basic": `Basic ${token}`,
+        "a scheme of six letters": `Digest ${token}`,
+        "a scheme that starts with Bearer": `Bearerx ${token}`,
+        "no space": `Bearer${token}`,
+        nonsense: "Bearer nonsense",
+        "a prefix": "Bearer dk_",
+        "two tokens": `Bearer ${token} ${token}`,
+        "a list": `Bearer ${token}, Bearer ${token}`,
+        "a longer token": `Bearer ${token}0`,
+        "a shorter token": `Bearer ${token.slice(0, -1)}`,
+        "another letter case": `Bearer ${token.toLowerCase()}`,
+        "a wrong checksum": `Bearer ${token.slice(0, -1)}${otherThan(token.at(-1))}`,
+        "an unknown key": `Bearer ${tokenOf(`dk_${"0".repeat(12)}_${"0".repeat(32)}`)}`,
+        "a wrong secret": `Bearer ${tokenOf(`${token.slice(0, 16)}${"0".repeat(32)}`)}`,
+        "an expired key": `Bearer ${expired}`,
+        "a revoked key": `Bearer ${revoked}`
+      }
+      const looks = new Map<string, string>()
+      for (const [what, authorization] of Object.entries(credentials)) {
+        const answer = yield* send(requestOf(sample, undefined, { headers: { ...fixedId, authorization } }))
+        assert.strictEqual(answer.status, 401, what)
+        problemOf(answer, 401, "credential_invalid")
+        assert.strictEqual(
+          answer.headers["www-authenticate"],
+          'Bearer realm="developer-api", error="invalid_token"',
+          what
+        )
+        assertUnlimited(answer)
+        looks.set(JSON.stringify(looksOf(answer)), what)
+      }
+      assert.strictEqual(looks.size, 1, [...looks.values()].join(", "))
+    })
+  )
+
+  walk("takes the scheme in any letter case", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { own } = yield* World
+      for (const scheme of ["bearer", "BEARER", "bEARER"]) {
+        const headers = { authorization: `${scheme} ${own.token}` }
+        assert.strictEqual((yield* send(requestOf(sample, undefined, { headers }))).status, sample.status)
+      }
+    })
+  )
+
+  walk("needs its scope, and no other", (sample) =>
+    Effect.gen(function* () {
+      const { issue, send } = yield* TestServer
+      const { own } = yield* World
+      const others = yield* issue(own.projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
+      const answer = yield* send(requestOf(sample, others))
+      assert.strictEqual(problemOf(answer, 403, "scope_missing").requiredScope, sample.scope)
+      assert.strictEqual(
+        answer.headers["www-authenticate"],
+        `Bearer error="insufficient_scope", scope="${sample.scope}"`
+      )
+      assertUnlimited(answer)
+      const exact = yield* issue(own.projectId, { scopes: [sample.scope] })
+      assert.strictEqual((yield* send(requestOf(sample, exact))).status, sample.status)
+    })
+  )
+
+  walk("needs its module, and no other", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const world = yield* World
+      const without = yield* world.seed({ project: { modules: modules.filter((module) => module !== sample.module) } })
+      const answer = yield* send(requestOf(sample, without.token))
+      problemOf(answer, 403, "module_unavailable")
+      assertUnlimited(answer)
+      const alone = yield* world.seed({ project: { modules: [sample.module] } })
+      assert.strictEqual((yield* send(requestOf(sample, alone.token))).status, sample.status)
+    })
+  )
+
+  walk("needs the project's entitlement", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const world = yield* World
+      const { token } = yield* world.seed({ project: { entitlements: ["something_else"] } })
+      const answer = yield* send(requestOf(sample, token))
+      problemOf(answer, 403, "entitlement_unavailable")
+      assertUnlimited(answer)
+    })
+  )
+
+  walk("needs an active member behind a key that is bound to one", (sample) =>
+    Effect.gen(function* () {
+      const { apply, issue, send } = yield* TestServer
+      const { projectId } = yield* (yield* World).seed()
+      const token = yield* issue(projectId, { memberId: "mem_own" })
+      yield* apply(projectId, { members: [{ id: "mem_own", name: "Own", active: false }] })
+      const answer = yield* send(requestOf(sample, token))
+      problemOf(answer, 403, "membership_unavailable")
+      assertUnlimited(answer)
+
+      yield* apply(projectId, { members: [{ id: "mem_own", name: "Own", active: true }] })
+      const active = yield* issue(projectId, { memberId: "mem_own" })
+      assert.strictEqual((yield* send(requestOf(sample, active))).status, sample.status)
+    })
+  )
+
+  walk(
+    "answers for another project's record as for one that does not exist",
+    (sample) =>
+      Effect.gen(function* () {
+        const { send } = yield* TestServer
+        const { own } = yield* World
+        for (const { at, code, foreign } of sample.references ?? []) {
+          const [slot, name] = at
+          const looks: Array<unknown> = []
+          for (const id of [foreign, "xxx_nothing"]) {
+            const change = slot === "path" ? { params: { [name]: id } } : { json: { ...sample.body, [name]: id } }
+            const answer = yield* send(requestOf(sample, own.token, { ...change, headers: fixedId }))
+            problemOf(answer, 404, code)
+            remainingOf(answer, sample.policy)
+            looks.push(looksOf({ ...answer, text: answer.text.replaceAll(id, "<id>") }))
+          }
+          assert.deepStrictEqual(looks[0], looks[1], at.join("/"))
+        }
+      }),
+    ({ references = [] }) => references.length > 0
+  )
+
+  walk(
+    "tells in every 404 what happened, for a person",
+    (sample) =>
+      Effect.gen(function* () {
+        const { send } = yield* TestServer
+        const { own } = yield* World
+        for (const { at, code } of sample.references ?? []) {
+          const [slot, name] = at
+          const change = slot === "path" ? { params: { [name]: "nothing" } } : { json: { [name]: "nothing" } }
+          const { detail } = problemOf(yield* send(requestOf(sample, own.token, change)), 404, code)
+          assert.isString(detail, at.join("/"))
+        }
+      }),
+    ({ references = [] }) => references.length > 0
+  )
+
+  walk("is no longer there with a trailing slash, an empty segment, or another letter case", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { own } = yield* World
+      const request = requestOf(sample, own.token)
+      const [path = "", query] = request.path.split("?")
+      const others = [
+        `${path}/`,
+        `${path}//`,
+        `/${path}`,
+        path.replace("/v1/", "/v1//"),
+        path.replace(/\/([^/]+)$/, "//$1"),
+        path.replace("/developer/", "/Developer/"),
+        path.replace("/v1/", "/v2/"),
+        path.replace("/api/", "/")
+      ]
+      for (const other of others) {
+        for (const token of [own.token, undefined]) {
+          const answer = yield* send({ ...request, token, path: query === undefined ? other : `${other}?${query}` })
+          problemOf(answer, 404, "route_not_found")
+          assertUnlimited(answer)
+        }
+      }
+    })
+  )
+
+  walk("knows the methods of its path, and tells them for any other", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { own } = yield* World
+      const known = operations.flatMap(([, { method, path }]) =>
+        path !== sample.path ? [] : method === "GET" ? ["GET", "HEAD"] : [method]
+      )
+      const { path } = requestOf(sample, undefined)
+      for (const method of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]) {
+        if (known.includes(method)) continue
+        for (const token of [own.token, undefined]) {
+          const answer = yield* send({ method, path, token })
+          if (method === "HEAD") assert.strictEqual(answer.status, 405)
+          else problemOf(answer, 405, "method_not_allowed")
+          assert.deepStrictEqual(answer.headers.allow?.split(/, */).toSorted(), known.toSorted(), method)
+          assert.notProperty(answer.headers, "access-control-allow-origin")
+          assertUnlimited(answer)
+          requestIdOf(answer)
+        }
+      }
+    })
+  )
+
+  walk(
+    "answers HEAD as it answers GET, without the body",
+    (sample) =>
+      Effect.gen(function* () {
+        const { send } = yield* TestServer
+        const { own } = yield* World
+        const missing = sample.references?.map(({ at, foreign }) => ({ params: { [at[1]]: foreign } })) ?? []
+        const requests = [
+          requestOf(sample, own.token, { headers: fixedId }),
+          requestOf(sample, undefined, { headers: fixedId }),
+          requestOf(sample, own.token, { headers: fixedId, query: "surprise=1" }),
+          ...missing.map((change) => requestOf(sample, own.token, { ...change, headers: fixedId }))
+        ]
+        for (const request of requests) {
+          const get = yield* send(request)
+          const head = yield* send({ ...request, method: "HEAD" })
+          assert.strictEqual(head.text, "")
+          assert.deepStrictEqual(looksOf({ ...head, text: "" }), looksOf({ ...get, text: "" }))
+          if (get.headers.ratelimit !== undefined) remainingOf(head, sample.policy)
+        }
+      }),
+    ({ method }) => method === "GET"
+  )
+
+  walk("echoes a well-formed x-request-id, and makes one otherwise", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { own } = yield* World
+      for (const token of [own.token, undefined]) {
+        for (const id of ["a", "A-z_0.9", "x".repeat(128)]) {
+          const answer = yield* send(requestOf(sample, token, { headers: { "x-request-id": id } }))
+          assert.strictEqual(requestIdOf(answer), id)
+        }
+        for (const id of ["", "x".repeat(129), "a b", "a,b", "a/b", "ä"]) {
+          const answer = yield* send(requestOf(sample, token, { headers: { "x-request-id": id } }))
+          assert.match(requestIdOf(answer), /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
+        }
+      }
+    })
+  )
+
+  walk(
+    "wants a well-formed idempotency key",
+    (sample) =>
+      Effect.gen(function* () {
+        const { send } = yield* TestServer
+        const { own } = yield* World
+        const malformed =
+          sample.key === "record"
+            ? [
+                "",
+                "1234567",
+                "x".repeat(161),
+                "-2345678",
+                ".2345678",
+                "1234567/",
+                "1234 678",
+                "1234567é",
+                "12345678, 9"
+              ]
+            : ["", "x".repeat(161), "a b", "é"]
+        for (const key of [undefined, ...malformed]) {
+          const answer = yield* send(requestOf(sample, own.token, { key }))
+          const { errors } = problemOf(answer, 400, "validation_failed")
+          assert.deepStrictEqual(Object.keys(errors ?? {}), ["header/idempotency-key"], String(key))
+          remainingOf(answer, sample.policy)
+        }
+        const longest = newKey().padEnd(160, sample.key === "record" ? "._:-A" : "!~/\"'")
+        const shortest = newKey().slice(0, 6) + (sample.key === "record" ? newKey().slice(-2) : "")
+        for (const key of [longest, shortest]) {
+          const answer = yield* send(requestOf(sample, own.token, { key }))
+          assert.strictEqual(answer.status, sample.status, `${key} ${answer.text}`)
+        }
+      }),
+    ({ key }) => key !== undefined
+  )
+})

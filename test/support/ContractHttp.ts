@@ -1,0 +1,91 @@
+/** Requests on `node:http`, one connection each: what fetch would refuse to send, or make right on the way, goes out as it is. */
+import { Effect } from "effect"
+import { type IncomingHttpHeaders, request as open } from "node:http"
+import { connect } from "node:net"
+
+export interface Request {
+  /** GET when absent. */
+  readonly method?: string
+  /** Path and query, sent as they are. */
+  readonly path: string
+  /** Becomes `Authorization: Bearer …`. */
+  readonly token?: string | undefined
+  /** Becomes `idempotency-key`. */
+  readonly key?: string | undefined
+  /** They win over what the other members say. */
+  readonly headers?: Readonly<Record<string, string>>
+  /** Sent as `application/json`. */
+  readonly json?: unknown
+  /** Sent as it is, with no type but what `headers` say. */
+  readonly body?: string | Uint8Array
+  /** Sends the body without telling its length. */
+  readonly chunked?: boolean
+}
+
+export interface Answer {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  readonly text: string
+  /** The body, where it is JSON. */
+  readonly json: unknown
+}
+
+/** Sends a request to `base` and reads the whole answer. */
+export const send = (base: string, request: Request): Effect.Effect<Answer> =>
+  Effect.callback<Answer, Error>((resume) => {
+    const { hostname, port } = new URL(base)
+    const { chunked = false, json, key, method = "GET", path, token } = request
+    const text = request.body ?? (json === undefined ? undefined : JSON.stringify(json))
+    const body = text === undefined ? undefined : Buffer.from(text)
+    const headers = {
+      ...(json === undefined ? {} : { "content-type": "application/json" }),
+      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      ...(key === undefined ? {} : { "idempotency-key": key }),
+      ...(body === undefined
+        ? {}
+        : chunked
+          ? { "transfer-encoding": "chunked" }
+          : { "content-length": String(body.byteLength) }),
+      ...request.headers
+    }
+    const outgoing = open({ hostname, port, method, path, headers, agent: false })
+    outgoing.on("response", (incoming) => {
+      const chunks: Array<Buffer> = []
+      incoming.on("data", (chunk: Buffer) => chunks.push(chunk))
+      incoming.on("error", (error) => resume(Effect.fail(error)))
+      incoming.on("end", () => {
+        const text = Buffer.concat(chunks).toString("utf8")
+        resume(
+          Effect.succeed({
+            status: incoming.statusCode ?? 0,
+            headers: incoming.headers,
+            text,
+            json: parse(text)
+          })
+        )
+      })
+    })
+    outgoing.on("error", (error) => resume(Effect.fail(error)))
+    outgoing.end(body)
+    return Effect.sync(() => outgoing.destroy())
+  }).pipe(Effect.orDie)
+
+const parse = (text: string): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Writes bytes to a connection, and reads what comes back until the server closes it. */
+export const sendBytes = (base: string, bytes: string | Uint8Array): Effect.Effect<string> =>
+  Effect.callback<string, Error>((resume) => {
+    const { hostname, port } = new URL(base)
+    const chunks: Array<Buffer> = []
+    const socket = connect({ host: hostname, port: Number(port) }, () => socket.write(bytes))
+    socket.on("data", (chunk) => chunks.push(Buffer.from(chunk)))
+    socket.on("error", (error) => resume(Effect.fail(error)))
+    socket.on("end", () => resume(Effect.succeed(Buffer.concat(chunks).toString("utf8"))))
+    return Effect.sync(() => socket.destroy())
+  }).pipe(Effect.orDie)

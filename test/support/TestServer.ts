@@ -1,0 +1,118 @@
+/** The real service, in this process, on a port of its own and a fresh database. */
+import { ConfigProvider, Context, Duration, Effect, Layer, Option, Redacted } from "effect"
+import { HttpServer } from "effect/http"
+import { SqlClient } from "effect/sql"
+import { randomBytes } from "node:crypto"
+import { type Scope, scopes } from "../../src/api/Access.ts"
+import { KeyId, MemberId, ProjectId } from "../../src/api/Ids.ts"
+import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
+import type { ProjectFile } from "../../src/project/ProjectFile.ts"
+import { Projects } from "../../src/project/Projects.ts"
+import { application, type Role } from "../../src/server/Serve.ts"
+import { type Answer, type Request, send, sendBytes } from "./ContractHttp.ts"
+import { makeDatabase } from "./TestDatabase.ts"
+
+type File = (typeof ProjectFile)["Encoded"]
+
+/** What a project file says, all of it optional. */
+export type Parts = Omit<File, "project"> & { readonly project?: Partial<File["project"]> }
+
+/** So many that no test meets the limit unless it wants to. */
+const plenty = { limit: 1_000_000, windowSeconds: 1 }
+
+/** A project, and a token that may do everything in it. */
+export interface Seeded {
+  readonly projectId: string
+  readonly token: string
+}
+
+/** Environment variables of the service; `DATABASE_URL` instead of a database of its own. */
+export type Environment = Readonly<Record<string, string>>
+
+export const secretKey = Buffer.alloc(32, 7).toString("base64")
+
+/** Starts the service; it ends with the scope. */
+export const startServer = Effect.fnUntraced(function* (environment: Environment = {}, role: Role = "all") {
+  const databaseUrl = environment["DATABASE_URL"] ?? Redacted.value(yield* makeDatabase())
+  const provider = ConfigProvider.fromUnknown({
+    PORT: "0",
+    LOG_LEVEL: "none",
+    SECRET_KEY: secretKey,
+    ...environment,
+    DATABASE_URL: databaseUrl
+  })
+  const layer = Layer.mergeAll(Projects.layer, ApiKeys.layer).pipe(
+    Layer.provideMerge(application(role)),
+    Layer.provide(ConfigProvider.layer(provider))
+  )
+  // A memo map of its own: two servers of one test share nothing.
+  const context = yield* Layer.buildWithMemoMap(layer, yield* Layer.makeMemoMap, yield* Effect.scope)
+  const projects = Context.get(context, Projects)
+  const keys = Context.get(context, ApiKeys)
+  const sql = Context.get(context, SqlClient.SqlClient)
+  const url = HttpServer.formatAddress(Context.get(context, HttpServer.HttpServer).address)
+
+  /** Applies a project file; the project's name is its id, and its rate limits are wide unless the file says otherwise. */
+  const apply = (projectId: string, { project, ...parts }: Parts = {}) =>
+    projects
+      .apply(
+        JSON.stringify({
+          ...parts,
+          project: {
+            id: projectId,
+            name: projectId,
+            rateLimits: { read: plenty, write: plenty, messages: plenty },
+            ...project
+          }
+        })
+      )
+      .pipe(Effect.orDie)
+
+  /** Issues a key, and tells its token: with every scope, for an hour, for no member, unless the options say otherwise. */
+  const issue = (
+    projectId: string,
+    options: {
+      readonly scopes?: ReadonlyArray<Scope>
+      readonly expiresIn?: Duration.Input
+      readonly memberId?: string
+    } = {}
+  ) =>
+    keys
+      .issue({
+        projectId: ProjectId.make(projectId),
+        name: "test",
+        scopes: options.scopes ?? scopes,
+        expiresIn: Duration.fromInputUnsafe(options.expiresIn ?? "1 hour"),
+        memberId: Option.map(Option.fromUndefinedOr(options.memberId), (id) => MemberId.make(id))
+      })
+      .pipe(
+        Effect.map(({ token }) => Redacted.value(token)),
+        Effect.orDie
+      )
+
+  return {
+    url,
+    databaseUrl,
+    sql,
+    apply,
+    issue,
+    /** Ends the key of a token. */
+    revoke: (token: string) => Effect.orDie(keys.revoke(KeyId.make(token.slice(3, 15)))),
+    /** A new project as the parts of a file describe it, and a token for it. */
+    seed: Effect.fnUntraced(function* (parts?: Parts): Effect.fn.Return<Seeded> {
+      const projectId = `prj_${randomBytes(6).toString("hex")}`
+      yield* apply(projectId, parts)
+      return { projectId, token: yield* issue(projectId) }
+    }),
+    send: (request: Request): Effect.Effect<Answer> => send(url, request),
+    sendBytes: (bytes: string | Uint8Array): Effect.Effect<string> => sendBytes(url, bytes)
+  }
+})
+
+export class TestServer extends Context.Service<TestServer, Effect.Success<ReturnType<typeof startServer>>>()(
+  "developer-api/test/TestServer"
+) {
+  /** Wants the live clock: `layer(TestServer.layer(), { excludeTestServices: true })`. */
+  static readonly layer = (environment?: Environment, role?: Role) =>
+    Layer.effect(TestServer, startServer(environment, role))
+}
