@@ -11,7 +11,7 @@ const shuffled = (value: unknown): unknown => {
   return Object.fromEntries(
     Object.entries(value)
       .map(([name, member]) => [name, shuffled(member)] as const)
-      .reverse()
+      .toReversed()
   )
 }
 
@@ -39,7 +39,7 @@ describe("canonical JSON", () => {
       '{"\\r":"Carriage Return","1":"One","\u20ac":"Euro Sign","\u{1f600}":1,"\ufb33":2}'
     )
     assert.strictEqual(
-      canonicalJson([333333333.33333329, 1e30, 4.5, 2e-3, 1e-27]),
+      canonicalJson([333333333.3333333, 1e30, 4.5, 2e-3, 1e-27]),
       "[333333333.3333333,1e+30,4.5,0.002,1e-27]"
     )
   })
