@@ -1,10 +1,13 @@
 /** Runs commands against `DATABASE_URL`, or the embedded database of `DATA_DIR`. */
 import { Effect, Layer, Logger, Option, References } from "effect"
-import { SqlClient } from "effect/sql"
 import * as Database from "../platform/Database.ts"
+import { assertMigrated, migrate } from "../platform/Migrations.ts"
 import { Settings } from "../platform/Settings.ts"
 
-const database = Layer.provideMerge(Database.layer, Settings.layer)
+const database = Database.operatorLayer.pipe(
+  Layer.provide(Database.DatabaseUrl.layer),
+  Layer.provideMerge(Settings.layer)
+)
 
 /** Runs a command on the database as it is. */
 export const onDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
@@ -21,11 +24,8 @@ export const onMigratedDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
 
 const migrated = Effect.gen(function* () {
   const { databaseUrl } = yield* Settings
-  if (Option.isNone(databaseUrl)) return yield* Effect.asVoid(Database.migrate)
-  const sql = yield* SqlClient.SqlClient
-  // Asked first, so that a database that does not answer isn't taken for one that lacks migrations.
-  yield* sql`SELECT 1`
-  yield* Database.assertMigrated
+  if (Option.isNone(databaseUrl)) return yield* Effect.asVoid(migrate)
+  yield* assertMigrated
 })
 
 /** Lets a signal end a command in good order: an embedded database that it started is stopped again. */

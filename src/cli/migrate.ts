@@ -1,7 +1,7 @@
 /** `migrate`: brings the database to the present schema. */
 import { Effect } from "effect"
 import { Command } from "effect/cli"
-import * as Database from "../platform/Database.ts"
+import { migrate as applyPending } from "../platform/Migrations.ts"
 import * as Flags from "./Flags.ts"
 import { onDatabase } from "./OnDatabase.ts"
 import { answer, cli } from "./Output.ts"
@@ -10,7 +10,7 @@ export const migrate = Command.make(
   "migrate",
   { json: Flags.json },
   Effect.fn(function* ({ json }) {
-    const applied = yield* onDatabase(Database.migrate)
+    const applied = yield* onDatabase(applyPending)
     yield* answer(
       json,
       { applied: applied.map(([id, name]) => ({ id, name })) },

@@ -16,7 +16,9 @@ interface Line {
 }
 
 const toLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknown>): Line => {
-  const span = Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
+  const span = fiber.getRef(References.TracerEnabled)
+    ? Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
+    : undefined
   return {
     time: date.toISOString(),
     level: logLevel.toUpperCase(),

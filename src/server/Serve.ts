@@ -8,6 +8,7 @@ import { PublicUrl } from "../platform/Answer.ts"
 import * as Database from "../platform/Database.ts"
 import * as Pruner from "../platform/idempotency/Pruner.ts"
 import * as Logging from "../platform/Logging.ts"
+import { assertMigrated, migrate } from "../platform/Migrations.ts"
 import { Pages } from "../platform/Pages.ts"
 import { RateLimits } from "../platform/rateLimit/RateLimits.ts"
 import { RequestMetrics } from "../platform/RequestMetrics.ts"
@@ -27,9 +28,9 @@ export type Role = "all" | "api" | "worker"
 const migrated = Layer.effectDiscard(
   Effect.gen(function* () {
     const { migrateOnStart } = yield* Settings
-    yield* migrateOnStart ? Effect.asVoid(Database.migrate) : Database.assertMigrated
+    yield* migrateOnStart ? Effect.asVoid(migrate) : assertMigrated
   })
-)
+).pipe(Layer.provide(Database.operatorLayer))
 
 /** What everything else stands on, in the order of its start. */
 const platform = Layer.mergeAll(
@@ -42,6 +43,7 @@ const platform = Layer.mergeAll(
   Layer.provide(SecretKey.layer),
   Layer.provideMerge(migrated),
   Layer.provideMerge(Database.layer),
+  Layer.provide(Database.DatabaseUrl.layer),
   Layer.provideMerge(Telemetry.layer),
   Layer.provideMerge(Logging.layer),
   Layer.provideMerge(Settings.layer),
@@ -67,7 +69,7 @@ const face = (role: Role) =>
       )
       return Option.match(adminPort, {
         onNone: () => main,
-        onSome: (port) => main.pipe(Layer.provide(Layer.provide(Http.admin, Layer.fresh(NodeServer.layer(host, port)))))
+        onSome: (port) => Layer.merge(main, Layer.provide(Http.admin, Layer.fresh(NodeServer.layer(host, port))))
       })
     })
   )

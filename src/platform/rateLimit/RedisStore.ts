@@ -1,6 +1,6 @@
 /** The buckets in Redis, for replicas to share; a Redis that is away, slow or not there yet fails a request in time. */
 import { NodeRedis } from "@effect/platform-node"
-import { type Duration, Effect, Layer, Redacted } from "effect"
+import { type Duration, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
 import { RateLimiter } from "effect/persistence"
 
 type Store = RateLimiter.RateLimiterStore["Service"]
@@ -16,7 +16,6 @@ export const layer = (url: Redacted.Redacted, patience: Duration.Duration): Laye
   Layer.effect(
     RateLimiter.RateLimiterStore,
     Effect.gen(function* () {
-      const scope = yield* Effect.scope
       let store: Store | undefined
 
       const redis = NodeRedis.layer({
@@ -30,14 +29,22 @@ export const layer = (url: Redacted.Redacted, patience: Duration.Duration): Laye
           reconnectStrategy: (retries) => Math.min(50 * 2 ** retries, 1_000)
         }
       })
-      yield* Layer.buildWithScope(redis, scope).pipe(
+      const connection = yield* Scope.make()
+      const connecting = yield* Layer.buildWithScope(redis, connection).pipe(
         Effect.flatMap((context) => Effect.provideContext(RateLimiter.makeStoreRedis(), context)),
         Effect.map((connected) => {
           store = connected
         }),
         Effect.tapCause((cause) => Effect.logError("Redis can't be used", cause)),
         Effect.ignore,
-        Effect.forkIn(scope)
+        Effect.forkDetach
+      )
+      // Closing waits for the answers to what was asked. A Redis that hangs gives none, and is not waited for.
+      yield* Effect.addFinalizer(() =>
+        Effect.andThen(Fiber.interrupt(connecting), Scope.close(connection, Exit.void)).pipe(
+          Effect.forkDetach,
+          Effect.flatMap((closing) => Effect.timeoutOption(Effect.interruptible(Fiber.await(closing)), patience))
+        )
       )
 
       const ask = <A>(f: (store: Store) => Effect.Effect<A, RateLimiter.RateLimiterError>) =>

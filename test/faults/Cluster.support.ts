@@ -1,0 +1,69 @@
+/** A PostgreSQL cluster of the test's own, which nothing starts again but the test. */
+import { PgClient } from "@effect/sql-pg"
+import { Effect, Redacted } from "effect"
+import { migrate } from "../../src/platform/Migrations.ts"
+import * as Embedded from "../../src/platform/EmbeddedPostgres/Cluster.ts"
+import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
+import * as Session from "../../src/platform/EmbeddedPostgres/Session.ts"
+import { childrenOf, defer, eventually, isRunning, kill, temporaryDirectory } from "../support/Process.ts"
+
+export interface Cluster {
+  /** The URL of a migrated database; it stays valid. */
+  readonly url: string
+  readonly port: number
+  readonly start: () => Promise<void>
+  /** Stops it in good order: sessions are cut. */
+  readonly stop: () => Promise<void>
+  /** Kills every process of it, and waits until they are gone. */
+  readonly kill: () => Promise<void>
+  /** Kills one session, upon which PostgreSQL ends them all and recovers. */
+  readonly crash: (pid: number) => void
+  /** `SIGSTOP` lets all of it hang, `SIGCONT` lets it go on. */
+  readonly signal: (signal: "SIGSTOP" | "SIGCONT") => void
+}
+
+/** A cluster that runs, with a migrated database. */
+export const startCluster = async (): Promise<Cluster> => {
+  const directory = await temporaryDirectory()
+  const cluster = await Effect.runPromise(
+    Embedded.open({ directory, flags: { fsync: "off", full_page_writes: "off", shared_buffers: "32MB" } })
+  )
+  let server = await Effect.runPromise(Postmaster.serve(cluster))
+  const processes = () => [server.pid, ...childrenOf(server.pid)]
+  const signalAll = (signal: NodeJS.Signals) => {
+    // The postmaster first, as it starts new sessions.
+    kill(server.pid, signal)
+    for (const pid of processes()) kill(pid, signal)
+  }
+  const start = async () => {
+    // Sessions of one that was killed may hold on to its memory for a moment.
+    server = await eventually(() => Effect.runPromise(Postmaster.serve(cluster, server.port)))
+  }
+  /** Whatever becomes of the test: the next one finds it running. */
+  const restore = () => defer(() => (isRunning(server.pid) ? signalAll("SIGCONT") : start()))
+  await Session.join(cluster, server).pipe(Effect.flatMap(Session.createDatabase), Effect.scoped, Effect.runPromise)
+  const url = Redacted.value(Session.url(cluster, server))
+  await migrate.pipe(Effect.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 })), Effect.runPromise)
+  return {
+    url,
+    port: server.port,
+    start,
+    stop: () => {
+      restore()
+      return Effect.runPromise(Postmaster.stop(server.pid))
+    },
+    kill: async () => {
+      restore()
+      const all = processes()
+      signalAll("SIGKILL")
+      await eventually(() => {
+        if (all.some(isRunning)) throw new Error("PostgreSQL is still there")
+      })
+    },
+    crash: (pid) => kill(pid, "SIGKILL"),
+    signal: (signal) => {
+      restore()
+      signalAll(signal)
+    }
+  }
+}

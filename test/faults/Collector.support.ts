@@ -1,0 +1,137 @@
+/** A receiver of OTLP over HTTP, as JSON. */
+import { Schema } from "effect"
+import { createServer, type IncomingHttpHeaders } from "node:http"
+import { defer, freePort } from "../support/Process.ts"
+
+const AnyValue = Schema.Struct({
+  stringValue: Schema.optionalKey(Schema.String),
+  intValue: Schema.optionalKey(Schema.Union([Schema.Finite, Schema.FiniteFromString])),
+  doubleValue: Schema.optionalKey(Schema.Finite),
+  boolValue: Schema.optionalKey(Schema.Boolean)
+})
+const AttributeList = Schema.Array(Schema.Struct({ key: Schema.String, value: AnyValue }))
+const Attributes = Schema.optionalKey(AttributeList)
+
+/** Attributes by name, whatever their types. */
+export const attributesOf = (
+  attributes: typeof AttributeList.Type | undefined
+): Record<string, string | number | boolean> =>
+  Object.fromEntries(
+    (attributes ?? []).map(({ key, value: { boolValue, doubleValue, intValue, stringValue } }) => [
+      key,
+      stringValue ?? intValue ?? doubleValue ?? boolValue ?? ""
+    ])
+  )
+
+const Resource = Schema.Struct({ attributes: Attributes })
+
+const Span = Schema.Struct({
+  traceId: Schema.String,
+  spanId: Schema.String,
+  parentSpanId: Schema.optionalKey(Schema.String),
+  name: Schema.String,
+  kind: Schema.Int,
+  attributes: Attributes
+})
+export type Span = typeof Span.Type
+
+/** Kinds of spans on the wire (opentelemetry-proto, trace.proto). */
+export const spanKind = { internal: 1, server: 2, client: 3 } as const
+
+const Traces = Schema.Struct({
+  resourceSpans: Schema.Array(
+    Schema.Struct({ resource: Resource, scopeSpans: Schema.Array(Schema.Struct({ spans: Schema.Array(Span) })) })
+  )
+})
+
+const DataPoint = Schema.Struct({
+  attributes: Attributes,
+  count: Schema.optionalKey(Schema.Union([Schema.Finite, Schema.FiniteFromString]))
+})
+const Metrics = Schema.Struct({
+  resourceMetrics: Schema.Array(
+    Schema.Struct({
+      resource: Resource,
+      scopeMetrics: Schema.Array(
+        Schema.Struct({
+          metrics: Schema.Array(
+            Schema.Struct({
+              name: Schema.String,
+              histogram: Schema.optionalKey(Schema.Struct({ dataPoints: Schema.Array(DataPoint) }))
+            })
+          )
+        })
+      )
+    })
+  )
+})
+
+const Logs = Schema.Struct({
+  resourceLogs: Schema.Array(
+    Schema.Struct({
+      resource: Resource,
+      scopeLogs: Schema.Array(
+        Schema.Struct({ logRecords: Schema.Array(Schema.Struct({ body: AnyValue, attributes: Attributes })) })
+      )
+    })
+  )
+})
+
+export interface Received {
+  readonly path: string
+  readonly headers: IncomingHttpHeaders
+  readonly text: string
+}
+
+export interface Collector {
+  readonly url: string
+  /** Everything that came, in the order of its arrival. */
+  readonly received: ReadonlyArray<Received>
+  readonly spans: () => ReadonlyArray<Span>
+  readonly metrics: () => ReadonlyArray<{
+    readonly name: string
+    readonly points: ReadonlyArray<typeof DataPoint.Type>
+  }>
+  readonly logs: () => ReadonlyArray<string>
+  /** The resource of each delivery. */
+  readonly resources: () => ReadonlyArray<Record<string, string | number | boolean>>
+}
+
+/** Listens; `silent` accepts requests and answers none. */
+export const startCollector = async (options: { readonly silent?: boolean } = {}): Promise<Collector> => {
+  const received: Array<Received> = []
+  const server = createServer((request, response) => {
+    let text = ""
+    request.setEncoding("utf8").on("data", (part: string) => (text += part))
+    request.on("end", () => {
+      received.push({ path: request.url ?? "", headers: request.headers, text })
+      if (options.silent !== true) response.writeHead(200, { "content-type": "application/json" }).end("{}")
+    })
+  })
+  const port = await freePort()
+  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve))
+  defer(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+
+  const at = <A>(path: string, schema: Schema.Codec<A, unknown>): ReadonlyArray<A> =>
+    received.filter((each) => each.path === path).map(({ text }) => Schema.decodeUnknownSync(schema)(JSON.parse(text)))
+  const traces = () => at("/v1/traces", Traces).flatMap(({ resourceSpans }) => resourceSpans)
+  const metrics = () => at("/v1/metrics", Metrics).flatMap(({ resourceMetrics }) => resourceMetrics)
+  const logs = () => at("/v1/logs", Logs).flatMap(({ resourceLogs }) => resourceLogs)
+  return {
+    url: `http://127.0.0.1:${port}`,
+    received,
+    spans: () => traces().flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans)),
+    metrics: () =>
+      metrics()
+        .flatMap(({ scopeMetrics }) => scopeMetrics.flatMap(({ metrics }) => metrics))
+        .map(({ histogram, name }) => ({ name, points: histogram?.dataPoints ?? [] })),
+    logs: () =>
+      logs()
+        .flatMap(({ scopeLogs }) => scopeLogs.flatMap(({ logRecords }) => logRecords))
+        .map(({ body }) => body.stringValue ?? ""),
+    resources: () => [...traces(), ...metrics(), ...logs()].map(({ resource }) => attributesOf(resource.attributes))
+  }
+}

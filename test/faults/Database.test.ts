@@ -1,0 +1,286 @@
+/** What requests see when PostgreSQL fails, and that all is well by itself afterwards (contract §5, §15). */
+import { setTimeout as sleep } from "node:timers/promises"
+import { beforeAll, describe, expect, it } from "vitest"
+import {
+  eventually,
+  freePort,
+  inGoodOrder,
+  kill,
+  launchService,
+  postmasterOf,
+  type Service,
+  startService,
+  temporaryDirectory
+} from "../support/Process.ts"
+import { type Cluster, startCluster } from "./Cluster.support.ts"
+import { project, serviceEnv, session } from "./Projects.support.ts"
+import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
+import { makeProxy } from "./TcpProxy.support.ts"
+
+let cluster: Cluster
+let token: string
+
+beforeAll(async () => {
+  cluster = await startCluster()
+  token = await project(cluster.url)
+})
+
+const startOn = async (url: string) => {
+  const service = await startService({ env: serviceEnv(url) })
+  expect((await listClients(service.url, token)).status).toBe(200)
+  return service
+}
+
+/** The database at another port. */
+const through = (port: number) => {
+  const url = new URL(cluster.url)
+  url.port = String(port)
+  return url.href
+}
+
+const expectUnavailable = async (service: Service) => {
+  const answers = await Promise.all([
+    listClients(service.url, token),
+    createClient(service.url, token, "while-it-is-away", "Nobody"),
+    send(`${service.url}${clients}/nobody`, { headers: bearer(token) }),
+    send(`${service.url}/readyz`)
+  ])
+  for (const answer of answers) {
+    expectProblem(answer, 503, "service_unavailable")
+    expect(answer.millis).toBeLessThan(5_000)
+  }
+  expect((await send(`${service.url}/healthz`)).status).toBe(200)
+}
+
+const recovers = async (service: Service, key = token) => {
+  await eventually(async () => expect((await listClients(service.url, key)).status).toBe(200))
+  await eventually(async () => expect((await send(`${service.url}/readyz`)).status).toBe(200))
+}
+
+const countOf = async (service: Service, key: string, displayName: string) => {
+  const { text } = await send(`${service.url}${clients}?limit=100`, { headers: bearer(key) })
+  return text.split(`"displayName":"${displayName}"`).length - 1
+}
+
+/** Sends a mutation until it succeeds, as a careful caller does. */
+const insist = async (service: Service, key: string, displayName: string) => {
+  const created = await eventually(async () => {
+    const answer = await createClient(service.url, token, key, displayName)
+    expect(answer.status).toBe(201)
+    return answer
+  })
+  expect(await countOf(service, token, displayName)).toBe(1)
+  return created
+}
+
+describe("a PostgreSQL that is gone", () => {
+  it("killed: 503 in time, and all is well once it is back", async () => {
+    const service = await startOn(cluster.url)
+    await cluster.kill()
+    await expectUnavailable(service)
+    await sleep(1_000)
+    await expectUnavailable(service)
+    await cluster.start()
+    await recovers(service)
+    expect(await countOf(service, token, "Nobody")).toBe(0)
+  })
+
+  it("stopped for seconds: 503 in time, and all is well once it is back", async () => {
+    const service = await startOn(cluster.url)
+    const requests = stream(8, () => listClients(service.url, token))
+    await cluster.stop()
+    await sleep(2_000)
+    await expectUnavailable(service)
+    await cluster.start()
+    await recovers(service)
+    await requests.stop()
+    expect(requests.failures).toEqual([])
+    expect(["200", "503 service_unavailable"]).toEqual(expect.arrayContaining(requests.kinds()))
+    expect(Math.max(...requests.answers.map(({ millis }) => millis))).toBeLessThan(5_000)
+  })
+
+  it("lets a service end in good order", async () => {
+    const service = await startOn(cluster.url)
+    await cluster.kill()
+    await expectUnavailable(service)
+    const ended = await service.stop()
+    await cluster.start()
+    expect(ended).toEqual(inGoodOrder)
+  })
+})
+
+describe("a PostgreSQL that crashes and recovers", () => {
+  it("costs a stream of mutations some 503, but no effect, and none twice", async () => {
+    const plenty = { limit: 100_000, windowSeconds: 1 }
+    const own = await project(cluster.url, { project: { rateLimits: { read: plenty, write: plenty } } })
+    const service = await startOn(cluster.url)
+    const asked = new Set<string>()
+    const requests = stream(6, async (n) => {
+      const ask = () => createClient(service.url, own, `while-it-crashes-${n}`, `Crash ${n}`)
+      asked.add(`Crash ${n}`)
+      const first = await ask()
+      if (first.status !== 201) await eventually(async () => expect((await ask()).status).toBe(201))
+      return first
+    })
+    await eventually(() => expect(requests.answers.length).toBeGreaterThan(20))
+    const sql = await session(cluster.url)
+    const [row] = await sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'developer-api' LIMIT 1")
+    cluster.crash(Number(row?.["pid"]))
+    await eventually(() => expect(requests.kinds().length).toBeGreaterThan(1))
+    await recovers(service, own)
+    await requests.stop()
+    expect(requests.failures).toEqual([])
+    const after = await session(cluster.url)
+    const effects = await after("SELECT display_name AS name FROM clients WHERE display_name LIKE 'Crash %'")
+    expect(effects.map(({ name }) => name).sort()).toEqual([...asked].sort())
+    expect(["201", "503 service_unavailable"]).toEqual(expect.arrayContaining(requests.kinds()))
+  })
+})
+
+describe("a PostgreSQL that hangs", () => {
+  it("503 in time, and all is well once it goes on", async () => {
+    const service = await startOn(cluster.url)
+    cluster.signal("SIGSTOP")
+    await expectUnavailable(service)
+    await expectUnavailable(service)
+    cluster.signal("SIGCONT")
+    await recovers(service)
+    // What was asked in the meantime may have happened or not, but not twice.
+    await insist(service, "while-it-is-away", "Nobody")
+  })
+
+  it("lets a service end in good order", async () => {
+    const service = await startOn(cluster.url)
+    cluster.signal("SIGSTOP")
+    await expectUnavailable(service)
+    const ended = await service.stop()
+    cluster.signal("SIGCONT")
+    expect(ended).toEqual(inGoodOrder)
+  })
+
+  it("holds up no request of others while one waits for a lock", async () => {
+    const [blocked, other] = [await project(cluster.url, { project: { id: "blocked" } }), await project(cluster.url)]
+    const service = await startOn(cluster.url)
+    await listClients(service.url, other)
+    const sql = await session(cluster.url)
+    await sql("BEGIN")
+    // As the building of an index does.
+    await sql("LOCK TABLE clients IN SHARE MODE")
+    const waiting = createClient(service.url, blocked, "waits-for-the-lock", "Waiting")
+    const observer = await session(cluster.url)
+    await eventually(async () => expect(await observer("SELECT FROM pg_locks WHERE NOT granted")).not.toEqual([]))
+    const answers = await Promise.all([
+      send(`${service.url}/readyz`),
+      ...Array.from({ length: 8 }, () => listClients(service.url, other))
+    ])
+    await sql("COMMIT")
+    expect(answers.map(kindOf)).toEqual(answers.map(() => "200"))
+    expect([201, 503]).toContain((await waiting).status)
+  })
+})
+
+describe("a network that fails", () => {
+  it("loses the answer to a mutation: the same key replays it", async () => {
+    const proxy = await makeProxy(cluster.port)
+    const service = await startOn(through(proxy.port))
+    // The token is known by now: the next answer is the mutation's.
+    const lost = proxy.loseAnswer()
+    const answer = await createClient(service.url, token, "answer-is-lost", "Lost Answer")
+    await lost
+    expectProblem(answer, 503, "service_unavailable")
+    const again = await insist(service, "answer-is-lost", "Lost Answer")
+    expect(again.headers).toHaveProperty("idempotent-replayed", "true")
+  })
+
+  it("loses the caller of a mutation: the same key replays it", async () => {
+    const service = await startOn(cluster.url)
+    const sql = await session(cluster.url)
+    await sql("BEGIN")
+    await sql("LOCK TABLE clients IN SHARE MODE")
+    const abort = new AbortController()
+    const asked = fetch(`${service.url}${clients}`, {
+      method: "POST",
+      headers: { ...bearer(token), "idempotency-key": "caller-is-lost", "content-type": "application/json" },
+      body: JSON.stringify({ displayName: "Lost Caller" }),
+      signal: abort.signal
+    })
+    const observer = await session(cluster.url)
+    await eventually(async () => expect(await observer("SELECT FROM pg_locks WHERE NOT granted")).not.toEqual([]))
+    abort.abort()
+    await expect(asked).rejects.toThrow()
+    await sql("COMMIT")
+    await recovers(service)
+    await insist(service, "caller-is-lost", "Lost Caller")
+  })
+
+  it("swallows what open connections carry: new ones take over", async () => {
+    const proxy = await makeProxy(cluster.port)
+    const service = await startOn(through(proxy.port))
+    proxy.blackHole()
+    const [first, ready] = await Promise.all([listClients(service.url, token), send(`${service.url}/readyz`)])
+    for (const answer of [first, ready]) {
+      expect(["200", "503 service_unavailable"]).toContain(kindOf(answer))
+      expect(answer.millis).toBeLessThan(5_000)
+    }
+    await recovers(service)
+  })
+
+  it("accepts connections and nothing else: 503 in time, and all is well once it is mended", async () => {
+    const proxy = await makeProxy(cluster.port)
+    const service = await startOn(through(proxy.port))
+    proxy.hang()
+    await expectUnavailable(service)
+    await expectUnavailable(service)
+    proxy.heal()
+    await recovers(service)
+  })
+})
+
+describe("the embedded PostgreSQL", () => {
+  it("is started again by the service when it is killed", async () => {
+    const directory = await temporaryDirectory()
+    const service = await startService({ env: { DATA_DIR: directory } })
+    const key = /dk_\w+/.exec(service.stdout())?.[0] ?? ""
+    expect((await createClient(service.url, key, "before-it-dies", "Durable")).status).toBe(201)
+    const requests = stream(4, () => listClients(service.url, key))
+    const first = postmasterOf(directory) ?? 0
+    kill(first, "SIGKILL")
+    await eventually(() => expect(postmasterOf(directory)).not.toBe(first))
+    await recovers(service, key)
+    await requests.stop()
+    expect(requests.failures).toEqual([])
+    expect(["200", "429 rate_limit_exceeded", "503 service_unavailable"]).toEqual(
+      expect.arrayContaining(requests.kinds())
+    )
+    expect(Math.max(...requests.answers.map(({ millis }) => millis))).toBeLessThan(5_000)
+    expect(await countOf(service, key, "Durable")).toBe(1)
+    expect(await service.stop()).toEqual(inGoodOrder)
+    expect(postmasterOf(directory)).toBeUndefined()
+  })
+})
+
+describe("a DATABASE_URL that leads nowhere", () => {
+  const refused = async (url: string) => {
+    const running = launchService({ env: serviceEnv(url) })
+    const { code } = await running.exited
+    return { code, stdout: running.stdout(), stderr: running.stderr() }
+  }
+  const oneClearLine = /^[^\n]*(database|postgres)[^\n]*\n$/i
+
+  it("ends the start with one line", async () => {
+    const [closed, unknown, password, name, silent] = await Promise.all([
+      refused(through(await freePort())),
+      refused("postgres://u:p@nowhere.invalid/x"),
+      refused(cluster.url.replace(/:[^:@]+@/, ":wrong-password@")),
+      refused(cluster.url.replace(/\/\w+$/, "/no_such_database")),
+      makeProxy(cluster.port).then((proxy) => {
+        proxy.hang()
+        return refused(through(proxy.port))
+      })
+    ])
+    for (const { code, stderr, stdout } of [closed, unknown, password, name, silent]) {
+      expect({ code, stdout, stderr }).toEqual({ code: 1, stdout: "", stderr: expect.stringMatching(oneClearLine) })
+      expect(stderr).not.toMatch(/wrong-password|^\s+at /m)
+    }
+  })
+})

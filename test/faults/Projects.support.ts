@@ -1,0 +1,60 @@
+/** Databases with a project in them, and the environment in which a service finds them. */
+import { PgClient, PgConnection } from "@effect/sql-pg"
+import { Duration, Effect, Exit, Option, Redacted, Scope } from "effect"
+import { randomBytes } from "node:crypto"
+import { scopes } from "../../src/api/Access.ts"
+import { ProjectId } from "../../src/api/Ids.ts"
+import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
+import type { ProjectFile } from "../../src/project/ProjectFile.ts"
+import { Projects } from "../../src/project/Projects.ts"
+import { defer } from "../support/Process.ts"
+import { makeDatabase } from "../support/TestDatabase.ts"
+
+type File = (typeof ProjectFile)["Encoded"]
+
+/** A migrated database of the test's own, by its URL. */
+export const database = async (): Promise<string> => {
+  const scope = Scope.makeUnsafe()
+  defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+  return Redacted.value(await Effect.runPromise(Scope.provide(makeDatabase(), scope)))
+}
+
+/** What a service needs to serve a database. */
+export const serviceEnv = (databaseUrl: string) => ({
+  DATABASE_URL: databaseUrl,
+  SECRET_KEY: Buffer.alloc(32, 7).toString("base64")
+})
+
+/** Applies a project and issues a token for it with every scope. */
+export const project = (
+  databaseUrl: string,
+  file: Omit<File, "project"> & { readonly project?: Partial<File["project"]> } = {}
+): Promise<string> => {
+  const id = file.project?.id ?? `p-${randomBytes(6).toString("hex")}`
+  return Effect.gen(function* () {
+    yield* (yield* Projects).apply(JSON.stringify({ ...file, project: { name: "Acme", ...file.project, id } }))
+    const { token } = yield* (yield* ApiKeys).issue({
+      projectId: ProjectId.make(id),
+      name: "test",
+      scopes,
+      expiresIn: Duration.days(1),
+      memberId: Option.none()
+    })
+    return Redacted.value(token)
+  }).pipe(
+    Effect.provide([Projects.layer, ApiKeys.layer]),
+    Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1 })),
+    Effect.runPromise
+  )
+}
+
+/** A session of the test's own, for SQL text. */
+export const session = async (databaseUrl: string) => {
+  const scope = Scope.makeUnsafe()
+  defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+  const connection = await PgConnection.make({ url: Redacted.make(databaseUrl) }).pipe(
+    Scope.provide(scope),
+    Effect.runPromise
+  )
+  return (text: string) => Effect.runPromise(connection.query(text)).then(({ rows }) => rows)
+}

@@ -1,0 +1,46 @@
+/** A Redis server of the test's own, without persistence: what restarts is empty. */
+import * as Net from "node:net"
+import { eventually, freePort, type Running, spawn, temporaryDirectory } from "../support/Process.ts"
+
+export interface Redis {
+  readonly url: string
+  readonly port: number
+  /** Starts it, and waits until it answers. */
+  readonly start: () => Promise<void>
+  /** Kills it without warning, and waits until it is gone. */
+  readonly kill: () => Promise<void>
+  /** `SIGSTOP` lets it hang: connections stay open and new ones are accepted, but nothing answers. */
+  readonly signal: (signal: "SIGSTOP" | "SIGCONT") => void
+}
+
+/** A server that is yet to be started; its port is its own from now on. */
+export const makeRedis = async (): Promise<Redis> => {
+  const port = await freePort()
+  const directory = await temporaryDirectory()
+  let running: Running | undefined
+  return {
+    url: `redis://127.0.0.1:${port}`,
+    port,
+    start: async () => {
+      const args = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+      running = spawn("/usr/bin/redis-server", [...args, "--dir", directory])
+      await eventually(() => ping(port))
+    },
+    kill: async () => {
+      running?.kill("SIGKILL")
+      await running?.exited
+    },
+    signal: (signal) => running?.kill(signal)
+  }
+}
+
+const ping = (port: number) =>
+  new Promise<void>((resolve, reject) => {
+    const socket = Net.connect({ host: "127.0.0.1", port, timeout: 1_000 }, () => socket.write("PING\r\n"))
+    socket.once("data", () => {
+      socket.destroy()
+      resolve()
+    })
+    socket.once("timeout", () => socket.destroy(new Error("Redis is silent")))
+    socket.once("error", reject)
+  })

@@ -1,0 +1,257 @@
+/** Rate limits that two services share through Redis, and what requests see when Redis fails (contract §4). */
+import { setTimeout as sleep } from "node:timers/promises"
+import { beforeAll, describe, expect, it } from "vitest"
+import { eventually, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { database, project, serviceEnv } from "./Projects.support.ts"
+import { type Answer, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
+import { makeRedis, type Redis } from "./Redis.support.ts"
+
+let databaseUrl: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+})
+
+const startOn = ({ url }: Redis) => startService({ env: { ...serviceEnv(databaseUrl), REDIS_URL: url } })
+
+/** A Redis, and two services on it. */
+const setUp = async () => {
+  const redis = await makeRedis()
+  await redis.start()
+  const [one, two] = await Promise.all([startOn(redis), startOn(redis)])
+  await Promise.all([isReady(one), isReady(two)])
+  return { redis, one, two }
+}
+
+const isReady = (service: Service) =>
+  eventually(async () => expect((await send(`${service.url}/readyz`)).status).toBe(200))
+
+/** What every request is told while the limiter can't be asked, each within a second. */
+const expectUnavailable = async (service: Service, token: string) => {
+  const answers = [
+    await listClients(service.url, token),
+    await listClients(service.url, token),
+    await createClient(service.url, token, "while-redis-is-away", "Nobody")
+  ]
+  for (const answer of answers) {
+    expectProblem(answer, 503, "rate_limiter_unavailable")
+    expect(Number(answer.headers["retry-after"])).toBeGreaterThanOrEqual(1)
+    expect(answer.millis).toBeLessThan(1_000)
+  }
+  expectProblem(await send(`${service.url}/readyz`), 503, "service_unavailable")
+  expect((await send(`${service.url}/healthz`)).status).toBe(200)
+}
+
+const recovers = async (service: Service, token: string) => {
+  await eventually(async () => expect((await listClients(service.url, token)).status).toBe(200))
+  await isReady(service)
+}
+
+const limits = (limit: number, windowSeconds: number) => ({
+  project: { rateLimits: { read: { limit, windowSeconds }, write: { limit, windowSeconds } } }
+})
+
+const plenty = limits(100_000, 1)
+
+describe("buckets in Redis", () => {
+  it("are one for all services: together they allow exactly the limit", async () => {
+    const { one, two } = await setUp()
+    const token = await project(databaseUrl, limits(12, 1_200))
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, (_, n) => listClients(n % 2 === 0 ? one.url : two.url, token))
+    )
+    const allowed = answers.filter(({ status }) => status === 200)
+    expect(allowed).toHaveLength(12)
+    for (const answer of answers.filter(({ status }) => status !== 200)) {
+      expectProblem(answer, 429, "rate_limit_exceeded")
+    }
+    // Each of those allowed saw its own number of tokens left.
+    const left = allowed.map(({ headers }) => Number(/;r=(\d+);/.exec(String(headers["ratelimit"]))?.[1]))
+    expect(left.sort((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
+  })
+
+  it("tell where a caller stands, on every answer behind the limiter", async () => {
+    const { one, two } = await setUp()
+    const token = await project(databaseUrl, limits(4, 4_000))
+    const told = ({ headers }: Answer) => {
+      const [, policy, r, t] = /^"(\w+)";r=(\d+);t=(\d+)$/.exec(String(headers["ratelimit"])) ?? []
+      return { policy, r: Number(r), t: Number(t), of: headers["ratelimit-policy"] }
+    }
+    const of = '"read";q=4;w=4000'
+    const near = (seconds: number) => expect.toSatisfy((t: number) => t <= seconds && t > seconds - 60)
+
+    const found = await listClients(one.url, token)
+    expect(found.status).toBe(200)
+    expect(told(found)).toEqual({ policy: "read", r: 3, t: near(1_000), of })
+
+    const missing = await send(`${two.url}/api/v1/developer/crm/clients/nobody`, {
+      headers: { authorization: `Bearer ${token}` }
+    })
+    expectProblem(missing, 404, "client_not_found")
+    expect(told(missing)).toEqual({ policy: "read", r: 2, t: near(2_000), of })
+
+    const faulty = await send(`${one.url}/api/v1/developer/crm/clients?limit=0`, {
+      headers: { authorization: `Bearer ${token}` }
+    })
+    expectProblem(faulty, 400, "validation_failed")
+    expect(told(faulty)).toEqual({ policy: "read", r: 1, t: near(3_000), of })
+
+    await listClients(two.url, token)
+    const refused = await listClients(one.url, token)
+    expectProblem(refused, 429, "rate_limit_exceeded")
+    expect(told(refused)).toEqual({ policy: "read", r: 0, t: near(4_000), of })
+    expect(Number(refused.headers["retry-after"])).toBeGreaterThan(900)
+
+    // Another policy, another bucket; a body that is refused took a token all the same.
+    const empty = await createClient(one.url, token, "empty", "")
+    expectProblem(empty, 400, "validation_failed")
+    expect(told(empty)).toEqual({ policy: "write", r: 3, t: near(1_000), of: '"write";q=4;w=4000' })
+
+    for (const answer of [
+      await send(`${one.url}/api/v1/developer/crm/clients`),
+      await send(`${one.url}/api/v1/developer/crm/unknown`),
+      await send(`${one.url}/healthz`)
+    ]) {
+      expect(answer.headers).not.toHaveProperty("ratelimit")
+      expect(answer.headers).not.toHaveProperty("ratelimit-policy")
+    }
+  })
+
+  it("keep the promise of Retry-After, and give nothing to refused requests", async () => {
+    const { one, two } = await setUp()
+    const token = await project(databaseUrl, limits(2, 6))
+    const refusal = await eventually(async () => {
+      const answer = await listClients(one.url, token)
+      expect(answer.status).toBe(429)
+      return answer
+    })
+    const retryAfter = Number(refusal.headers["retry-after"])
+    expect(refusal.headers["retry-after"]).toMatch(/^[1-3]$/)
+    const due = performance.now() + retryAfter * 1_000
+    // Refused all the time until then: were one of them counted, the last request would be refused too.
+    while (performance.now() < due - 1_500) {
+      await listClients(two.url, token)
+      await sleep(100)
+    }
+    await sleep(due - performance.now())
+    expect((await listClients(two.url, token)).status).toBe(200)
+  })
+})
+
+describe("without Redis", () => {
+  it("requests are refused in time, and all is well once it is back, empty", async () => {
+    const { one, redis, two } = await setUp()
+    const token = await project(databaseUrl, plenty)
+    expect((await listClients(one.url, token)).status).toBe(200)
+    await redis.kill()
+    await expectUnavailable(one, token)
+    await expectUnavailable(two, token)
+    // The new one knows none of the scripts.
+    await redis.start()
+    await recovers(one, token)
+    await recovers(two, token)
+    expect((await createClient(one.url, token, "while-redis-is-away", "Somebody")).status).toBe(201)
+  })
+
+  it("a service starts, answers, and finds Redis when it comes", async () => {
+    const token = await project(databaseUrl, plenty)
+    const late = await makeRedis()
+    const service = await startOn(late)
+    await expectUnavailable(service, token)
+    await late.start()
+    await recovers(service, token)
+  })
+
+  it("a service ends in good order", async () => {
+    const gone = await makeRedis()
+    const [never, lost] = await Promise.all([
+      startOn(gone),
+      gone.start().then(async () => {
+        const service = await startOn(gone)
+        await isReady(service)
+        return service
+      })
+    ])
+    await gone.kill()
+    expect(await Promise.all([never.stop(), lost.stop()])).toEqual([inGoodOrder, inGoodOrder])
+  })
+
+  it("a stream of requests sees its restart as 503 only", async () => {
+    const { one, redis, two } = await setUp()
+    const token = await project(databaseUrl, limits(300, 1))
+    const requests = stream(16, (n) => listClients(n % 2 === 0 ? one.url : two.url, token))
+    const seen = (kind: string) => eventually(() => expect(requests.answers.slice(from).map(kindOf)).toContain(kind))
+    let from = 0
+    for (const _ of [1, 2]) {
+      from = requests.answers.length
+      await seen("200")
+      await redis.kill()
+      from = requests.answers.length
+      await seen("503 rate_limiter_unavailable")
+      await redis.start()
+      from = requests.answers.length
+      await seen("200")
+    }
+    await requests.stop()
+    await Promise.all([isReady(one), isReady(two)])
+    expect(requests.failures).toEqual([])
+    expect(["200", "429 rate_limit_exceeded", "503 rate_limiter_unavailable"]).toEqual(
+      expect.arrayContaining(requests.kinds())
+    )
+  })
+})
+
+describe("with a Redis that hangs", () => {
+  it("requests are refused in time, and it is used again when it goes on", async () => {
+    const { one, redis, two } = await setUp()
+    const token = await project(databaseUrl, plenty)
+    expect((await listClients(one.url, token)).status).toBe(200)
+    redis.signal("SIGSTOP")
+    await expectUnavailable(one, token)
+    redis.signal("SIGCONT")
+    await recovers(one, token)
+    await recovers(two, token)
+  })
+
+  it("it is used again even after its connections have been given up", async () => {
+    const { one, redis, two } = await setUp()
+    const token = await project(databaseUrl, plenty)
+    redis.signal("SIGSTOP")
+    // Long enough for every timeout of a client: nothing is promised of its length, only of what follows.
+    await sleep(7_000)
+    await expectUnavailable(one, token)
+    redis.signal("SIGCONT")
+    await recovers(one, token)
+    await recovers(two, token)
+  })
+
+  it("a service starts, answers, and uses it when it goes on", async () => {
+    const token = await project(databaseUrl, plenty)
+    const redis = await makeRedis()
+    await redis.start()
+    redis.signal("SIGSTOP")
+    const service = await startOn(redis)
+    await expectUnavailable(service, token)
+    redis.signal("SIGCONT")
+    await recovers(service, token)
+  })
+
+  it("a service that has not reached it yet ends in good order", async () => {
+    const redis = await makeRedis()
+    await redis.start()
+    redis.signal("SIGSTOP")
+    const service = await startOn(redis)
+    expect(await service.stop()).toEqual(inGoodOrder)
+  })
+
+  it("a service that asks it ends in good order", async () => {
+    const token = await project(databaseUrl, plenty)
+    const redis = await makeRedis()
+    await redis.start()
+    const service = await startOn(redis)
+    await recovers(service, token)
+    redis.signal("SIGSTOP")
+    await expectUnavailable(service, token)
+    expect(await service.stop()).toEqual(inGoodOrder)
+  })
+})

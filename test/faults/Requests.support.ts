@@ -1,0 +1,142 @@
+/** HTTP without a client library in between: connections, headers and bodies as the test wants them. */
+import * as Http from "node:http"
+import { expect } from "vitest"
+
+export interface Answer {
+  readonly status: number
+  readonly headers: Http.IncomingHttpHeaders
+  readonly text: string
+  /** The parsed body where it is JSON. */
+  readonly body: unknown
+  /** From the start of the request to the end of its answer. */
+  readonly millis: number
+  /** Whether it went over a connection that had been used before. */
+  readonly reused: boolean
+}
+
+export interface Call {
+  readonly method?: string
+  readonly headers?: Readonly<Record<string, string>>
+  /** Sent as JSON. */
+  readonly json?: unknown
+  /** Unset: a connection of the request's own. */
+  readonly agent?: Http.Agent
+}
+
+const jsonHeaders = { "content-type": "application/json" }
+
+/** A request whose body is still to be written. */
+export interface OpenRequest {
+  readonly request: Http.ClientRequest
+  readonly answer: Promise<Answer>
+}
+
+/** Sends the head of a request; `request.write` and `request.end` are the caller's. */
+export const open = (url: string, call: Call = {}): OpenRequest => {
+  const started = performance.now()
+  const request = Http.request(url, {
+    method: call.method ?? "GET",
+    agent: call.agent ?? false,
+    headers: { ...(call.json === undefined ? {} : jsonHeaders), ...call.headers }
+  })
+  const answer = new Promise<Answer>((resolve, reject) => {
+    request.once("error", reject)
+    request.once("response", (response) => {
+      let text = ""
+      response.setEncoding("utf8").on("data", (part: string) => (text += part))
+      response.once("error", reject)
+      response.once("end", () =>
+        resolve({
+          status: response.statusCode ?? 0,
+          headers: response.headers,
+          text,
+          body: parse(response.headers["content-type"], text),
+          millis: performance.now() - started,
+          reused: request.reusedSocket
+        })
+      )
+    })
+  })
+  // Where a test ends before the answer does, nobody is there to hear of it.
+  answer.catch(() => undefined)
+  return { request, answer }
+}
+
+const parse = (contentType: string | undefined, text: string): unknown =>
+  /[/+]json\b/.test(contentType ?? "") && text !== "" ? JSON.parse(text) : undefined
+
+/** Sends a request and waits for its answer. */
+export const send = (url: string, call: Call = {}): Promise<Answer> => {
+  const { answer, request } = open(url, call)
+  request.end(call.json === undefined ? undefined : JSON.stringify(call.json))
+  return answer
+}
+
+/** The path that most tests ask for. */
+export const clients = "/api/v1/developer/crm/clients"
+
+export const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+
+/** A page of the project's clients. */
+export const listClients = (url: string, token: string, call: Call = {}): Promise<Answer> =>
+  send(`${url}${clients}?limit=1`, { ...call, headers: { ...bearer(token), ...call.headers } })
+
+/** Creates a client under an idempotency key. */
+export const createClient = (
+  url: string,
+  token: string,
+  key: string,
+  displayName: string,
+  call: Call = {}
+): Promise<Answer> =>
+  send(`${url}${clients}`, {
+    ...call,
+    method: "POST",
+    headers: { ...bearer(token), "idempotency-key": key, ...call.headers },
+    json: { displayName }
+  })
+
+/** The answer is the problem `code`, whole and well formed (contract §2). */
+export const expectProblem = (answer: Answer, status: number, code: string): void => {
+  expect({ status: answer.status, body: answer.body }).toMatchObject({
+    status,
+    body: {
+      type: `urn:developer-api:problem:${code}`,
+      title: expect.any(String),
+      status,
+      instance: `urn:developer-api:request:${answer.headers["x-request-id"]}`,
+      code
+    }
+  })
+  expect(answer.headers["content-type"]).toMatch(/^application\/problem\+json/)
+}
+
+/** Status and problem code of an answer, for sets of what was seen: `200`, `503 service_unavailable`. */
+export const kindOf = ({ body, status }: Answer): string =>
+  typeof body === "object" && body !== null && "code" in body ? `${status} ${String(body.code)}` : String(status)
+
+/** Requests as fast as `lanes` of them at once are answered, until told to stop; then everything that was answered. */
+export const stream = (lanes: number, request: (n: number) => Promise<Answer>) => {
+  const answers: Array<Answer> = []
+  const failures: Array<unknown> = []
+  let open = true
+  let n = 0
+  const lane = async () => {
+    while (open) {
+      await request(n++).then(
+        (answer) => answers.push(answer),
+        (failure: unknown) => failures.push(failure)
+      )
+    }
+  }
+  const all = Promise.all(Array.from({ length: lanes }, lane))
+  return {
+    answers,
+    failures,
+    kinds: () => [...new Set(answers.map(kindOf))].sort(),
+    stop: async () => {
+      open = false
+      await all
+    }
+  }
+}

@@ -1,0 +1,325 @@
+/** How the service starts, what it prints and logs, and what its roles and ports serve (contract §13 to §15). */
+import { Schema } from "effect"
+import { createServer } from "node:net"
+import { beforeAll, describe, expect, it } from "vitest"
+import {
+  defer,
+  eventually,
+  freePort,
+  inGoodOrder,
+  launchService,
+  runToEnd,
+  type Service,
+  startService,
+  temporaryDirectory
+} from "../support/Process.ts"
+import { database, project, serviceEnv } from "./Projects.support.ts"
+import { type Answer, bearer, clients, createClient, expectProblem, listClients, send } from "./Requests.support.ts"
+
+let databaseUrl: string
+let token: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+  token = await project(databaseUrl)
+})
+
+const start = (env: Readonly<Record<string, string>> = {}, ...args: ReadonlyArray<string>) =>
+  startService({ env: { ...serviceEnv(databaseUrl), ...env }, args })
+
+/** A start that ends by itself. */
+const fail = async (env: Readonly<Record<string, string>>, ...args: ReadonlyArray<string>) => {
+  const running = launchService({ env, args })
+  const { code } = await running.exited
+  return { code, stdout: running.stdout(), lines: running.stderr().trimEnd().split("\n") }
+}
+
+describe("the first start on an empty DATA_DIR", () => {
+  it("prints a base URL, a token and three curl lines that work; the second start no token", async () => {
+    const directory = `${await temporaryDirectory()}/not/yet/there`
+    const first = await startService({ env: { DATA_DIR: directory } })
+    const printed = first.stdout()
+    const tokens = new Set(printed.match(/dk_\w+/g))
+    expect(tokens.size).toBe(1)
+    const [key = ""] = tokens
+    expect(key).toMatch(/^dk_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}$/)
+    expect(printed).toContain(`base URL  ${first.url}`)
+    expect(printed.trimEnd().split("\n").at(-1)).toBe(`listening on ${first.url}`)
+    expect(first.stderr()).not.toContain(key)
+
+    const lines = printed.split("\n").filter((line) => line.startsWith("curl "))
+    expect(lines).toHaveLength(3)
+    for (const line of lines) {
+      const { code, stdout } = await runToEnd("bash", ["-c", line])
+      expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^HTTP\/1\.1 20[01] /) })
+    }
+    const demo = await listClients(first.url, key)
+    expect(demo.body).toMatchObject({ items: [{ displayName: "Robin Example" }] })
+    expect(await first.stop()).toEqual(inGoodOrder)
+
+    const second = await startService({ env: { DATA_DIR: directory } })
+    expect(second.stdout()).toBe(`listening on ${second.url}\n`)
+    expect((await listClients(second.url, key)).text).toBe(demo.text)
+    expect(await second.stop()).toEqual(inGoodOrder)
+  })
+
+  it("is silent about it where a DATABASE_URL is set", async () => {
+    const service = await start()
+    expect(service.stdout()).toBe(`listening on ${service.url}\n`)
+  })
+})
+
+describe("settings", () => {
+  it("that are faulty are all named, at once, and nothing starts", async () => {
+    const faulty = {
+      PORT: "70000",
+      PUBLIC_URL: "example.com",
+      DATABASE_URL: "mysql://localhost/x",
+      DATABASE_MAX_CONNECTIONS: "0",
+      MIGRATE_ON_START: "maybe",
+      SECRET_KEY: "c2hvcnQ=",
+      REDIS_URL: "http://localhost",
+      ADMIN_PORT: "9e3",
+      LOG_LEVEL: "loud",
+      LOG_FORMAT: "xml",
+      SHUTDOWN_GRACE: "25",
+      IDEMPOTENCY_RETENTION: "7 days",
+      OTEL_EXPORTER_OTLP_ENDPOINT: "localhost:4318",
+      OTEL_RESOURCE_ATTRIBUTES: "no-value",
+      OTEL_TRACES_SAMPLER: "sometimes",
+      OTEL_TRACES_SAMPLER_ARG: "2"
+    }
+    const { code, lines, stdout } = await fail(faulty)
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" })
+    expect(lines.map((line) => line.split(" ")[0]).sort()).toEqual(Object.keys(faulty).sort())
+    // Each says what is wrong, and no more than that of a secret.
+    for (const line of lines) expect(line).toMatch(/^\S+ (must|is) .+/)
+    expect(lines.join()).not.toContain("c2hvcnQ=")
+  })
+
+  it("without a SECRET_KEY are refused where a DATABASE_URL is set", async () => {
+    const { code, lines } = await fail({ DATABASE_URL: databaseUrl, LOG_LEVEL: "loud" })
+    expect(code).toBe(1)
+    expect(lines.map((line) => line.split(" ")[0]).sort()).toEqual(["LOG_LEVEL", "SECRET_KEY"])
+  })
+
+  it("that name a port which is taken end the start with one line", async () => {
+    const port = await freePort()
+    const listener = createServer().listen(port, "127.0.0.1")
+    defer(() => listener.close())
+    for (const env of [{ PORT: String(port) }, { ADMIN_PORT: String(port) }, { HOST: "192.0.2.1" }]) {
+      const { code, lines, stdout } = await fail({ ...serviceEnv(databaseUrl), ...env })
+      expect({ code, stdout, lines }).toEqual({ code: 1, stdout: "", lines: [expect.stringMatching(/listen/i)] })
+      expect(lines[0]).toContain("HOST" in env ? env.HOST : String(port))
+    }
+  })
+
+  it("that name a port which is taken leave no PostgreSQL behind", async () => {
+    const port = await freePort()
+    const listener = createServer().listen(port, "127.0.0.1")
+    defer(() => listener.close())
+    const directory = await temporaryDirectory()
+    const { code, lines } = await fail({ PORT: String(port), DATA_DIR: directory })
+    expect({ code, lines }).toEqual({ code: 1, lines: [expect.stringContaining(String(port))] })
+    const { stdout } = await runToEnd("ls", [`${directory}/postgres`])
+    expect(stdout).toContain("PG_VERSION")
+    expect(stdout).not.toContain("postmaster.pid")
+  })
+
+  it("name the role: another one is wrong usage", async () => {
+    const { code, lines, stdout } = await fail(serviceEnv(databaseUrl), "--role", "boss")
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" })
+    expect(lines).toEqual([expect.stringContaining("--role")])
+  })
+
+  it("MIGRATE_ON_START=false leaves a database as it is", async () => {
+    const { code, lines } = await fail({
+      ...serviceEnv(databaseUrl.replace(/\/\w+$/, "/postgres")),
+      MIGRATE_ON_START: "false"
+    })
+    expect({ code, lines }).toEqual({ code: 1, lines: [expect.stringMatching(/migrat/)] })
+    const service = await start({ MIGRATE_ON_START: "false" })
+    expect((await listClients(service.url, token)).status).toBe(200)
+  })
+})
+
+describe("roles", () => {
+  it("api serves the API, and says when it is ready", async () => {
+    const service = await start({}, "--role", "api")
+    expect(service.stdout()).toBe(`listening on ${service.url}\n`)
+    expect((await listClients(service.url, token)).status).toBe(200)
+    expect((await createClient(service.url, token, "from-role-api", "Api")).status).toBe(201)
+    for (const path of ["/healthz", "/readyz", "/openapi.json", "/docs"]) {
+      expect((await send(service.url + path)).status).toBe(200)
+    }
+    expect(await service.stop()).toEqual(inGoodOrder)
+  })
+
+  it("worker serves its health alone, and says when it is ready", async () => {
+    const service = await start({}, "--role", "worker")
+    expect(service.stdout()).toBe(`listening on ${service.url}\n`)
+    for (const path of ["/healthz", "/readyz"]) expect((await send(service.url + path)).status).toBe(200)
+    for (const path of [clients, "/openapi.json", "/docs", "/metrics", "/", "/healthz/"]) {
+      expectProblem(await send(service.url + path, { headers: bearer(token) }), 404, "route_not_found")
+    }
+    expectProblem(await createClient(service.url, token, "from-a-worker", "Worker"), 404, "route_not_found")
+    expectProblem(await send(`${service.url}/readyz`, { method: "POST" }), 405, "method_not_allowed")
+    expect(await service.stop()).toEqual(inGoodOrder)
+  })
+
+  it("a service on a HOST of its own listens there", async () => {
+    const service = await start({ HOST: "127.0.0.2" })
+    expect(service.url).toMatch(/^http:\/\/127\.0\.0\.2:\d+$/)
+    expect((await send(`${service.url}/healthz`)).status).toBe(200)
+    const { port } = new URL(service.url)
+    await expect(send(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow("ECONNREFUSED")
+  })
+})
+
+describe("metrics", () => {
+  it("are Prometheus text on ADMIN_PORT, and only there", async () => {
+    const admin = await freePort()
+    const service = await start({ ADMIN_PORT: String(admin) })
+    await listClients(service.url, token)
+    await listClients(service.url, token)
+    await send(`${service.url}${clients}/nobody`, { headers: bearer(token) })
+    await createClient(service.url, token, "for-the-metrics", "Measured")
+    await send(`${service.url}${clients}`)
+    await send(`${service.url}/no/such/path/${token}`)
+
+    expectProblem(await send(`${service.url}/metrics`), 404, "route_not_found")
+    const { headers, status, text } = await send(`http://127.0.0.1:${admin}/metrics`)
+    expect(status).toBe(200)
+    expect(headers["content-type"]).toMatch(/^text\/plain/)
+
+    const count = (route: string, method: string, status: number) => {
+      const lines = text
+        .split("\n")
+        .filter(
+          (line) =>
+            line.startsWith("http_server_request_duration_seconds_count{") &&
+            line.includes(`"${route}"`) &&
+            line.includes(`"${method}"`) &&
+            line.includes(`"${status}"`)
+        )
+      return lines.map((line) => Number(line.split(" ").at(-1)))
+    }
+    expect(text).toMatch(/^# TYPE http_server_request_duration_seconds histogram$/m)
+    expect(text).toMatch(/^http_server_request_duration_seconds_bucket\{.*le="0\.1".*\} \d+$/m)
+    expect(text).toMatch(/^http_server_request_duration_seconds_bucket\{.*le="\+Inf".*\} \d+$/m)
+    expect(text).toMatch(/^http_server_request_duration_seconds_sum\{.*\} [\d.e-]+$/m)
+    const template = "/api/v1/developer/crm/clients"
+    expect(count(template, "GET", 200)).toEqual([2])
+    expect(count(template, "GET", 401)).toEqual([1])
+    expect(count(template, "POST", 201)).toEqual([1])
+    expect(count(`${template}/:clientId`, "GET", 404)).toEqual([1])
+    expect(text).not.toContain("nobody")
+    expect(text).not.toContain("dk_")
+
+    // The operators' port serves nothing else.
+    for (const path of ["/", clients, "/openapi.json"]) {
+      expectProblem(await send(`http://127.0.0.1:${admin}${path}`, { headers: bearer(token) }), 404, "route_not_found")
+    }
+  })
+})
+
+const LogLine = Schema.fromJsonString(
+  Schema.Struct({
+    time: Schema.String,
+    level: Schema.String,
+    message: Schema.String,
+    requestId: Schema.optionalKey(Schema.String)
+  })
+)
+const logLines = (service: Service) =>
+  service
+    .stderr()
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => Schema.decodeSync(LogLine)(line))
+
+type Asked = ReadonlyArray<Promise<Answer>>
+
+describe("logs", () => {
+  it("as JSON parse line by line, and carry the request's id", async () => {
+    const service = await start({ LOG_FORMAT: "json", LOG_LEVEL: "debug" })
+    await listClients(service.url, token, { headers: { "x-request-id": "the-good-one" } })
+    await send(`${service.url}/nowhere`, { headers: { "x-request-id": "the-lost-one" } })
+    const { headers } = await send(`${service.url}/healthz`)
+    const ids = ["the-good-one", "the-lost-one", String(headers["x-request-id"])]
+    await eventually(() =>
+      expect(logLines(service).map(({ requestId }) => requestId)).toEqual(expect.arrayContaining(ids))
+    )
+    await service.stop()
+    for (const { message, time } of logLines(service)) {
+      expect(message).not.toBe("")
+      expect(new Date(time).toISOString()).toBe(time)
+    }
+  })
+
+  it("show a successful request at debug, not at info", async () => {
+    const [debug, info, silent] = await Promise.all([
+      start({ LOG_LEVEL: "debug" }),
+      start(),
+      start({ LOG_LEVEL: "none" })
+    ])
+    for (const { url } of [debug, info, silent]) {
+      await listClients(url, token, { headers: { "x-request-id": "a-success" } })
+      await send(`${url}${clients}`, { headers: { "x-request-id": "a-refusal" } })
+    }
+    await eventually(() => expect(info.stderr()).toContain("a-refusal"))
+    await eventually(() => expect(debug.stderr()).toContain("a-success"))
+    for (const service of [debug, info, silent]) expect(await service.stop()).toEqual(inGoodOrder)
+    expect(info.stderr()).not.toContain("a-success")
+    expect(silent.stderr()).toBe("")
+  })
+
+  const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+  /** Sends each text where a caller could put it by mistake; no answer and no log line may show what follows its prefix. */
+  const hides = async (format: string, texts: ReadonlyArray<string>, ask: (url: string, text: string) => Asked) => {
+    const service = await start({ LOG_FORMAT: format, LOG_LEVEL: "trace" })
+    for (const text of texts) {
+      for (const { status, text: answer } of await Promise.all(ask(service.url, text))) {
+        expect(status).toBeGreaterThanOrEqual(400)
+        expect(status).toBeLessThan(500)
+        expect(answer).not.toContain(text.slice(10))
+      }
+    }
+    expect(await service.stop()).toEqual(inGoodOrder)
+    for (const text of texts) expect(service.stderr()).not.toContain(text.slice(10))
+    expect(service.stderr()).toContain("[redacted]")
+  }
+
+  it.each(["pretty", "json"])("and problems never show a token or a secret (%s)", async (format) => {
+    const authorization = bearer(token)
+    await hides(format, [token, secret], (url, text) => [
+      send(`${url}/${text}`),
+      send(`${url}${clients}/${text}`, { headers: authorization }),
+      send(`${url}${clients}/${text}%00`, { headers: authorization }),
+      send(`${url}${clients}?token=${text}`, { headers: authorization }),
+      send(`${url}${clients}?${text}=1`, { headers: authorization }),
+      send(`${url}${clients}?cursor=${text}`, { headers: authorization }),
+      send(`${url}${clients}?status=${text}`, { headers: authorization }),
+      send(`${url}${clients}`, { headers: { authorization: text } }),
+      send(`${url}${clients}`, { headers: { authorization: `Basic ${text}` } }),
+      send(`${url}${clients}`, { headers: bearer(`${text}x`) }),
+      send(`${url}${clients}`, { headers: { ...authorization, "x-request-id": text }, method: "PUT" }),
+      send(`${url}/nowhere`, { headers: { "x-request-id": text } }),
+      createClient(url, token, `${text} not a key`, "A"),
+      createClient(url, token, "secret-in-body", "", { headers: { "x-api-key": text } }),
+      send(`${url}${clients}`, {
+        method: "POST",
+        headers: { ...authorization, "idempotency-key": "unknown-member" },
+        json: { displayName: text.repeat(10), [text]: text, email: text, tags: [text, text] }
+      })
+    ])
+  })
+
+  it("never show a token or a secret whose underscores are percent-encoded in the path", () =>
+    hides("json", [token, secret], (url, text) => [
+      send(`${url}/${text}`),
+      send(`${url}/${text.replaceAll("_", "%5F")}`),
+      send(`${url}${clients}/${text.replace("_", "%5f")}`, { headers: bearer(token) })
+    ]))
+})

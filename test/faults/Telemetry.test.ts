@@ -1,0 +1,255 @@
+/** What reaches an OpenTelemetry collector, and what does not (contract §14, §15). */
+import { createServer } from "node:net"
+import { beforeAll, describe, expect, it } from "vitest"
+import { defer, eventually, freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { attributesOf, type Collector, type Span, spanKind, startCollector } from "./Collector.support.ts"
+import { database, project, serviceEnv } from "./Projects.support.ts"
+import { bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
+
+let databaseUrl: string
+let token: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+  token = await project(databaseUrl, { clients: [{ id: "cli_ada", displayName: "Ada" }] })
+})
+
+const start = (env: Readonly<Record<string, string>>) => startService({ env: { ...serviceEnv(databaseUrl), ...env } })
+
+const startWith = async (env: Readonly<Record<string, string>> = {}) => {
+  const collector = await startCollector()
+  return { collector, service: await start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }) }
+}
+
+/** Asks for the client `cli_ada`, as part of a trace. */
+const askIn = (service: Service, traceId: string, flags = "01") =>
+  send(`${service.url}${clients}/cli_ada`, {
+    headers: { ...bearer(token), traceparent: `00-${traceId}-00f067aa0ba902b7-${flags}` }
+  })
+
+const flushed = async (service: Service) => expect(await service.stop()).toEqual(inGoodOrder)
+
+const traceOne = "4bf92f3577b34da6a3ce929d0e0e4736"
+const traceTwo = "0af7651916cd43dd8448eb211c80319c"
+
+const serverSpans = ({ spans }: Collector) => spans().filter(({ kind }) => kind === spanKind.server)
+
+describe("traces", () => {
+  it("hold a server span in the caller's trace, and its SQL below it", async () => {
+    const { collector, service } = await startWith()
+    expect((await askIn(service, traceOne)).status).toBe(200)
+    await flushed(service)
+    const trace = collector.spans().filter(({ traceId }) => traceId === traceOne)
+    const servers = trace.filter(({ kind }) => kind === spanKind.server)
+    expect(servers).toHaveLength(1)
+    const [server] = servers
+    expect(server).toMatchObject({
+      name: "GET /api/v1/developer/crm/clients/:clientId",
+      parentSpanId: "00f067aa0ba902b7"
+    })
+    expect(attributesOf(server?.attributes)).toMatchObject({
+      "http.request.method": "GET",
+      "http.route": "/api/v1/developer/crm/clients/:clientId",
+      "http.response.status_code": 200
+    })
+
+    const isBelow = ({ parentSpanId }: Span): boolean => {
+      const parent = trace.find(({ spanId }) => spanId === parentSpanId)
+      return parent !== undefined && (parent.spanId === server?.spanId || isBelow(parent))
+    }
+    const statements = trace.filter(({ attributes }) => attributesOf(attributes)["db.system.name"] === "postgresql")
+    expect(statements.length).toBeGreaterThan(0)
+    for (const statement of statements) {
+      expect(statement.kind).toBe(spanKind.client)
+      expect(isBelow(statement)).toBe(true)
+    }
+  })
+
+  it("name each operation and how it ended, also where no operation was found", async () => {
+    const { collector, service } = await startWith()
+    await listClients(service.url, token)
+    await createClient(service.url, token, "in-a-trace", "Traced")
+    await createClient(service.url, token, "in-a-trace-2", "")
+    await send(`${service.url}${clients}`)
+    await send(`${service.url}/no/such/path`)
+    await send(`${service.url}${clients}`, { method: "DELETE", headers: bearer(token) })
+    await flushed(service)
+    const told = serverSpans(collector).map(({ attributes, name }) => {
+      const all = attributesOf(attributes)
+      return [name, all["http.request.method"], all["http.route"], all["http.response.status_code"]]
+    })
+    const route = "/api/v1/developer/crm/clients"
+    expect(told).toEqual(
+      expect.arrayContaining([
+        [`GET ${route}`, "GET", route, 200],
+        [`POST ${route}`, "POST", route, 201],
+        [`POST ${route}`, "POST", route, 400],
+        [`GET ${route}`, "GET", route, 401]
+      ])
+    )
+    // Names of what is unknown would be as many as callers like.
+    for (const name of ["/no/such/path", "DELETE /"]) {
+      expect(told.map(([name]) => String(name)).filter((each) => each.includes(name))).toEqual([])
+    }
+    expect(told.map((each) => each[3])).toEqual(expect.arrayContaining([404, 405]))
+  })
+
+  it("show no token and no secret, wherever they came from", async () => {
+    const { collector, service } = await startWith({ LOG_LEVEL: "trace" })
+    const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    for (const text of [token, secret]) {
+      await send(`${service.url}/${text}`)
+      await send(`${service.url}${clients}/${text}`, { headers: bearer(token) })
+      await send(`${service.url}${clients}?token=${text}`, { headers: bearer(token) })
+      await send(`${service.url}${clients}?cursor=${text}`, {
+        headers: { ...bearer(token), "user-agent": text, "x-request-id": text, "x-other": text, referer: text }
+      })
+      await send(`${service.url}${clients}`, { headers: bearer(text) })
+      await createClient(service.url, token, `${text}`, text)
+    }
+    await flushed(service)
+    expect(serverSpans(collector).length).toBeGreaterThanOrEqual(12)
+    const everything = collector.received.map(({ text }) => text).join("\n")
+    expect(everything).toContain("[redacted]")
+    expect(everything).not.toContain(token.slice(10))
+    expect(everything).not.toContain(secret.slice(10))
+  })
+})
+
+describe("samplers", () => {
+  const sampled = async (env: Readonly<Record<string, string>>) => {
+    const { collector, service } = await startWith(env)
+    await askIn(service, traceOne, "01")
+    await askIn(service, traceTwo, "00")
+    await listClients(service.url, token)
+    await flushed(service)
+    expect(collector.received.map(({ path }) => path)).toContain("/v1/metrics")
+    const traces = serverSpans(collector).map(({ traceId }) => traceId)
+    return {
+      one: traces.includes(traceOne),
+      two: traces.includes(traceTwo),
+      own: traces.some((traceId) => traceId !== traceOne && traceId !== traceTwo)
+    }
+  }
+  const none = { one: false, two: false, own: false }
+  const every = { one: true, two: true, own: true }
+
+  it.each([
+    [{ OTEL_TRACES_SAMPLER: "always_off" }, none],
+    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0" }, none],
+    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "1" }, every],
+    [{ OTEL_TRACES_SAMPLER: "always_on" }, every],
+    [{ OTEL_TRACES_SAMPLER: "parentbased_always_off" }, { one: true, two: false, own: false }],
+    [
+      { OTEL_TRACES_SAMPLER: "parentbased_traceidratio", OTEL_TRACES_SAMPLER_ARG: "0" },
+      { ...none, one: true }
+    ],
+    [{}, { one: true, two: false, own: true }]
+  ])("%j", async (env, expected) => {
+    expect(await sampled(env)).toEqual(expected)
+  })
+})
+
+describe("resources", () => {
+  it("carry the service's name and attributes, on all that is sent", async () => {
+    const { collector, service } = await startWith({
+      OTEL_SERVICE_NAME: "orders-api",
+      OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=test,team=a%20b,service.name=overruled"
+    })
+    await listClients(service.url, token)
+    await send(`${service.url}/nowhere`)
+    await flushed(service)
+    expect(new Set(collector.received.map(({ path }) => path))).toEqual(
+      new Set(["/v1/traces", "/v1/metrics", "/v1/logs"])
+    )
+    for (const { headers } of collector.received) expect(headers["content-type"]).toMatch(/^application\/json/)
+    for (const resource of collector.resources()) {
+      expect(resource).toMatchObject({
+        "service.name": "orders-api",
+        "deployment.environment.name": "test",
+        team: "a b"
+      })
+    }
+  })
+
+  it("take their name from the attributes where nothing else names the service", async () => {
+    const [named, unnamed] = await Promise.all([
+      startWith({ OTEL_RESOURCE_ATTRIBUTES: "service.name=from-attributes" }),
+      startWith()
+    ])
+    for (const { service } of [named, unnamed]) {
+      await listClients(service.url, token)
+      await flushed(service)
+    }
+    expect(new Set(named.collector.resources().map((each) => each["service.name"]))).toEqual(
+      new Set(["from-attributes"])
+    )
+    expect(new Set(unnamed.collector.resources().map((each) => each["service.name"]))).toEqual(
+      new Set(["developer-api"])
+    )
+  })
+})
+
+describe("metrics and logs", () => {
+  it("arrive", async () => {
+    const { collector, service } = await startWith()
+    await listClients(service.url, token)
+    await listClients(service.url, token)
+    await send(`${service.url}/nowhere`)
+    await flushed(service)
+    const points = collector
+      .metrics()
+      .filter(({ name }) => name === "http_server_request_duration_seconds")
+      .flatMap(({ points }) => points)
+    const of = points.filter(({ attributes }) => Object.values(attributesOf(attributes)).includes("200"))
+    expect(of.length).toBeGreaterThan(0)
+    expect(Object.values(attributesOf(of.at(-1)?.attributes))).toEqual(
+      expect.arrayContaining(["/api/v1/developer/crm/clients", "GET", "200"])
+    )
+    expect(of.at(-1)?.count).toBe(2)
+    expect(collector.logs().join("\n")).toContain("GET /nowhere 404")
+    // The exporter of logs does not take the place of the log.
+    expect(service.stderr()).toContain("GET /nowhere 404")
+  })
+})
+
+describe("the collector", () => {
+  it("is contacted by nobody without an endpoint", async () => {
+    let connections = 0
+    const onDefaultPort = createServer((socket) => {
+      connections++
+      socket.destroy()
+    })
+    const listening = await new Promise<boolean>((resolve) => {
+      onDefaultPort.once("error", () => resolve(false)).listen(4318, "127.0.0.1", () => resolve(true))
+    })
+    defer(() => onDefaultPort.close())
+    const collector = await startCollector()
+    const service = await start({
+      OTEL_SERVICE_NAME: "nobody",
+      OTEL_TRACES_SAMPLER: "always_on",
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${collector.url}/v1/traces`
+    })
+    await askIn(service, traceOne)
+    await flushed(service)
+    expect(collector.received).toEqual([])
+    expect({ listening, connections }).toEqual({ listening, connections: 0 })
+  })
+
+  it("may be away or hang: requests don't notice, and the service ends in good order", async () => {
+    const silent = await startCollector({ silent: true })
+    const away = `http://127.0.0.1:${await freePort()}`
+    const services = await Promise.all(
+      [away, silent.url].map((url) => start({ OTEL_EXPORTER_OTLP_ENDPOINT: url, SHUTDOWN_GRACE: "5s" }))
+    )
+    for (const { url } of services) expect((await listClients(url, token)).status).toBe(200)
+    expect(await Promise.all(services.map(({ stop }) => stop()))).toEqual([inGoodOrder, inGoodOrder])
+  })
+
+  it("hears of requests while the service runs", async () => {
+    const { collector, service } = await startWith()
+    await askIn(service, traceOne)
+    await eventually(() => expect(serverSpans(collector).map(({ traceId }) => traceId)).toContain(traceOne))
+    expect(service.hasExited()).toBe(false)
+  })
+})
