@@ -1,0 +1,101 @@
+/** Rounds summed up: medians, the ratio of the contenders round by round, and a table to read. */
+import { table } from "../../src/cli/Output.ts"
+import type { Case } from "./Cases.ts"
+import type { Round } from "./Round.ts"
+
+/** The rounds of one case, pair by pair: the same moment of the machine for both. */
+export interface Measured {
+  readonly case: Case
+  readonly rounds: ReadonlyArray<readonly [Round, Round]>
+}
+
+export const median = (values: ReadonlyArray<number>): number => {
+  const sorted = values.toSorted((left, right) => left - right)
+  const middle = sorted.length >> 1
+  const upper = sorted[middle] ?? Number.NaN
+  return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? upper)) / 2
+}
+
+const fields = ["requestsPerSecond", "p50", "p95", "p99", "cpuMicros", "loadBusy", "bytes"] as const
+
+const medians = (rounds: ReadonlyArray<Round>) =>
+  Object.fromEntries(fields.map((field) => [field, round(median(rounds.map((round) => round[field])))]))
+
+const round = (value: number) => (Number.isNaN(value) ? null : Math.round(value * 100) / 100)
+
+const spread = (values: ReadonlyArray<number>) => ({
+  median: round(median(values)),
+  low: round(Math.min(...values)),
+  high: round(Math.max(...values))
+})
+
+const summary = (names: readonly [string, string], { case: name, rounds }: Measured) => ({
+  case: name,
+  [names[0]]: medians(rounds.map(([one]) => one)),
+  [names[1]]: medians(rounds.map(([, other]) => other)),
+  ratio: {
+    requestsPerSecond: spread(rounds.map(([one, other]) => one.requestsPerSecond / other.requestsPerSecond)),
+    p99: spread(rounds.map(([one, other]) => one.p99 / other.p99)),
+    cpuMicros: spread(rounds.map(([one, other]) => one.cpuMicros / other.cpuMicros))
+  },
+  rounds
+})
+
+/** The document of `--json`. */
+export const document = (
+  names: readonly [string, string],
+  measured: ReadonlyArray<Measured>,
+  settings: Record<string, unknown>,
+  notes: ReadonlyArray<string>
+) => ({ settings, notes, contenders: names, cases: measured.map((one) => summary(names, one)) })
+
+/** What a reader of the figures should know about their making. */
+export const remarks = (measured: ReadonlyArray<Measured>): ReadonlyArray<string> =>
+  measured
+    .filter(({ rounds }) => rounds.flat().some(({ loadBusy }) => loadBusy > 0.9))
+    .map(({ case: name }) => `${name}: the load was busy all the time, so the servers may be faster, and further apart`)
+
+const fixed = (value: number, digits: number) => (Number.isNaN(value) ? "-" : value.toFixed(digits))
+
+/** The table: a line for each contender of each case, and their ratio under them. */
+export const text = (
+  names: readonly [string, string],
+  measured: ReadonlyArray<Measured>,
+  notes: ReadonlyArray<string>
+): string => {
+  const of = (rounds: ReadonlyArray<Round>, field: (typeof fields)[number], digits: number) =>
+    fixed(median(rounds.map((round) => round[field])), digits)
+  const line = (name: string, contender: string, rounds: ReadonlyArray<Round>) => [
+    name,
+    contender,
+    of(rounds, "requestsPerSecond", 0),
+    of(rounds, "p50", 1),
+    of(rounds, "p95", 1),
+    of(rounds, "p99", 1),
+    of(rounds, "cpuMicros", 0)
+  ]
+  const ratio = (rounds: Measured["rounds"], field: (typeof fields)[number]) => {
+    const values = rounds.map(([one, other]) => one[field] / other[field])
+    return `${fixed(median(values), 2)} (${fixed(Math.min(...values), 2)}-${fixed(Math.max(...values), 2)})`
+  }
+  const lines = measured.flatMap(({ case: name, rounds }) => [
+    line(
+      name,
+      names[0],
+      rounds.map(([one]) => one)
+    ),
+    line(
+      "",
+      names[1],
+      rounds.map(([, other]) => other)
+    ),
+    [
+      "",
+      "ratio",
+      ratio(rounds, "requestsPerSecond"),
+      ...(["p50", "p95", "p99", "cpuMicros"] as const).map((f) => ratio(rounds, f))
+    ]
+  ])
+  const head = ["CASE", "", "REQUESTS/S", "P50 MS", "P95 MS", "P99 MS", "CPU µS/REQUEST"]
+  return [table([head, ...lines]), ...notes].join("\n")
+}

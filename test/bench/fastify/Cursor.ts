@@ -1,0 +1,47 @@
+/** Page cursors (contract §6), in the service's format and under its key: either server takes the other's. */
+import { createHash, createHmac, hkdfSync, timingSafeEqual } from "node:crypto"
+import { canonicalJson } from "./Commands.ts"
+import { Problem } from "./Problem.ts"
+
+/** A record's place in the list. Of an id too long for a cursor there is the SHA-256. */
+export interface Place {
+  readonly createdAt: Date
+  readonly by: "id" | "digest"
+  readonly id: string | Buffer
+}
+
+const macLength = 16
+const timeLength = 6
+const longestId = 361
+
+const invalid = () =>
+  new Problem(400, "cursor_invalid", "The cursor does not belong to this list.", "Start again without a cursor.")
+
+export const makeCursors = (secret: string) => {
+  const key = new Uint8Array(hkdfSync("sha256", Buffer.from(secret, "base64"), "developer-api", "page cursors", 32))
+  const mac = (list: ReadonlyArray<unknown>, body: Uint8Array) =>
+    createHmac("sha256", key).update(canonicalJson(list)).update(body).digest().subarray(0, macLength)
+
+  return {
+    encode: (list: ReadonlyArray<unknown>, { createdAt, id }: { createdAt: Date; id: string }): string => {
+      const head = Buffer.alloc(timeLength + 1)
+      head.writeUIntBE(createdAt.getTime(), 0, timeLength)
+      const text = Buffer.from(id, "utf8")
+      head.writeUInt8(text.length <= longestId ? 0 : 1, timeLength)
+      const body = Buffer.concat([head, text.length <= longestId ? text : createHash("sha256").update(text).digest()])
+      return Buffer.concat([mac(list, body), body]).toString("base64url")
+    },
+
+    decode: (list: ReadonlyArray<unknown>, cursor: string): Place => {
+      const bytes = Buffer.from(cursor, "base64url")
+      const body = bytes.subarray(macLength)
+      if (body.length <= timeLength || bytes.toString("base64url") !== cursor) throw invalid()
+      if (!timingSafeEqual(mac(list, body), bytes.subarray(0, macLength))) throw invalid()
+      const createdAt = new Date(body.readUIntBE(0, timeLength))
+      const rest = body.subarray(timeLength + 1)
+      return body.readUInt8(timeLength) === 0
+        ? { createdAt, by: "id", id: rest.toString("utf8") }
+        : { createdAt, by: "digest", id: rest }
+    }
+  }
+}

@@ -1,0 +1,94 @@
+/**
+ * A round of load in a process of its own, so that it shares no event loop with a server. It prints what it measured
+ * between a short run-up and the end: a request's time is taken by autocannon, the server's CPU time from /proc.
+ */
+import autocannon from "autocannon"
+import { readFileSync } from "node:fs"
+import { clientCount, create, get, list, replay, replayCount } from "./Cases.ts"
+import type { Round, RoundPlan } from "./Round.ts"
+
+const runUp = 500
+const getCount = 200
+
+const plan = (text: string): RoundPlan => JSON.parse(text)
+const { case: name, connections, cursors, pid, seconds, token, url } = plan(process.argv[2] ?? "{}")
+
+const requests = (): ReadonlyArray<autocannon.Request> => {
+  switch (name) {
+    case "get":
+      return Array.from({ length: getCount }, (_, i) => get((i * 7919) % clientCount))
+    case "list":
+      return cursors.map(list)
+    case "replay":
+      return Array.from({ length: replayCount }, (_, i) => replay(i))
+    case "create":
+      return [{ setupRequest: (request) => withToken({ ...request, ...create() }) }]
+  }
+}
+const withToken = (request: autocannon.Request): autocannon.Request => ({
+  ...request,
+  headers: { ...request.headers, authorization: `Bearer ${token}` }
+})
+
+/** User and system time of a process in milliseconds; NaN where there is no /proc. A tick is 10 ms on every Linux. */
+const cpuMillis = (): number => {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+      .replace(/^.*\) /, "")
+      .split(" ")
+    return (Number(fields[11]) + Number(fields[12])) * 10
+  } catch {
+    return Number.NaN
+  }
+}
+
+const latencies: Array<number> = []
+let measuring = false
+let cpu = 0
+let from = 0
+let millis = 0
+let bytes = 0
+let own = process.cpuUsage()
+
+const run = autocannon(
+  {
+    url,
+    connections,
+    duration: seconds + runUp / 1000,
+    headers: {},
+    requests: requests().map((request) => (request.setupRequest === undefined ? withToken(request) : request))
+  },
+  (error, result) => {
+    if (error !== null) throw error
+    latencies.sort((left, right) => left - right)
+    const quantile = (q: number) => latencies[Math.min(latencies.length - 1, Math.floor(q * latencies.length))] ?? 0
+    const round: Round = {
+      requestsPerSecond: (latencies.length * 1000) / millis,
+      p50: quantile(0.5),
+      p95: quantile(0.95),
+      p99: quantile(0.99),
+      cpuMicros: (cpu * 1000) / latencies.length,
+      loadBusy: (own.user + own.system) / 1000 / millis,
+      bytes: bytes / latencies.length,
+      failures: result.errors + result.timeouts + result.non2xx + result.resets
+    }
+    process.stdout.write(JSON.stringify(round))
+  }
+)
+run.on("response", (_, _status, size, time) => {
+  if (!measuring) return
+  latencies.push(time)
+  bytes += size
+})
+setTimeout(() => {
+  measuring = true
+  from = performance.now()
+  cpu = cpuMillis()
+  own = process.cpuUsage()
+  setTimeout(() => {
+    measuring = false
+    cpu = cpuMillis() - cpu
+    own = process.cpuUsage(own)
+    millis = performance.now() - from
+  }, seconds * 1000)
+}, runUp)

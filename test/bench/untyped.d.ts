@@ -1,0 +1,60 @@
+/** The parts of two untyped packages that the bench uses. */
+
+declare module "pg" {
+  interface Config {
+    readonly connectionString: string
+    readonly application_name: string
+    readonly max: number
+    readonly connectionTimeoutMillis: number
+    readonly query_timeout: number
+    readonly statement_timeout: number
+    readonly lock_timeout: number
+    readonly keepAlive: boolean
+  }
+  interface Query {
+    readonly name: string
+    readonly text: string
+    readonly values: ReadonlyArray<unknown>
+  }
+  class Pool {
+    constructor(config: Config)
+    query<Row>(query: Query): Promise<{ readonly rows: ReadonlyArray<Row> }>
+    on(event: "error", listener: (error: Error) => void): this
+    end(): Promise<void>
+  }
+  const pg: { readonly Pool: typeof Pool }
+  export default pg
+  export type { Pool }
+}
+
+declare module "autocannon" {
+  import type { EventEmitter } from "node:events"
+
+  namespace autocannon {
+    interface Request {
+      method?: "GET" | "POST"
+      path?: string
+      headers?: Record<string, string>
+      body?: string
+      setupRequest?: (request: Request) => Request
+    }
+    interface Options {
+      readonly url: string
+      readonly connections: number
+      readonly duration: number
+      readonly headers: Record<string, string>
+      readonly requests: ReadonlyArray<Request>
+    }
+    interface Result {
+      readonly errors: number
+      readonly timeouts: number
+      readonly non2xx: number
+      readonly resets: number
+    }
+  }
+  function autocannon(
+    options: autocannon.Options,
+    done: (error: Error | null, result: autocannon.Result) => void
+  ): EventEmitter<{ response: [client: unknown, status: number, bytes: number, millis: number] }>
+  export default autocannon
+}
