@@ -66,7 +66,7 @@ export default Effect.gen(function* () {
       fingerprint bytea NOT NULL,
       resource_id text COLLATE "C" NOT NULL,
       changed     boolean NOT NULL,
-      version     integer,
+      version     integer NOT NULL,
       created_at  timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, key)
     )`

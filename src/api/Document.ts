@@ -51,7 +51,9 @@ export const documented = <Id extends string, Groups extends HttpApiGroup.Constr
       }
     })
     // Problems are called by their code; the suffix tells the wire's form from the program's, which no reader needs.
-    return JSON.parse(JSON.stringify(document).replace(/([a-z_]+)Encoded"/g, '$1"'))
+    return JSON.parse(
+      JSON.stringify(document).replace(/"((?:#\/components\/schemas\/)?[a-z_]+)Encoded"(?=[,:}\]])/g, '"$1"')
+    )
   })
 
 const complete = (operation: OpenApi.OpenAPISpecOperation, annotations: Context.Context<never>) => {

@@ -33,7 +33,7 @@ export class RateLimited extends HttpApiMiddleware.Service<RateLimited, { requir
   { error: [RateLimitExceeded, RateLimiterUnavailable] }
 ) {}
 
-/** Renders problems, measures, and turns what nobody expected into `internal`. */
+/** Renders the problems of an operation; around it the server turns what nobody expected into `internal`. */
 export class Answers extends HttpApiMiddleware.Service<Answers>()("developer-api/api/Answers", {
   error: [Internal, ServiceUnavailable]
 }) {}

@@ -60,26 +60,24 @@ export class Clients extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const pages = yield* Pages
-      const services = yield* Effect.context<SqlClient.SqlClient>()
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       return {
-        list: Effect.fn("Clients.list")((projectId, { status, ...query }) =>
+        list: (projectId, { status, ...query }) =>
           pages.read({ projectId, operation: "listClients", filters: { status } }, query, (window) =>
             statement(list(sql, projectId, status, window))
-          )
-        ),
-        get: Effect.fn("Clients.get")(function* (projectId, id) {
+          ),
+        get: Effect.fnUntraced(function* (projectId, id) {
           const [client] = yield* statement(find(sql, projectId, id))
           return client ?? (yield* new ClientNotFound({ detail: noSuchClient }))
         }),
-        create: Effect.fn("Clients.create")(function* (command, client) {
+        create: Effect.fnUntraced(function* (command, client) {
           const id = ClientId.make(yield* newId("cli"))
-          return yield* mutate(command, create(sql, command.projectId, id, client, yield* now))
-        }, Effect.provideContext(services)),
-        patch: Effect.fn("Clients.patch")(function* (command, id, changes) {
-          return yield* mutate(command, patch(sql, command.projectId, id, changes, yield* now))
-        }, Effect.provideContext(services))
+          return yield* mutate(sql, command, create(sql, command.projectId, id, client, yield* now))
+        }),
+        patch: Effect.fnUntraced(function* (command, id, changes) {
+          return yield* mutate(sql, command, patch(sql, command.projectId, id, changes, yield* now))
+        })
       }
     })
   )

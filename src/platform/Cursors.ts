@@ -28,6 +28,8 @@ export interface List {
 /** 128 bits of the MAC: far beyond guessing, and short enough for the longest ids. */
 const macLength = 16
 const timeLength = 6
+/** Year 1, so that no time is negative: 48 bits last until year 8921. */
+const epoch = Date.parse("0001-01-01T00:00:00.000Z")
 
 /** 512 characters of base64url are 384 bytes; ids of 160 characters can have 640. Those are named by their digest. */
 const longestId = 384 - macLength - timeLength - 1
@@ -79,14 +81,14 @@ export class Cursors extends Context.Service<
 
 const write = ({ createdAt, id }: Position): Buffer => {
   const head = Buffer.alloc(timeLength + 1)
-  head.writeUIntBE(createdAt.getTime(), 0, timeLength)
+  head.writeUIntBE(createdAt.getTime() - epoch, 0, timeLength)
   const text = Buffer.from(id, "utf8")
   head.writeUInt8(text.length <= longestId ? kind.id : kind.digest, timeLength)
   return Buffer.concat([head, text.length <= longestId ? text : createHash("sha256").update(text).digest()])
 }
 
 const read = (body: Buffer): Place => {
-  const createdAt = new Date(body.readUIntBE(0, timeLength))
+  const createdAt = new Date(body.readUIntBE(0, timeLength) + epoch)
   const rest = body.subarray(timeLength + 1)
   return body.readUInt8(timeLength) === kind.id
     ? { createdAt, id: rest.toString("utf8") }

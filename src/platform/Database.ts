@@ -1,6 +1,6 @@
 /** PostgreSQL: where it is, the clients for requests and for operators, and how a request asks it. */
 import { PgClient } from "@effect/sql-pg"
-import { Context, Duration, Effect, Layer, Option, Predicate, Redacted, Schedule } from "effect"
+import { Context, Duration, Effect, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
 import type { SqlError } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { watchedSocket } from "./DatabaseSocket.ts"
@@ -68,13 +68,13 @@ export const operatorLayer = Layer.unwrap(
 )
 
 /**
- * Nothing answered, or what answered is going away (57P01 to 57P03: shutting down, starting up) or full (class 53):
- * worth another try later.
+ * Nothing answered, or what answered is going away (57P01 to 57P03: shutting down, starting up), full
+ * (class 53), or no longer the primary (25006): worth another try later.
  */
 const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "ConnectionError" ||
   reason._tag === "StatementTimeoutError" ||
-  /^(57P0[1-3]|53...)$/.test(Predicate.hasProperty(reason.cause, "code") ? String(reason.cause.code) : "")
+  /^(57P0[1-3]|53...|25006)$/.test(Predicate.hasProperty(reason.cause, "code") ? String(reason.cause.code) : "")
 
 const unavailable = () => new ServiceUnavailable({ detail: "The database does not answer. Send the request again." })
 
@@ -93,7 +93,28 @@ export const statement = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError, R>
 ): Effect.Effect<A, ServiceUnavailable, R> =>
   effect.pipe(
-    Effect.retry({ while: isContended, schedule: again }),
+    // The schedule is made only for a statement that needs it.
+    Effect.catchIf(isContended, () => Effect.delay(Effect.retry(effect, { while: isContended, schedule: again }), 25)),
     Effect.catchTag("SqlError", (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))),
-    Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.fail(unavailable()) })
+    inTime
+  )
+
+/** `Effect.timeoutOrElse` for every statement: one fiber, where that takes two and a race between them. */
+const inTime = <A, R>(effect: Effect.Effect<A, ServiceUnavailable, R>): Effect.Effect<A, ServiceUnavailable, R> =>
+  Effect.contextWith((context: Context.Context<R>) =>
+    Effect.callback<A, ServiceUnavailable>((resume) => {
+      const fiber = Effect.runForkWith(context)(effect)
+      const timer = setTimeout(() => {
+        resume(Effect.fail(unavailable()))
+        fiber.interruptUnsafe()
+      }, Duration.toMillis(patience))
+      fiber.addObserver((exit) => {
+        clearTimeout(timer)
+        resume(exit)
+      })
+      return Effect.suspend(() => {
+        clearTimeout(timer)
+        return Fiber.interrupt(fiber)
+      })
+    })
   )

@@ -1,7 +1,7 @@
 /** Log lines on standard error: level, message, the request's and the trace's id; secrets are taken out. */
 import { Cause, Context, Effect, Layer, Logger, References, Tracer } from "effect"
 import { redactSecrets } from "./Redaction.ts"
-import { RequestId } from "./RequestId.ts"
+import { CurrentRequest } from "./CurrentRequest.ts"
 import { Settings } from "./Settings.ts"
 
 interface Line {
@@ -23,7 +23,7 @@ const toLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknow
     time: date.toISOString(),
     level: logLevel.toUpperCase(),
     message: (Array.isArray(message) ? message : [message]).map(text).join(" "),
-    requestId: fiber.getRef(RequestId) || undefined,
+    requestId: fiber.getRef(CurrentRequest).id || undefined,
     traceId: span?.traceId,
     spanId: span?.spanId,
     annotations: fiber.getRef(References.CurrentLogAnnotations),

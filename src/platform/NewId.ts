@@ -1,13 +1,11 @@
 /** Ids that the service makes: a readable prefix, then a UUIDv7 (RFC 9562) without hyphens, so they sort by age. */
 import { Clock, Effect } from "effect"
-import { randomBytes } from "node:crypto"
+import { randomUUID } from "node:crypto"
 
-/** `cli_0198…`: 48 bits of milliseconds, the version, and 74 random bits in lower-case hex. */
+/** `cli_0198…`: 48 bits of milliseconds, the version, and the 74 random bits of a UUIDv4, in lower-case hex. */
 export const newId = (prefix: string): Effect.Effect<string> =>
   Effect.map(Clock.currentTimeMillis, (now) => {
-    const bytes = randomBytes(16)
-    bytes.writeUIntBE(now, 0, 6)
-    bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x70, 6)
-    bytes.writeUInt8((bytes.readUInt8(8) & 0x3f) | 0x80, 8)
-    return `${prefix}_${bytes.toString("hex")}`
+    const random = randomUUID()
+    const time = now.toString(16).padStart(12, "0")
+    return `${prefix}_${time}7${random.slice(15, 18)}${random.slice(19, 23)}${random.slice(24)}`
   })

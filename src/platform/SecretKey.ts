@@ -1,7 +1,14 @@
 /** The key of this installation (`SECRET_KEY`), from which every other key derives. */
-import { Context, Effect, FileSystem, Layer, Option, Path, Redacted } from "effect"
+import { Context, Data, Effect, FileSystem, Layer, Option, Path, Redacted } from "effect"
 import { hkdfSync, randomBytes } from "node:crypto"
-import { Settings } from "./Settings.ts"
+import { isSecretKey, Settings } from "./Settings.ts"
+
+/** What is kept under `DATA_DIR` is not the key that was made. Without it stored secrets and cursors can't be read. */
+export class SecretKeyUnusable extends Data.TaggedError("SecretKeyUnusable")<{ readonly file: string }> {
+  override get message() {
+    return `${this.file} does not hold 32 bytes in base64: restore it, or remove it to have a new key made`
+  }
+}
 
 export class SecretKey extends Context.Service<
   SecretKey,
@@ -44,5 +51,7 @@ const keptUnder = Effect.fnUntraced(function* (directory: string) {
     yield* fs.link(draft, file).pipe(Effect.catchReason("PlatformError", "AlreadyExists", () => Effect.void))
     yield* fs.remove(draft)
   }
-  return Redacted.make((yield* fs.readFileString(file)).trim())
+  const text = (yield* fs.readFileString(file)).trim()
+  if (!isSecretKey(text)) return yield* new SecretKeyUnusable({ file })
+  return Redacted.make(text)
 })

@@ -52,9 +52,11 @@ const flag = Schema.Literals(["true", "false"]).pipe(
   })
 )
 
-/** 32 bytes in base64, kept out of logs. */
+/** Whether a text is 32 bytes in base64. */
+export const isSecretKey = (text: string): boolean => /^[A-Za-z0-9+/]{43}=$/.test(text)
+
 const SecretKey = Schema.String.check(
-  Schema.makeFilter((text: string) => /^[A-Za-z0-9+/]{43}=$/.test(text), {
+  Schema.makeFilter(isSecretKey, {
     expected: "32 bytes in base64 (`openssl rand -base64 32`)"
   })
 )

@@ -1,9 +1,9 @@
 /** Every request from its arrival to its answer: its id, its route, its problems, and how long it took. */
-import { Cause, Clock, Context, Effect, Layer } from "effect"
+import { Cause, Clock, Effect, Layer, References } from "effect"
 import { HttpEffect, HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { Internal, MethodNotAllowed, RouteNotFound, ServiceUnavailable } from "../api/Problems.ts"
 import { Answers } from "../api/Requests.ts"
-import { RequestId, requestIdOf } from "../platform/RequestId.ts"
+import { arriving, CurrentRequest } from "../platform/CurrentRequest.ts"
 import { RequestMetrics } from "../platform/RequestMetrics.ts"
 import { nameServerSpan } from "../platform/Telemetry.ts"
 import { Drain } from "./Drain.ts"
@@ -11,22 +11,17 @@ import { isProblem, type Problem, problemResponse } from "./ProblemResponse.ts"
 import { hasEmptySegment, routable, splitTarget } from "./RequestTarget.ts"
 import type { Methods } from "./Routes.ts"
 
-/** The route that a request took, for what is measured outside of it. */
-class Route extends Context.Service<Route, { template: string }>()("developer-api/server/Route") {}
-
 /** Renders the problems of an operation, and tells which one it was. */
 export const operations = Layer.succeed(
   Answers,
-  Answers.of(
-    Effect.fnUntraced(function* (operation, { endpoint }) {
-      const context = yield* Effect.context<never>()
-      const route = Context.getOrUndefined(context, Route)
-      if (route !== undefined) route.template = endpoint.path
-      nameServerSpan(context, `${endpoint.method} ${endpoint.path}`)
-      const requestId = yield* RequestId
-      return yield* Effect.catch(operation, (error) => {
+  Answers.of((operation, { endpoint }) =>
+    Effect.withFiber((fiber) => {
+      const current = fiber.getRef(CurrentRequest)
+      current.route = endpoint.path
+      nameServerSpan(fiber.context, `${endpoint.method} ${endpoint.path}`)
+      return Effect.catch(operation, (error) => {
         const problem: unknown = error
-        return isProblem(problem) ? Effect.succeed(problemResponse(problem, requestId)) : Effect.fail(error)
+        return isProblem(problem) ? Effect.succeed(problemResponse(problem, current.id)) : Effect.fail(error)
       })
     })
   )
@@ -38,37 +33,44 @@ export const everything = (methods: Methods) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const metrics = yield* RequestMetrics
+      const level = yield* References.MinimumLogLevel
+      const logsSuccess = level === "Debug" || level === "Trace" || level === "All"
 
       return Effect.fnUntraced(function* (routes) {
         const request = yield* HttpServerRequest.HttpServerRequest
-        const requestId = requestIdOf(request.headers["x-request-id"])
+        const current = arriving(request.headers["x-request-id"], request.url)
         yield* HttpEffect.appendPreResponseHandler((_, response) =>
-          Effect.succeed(HttpServerResponse.setHeader(response, "x-request-id", requestId))
+          Effect.succeed(HttpServerResponse.setHeader(response, "x-request-id", current.id))
         )
-        const route = { template: "" }
         const started = yield* Clock.currentTimeMillis
-
         const response = drain.draining()
-          ? goingAway(requestId)
+          ? goingAway(current.id)
           : hasEmptySegment(splitTarget(request.url)[0])
-            ? problemResponse(notFound(), requestId)
-            : yield* answer(routes, request, requestId, methods).pipe(
-                Effect.provideContext(Context.make(RequestId, requestId).pipe(Context.add(Route, route)))
-              )
-
+            ? problemResponse(notFound(), current.id)
+            : yield* Effect.provideService(answer(routes, request, current.id, methods), CurrentRequest, current)
         const millis = (yield* Clock.currentTimeMillis) - started
+
+        const { status } = response
         metrics.record?.({
-          route: route.template,
+          route: current.route || operationalRoute(request, methods),
           method: request.method,
-          status: response.status,
+          status,
           seconds: millis / 1000
         })
-        yield* log(request, response.status, millis).pipe(Effect.provideService(RequestId, requestId))
+        if (status >= 400 || logsSuccess) {
+          yield* Effect.provideService(log(request, status, millis), CurrentRequest, current)
+        }
         return response
       })
     }),
     { global: true }
   )
+
+/** A route outside of the API has no parameters: its path is its template. Empty where nothing is. */
+const operationalRoute = ({ url }: HttpServerRequest.HttpServerRequest, methods: Methods) => {
+  const [path] = splitTarget(url)
+  return path.startsWith("/api/") || methods(path).length === 0 ? "" : path
+}
 
 const answer = <E>(
   routes: Effect.Effect<HttpServerResponse.HttpServerResponse, E, never>,
@@ -103,7 +105,7 @@ const recover = <E>(
     return isClientAbort(cause) ? Effect.failCause(cause) : Effect.succeed(goingAway(requestId))
   }
   return Effect.as(
-    Effect.logError("A request failed", cause).pipe(Effect.provideService(RequestId, requestId)),
+    Effect.logError("A request failed", cause),
     problemResponse(new Internal({ detail: "The failure was logged under this request's id." }), requestId)
   )
 }

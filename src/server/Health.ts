@@ -5,7 +5,7 @@ import { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
 import { RateLimits } from "../platform/rateLimit/RateLimits.ts"
-import { RequestId } from "../platform/RequestId.ts"
+import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { problemResponse } from "./ProblemResponse.ts"
 
 /** `GET /healthz` and `GET /readyz`. */
@@ -27,5 +27,4 @@ export const layer = HttpRouter.use(
   })
 )
 
-const unready = (problem: ServiceUnavailable) =>
-  Effect.map(RequestId, (requestId) => problemResponse(problem, requestId))
+const unready = (problem: ServiceUnavailable) => Effect.map(CurrentRequest, ({ id }) => problemResponse(problem, id))

@@ -24,6 +24,9 @@ export const layer = Layer.succeed(
       if (!isJson(request.headers["content-type"])) {
         return yield* new UnsupportedMediaType({ detail: "Send the body as `content-type: application/json`." })
       }
+      if ((request.headers["content-encoding"] ?? "identity").toLowerCase() !== "identity") {
+        return yield* new UnsupportedMediaType({ detail: "Send the body as it is, without a content-encoding." })
+      }
       const bytes = yield* Effect.mapError(request.arrayBuffer, (error) =>
         error.reason._tag === "RequestParseError" && error.reason.reason === "BodyTooLarge"
           ? tooLarge()

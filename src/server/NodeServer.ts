@@ -5,7 +5,7 @@ import { HttpServer } from "effect/http"
 import { createServer, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { HeadersTooLarge, ValidationFailed } from "../api/Problems.ts"
-import { requestIdOf } from "../platform/RequestId.ts"
+import { arriving } from "../platform/CurrentRequest.ts"
 import { Drain } from "./Drain.ts"
 import { problemResponse } from "./ProblemResponse.ts"
 
@@ -24,10 +24,11 @@ export const layer = (host: string, port: number) =>
     HttpServer.HttpServer,
     Effect.gen(function* () {
       const drain = yield* Drain
-      const server = createServer({ keepAliveTimeout, requireHostHeader: false })
+      const server = createServer({ keepAliveTimeout, requireHostHeader: false, shouldUpgradeCallback: () => false })
       const count = (_: unknown, response: ServerResponse) => response.once("close", drain.enter())
       server.on("request", count)
       server.on("checkContinue", count)
+      // No protocol is switched to: a request that offers one (curl --http2 does) is a request like any other.
       // An expectation that nobody knows may be ignored (RFC 9110, 10.1.1); Node would answer it without a problem.
       server.on("checkExpectation", (request, response) => server.emit("request", request, response))
       server.on("clientError", refuse)
@@ -50,7 +51,7 @@ const refuse = (error: NodeJS.ErrnoException, socket: Duplex) => {
     error.code === "HPE_HEADER_OVERFLOW"
       ? new HeadersTooLarge({ detail: "A request's header section has at most 16 KiB." })
       : new ValidationFailed({ detail: "This is not a well-formed HTTP/1.1 request.", errors: {} })
-  const requestId = requestIdOf(undefined)
+  const { id: requestId } = arriving(undefined, "")
   const { body, headers, status } = problemResponse(problem, requestId)
   const bytes = body._tag === "Uint8Array" ? body.body : new Uint8Array()
   const head = [

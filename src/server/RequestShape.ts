@@ -9,7 +9,8 @@ import { type Faults, ValidationFailed } from "../api/Problems.ts"
 import { RequestShape } from "../api/Requests.ts"
 import { faultsOf } from "../platform/Faults.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
-import { gather, type LocatedFault, pointer, unsafeStrings } from "./Locations.ts"
+import { CurrentRequest } from "../platform/CurrentRequest.ts"
+import { faultsOfValue, firstEntries, gather, type LocatedFault, maxEntries, pointer } from "./Locations.ts"
 import { targetFaults } from "./RequestTarget.ts"
 
 export const layer = Layer.succeed(
@@ -18,8 +19,8 @@ export const layer = Layer.succeed(
     Effect.fnUntraced(function* (operation, { endpoint }) {
       const request = yield* HttpServerRequest.HttpServerRequest
       const known = [
-        ...targetFaults(targetOf(request), endpoint.path),
-        ...(endpoint.payload.size > 0 ? unsafeBody(yield* Effect.orDie(request.text)) : bodyWhereNone(request))
+        ...targetFaults((yield* CurrentRequest).target, endpoint.path),
+        ...(endpoint.payload.size > 0 ? bodyFaults(yield* Effect.orDie(request.text)) : bodyWhereNone(request))
       ]
       const surplusQuery =
         endpoint.query === undefined && Object.keys(yield* HttpServerRequest.ParsedSearchParams).length > 0
@@ -34,10 +35,6 @@ export const layer = Layer.succeed(
   )
 )
 
-/** The path and query as sent; the router was given a version that it can be trusted with. */
-const targetOf = (request: HttpServerRequest.HttpServerRequest): string =>
-  request.originalUrl.startsWith("/") ? request.originalUrl : request.originalUrl.replace(/^[a-z]+:\/\/[^/?]*/i, "")
-
 const isOfRequest = ({ kind }: HttpApiError.HttpApiSchemaError) => kind !== "Body" && kind !== "ResponseHeaders"
 
 const bodyWhereNone = ({ headers }: HttpServerRequest.HttpServerRequest): ReadonlyArray<LocatedFault> =>
@@ -45,9 +42,12 @@ const bodyWhereNone = ({ headers }: HttpServerRequest.HttpServerRequest): Readon
     ? [["body", "must be absent: this operation takes no body"]]
     : []
 
-/** Escapes are the one way for such characters to be in a text that is valid UTF-8. */
-const unsafeBody = (text: string): ReadonlyArray<LocatedFault> =>
-  text.includes("\\u") ? [...unsafeStrings(JSON.parse(text))] : []
+/**
+ * What is wrong with a body whatever its schema. Only an escape can bring an unsafe character into a text that is valid
+ * UTF-8, and a list beyond the limit takes so many bytes: most bodies aren't looked at.
+ */
+const bodyFaults = (text: string): ReadonlyArray<LocatedFault> =>
+  text.includes("\\u") || text.length > 2 * maxEntries ? [...faultsOfValue(JSON.parse(text))] : []
 
 /** An operation that declares no query takes none. */
 const queryWhereNone = (query: object): ReadonlyArray<LocatedFault> =>
@@ -63,7 +63,7 @@ const refuse = Effect.fnUntraced(function* (
 ) {
   const { params } = yield* HttpRouter.RouteContext
   const query = yield* HttpServerRequest.ParsedSearchParams
-  const found = [
+  let found: ReadonlyArray<LocatedFault> = [
     ...slot("path", endpoint.params, params, { errors: "all" }),
     ...slot("header", endpoint.headers, request.headers, { errors: "all" }),
     ...(endpoint.query === undefined
@@ -72,7 +72,7 @@ const refuse = Effect.fnUntraced(function* (
   ]
   for (const { schemas } of endpoint.payload.values()) {
     const body: unknown = JSON.parse(yield* Effect.orDie(request.text))
-    found.push(...slot("body", Schema.Union(schemas), body, strict))
+    found = found.concat(slot("body", Schema.Union(schemas), firstEntries(body), strict))
   }
   // What was told of the text of a location says more than what became of it in decoding.
   const errors = gather([

@@ -4,7 +4,7 @@ import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
-import { PublicUrl } from "../platform/Answer.ts"
+import { PublicUrl } from "../platform/Responses.ts"
 import * as Database from "../platform/Database.ts"
 import * as Pruner from "../platform/idempotency/Pruner.ts"
 import * as Logging from "../platform/Logging.ts"
@@ -85,8 +85,10 @@ export const application = (role: Role) =>
 export const serve = ({ role }: { readonly role: Role }) =>
   Effect.gen(function* () {
     const queue = yield* signals
-    const context = yield* Layer.build(application(role))
-    yield* run(role, queue).pipe(Effect.provideContext(context))
+    // A start can take long (migrations, recovery): a signal ends it, too.
+    const ended = Effect.as(Queue.take(queue), Option.none())
+    const context = yield* Effect.raceFirst(Effect.asSome(Layer.build(application(role))), ended)
+    if (Option.isSome(context)) yield* run(role, queue).pipe(Effect.provideContext(context.value))
   }).pipe(Effect.scoped)
 
 const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTERM" | "SIGINT">) {

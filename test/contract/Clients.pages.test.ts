@@ -66,6 +66,24 @@ layer(TestServer.layer(), { excludeTestServices: true })("the client list", (it)
     })
   )
 
+  it.effect("goes on past clients that were created before 1970, back to the year 1", () =>
+    Effect.gen(function* () {
+      const years = ["2026", "1970", "1969", "1066", "0001"]
+      const { page } = yield* open({
+        clients: years.map((year) => ({ id: year, displayName: year, createdAt: `${year}-06-01T00:00:00.000Z` }))
+      })
+      const seen: Array<string> = []
+      for (let cursor: string | null = ""; cursor !== null;) {
+        const next: { items: ReadonlyArray<{ id: string }>; nextCursor: string | null } = yield* page(
+          `limit=1${cursor === "" ? "" : `&cursor=${cursor}`}`
+        )
+        seen.push(...next.items.map(({ id }) => id))
+        cursor = next.nextCursor
+      }
+      assert.deepStrictEqual(seen, years)
+    })
+  )
+
   it.effect("takes a limit from 1 to 100", () =>
     Effect.gen(function* () {
       const { list, page } = yield* open({ clients: many(101) })

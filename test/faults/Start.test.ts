@@ -1,5 +1,6 @@
 /** How the service starts, what it prints and logs, and what its roles and ports serve (contract §13 to §15). */
 import { Schema } from "effect"
+import { mkdir, readFile, writeFile } from "node:fs/promises"
 import { createServer } from "node:net"
 import { beforeAll, describe, expect, it } from "vitest"
 import {
@@ -13,7 +14,7 @@ import {
   startService,
   temporaryDirectory
 } from "../support/Process.ts"
-import { database, project, serviceEnv } from "./Projects.support.ts"
+import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, expectProblem, listClients, send } from "./Requests.support.ts"
 
 let databaseUrl: string
@@ -322,4 +323,32 @@ describe("logs", () => {
       send(`${url}/${text.replaceAll("_", "%5F")}`),
       send(`${url}${clients}/${text.replace("_", "%5f")}`, { headers: bearer(token) })
     ]))
+})
+
+describe("a start that waits", () => {
+  it("for another's migrations is ended by a signal", async () => {
+    const sql = await session(databaseUrl)
+    const migrations = await readFile(new URL("../../src/platform/Migrations.ts", import.meta.url), "utf8")
+    const lock = /const lock = ([0-9_]+)n/.exec(migrations)?.[1]?.replaceAll("_", "")
+    await sql(`SELECT pg_advisory_lock(${lock})`)
+    for (const signal of ["SIGTERM", "SIGINT"] as const) {
+      const running = launchService({ env: serviceEnv(databaseUrl) })
+      await eventually(async () => {
+        expect(await sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")).toHaveLength(1)
+      })
+      running.kill(signal)
+      expect(await running.exited).toEqual(inGoodOrder)
+      expect(running.stdout()).not.toContain("listening")
+    }
+  })
+})
+
+describe("a key under DATA_DIR that is not the one that was made", () => {
+  it.each(["", "c2hvcnQ="])("stops the start: %j", async (text) => {
+    const directory = await temporaryDirectory()
+    await mkdir(directory, { recursive: true })
+    await writeFile(`${directory}/secret-key`, text)
+    const { code, lines, stdout } = await fail({ DATA_DIR: directory, PORT: "0" })
+    expect({ code, stdout, lines }).toEqual({ code: 1, stdout: "", lines: [expect.stringContaining("secret-key")] })
+  })
 })

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../../api/Api.ts"
 import { Principal } from "../../api/Authentication.ts"
-import { pageAnswer, receiptAnswer, recordAnswer } from "../../platform/Answer.ts"
+import { pageAnswer, receiptAnswer, recordAnswer } from "../../platform/Responses.ts"
 import { command } from "../../platform/idempotency/Idempotency.ts"
 import { Clients } from "../Clients.ts"
 

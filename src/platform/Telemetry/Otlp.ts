@@ -52,13 +52,20 @@ class RedactingSpans extends BatchSpanProcessor {
 
 class RedactingLogs extends BatchLogRecordProcessor {
   override onEmit(record: SdkLogRecord): void {
-    if (typeof record.body === "string") record.setBody(redactSecrets(record.body))
+    const { body } = record
+    if (typeof body === "string") record.setBody(redactSecrets(body))
+    else if (Array.isArray(body))
+      record.setBody(body.map((part) => (typeof part === "string" ? redactSecrets(part) : part)))
+    redactAttributes(record.attributes)
     super.onEmit(record)
   }
 }
 
 const redactAttributes = (attributes: Record<string, unknown>) => {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "string") attributes[name] = redactSecrets(value)
-  }
+  for (const [name, value] of Object.entries(attributes)) attributes[name] = redacted(value)
+}
+
+const redacted = (value: unknown): unknown => {
+  if (typeof value === "string") return redactSecrets(value)
+  return Array.isArray(value) ? value.map(redacted) : value
 }

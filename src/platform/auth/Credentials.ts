@@ -57,7 +57,7 @@ export class Credentials extends Context.Service<
     /** None for a token that is unknown, malformed, expired or revoked: they look alike. */
     readonly verify: (token: Redacted.Redacted) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
   }
->()("developer-api/platform/Credentials") {
+>()("developer-api/platform/auth/Credentials") {
   static readonly layer = Layer.effect(
     Credentials,
     Effect.gen(function* () {

@@ -3,7 +3,7 @@
  * either all of it is there or none, and a retry finds the outcome instead of having a second effect.
  */
 import { Effect } from "effect"
-import { SqlClient, type Statement } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import { createHash } from "node:crypto"
 import type { ProjectId } from "../../api/Ids.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problems.ts"
@@ -40,8 +40,8 @@ export const command = (
 export interface Outcome {
   readonly resourceId: string
   readonly changed: boolean
-  /** The record's version after the command; null where the resource has none. */
-  readonly version: number | null
+  /** The record's version after the command. */
+  readonly version: number
   readonly replayed: boolean
 }
 
@@ -52,8 +52,8 @@ export interface Mutation<Problem> {
   /**
    * Locks what the change rests on, and ends in `verdict (failure text, resource_id text, changed boolean, version int)`
    * of one row. It finds the project, locked against project files being applied (which may take seconds, hence
-   * NOWAIT), in `project (project_id, contact_capacity)`. Every mutation locks in this order: project, records, key; so they never wait for each other
-   * in a circle.
+   * NOWAIT), in `project (project_id, contact_capacity)`. Every mutation locks in this order: project, records, key; so
+   * they never wait for each other in a circle.
    */
   readonly verdict: Statement.Fragment
   /** Applies the change from `claim (changed boolean)`, which is empty when there is a failure or the key is taken. */
@@ -66,7 +66,7 @@ interface Attempt {
   readonly failure: string | null
   readonly resourceId: string
   readonly changed: boolean
-  readonly version: number | null
+  readonly version: number
   readonly claimed: boolean
 }
 
@@ -74,7 +74,7 @@ interface Stored {
   readonly fingerprint: Uint8Array
   readonly resourceId: string
   readonly changed: boolean
-  readonly version: number | null
+  readonly version: number
 }
 
 /**
@@ -82,12 +82,14 @@ interface Stored {
  * (a replay, a reused key, or a failed guard).
  */
 export const mutate = Effect.fnUntraced(function* <Problem>(
+  sql: SqlClient.SqlClient,
   command: Command,
   mutation: Mutation<Problem>
-): Effect.fn.Return<Outcome, Problem | IdempotencyKeyReused | ServiceUnavailable, SqlClient.SqlClient> {
-  const sql = yield* SqlClient.SqlClient
+): Effect.fn.Return<Outcome, Problem | IdempotencyKeyReused | ServiceUnavailable> {
   const { fingerprint, key, projectId } = command
 
+  // A project file locks the project FOR UPDATE before it changes it: only that makes KEY SHARE, which waits for no
+  // plain update, see the capacity as the file left it.
   const attempt = sql<Attempt>`
     WITH project AS MATERIALIZED (
       SELECT project_id, contact_capacity FROM projects WHERE project_id = ${projectId} FOR KEY SHARE NOWAIT

@@ -39,7 +39,7 @@ export class RateLimits extends Context.Service<
     /** Fails while the store does not answer. */
     readonly ping: Effect.Effect<void, LimiterUnavailable>
   }
->()("developer-api/platform/RateLimits") {
+>()("developer-api/platform/rateLimit/RateLimits") {
   static readonly layerNoDeps = Layer.effect(
     RateLimits,
     Effect.gen(function* () {
@@ -66,8 +66,9 @@ export class RateLimits extends Context.Service<
         )
 
       return {
-        // Another limit is another bucket: one that was lowered must not go on with the tokens of the old.
-        take: (projectId, policy, limit) => take(`${policy}:${limit.limit}/${limit.windowSeconds}:${projectId}`, limit),
+        // Another limit is another bucket: one that was lowered must not go on with the tokens of the old. The project
+        // stands first: the store makes a key of its own by appending `:refill`.
+        take: (projectId, policy, limit) => take(`${projectId}:${policy}:${limit.limit}/${limit.windowSeconds}`, limit),
         ping: Effect.asVoid(take("ping", { limit: 1_000_000, windowSeconds: 1 }))
       }
     })

@@ -1,0 +1,25 @@
+/** The request that is being answered: its id, what it was sent to, and the route that it took. */
+import { Context } from "effect"
+import { randomUUID } from "node:crypto"
+
+export interface CurrentRequestShape {
+  /** The caller's `x-request-id` where it is well formed, else a new UUID. Empty outside of a request. */
+  readonly id: string
+  /** Path and query as they were sent; the router is given a version that it can be trusted with. */
+  readonly target: string
+  /** The template of its route, once that is known. */
+  route: string
+}
+
+export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-api/platform/CurrentRequest", {
+  defaultValue: () => ({ id: "", target: "", route: "" })
+})
+
+const wellFormed = /^[A-Za-z0-9._-]{1,128}$/
+
+/** A request as it arrives, with what its `x-request-id` header says. */
+export const arriving = (header: string | undefined, target: string): CurrentRequestShape => ({
+  id: header !== undefined && wellFormed.test(header) ? header : randomUUID(),
+  target,
+  route: ""
+})
