@@ -17,8 +17,6 @@ export class Api extends HttpApi.make("developer-api")
   .annotate(HttpApi.QueryParseOptions, strict)
   .annotate(HttpApi.HeadersParseOptions, { errors: "all" })
   .annotate(HttpApi.PayloadParseOptions, strict)
-  // What the service holds was checked on its way in.
-  .annotate(HttpApi.SuccessParseOptions, { disableChecks: true })
   .annotate(OpenApi.Title, "Developer API")
   .annotate(OpenApi.Version, "v1")
   .annotate(OpenApi.Description, "The project-scoped developer API: CRM, messaging, campaigns and integrations.") {}

@@ -1,6 +1,8 @@
 /** `serve`: the service itself. */
-import { Effect } from "effect"
+import { Context, Effect } from "effect"
 import { Command, Flag } from "effect/cli"
+
+const nothing: (context: Context.Context<never>) => Context.Context<never> = () => Context.empty()
 
 /** The command that runs the service, under the name that its help shows. */
 export const serveAs = <const Name extends string>(name: Name) =>
@@ -18,7 +20,8 @@ export const serveAs = <const Name extends string>(name: Name) =>
     Effect.fnUntraced(function* (options) {
       // Loaded now, as the other commands do without and start in half the time.
       const { serve } = yield* Effect.promise(() => import("../server/Serve.ts"))
-      yield* serve(options)
+      // What a command line needs is nothing that every request has to carry along.
+      yield* Effect.updateContext(serve(options), nothing)
     })
   ).pipe(
     Command.withDescription("Run the service, until SIGTERM or SIGINT"),

@@ -1,8 +1,8 @@
 /** Records, receipts and pages as the API answers them, with the headers that go with them. */
 import { Context, Effect } from "effect"
-import type { HttpServerRequest } from "effect/http"
-import { HttpApiSchema } from "effect/http-api"
+import { type HttpServerRequest, HttpServerResponse } from "effect/http"
 import { etag } from "../api/Fields.ts"
+import type { Receipt } from "../api/Idempotency.ts"
 import { CurrentRequest } from "./CurrentRequest.ts"
 import type { Outcome } from "./idempotency/Idempotency.ts"
 import type { Page } from "./Pages.ts"
@@ -12,24 +12,30 @@ export const PublicUrl = Context.Reference<string | undefined>("developer-api/pl
   defaultValue: () => undefined
 })
 
+/**
+ * The bodies are already what the wire carries, in types of the contract: serialising them as they are, without a walk
+ * through their schema, halves the cost of a list. The contract's tests decode every answer.
+ */
+const json = (status: 200 | 201, body: object, headers: Readonly<Record<string, string>>) =>
+  HttpServerResponse.text(JSON.stringify(body), { status, contentType: "application/json", headers })
+
 /** A record, with its version as `ETag`. */
 export const recordAnswer = <Item extends { readonly version: number }>(item: Item) =>
-  HttpApiSchema.withHeaders({ body: item, headers: { etag: etag(item.version) } })
+  json(200, item, { etag: etag(item.version) })
 
 /** The receipt of a command, with the version of the record that it left. */
-export const receiptAnswer = ({ changed, replayed, resourceId, version }: Outcome) =>
-  HttpApiSchema.withHeaders({
-    body: { resourceId, changed },
-    headers: { etag: etag(version), ...(replayed ? { "idempotent-replayed": "true" as const } : {}) }
-  })
+export const receiptAnswer = (status: 200 | 201, { changed, replayed, resourceId, version }: Outcome) => {
+  const receipt: Receipt = { resourceId, changed }
+  return json(status, receipt, { etag: etag(version), ...(replayed ? { "idempotent-replayed": "true" } : {}) })
+}
 
 /** A page, with a link to the next one. */
 export const pageAnswer = <Item>(request: HttpServerRequest.HttpServerRequest, page: Page<Item>) =>
   Effect.gen(function* () {
-    if (page.nextCursor === null) return HttpApiSchema.withHeaders({ body: page, headers: {} })
+    if (page.nextCursor === null) return json(200, page, {})
     const origin = (yield* PublicUrl) ?? originOf(request.headers["host"])
     const next = nextTarget((yield* CurrentRequest).target, page.nextCursor)
-    return HttpApiSchema.withHeaders({ body: page, headers: { link: `<${origin}${next}>; rel="next"` } })
+    return json(200, page, { link: `<${origin}${next}>; rel="next"` })
   })
 
 const nextTarget = (target: string, cursor: string) => {

@@ -20,8 +20,20 @@ type Row = Omit<Client, "createdAt" | "updatedAt" | "archivedAt"> & {
   readonly archivedAt: Date | null
 }
 
+/** Each member by name: a spread of a row that differs in three of them costs a list more than its SQL. */
 const toClient = (row: Row): Client => ({
-  ...row,
+  id: row.id,
+  displayName: row.displayName,
+  firstName: row.firstName,
+  lastName: row.lastName,
+  email: row.email,
+  phone: row.phone,
+  tags: row.tags,
+  externalId: row.externalId,
+  organizationId: row.organizationId,
+  responsibleMemberId: row.responsibleMemberId,
+  status: row.status,
+  version: row.version,
   createdAt: row.createdAt.toISOString(),
   updatedAt: row.updatedAt.toISOString(),
   archivedAt: row.archivedAt === null ? null : row.archivedAt.toISOString()

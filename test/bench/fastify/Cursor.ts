@@ -12,6 +12,7 @@ export interface Place {
 
 const macLength = 16
 const timeLength = 6
+const epoch = Date.parse("0001-01-01T00:00:00.000Z")
 const longestId = 361
 
 const invalid = () =>
@@ -25,7 +26,7 @@ export const makeCursors = (secret: string) => {
   return {
     encode: (list: ReadonlyArray<unknown>, { createdAt, id }: { createdAt: Date; id: string }): string => {
       const head = Buffer.alloc(timeLength + 1)
-      head.writeUIntBE(createdAt.getTime(), 0, timeLength)
+      head.writeUIntBE(createdAt.getTime() - epoch, 0, timeLength)
       const text = Buffer.from(id, "utf8")
       head.writeUInt8(text.length <= longestId ? 0 : 1, timeLength)
       const body = Buffer.concat([head, text.length <= longestId ? text : createHash("sha256").update(text).digest()])
@@ -37,7 +38,7 @@ export const makeCursors = (secret: string) => {
       const body = bytes.subarray(macLength)
       if (body.length <= timeLength || bytes.toString("base64url") !== cursor) throw invalid()
       if (!timingSafeEqual(mac(list, body), bytes.subarray(0, macLength))) throw invalid()
-      const createdAt = new Date(body.readUIntBE(0, timeLength))
+      const createdAt = new Date(body.readUIntBE(0, timeLength) + epoch)
       const rest = body.subarray(timeLength + 1)
       return body.readUInt8(timeLength) === 0
         ? { createdAt, by: "id", id: rest.toString("utf8") }
