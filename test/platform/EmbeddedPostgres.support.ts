@@ -11,6 +11,11 @@ import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../..")
 
+/** Whether any user can pass through a directory and those above it. */
+export const isOpen = (directory: string): boolean =>
+  (Fs.statSync(directory).mode & 0o001) !== 0 &&
+  (directory === Path.dirname(directory) || isOpen(Path.dirname(directory)))
+
 const flags = { fsync: "off" }
 
 /** A server as its users see it. */
