@@ -8,8 +8,8 @@ import { type HttpApiEndpoint, HttpApiError } from "effect/http-api"
 import { type Faults, ValidationFailed } from "../api/Problems.ts"
 import { RequestShape } from "../api/Requests.ts"
 import { faultsOf } from "../platform/Faults.ts"
-import { isUnsafe } from "../platform/UnsafeText.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
+import { isUnsafe } from "../platform/UnsafeText.ts"
 import { faultsOfValue, firstEntries, gather, type LocatedFault, maxEntries, pointer } from "./Locations.ts"
 import { targetFaults } from "./RequestTarget.ts"
 
@@ -83,7 +83,7 @@ const refuse = Effect.fnUntraced(function* (
   return yield* new ValidationFailed({ detail: `See errors: ${locations.slice(0, 5).join(", ")}.`, errors })
 })
 
-/** The schemas of this API need no services to decode (contract §1 leaves them nothing to ask); the types forgot. */
+/** No schema of this API needs a service to decode; the framework's types have forgotten that by here. */
 const isSelfContained = (schema: Schema.Top): schema is Schema.Top & Schema.ConstraintDecoder<unknown> =>
   Schema.isSchema(schema)
 
