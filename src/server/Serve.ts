@@ -1,11 +1,12 @@
 /** The life of the process: settings, layers, ready line, drain, end. */
 import { NodeServices } from "@effect/platform-node"
-import { Console, Effect, Layer, Option, Queue } from "effect"
+import { Console, Effect, Layer, Option, PartitionedSemaphore, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
 import { PublicUrl } from "../platform/Responses.ts"
 import * as Database from "../platform/Database.ts"
+import { Turns } from "../platform/idempotency/Idempotency.ts"
 import * as Pruner from "../platform/idempotency/Pruner.ts"
 import * as Logging from "../platform/Logging.ts"
 import { assertMigrated, migrate } from "../platform/Migrations.ts"
@@ -32,6 +33,14 @@ const migrated = Layer.effectDiscard(
   })
 ).pipe(Layer.provide(Database.operatorLayer))
 
+/** Half of the statements that can be at the database at once, four to a connection. */
+const turns = Layer.effect(
+  Turns,
+  Effect.map(Settings, ({ databaseMaxConnections }) =>
+    PartitionedSemaphore.makeUnsafe({ permits: databaseMaxConnections * 2 })
+  )
+)
+
 /** What everything else stands on, in the order of its start. */
 const platform = Layer.mergeAll(
   Credentials.layer,
@@ -40,6 +49,7 @@ const platform = Layer.mergeAll(
   Pages.layer,
   Drain.layer
 ).pipe(
+  Layer.merge(turns),
   Layer.provide(SecretKey.layer),
   Layer.provideMerge(migrated),
   Layer.provideMerge(Database.layer),

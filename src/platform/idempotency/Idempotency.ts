@@ -2,7 +2,7 @@
  * Idempotent mutations (contract §5): key, effect and outcome in one statement, so that after a crash at any point
  * either all of it is there or none, and a retry finds the outcome instead of having a second effect.
  */
-import { Effect } from "effect"
+import { Context, Effect, PartitionedSemaphore } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { createHash } from "node:crypto"
 import type { ProjectId } from "../../api/Ids.ts"
@@ -78,6 +78,16 @@ interface Stored {
 }
 
 /**
+ * The mutations of this process that may be at the database at once, shared fairly among the projects that want some:
+ * those of one project can wait for each other (its contact capacity is one row), and must not have every connection
+ * wait with them. What they leave is for reads.
+ */
+export const Turns = Context.Reference<PartitionedSemaphore.PartitionedSemaphore<ProjectId>>(
+  "developer-api/platform/idempotency/Turns",
+  { defaultValue: () => PartitionedSemaphore.makeUnsafe({ permits: 40 }) }
+)
+
+/**
  * Runs a mutation once per key: one round trip when it applies, two when only a second look can tell why it did not
  * (a replay, a reused key, or a failed guard).
  */
@@ -87,6 +97,7 @@ export const mutate = Effect.fnUntraced(function* <Problem>(
   mutation: Mutation<Problem>
 ): Effect.fn.Return<Outcome, Problem | IdempotencyKeyReused | ServiceUnavailable> {
   const { fingerprint, key, projectId } = command
+  const turn = (yield* Turns).withPermit(projectId)
 
   // A project file locks the project FOR UPDATE before it changes it: only that makes KEY SHARE, which waits for no
   // plain update, see the capacity as the file left it.
@@ -111,7 +122,7 @@ export const mutate = Effect.fnUntraced(function* <Problem>(
     FROM idempotency_keys WHERE project_id = ${projectId} AND key = ${key}`
 
   while (true) {
-    const [verdict] = yield* statement(attempt)
+    const [verdict] = yield* statement(turn(attempt))
     if (verdict === undefined) return yield* Effect.die(new Error("A mutation gave no verdict"))
     if (verdict.claimed) return outcome(verdict, false)
 
