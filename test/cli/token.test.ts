@@ -1,9 +1,9 @@
 /** `token`: what operators type, and what they get. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Option, Redacted, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { scopes } from "../../src/api/Access.ts"
 import { keyIdOf } from "../../src/platform/auth/Token.ts"
+import { makeProject } from "../support/Projects.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { cli, documentOf, failure } from "./Cli.support.ts"
 
@@ -38,16 +38,6 @@ const Keys = Schema.Struct({
 const strictly = { onExcessProperty: "error" } as const
 const decodeIssued = Schema.decodeUnknownSync(Issued, strictly)
 const decodeKeys = Schema.decodeUnknownSync(Keys, strictly)
-
-const makeProject = Effect.fnUntraced(function* (id: string) {
-  const sql = yield* SqlClient.SqlClient
-  yield* sql`
-    INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
-    VALUES (${id}, 'Acme', 'UTC', '{}', '{}', '{}', now())`
-  yield* sql`
-    INSERT INTO members (project_id, id, name, active)
-    VALUES (${id}, 'anna', 'Anna', true), (${id}, 'left', 'Left', false)`
-})
 
 const issue = (project: string, ...flags: ReadonlyArray<string>) =>
   cli(["token", "issue", "--project", project, "--name", "ci", ...flags])

@@ -79,6 +79,7 @@ const answers = (port: number) =>
     socket.once("timeout", () => tell(false))
   })
 
+// The file system's clock wrote that time, so the machine's is asked, too, and not the fiber's.
 const removeIfOld = (path: string) =>
   Effect.promise(async () => {
     const written = await stat(path).catch(() => undefined)

@@ -3,7 +3,8 @@ import { assert, layer } from "@effect/vitest"
 import { DateTime, Deferred, Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
 import { ApiKeys, KeyUnusable, MemberUnusable } from "../../../src/platform/auth/ApiKeys.ts"
-import { anna, days, issue, later, list, makeProject, services } from "./ApiKeys.support.ts"
+import { makeProject } from "../../support/Projects.ts"
+import { anna, days, issue, later, list, services } from "./ApiKeys.support.ts"
 
 /** Real time passes until as many statements wait for a lock: the test's own clock stands still. */
 const untilWaiting = (count: number) =>

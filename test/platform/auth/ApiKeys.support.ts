@@ -1,8 +1,7 @@
-/** A database with the service, and projects for its keys. */
+/** A database with the service, and keys as its tests issue them. */
 import { Duration, Effect, Layer, Option } from "effect"
-import { SqlClient } from "effect/sql"
 import type { Scope } from "../../../src/api/Access.ts"
-import { MemberId, ProjectId } from "../../../src/api/Ids.ts"
+import { MemberId, type ProjectId } from "../../../src/api/Ids.ts"
 import { ApiKeys } from "../../../src/platform/auth/ApiKeys.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 
@@ -10,18 +9,6 @@ export const services = ApiKeys.layer.pipe(Layer.provideMerge(TestDatabase.layer
 
 export const anna = MemberId.make("anna")
 export const days = Duration.days
-
-/** A project with an active member and one who has left. */
-export const makeProject = Effect.fnUntraced(function* (id: string) {
-  const sql = yield* SqlClient.SqlClient
-  yield* sql`
-    INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
-    VALUES (${id}, 'Acme', 'UTC', '{}', '{}', '{}', now())`
-  yield* sql`
-    INSERT INTO members (project_id, id, name, active)
-    VALUES (${id}, 'anna', 'Anna', true), (${id}, 'left', 'Left', false)`
-  return ProjectId.make(id)
-})
 
 export const issue = Effect.fnUntraced(function* (
   projectId: ProjectId,

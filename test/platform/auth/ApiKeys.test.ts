@@ -14,7 +14,8 @@ import {
   ProjectUnknown
 } from "../../../src/platform/auth/ApiKeys.ts"
 import * as Token from "../../../src/platform/auth/Token.ts"
-import { anna, days, issue, later, list, makeProject, services } from "./ApiKeys.support.ts"
+import { makeProject } from "../../support/Projects.ts"
+import { anna, days, issue, later, list, services } from "./ApiKeys.support.ts"
 
 const unknownProject = ProjectId.make("nobody")
 const unknownKey = KeyId.make("000000000000")

@@ -4,6 +4,7 @@ import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import * as Pruner from "../../../src/platform/idempotency/Pruner.ts"
 import { Settings } from "../../../src/platform/Settings.ts"
+import { makeProject } from "../../support/Projects.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 
 const settings = Settings.layer.pipe(
@@ -26,9 +27,7 @@ layer(TestDatabase.layer)("Pruner", (it) => {
       const sql = yield* SqlClient.SqlClient
       const at = (days: number) => new Date(now - days * 86_400_000)
       for (const project of ["a", "b"]) {
-        yield* sql`
-          INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
-          VALUES (${project}, 'P', 'UTC', '{}', '{}', '{}', now())`
+        yield* makeProject(project)
         yield* sql`
           INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
           SELECT ${project}, age.name || n, '\\x00', 'r', true, 1, age.at
