@@ -2,12 +2,15 @@
 import { HttpApi, OpenApi } from "effect/http-api"
 import { Authentication } from "./Authentication.ts"
 import { ClientsGroup } from "./crm/Clients.ts"
+import { DealsGroup } from "./crm/Deals.ts"
+import { NotesGroup } from "./crm/Notes.ts"
+import { TicketsGroup } from "./crm/Tickets.ts"
 import { Answers, RateLimited, RequestShape } from "./Requests.ts"
 
 const strict = { onExcessProperty: "error", errors: "all" } as const
 
 export class Api extends HttpApi.make("developer-api")
-  .add(ClientsGroup)
+  .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup)
   .prefix("/api")
   .middleware(RequestShape)
   .middleware(RateLimited)

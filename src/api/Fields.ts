@@ -36,6 +36,34 @@ export const Timestamp = Schema.String.annotate({
 const atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 
+const datePattern = /^([0-9]{4})-([0-9]{2})-([0-9]{2})$/
+
+/** Whether a day is one of the calendar; `Date.parse` would take February 30 for a day in March. */
+export const isDay = (year: number, month: number, day: number): boolean => {
+  const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0)
+  const days = [31, leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1] ?? 0
+  return year >= 1 && day >= 1 && day <= days
+}
+
+/** A day of the calendar, `YYYY-MM-DD`. */
+export const CalendarDate = Schema.String.check(
+  Schema.makeFilter(
+    (text: string) => {
+      const [, year, month, day] = datePattern.exec(text) ?? []
+      return isDay(Number(year), Number(month), Number(day))
+    },
+    { expected: "a date that exists, written YYYY-MM-DD", toJsonSchema: () => ({ format: "date" }) }
+  )
+)
+
+/** An amount of money in minor units: 12.50 EUR is 1250. Up to 2^53-1, the largest integer that every JSON reader holds. */
+export const AmountMinor = Schema.Int.check(
+  Schema.isBetween(
+    { minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
+    { expected: `an integer from 0 to ${Number.MAX_SAFE_INTEGER}` }
+  )
+)
+
 /** A mail address: RFC 5321's dot-string at a domain of two labels or more, at most 254 characters. */
 export const Email = Schema.String.check(
   Schema.isPattern(new RegExp(`^(?=.{3,254}$)(?=[^@]{1,64}@)${atom}(?:\\.${atom})*@${label}(?:\\.${label})+$`), {
@@ -51,6 +79,14 @@ export const Phone = Schema.String.check(
 
 /** A record's revision: 1 at first, one more with each change that changed something. */
 export const Version = Schema.Int.check(Schema.isGreaterThan(0))
+
+/** A version in a query: decimal digits only; the document calls it an integer. */
+export const VersionText = Schema.String.check(
+  Schema.makeFilter((text: string) => /^[1-9][0-9]*$/.test(text) && Number.isSafeInteger(Number(text)), {
+    expected: "an integer from 1",
+    toJsonSchema: () => ({ type: "integer", minimum: 1 })
+  })
+).pipe(Schema.decodeTo(Schema.FiniteFromString))
 
 /** A record's version as an entity tag (RFC 9110, section 8.8.3): `"7"`. */
 export const ETag = Schema.String.annotate({ description: "The record's version, in double quotes" })

@@ -11,12 +11,19 @@ export const RecordIdempotencyKey = Schema.String.check(
   })
 )
 
+/** Every other operation. */
+export const IdempotencyKey = Schema.String.check(
+  Schema.isPattern(/^[\x21-\x7E]{1,160}$/u, { expected: "1 to 160 printable ASCII characters without spaces" })
+)
+
+const description =
+  "Names this command. Sent again within 7 days, it answers the first outcome and has no second effect."
+
 /** Headers of a mutation of clients and deals. */
-export const RecordMutationHeaders = {
-  "idempotency-key": RecordIdempotencyKey.annotateKey({
-    description: "Names this command. Sent again within 7 days, it answers the first outcome and has no second effect."
-  })
-}
+export const RecordMutationHeaders = { "idempotency-key": RecordIdempotencyKey.annotateKey({ description }) }
+
+/** Headers of every other mutation. */
+export const MutationHeaders = { "idempotency-key": IdempotencyKey.annotateKey({ description }) }
 
 /** `DeveloperMutationResponse` of the specification, section 2.1. */
 export const Receipt = Schema.Struct({

@@ -16,6 +16,24 @@ export type OrganizationId = typeof OrganizationId.Type
 export const ClientId = id.pipe(Schema.brand("ClientId"))
 export type ClientId = typeof ClientId.Type
 
+export const PipelineId = id.pipe(Schema.brand("PipelineId"))
+export type PipelineId = typeof PipelineId.Type
+
+export const StageId = id.pipe(Schema.brand("StageId"))
+export type StageId = typeof StageId.Type
+
+export const DealId = id.pipe(Schema.brand("DealId"))
+export type DealId = typeof DealId.Type
+
+export const NoteId = id.pipe(Schema.brand("NoteId"))
+export type NoteId = typeof NoteId.Type
+
+export const TicketId = id.pipe(Schema.brand("TicketId"))
+export type TicketId = typeof TicketId.Type
+
+export const TaskId = id.pipe(Schema.brand("TaskId"))
+export type TaskId = typeof TaskId.Type
+
 /** The 12 characters that name an API key; they are part of its token and no secret. */
 export const KeyId = Schema.String.check(
   Schema.isPattern(/^[0-9A-Za-z]{12}$/u, { expected: "the 12 characters that name a key" })

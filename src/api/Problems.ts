@@ -5,6 +5,7 @@
  */
 import { Schema } from "effect"
 import { HttpApiError } from "effect/http-api"
+import { Version } from "./Fields.ts"
 
 /** Declares a problem class: its code, its status, its one fixed title, and its RFC 9457 extension members. */
 const problemWith =
@@ -49,6 +50,12 @@ export class CursorInvalid extends problem<CursorInvalid>()(
   "cursor_invalid",
   400,
   "The cursor does not belong to this list."
+) {}
+
+export class DealStatusInvalid extends problem<DealStatusInvalid>()(
+  "deal_status_invalid",
+  400,
+  "A deal's status can't move like that."
 ) {}
 
 // 401
@@ -114,6 +121,22 @@ export class OrganizationNotFound extends problem<OrganizationNotFound>()(
   "The project has no such organization."
 ) {}
 
+export class DealNotFound extends problem<DealNotFound>()("deal_not_found", 404, "The project has no such deal.") {}
+
+export class DealReferenceNotFound extends problem<DealReferenceNotFound>()(
+  "deal_reference_not_found",
+  404,
+  "The deal refers to what the project does not have."
+) {}
+
+export class NoteNotFound extends problem<NoteNotFound>()("note_not_found", 404, "The deal has no such note.") {}
+
+export class TicketNotFound extends problem<TicketNotFound>()(
+  "ticket_not_found",
+  404,
+  "The project has no such ticket."
+) {}
+
 // 405
 
 export class MethodNotAllowed extends problem<MethodNotAllowed>()(
@@ -130,6 +153,15 @@ export class IdempotencyKeyReused extends problem<IdempotencyKeyReused>()(
   "The idempotency key was used for another request."
 ) {}
 
+export class VersionConflict extends problemWith<VersionConflict>()(
+  "version_conflict",
+  409,
+  "The record is no longer at the expected version.",
+  {
+    currentVersion: Schema.NullOr(Version).annotate({ description: "The version now; null where nothing exists yet" })
+  }
+) {}
+
 export class ContactCapacityExhausted extends problem<ContactCapacityExhausted>()(
   "contact_capacity_exhausted",
   409,
@@ -142,6 +174,18 @@ export class OrganizationArchived extends problem<OrganizationArchived>()(
   "organization_archived",
   409,
   "The organization is archived."
+) {}
+
+export class TicketNotRateable extends problem<TicketNotRateable>()(
+  "ticket_not_rateable",
+  409,
+  "The ticket is neither resolved nor closed."
+) {}
+
+export class RatingCustomerOwned extends problem<RatingCustomerOwned>()(
+  "rating_customer_owned",
+  409,
+  "The customer has rated the ticket."
 ) {}
 
 // 413, 415, 429, 431

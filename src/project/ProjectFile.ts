@@ -2,7 +2,7 @@
 import { Result, Schema } from "effect"
 import { Module } from "../api/Access.ts"
 import { text } from "../api/Fields.ts"
-import { ProjectId } from "../api/Ids.ts"
+import { PipelineId, ProjectId } from "../api/Ids.ts"
 import { faultsOf } from "../platform/Faults.ts"
 import { Campaign, Segment, Template } from "./ProjectFile/Campaigns.ts"
 import {
@@ -20,7 +20,7 @@ import { lineOf } from "./ProjectFile/FaultLines.ts"
 import { Installation } from "./ProjectFile/Integrations.ts"
 import { faultsOfJson, parseJson } from "./ProjectFile/Json.ts"
 import { Channel, Conversation } from "./ProjectFile/Messaging.ts"
-import { count, id, name, optional, positive } from "./ProjectFile/Parts.ts"
+import { count, name, optional, positive } from "./ProjectFile/Parts.ts"
 import { TimeZone } from "./ProjectFile/Times.ts"
 
 const RateLimit = Schema.Struct({ limit: positive, windowSeconds: positive })
@@ -37,7 +37,7 @@ const Project = Schema.Struct({
   rateLimits: optional(
     Schema.Struct({ read: optional(RateLimit), write: optional(RateLimit), messages: optional(RateLimit) })
   ),
-  defaultPipelineId: optional(Schema.NullOr(id))
+  defaultPipelineId: optional(Schema.NullOr(PipelineId))
 })
 
 /** The file. Records are found by id; those that the file doesn't name are left alone. */

@@ -6,6 +6,12 @@ import { PrometheusMetrics } from "effect/observability"
 import { Api } from "../api/Api.ts"
 import { Clients } from "../crm/Clients.ts"
 import * as ClientsHttp from "../crm/Clients/Http.ts"
+import { Deals } from "../crm/Deals.ts"
+import * as DealsHttp from "../crm/Deals/Http.ts"
+import { Notes } from "../crm/Notes.ts"
+import * as NotesHttp from "../crm/Notes/Http.ts"
+import { Tickets } from "../crm/Tickets.ts"
+import * as TicketsHttp from "../crm/Tickets/Http.ts"
 import * as Bearer from "../platform/auth/Bearer.ts"
 import * as Throttle from "../platform/rateLimit/Throttle.ts"
 import * as Answers from "./Answers.ts"
@@ -16,8 +22,8 @@ import * as RequestShape from "./RequestShape.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
 
 const api = HttpApiBuilder.layer(Api).pipe(
-  Layer.provide(ClientsHttp.layer),
-  Layer.provide(Clients.layer),
+  Layer.provide([ClientsHttp.layer, DealsHttp.layer, NotesHttp.layer, TicketsHttp.layer]),
+  Layer.provide([Clients.layer, Deals.layer, Notes.layer, Tickets.layer]),
   Layer.provide([Answers.operations, Bearer.layer, Throttle.layer, RequestShape.layer, JsonBody.layer])
 )
 

@@ -45,21 +45,30 @@ export interface Outcome {
   readonly replayed: boolean
 }
 
+/** What a guard saw when it failed. */
+export interface Refusal {
+  /** The version of the record as it is; 0 where there is none. */
+  readonly version: number
+  /** What the request got wrong: the words after the code. */
+  readonly faults: ReadonlyArray<string>
+}
+
 /** A change as SQL, in two lists of common table expressions around the claim of the key. */
 export interface Mutation<Problem> {
   /** When it happens. */
   readonly at: Date
   /**
    * Locks what the change rests on, and ends in `verdict (failure text, resource_id text, changed boolean, version int)`
-   * of one row. It finds the project, locked against project files being applied (which may take seconds, hence
-   * NOWAIT), in `project (project_id, contact_capacity)`. Every mutation locks in this order: project, records, key; so
+   * of one row; `failure` is the code of a problem, then, space-separated, what is at fault. It finds the project, locked
+   * against project files being applied (which may take seconds, hence NOWAIT), in
+   * `project (project_id, contact_capacity, default_pipeline_id)`. Every mutation locks in this order: project, records, key; so
    * they never wait for each other in a circle.
    */
   readonly verdict: Statement.Fragment
   /** Applies the change from `claim (changed boolean)`, which is empty when there is a failure or the key is taken. */
   readonly effect: Statement.Fragment
-  /** The problem behind each `failure`. */
-  readonly problems: Readonly<Record<string, () => Problem>>
+  /** The problem behind each code of a `failure`. */
+  readonly problems: Readonly<Record<string, (refusal: Refusal) => Problem>>
 }
 
 interface Attempt {
@@ -103,7 +112,7 @@ export const mutate = Effect.fnUntraced(function* <Problem>(
   // plain update, see the capacity as the file left it.
   const attempt = sql<Attempt>`
     WITH project AS MATERIALIZED (
-      SELECT project_id, contact_capacity FROM projects WHERE project_id = ${projectId} FOR KEY SHARE NOWAIT
+      SELECT project_id, contact_capacity, default_pipeline_id FROM projects WHERE project_id = ${projectId} FOR KEY SHARE NOWAIT
     ),
     ${mutation.verdict},
     claim AS (
@@ -135,10 +144,11 @@ export const mutate = Effect.fnUntraced(function* <Problem>(
       })
     }
     if (verdict.failure !== null) {
-      const problem = mutation.problems[verdict.failure]
+      const [code = "", ...faults] = verdict.failure.split(" ")
+      const problem = mutation.problems[code]
       return yield* problem === undefined
-        ? Effect.die(new Error(`A mutation failed for an unknown reason: ${verdict.failure}`))
-        : Effect.fail(problem())
+        ? Effect.die(new Error(`A mutation failed for an unknown reason: ${code}`))
+        : Effect.fail(problem({ version: verdict.version, faults }))
     }
     // The key was taken at the first look and pruned before the second: the next look will find it free.
   }

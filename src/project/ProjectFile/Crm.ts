@@ -1,10 +1,12 @@
 /** The CRM's part of a project file: who and what the project deals with. */
 import { Schema } from "effect"
 import { clientFields, ClientStatus } from "../../api/crm/Clients.ts"
+import { dealFields } from "../../api/crm/Deals.ts"
+import { ratingFields, TicketStatus } from "../../api/crm/Tickets.ts"
 import { Email, text } from "../../api/Fields.ts"
-import { ClientId, MemberId, OrganizationId } from "../../api/Ids.ts"
+import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId, TaskId, TicketId } from "../../api/Ids.ts"
 import { count, id, name, optional } from "./Parts.ts"
-import { CalendarDate, Instant } from "./Times.ts"
+import { Instant } from "./Times.ts"
 
 export const Member = Schema.Struct({
   id: MemberId,
@@ -20,9 +22,11 @@ export const Organization = Schema.Struct({
 })
 
 export const Pipeline = Schema.Struct({
-  id,
+  id: PipelineId,
   name,
-  stages: Schema.Array(Schema.Struct({ id, name })).check(Schema.isMinLength(1, { expected: "at least one stage" }))
+  stages: Schema.Array(Schema.Struct({ id: StageId, name })).check(
+    Schema.isMinLength(1, { expected: "at least one stage" })
+  )
 })
 
 export const LoyaltyLevel = Schema.Struct({ id, name })
@@ -56,49 +60,37 @@ export const Client = Schema.Struct({
 })
 
 export const Deal = Schema.Struct({
-  id,
-  title: text(1, 160),
-  clientId: optional(Schema.NullOr(ClientId)),
-  organizationId: optional(Schema.NullOr(OrganizationId)),
-  pipelineId: optional(id),
-  stageId: optional(id),
-  status: optional(Schema.Literals(["open", "won", "lost"]), "open"),
-  lifecycle: optional(Schema.Literals(["active", "archived"]), "active"),
-  amountMinor: optional(
-    Schema.NullOr(
-      Schema.Int.check(
-        Schema.isGreaterThanOrEqualTo(0, { expected: `an integer from 0 to ${Number.MAX_SAFE_INTEGER}` })
-      )
-    )
-  ),
-  currency: optional(
-    Schema.NullOr(Schema.String.check(Schema.isPattern(/^[A-Z]{3}$/, { expected: "a currency code of ISO 4217" })))
-  ),
-  expectedCloseDate: optional(Schema.NullOr(CalendarDate)),
-  responsibleMemberId: optional(Schema.NullOr(MemberId)),
-  lostReason: optional(Schema.NullOr(text(1, 500))),
+  id: DealId,
+  title: dealFields.title,
+  clientId: optional(dealFields.clientId),
+  organizationId: optional(dealFields.organizationId),
+  pipelineId: optional(dealFields.pipelineId),
+  stageId: optional(dealFields.stageId),
+  status: optional(dealFields.status, "open"),
+  lifecycle: optional(dealFields.lifecycle, "active"),
+  amountMinor: optional(dealFields.amountMinor),
+  currency: optional(dealFields.currency),
+  expectedCloseDate: optional(dealFields.expectedCloseDate),
+  responsibleMemberId: optional(dealFields.responsibleMemberId),
+  lostReason: optional(dealFields.lostReason),
   closedAt: optional(Schema.NullOr(Instant)),
   createdAt: optional(Instant)
 })
 
-const Rating = Schema.Struct({
-  score: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 5 }, { expected: "an integer from 1 to 5" })),
-  comment: optional(Schema.NullOr(text(1, 1000))),
-  by: Schema.Literals(["customer", "operator"])
-})
+const Rating = Schema.Struct({ ...ratingFields, by: Schema.Literals(["customer", "operator"]) })
 
 export const Ticket = Schema.Struct({
-  id,
+  id: TicketId,
   subject: text(1, 500),
-  status: Schema.Literals(["open", "pending", "resolved", "closed"]),
+  status: TicketStatus,
   clientId: optional(Schema.NullOr(ClientId)),
   rating: optional(Schema.NullOr(Rating))
 })
 
 export const Task = Schema.Struct({
-  id,
+  id: TaskId,
   title: text(1, 160),
-  dealId: optional(Schema.NullOr(id)),
+  dealId: optional(Schema.NullOr(DealId)),
   clientId: optional(Schema.NullOr(ClientId)),
   assigneeId: optional(Schema.NullOr(MemberId)),
   dueAt: optional(Schema.NullOr(Instant)),

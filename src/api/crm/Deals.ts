@@ -1,0 +1,217 @@
+/** CRM deals: operations 5 to 8 of the specification, section 4.1. */
+import { Schema } from "effect"
+import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import { Access } from "../Access.ts"
+import { Currency } from "../Currencies.ts"
+import { Examples } from "../Document.ts"
+import { AmountMinor, CalendarDate, ETag, text, Timestamp, Version } from "../Fields.ts"
+import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
+import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId } from "../Ids.ts"
+import { page, pageQuery } from "../Page.ts"
+import { CursorInvalid, DealNotFound, DealReferenceNotFound, DealStatusInvalid } from "../Problems.ts"
+import { JsonBody, RequestShape } from "../Requests.ts"
+
+export const DealStatus = Schema.Literals(["open", "won", "lost"])
+export type DealStatus = typeof DealStatus.Type
+
+export const DealLifecycle = Schema.Literals(["active", "archived"])
+export type DealLifecycle = typeof DealLifecycle.Type
+
+/**
+ * Where a deal can move from where it is; staying is no move. Leaving `open` sets `closedAt`; coming back clears it, and
+ * `lostReason`.
+ */
+export const dealMoves = {
+  status: { open: ["won", "lost"], won: ["open"], lost: ["open"] },
+  lifecycle: { active: ["archived"], archived: ["active"] }
+} as const satisfies {
+  readonly status: Record<DealStatus, ReadonlyArray<DealStatus>>
+  readonly lifecycle: Record<DealLifecycle, ReadonlyArray<DealLifecycle>>
+}
+
+/** The fields that a caller writes, with the types that every way in shares (API, project file, import). */
+export const dealFields = {
+  title: text(1, 160),
+  clientId: Schema.NullOr(ClientId),
+  organizationId: Schema.NullOr(OrganizationId),
+  pipelineId: PipelineId,
+  stageId: StageId,
+  status: DealStatus,
+  lifecycle: DealLifecycle,
+  amountMinor: Schema.NullOr(AmountMinor),
+  currency: Schema.NullOr(Currency),
+  expectedCloseDate: Schema.NullOr(CalendarDate),
+  responsibleMemberId: Schema.NullOr(MemberId),
+  lostReason: Schema.NullOr(text(1, 500))
+}
+
+/** A chance of business, on a stage of a pipeline. */
+export const Deal = Schema.Struct({
+  id: DealId,
+  ...dealFields,
+  closedAt: Schema.NullOr(Timestamp),
+  version: Version,
+  createdAt: Timestamp,
+  updatedAt: Timestamp
+}).annotate({ identifier: "DeveloperDeal" })
+export type Deal = typeof Deal.Type
+
+/** The rules between the fields of a deal, by the field at fault. They hold for the record that a change results in. */
+export const dealRules = {
+  currency: "is required with an amount",
+  amountMinor: "is required with a currency",
+  lostReason: "must be null unless the deal is lost"
+} as const
+
+const isSet = (value: unknown) => value !== undefined && value !== null
+
+/** Which of the two that stand together is missing beside the other. */
+export const missingOfMoney = (deal: { readonly amountMinor?: unknown; readonly currency?: unknown }) =>
+  isSet(deal.amountMinor) === isSet(deal.currency) ? undefined : isSet(deal.currency) ? "amountMinor" : "currency"
+
+/** What a create takes: `title`, and whatever else is known. */
+export const DealCreate = Schema.Struct({
+  title: dealFields.title,
+  clientId: Schema.optionalKey(dealFields.clientId),
+  organizationId: Schema.optionalKey(dealFields.organizationId),
+  pipelineId: Schema.optionalKey(dealFields.pipelineId),
+  stageId: Schema.optionalKey(dealFields.stageId),
+  amountMinor: Schema.optionalKey(dealFields.amountMinor),
+  currency: Schema.optionalKey(dealFields.currency),
+  expectedCloseDate: Schema.optionalKey(dealFields.expectedCloseDate),
+  responsibleMemberId: Schema.optionalKey(dealFields.responsibleMemberId)
+})
+  .check(
+    Schema.makeFilter(
+      (deal) => {
+        const member = missingOfMoney(deal)
+        return member === undefined ? undefined : { path: [member], issue: dealRules[member] }
+      },
+      // Judged beside the faults of the members, not only when there are none.
+      { "~structural": true }
+    )
+  )
+  .annotate({ identifier: "DeveloperDealCreate" })
+export type DealCreate = typeof DealCreate.Type
+
+/** What a patch takes: an absent member keeps, `null` clears, at least one member. */
+export const DealPatch = Schema.Struct({
+  title: Schema.optionalKey(dealFields.title),
+  clientId: Schema.optionalKey(dealFields.clientId),
+  organizationId: Schema.optionalKey(dealFields.organizationId),
+  pipelineId: Schema.optionalKey(dealFields.pipelineId),
+  stageId: Schema.optionalKey(dealFields.stageId),
+  status: Schema.optionalKey(dealFields.status),
+  lifecycle: Schema.optionalKey(dealFields.lifecycle),
+  amountMinor: Schema.optionalKey(dealFields.amountMinor),
+  currency: Schema.optionalKey(dealFields.currency),
+  expectedCloseDate: Schema.optionalKey(dealFields.expectedCloseDate),
+  responsibleMemberId: Schema.optionalKey(dealFields.responsibleMemberId),
+  lostReason: Schema.optionalKey(dealFields.lostReason)
+})
+  .check(Schema.isMinProperties(1, { expected: "at least one member to change" }))
+  .annotate({ identifier: "DeveloperDealPatch" })
+export type DealPatch = typeof DealPatch.Type
+
+/** Which deals a list shows. */
+export const DealStatusFilter = Schema.Literals(["open", "won", "lost", "all"])
+export type DealStatusFilter = typeof DealStatusFilter.Type
+export const DealLifecycleFilter = Schema.Literals(["active", "archived", "all"])
+export type DealLifecycleFilter = typeof DealLifecycleFilter.Type
+
+const createExample = {
+  title: "Espresso machines for the harbour",
+  clientId: "cli_0193f0c8a1b27c4d9e5f60718293a4b5",
+  amountMinor: 1250000,
+  currency: "EUR",
+  expectedCloseDate: "2026-12-15"
+}
+
+const example = {
+  id: "deal_0193f0c9b2c37d5e8f60718293a4b5c6",
+  ...createExample,
+  organizationId: null,
+  pipelineId: "pipe_sales",
+  stageId: "stage_new",
+  status: "open",
+  lifecycle: "active",
+  responsibleMemberId: null,
+  lostReason: null,
+  closedAt: null,
+  version: 1,
+  createdAt: "2026-11-20T10:00:00.000Z",
+  updatedAt: "2026-11-20T10:00:00.000Z"
+}
+
+const receiptExample = { resourceId: example.id, changed: true }
+
+const moves = Object.entries(dealMoves.status)
+  .map(([from, to]) => `\`${from}\` → ${to.map((status) => `\`${status}\``).join(" or ")}`)
+  .join(", ")
+
+const path = "/v1/developer/crm/deals"
+
+export class DealsGroup extends HttpApiGroup.make("deals")
+  .add(
+    HttpApiEndpoint.get("listDeals", path, {
+      query: {
+        lifecycle: Schema.optionalKey(DealLifecycleFilter),
+        status: Schema.optionalKey(DealStatusFilter),
+        ...pageQuery(512)
+      },
+      success: page(Deal),
+      error: [CursorInvalid]
+    })
+      .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
+      .annotate(Examples, { answer: { items: [example], nextCursor: null } })
+      .annotate(OpenApi.Summary, "List deals")
+      .annotate(
+        OpenApi.Description,
+        "The project's deals, newest first. `lifecycle` is `active` unless given, `status` is `all`."
+      ),
+    HttpApiEndpoint.post("createDeal", path, {
+      headers: RecordMutationHeaders,
+      payload: DealCreate,
+      success: receipt(201),
+      error: [...mutationProblems, DealReferenceNotFound]
+    })
+      .middleware(RequestShape)
+      .middleware(JsonBody)
+      .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
+      .annotate(Examples, { request: createExample, answer: receiptExample })
+      .annotate(OpenApi.Summary, "Create a deal")
+      .annotate(
+        OpenApi.Description,
+        "Adds an open deal: on the project's default pipeline unless `pipelineId` names another, on the pipeline's first " +
+          "stage unless `stageId` does. Amount and currency stand together or not at all. Emits `crm.deal.created.v1`."
+      ),
+    HttpApiEndpoint.get("getDeal", `${path}/:dealId`, {
+      params: { dealId: DealId },
+      success: HttpApiSchema.WithHeaders(Deal, { etag: ETag }),
+      error: [DealNotFound]
+    })
+      .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
+      .annotate(Examples, { answer: example })
+      .annotate(OpenApi.Summary, "Get a deal")
+      .annotate(OpenApi.Description, "One deal, archived ones included."),
+    HttpApiEndpoint.patch("patchDeal", `${path}/:dealId`, {
+      params: { dealId: DealId },
+      headers: RecordMutationHeaders,
+      payload: DealPatch,
+      success: receipt(200),
+      error: [...mutationProblems, DealNotFound, DealReferenceNotFound, DealStatusInvalid]
+    })
+      .middleware(RequestShape)
+      .middleware(JsonBody)
+      .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
+      .annotate(Examples, { request: { status: "lost", lostReason: "No budget this year" }, answer: receiptExample })
+      .annotate(OpenApi.Summary, "Change a deal")
+      .annotate(
+        OpenApi.Description,
+        "An absent member keeps its value, `null` clears it; what has to stand together is judged on the deal as it " +
+          `would be. The status moves ${moves}: closing sets \`closedAt\`, opening again clears it and \`lostReason\`. ` +
+          "A new `pipelineId` alone moves to that pipeline's first stage. Emits `crm.deal.updated.v1`, and " +
+          "`crm.deal.stage_changed.v1` too when the stage changed. When nothing differs, `changed` is false."
+      )
+  )
+  .annotate(OpenApi.Title, "CRM deals") {}

@@ -1,0 +1,111 @@
+/** Notes on a deal: operations 9 to 12 of the specification, section 4.1. */
+import { Schema } from "effect"
+import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
+import { Access } from "../Access.ts"
+import { Examples } from "../Document.ts"
+import { text, Timestamp, Version, VersionText } from "../Fields.ts"
+import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
+import { DealId, KeyId, NoteId } from "../Ids.ts"
+import { page, pageQuery } from "../Page.ts"
+import { CursorInvalid, DealNotFound, NoteNotFound, VersionConflict } from "../Problems.ts"
+import { JsonBody, RequestShape } from "../Requests.ts"
+
+const body = text(1, 10_000)
+
+/** A text that somebody left on a deal. */
+export const Note = Schema.Struct({
+  id: NoteId,
+  dealId: DealId,
+  body,
+  authorKeyId: KeyId.annotate({ description: "The API key that wrote it first" }),
+  version: Version,
+  createdAt: Timestamp,
+  updatedAt: Timestamp
+}).annotate({ identifier: "DeveloperDealNote" })
+export type Note = typeof Note.Type
+
+export const NoteCreate = Schema.Struct({ body }).annotate({ identifier: "DeveloperDealNoteCreate" })
+export type NoteCreate = typeof NoteCreate.Type
+
+/** A change to the note as it was at `expectedVersion`. */
+export const NotePatch = Schema.Struct({ body, expectedVersion: Version }).annotate({
+  identifier: "DeveloperDealNotePatch"
+})
+export type NotePatch = typeof NotePatch.Type
+
+const example = {
+  id: "note_0193f0cac3d47e6f8071829304a5b6c7",
+  dealId: "deal_0193f0c9b2c37d5e8f60718293a4b5c6",
+  body: "Wants to see the machine at work first.",
+  authorKeyId: "4fGh8Kp2LmQx",
+  version: 1,
+  createdAt: "2026-11-20T10:05:00.000Z",
+  updatedAt: "2026-11-20T10:05:00.000Z"
+}
+
+const receiptExample = { resourceId: example.id, changed: true }
+
+const path = "/v1/developer/crm/deals/:dealId/notes"
+
+export class NotesGroup extends HttpApiGroup.make("notes")
+  .add(
+    HttpApiEndpoint.get("listNotes", path, {
+      params: { dealId: DealId },
+      query: pageQuery(512),
+      success: page(Note),
+      error: [CursorInvalid, DealNotFound]
+    })
+      .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
+      .annotate(Examples, { answer: { items: [example], nextCursor: null } })
+      .annotate(OpenApi.Summary, "List the notes of a deal")
+      .annotate(OpenApi.Description, "The deal's notes, newest first."),
+    HttpApiEndpoint.post("createNote", path, {
+      params: { dealId: DealId },
+      headers: MutationHeaders,
+      payload: NoteCreate,
+      success: receipt(201),
+      error: [...mutationProblems, NoteNotFound]
+    })
+      .middleware(RequestShape)
+      .middleware(JsonBody)
+      .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
+      .annotate(Examples, { request: { body: example.body }, answer: receiptExample })
+      .annotate(OpenApi.Summary, "Write a note on a deal")
+      .annotate(OpenApi.Description, "Adds a note. A deal that does not exist answers `note_not_found`."),
+    HttpApiEndpoint.patch("patchNote", `${path}/:noteId`, {
+      params: { dealId: DealId, noteId: NoteId },
+      headers: MutationHeaders,
+      payload: NotePatch,
+      success: receipt(200),
+      error: [...mutationProblems, NoteNotFound, VersionConflict]
+    })
+      .middleware(RequestShape)
+      .middleware(JsonBody)
+      .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
+      .annotate(Examples, {
+        request: { body: "Has seen the machine at work.", expectedVersion: 1 },
+        answer: receiptExample
+      })
+      .annotate(OpenApi.Summary, "Change a note")
+      .annotate(
+        OpenApi.Description,
+        "Replaces the text of the note at `expectedVersion` (its `version`, or the ETag of the last answer). At any " +
+          "other version it answers `version_conflict` with `currentVersion`. With the same text `changed` is false."
+      ),
+    HttpApiEndpoint.delete("deleteNote", `${path}/:noteId`, {
+      params: { dealId: DealId, noteId: NoteId },
+      query: { expectedVersion: VersionText },
+      headers: MutationHeaders,
+      success: receipt(200),
+      error: [...mutationProblems, NoteNotFound, VersionConflict]
+    })
+      .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
+      .annotate(Examples, { answer: receiptExample })
+      .annotate(OpenApi.Summary, "Delete a note")
+      .annotate(
+        OpenApi.Description,
+        "Removes the note at `expectedVersion`; at any other version it answers `version_conflict` with " +
+          "`currentVersion`. The ETag is the version that was removed."
+      )
+  )
+  .annotate(OpenApi.Title, "CRM deal notes") {}

@@ -1,0 +1,51 @@
+/** Ticket ratings: specification, section 4.5. */
+import { Schema } from "effect"
+import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
+import { Access } from "../Access.ts"
+import { Examples } from "../Document.ts"
+import { text } from "../Fields.ts"
+import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
+import { TicketId } from "../Ids.ts"
+import { RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../Problems.ts"
+import { JsonBody, RequestShape } from "../Requests.ts"
+
+export const TicketStatus = Schema.Literals(["open", "pending", "resolved", "closed"])
+export type TicketStatus = typeof TicketStatus.Type
+
+/** The states in which a ticket takes the operator's feedback. */
+export const rateable = ["resolved", "closed"] as const satisfies ReadonlyArray<TicketStatus>
+
+/** The fields of a rating, with the types that every way in shares (API, project file). */
+export const ratingFields = {
+  score: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 5 }, { expected: "an integer from 1 to 5" })),
+  comment: Schema.optionalKey(Schema.NullOr(text(1, 1000)))
+}
+
+/** Operator feedback on a ticket; without `comment` there is none. */
+export const TicketRating = Schema.Struct(ratingFields).annotate({ identifier: "DeveloperTicketRating" })
+export type TicketRating = typeof TicketRating.Type
+
+export class TicketsGroup extends HttpApiGroup.make("tickets")
+  .add(
+    HttpApiEndpoint.put("rateTicket", "/v1/developer/crm/tickets/:ticketId/rating", {
+      params: { ticketId: TicketId },
+      headers: MutationHeaders,
+      payload: TicketRating,
+      success: receipt(200),
+      error: [...mutationProblems, TicketNotFound, TicketNotRateable, RatingCustomerOwned]
+    })
+      .middleware(RequestShape)
+      .middleware(JsonBody)
+      .annotate(Access, { scope: "crm.tickets.ratings.write", module: "tickets", policy: "write" })
+      .annotate(Examples, {
+        request: { score: 4, comment: "Solved on the second call." },
+        answer: { resourceId: "tic_1042", changed: true }
+      })
+      .annotate(OpenApi.Summary, "Rate a ticket")
+      .annotate(
+        OpenApi.Description,
+        `Records the operator's feedback on a ticket that is ${rateable.map((state) => `\`${state}\``).join(" or ")}, in ` +
+          "place of the operator's earlier one. A rating by the customer can't be replaced. `resourceId` is the ticket's id."
+      )
+  )
+  .annotate(OpenApi.Title, "CRM tickets") {}

@@ -1,0 +1,28 @@
+/** What happens in a project and is told to its outbound webhooks: specification, section 6; contract §10. */
+import { Schema } from "effect"
+import { Deal } from "../crm/Deals.ts"
+import { text, Timestamp } from "../Fields.ts"
+import { ClientId, DealId, MemberId, StageId, TaskId } from "../Ids.ts"
+
+/** A piece of work. Tasks have no endpoint; operators create and complete them with commands. */
+export const Task = Schema.Struct({
+  id: TaskId,
+  title: text(1, 160),
+  dealId: Schema.NullOr(DealId),
+  clientId: Schema.NullOr(ClientId),
+  assigneeId: Schema.NullOr(MemberId),
+  dueAt: Schema.NullOr(Timestamp),
+  completedAt: Schema.NullOr(Timestamp),
+  createdAt: Timestamp
+}).annotate({ identifier: "DeveloperTask" })
+export type Task = typeof Task.Type
+
+/** The `data` of each event type: the record as it was when it happened. */
+export const eventData = {
+  "crm.deal.created.v1": Schema.Struct({ deal: Deal }),
+  "crm.deal.updated.v1": Schema.Struct({ deal: Deal }),
+  "crm.deal.stage_changed.v1": Schema.Struct({ deal: Deal, previousStageId: StageId }),
+  "crm.task.created.v1": Schema.Struct({ task: Task }),
+  "crm.task.completed.v1": Schema.Struct({ task: Task })
+}
+export type EventType = keyof typeof eventData

@@ -1,0 +1,81 @@
+/** Notes on deals, each changed and removed only at the version that the caller has seen (contract §7). */
+import { Clock, Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import type { Note, NoteCreate, NotePatch } from "../api/crm/Notes.ts"
+import { type DealId, type KeyId, NoteId, type ProjectId } from "../api/Ids.ts"
+import {
+  type CursorInvalid,
+  DealNotFound,
+  type IdempotencyKeyReused,
+  type NoteNotFound,
+  type ServiceUnavailable,
+  type VersionConflict
+} from "../api/Problems.ts"
+import { statement } from "../platform/Database.ts"
+import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { newId } from "../platform/NewId.ts"
+import { type Page, Pages } from "../platform/Pages.ts"
+import { create, list, type NotePath, patch, remove } from "./Notes/Repo.ts"
+
+export class Notes extends Context.Service<
+  Notes,
+  {
+    /** A deal's notes, newest first, `limit` to a page. */
+    readonly list: (
+      projectId: ProjectId,
+      dealId: DealId,
+      query: { readonly limit: number; readonly cursor: string | undefined }
+    ) => Effect.Effect<Page<Note>, CursorInvalid | DealNotFound | ServiceUnavailable>
+
+    readonly create: (
+      command: Command,
+      author: KeyId,
+      dealId: DealId,
+      note: NoteCreate
+    ) => Effect.Effect<Outcome, IdempotencyKeyReused | NoteNotFound | ServiceUnavailable>
+
+    /** Replaces the text of a note that is still at the expected version. */
+    readonly patch: (
+      command: Command,
+      path: NotePath,
+      patch: NotePatch
+    ) => Effect.Effect<Outcome, IdempotencyKeyReused | NoteNotFound | VersionConflict | ServiceUnavailable>
+
+    /** Removes a note that is still at the expected version. */
+    readonly remove: (
+      command: Command,
+      path: NotePath,
+      expectedVersion: number
+    ) => Effect.Effect<Outcome, IdempotencyKeyReused | NoteNotFound | VersionConflict | ServiceUnavailable>
+  }
+>()("developer-api/crm/Notes") {
+  static readonly layer = Layer.effect(
+    Notes,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const pages = yield* Pages
+      const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
+
+      return {
+        list: (projectId, dealId, query) =>
+          pages.read({ projectId, operation: "listNotes", filters: { dealId } }, query, (window) =>
+            Effect.gen(function* () {
+              const { dealExists, notes } = yield* statement(list(sql, projectId, dealId, window))
+              return dealExists ? notes : yield* new DealNotFound({ detail: "The path names no deal of this project." })
+            })
+          ),
+        create: Effect.fnUntraced(function* (command, author, dealId, note) {
+          const id = NoteId.make(yield* newId("note"))
+          const { projectId } = command
+          return yield* mutate(sql, command, create(sql, projectId, { dealId, id }, author, note, yield* now))
+        }),
+        patch: Effect.fnUntraced(function* (command, path, changes) {
+          return yield* mutate(sql, command, patch(sql, command.projectId, path, changes, yield* now))
+        }),
+        remove: Effect.fnUntraced(function* (command, path, expectedVersion) {
+          return yield* mutate(sql, command, remove(sql, command.projectId, path, expectedVersion, yield* now))
+        })
+      }
+    })
+  )
+}

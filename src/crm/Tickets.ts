@@ -1,0 +1,42 @@
+/** Tickets, of which the API knows the rating (contract §7). */
+import { Clock, Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import type { TicketRating } from "../api/crm/Tickets.ts"
+import type { TicketId } from "../api/Ids.ts"
+import type {
+  IdempotencyKeyReused,
+  RatingCustomerOwned,
+  ServiceUnavailable,
+  TicketNotFound,
+  TicketNotRateable
+} from "../api/Problems.ts"
+import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { rate } from "./Tickets/Repo.ts"
+
+export class Tickets extends Context.Service<
+  Tickets,
+  {
+    /** Records the operator's rating of a resolved or closed ticket, in place of the operator's earlier one. */
+    readonly rate: (
+      command: Command,
+      id: TicketId,
+      rating: TicketRating
+    ) => Effect.Effect<
+      Outcome,
+      IdempotencyKeyReused | TicketNotFound | TicketNotRateable | RatingCustomerOwned | ServiceUnavailable
+    >
+  }
+>()("developer-api/crm/Tickets") {
+  static readonly layer = Layer.effect(
+    Tickets,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      return {
+        rate: Effect.fnUntraced(function* (command, id, rating) {
+          const at = new Date(yield* Clock.currentTimeMillis)
+          return yield* mutate(sql, command, rate(sql, command.projectId, id, rating, at))
+        })
+      }
+    })
+  )
+}

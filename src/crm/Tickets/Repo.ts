@@ -1,0 +1,47 @@
+/** The SQL of tickets. Every statement names the project first. */
+import type { SqlClient } from "effect/sql"
+import { rateable, type TicketRating } from "../../api/crm/Tickets.ts"
+import type { ProjectId, TicketId } from "../../api/Ids.ts"
+import { RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../../api/Problems.ts"
+import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
+
+export const rate = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  id: TicketId,
+  { comment = null, score }: TicketRating,
+  at: Date
+): Mutation<TicketNotFound | TicketNotRateable | RatingCustomerOwned> => ({
+  at,
+  verdict: sql`
+    target AS MATERIALIZED (
+      SELECT ticket.* FROM project, LATERAL (
+        SELECT * FROM tickets WHERE project_id = project.project_id AND id = ${id} FOR NO KEY UPDATE
+      ) ticket
+    ),
+    verdict AS (
+      SELECT
+        CASE
+          WHEN target.id IS NULL THEN 'ticket_not_found'
+          WHEN target.status <> ALL(${[...rateable]}::text[]) THEN 'ticket_not_rateable'
+          WHEN target.rating_by = 'customer' THEN 'rating_customer_owned'
+        END AS failure,
+        ${id}::text AS resource_id, differs AS changed, target.version + differs::int AS version
+      FROM project LEFT JOIN target ON true, LATERAL (
+        SELECT (target.rating_score, target.rating_comment) IS DISTINCT FROM (${score}::smallint, ${comment}::text)
+      ) AS difference (differs)
+    )`,
+  effect: sql`
+    rated AS (
+      UPDATE tickets SET rating_score = ${score}::smallint, rating_comment = ${comment}::text, rating_by = 'operator',
+        version = tickets.version + 1
+      FROM claim
+      WHERE tickets.project_id = ${projectId} AND tickets.id = ${id} AND claim.changed
+    )`,
+  problems: {
+    ticket_not_found: () => new TicketNotFound({ detail: "The path names no ticket of this project." }),
+    ticket_not_rateable: () =>
+      new TicketNotRateable({ detail: `A ticket can be rated once it is ${rateable.join(" or ")}.` }),
+    rating_customer_owned: () => new RatingCustomerOwned({ detail: "What a customer has said can't be replaced." })
+  }
+})

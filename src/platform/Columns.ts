@@ -1,0 +1,69 @@
+/**
+ * Which member of a record stands in which column, as data: what is read, told in events, patched and written is spelled
+ * out once, and the SQL of all four is made of it.
+ */
+
+type ColumnType = "text" | "text[]" | "integer" | "bigint" | "date" | "timestamptz"
+
+/** By the record's members: the column, and its type where that is not `text`. */
+export type Columns = Readonly<Record<string, string | readonly [column: string, type: ColumnType]>>
+
+interface Column {
+  readonly member: string
+  readonly column: string
+  readonly type: ColumnType
+}
+
+const listed = (columns: Columns): ReadonlyArray<Column> =>
+  Object.entries(columns).map(([member, column]) =>
+    typeof column === "string" ? { member, column, type: "text" } : { member, column: column[0], type: column[1] }
+  )
+
+/** A column's value as JSON writes it; times in UTC with milliseconds. */
+const wire = (value: string, type: ColumnType): string => {
+  switch (type) {
+    case "timestamptz":
+      return `to_char(${value} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+    case "date":
+      return `to_char(${value}, 'YYYY-MM-DD')`
+    default:
+      return value
+  }
+}
+
+/** For a SELECT whose rows are the record. Integers of 8 bytes come as doubles, exact to 2^53. */
+export const selected = (columns: Columns): string =>
+  listed(columns)
+    .map(({ column, member, type }) => `${type === "bigint" ? `${column}::float8` : wire(column, type)} AS "${member}"`)
+    .join(", ")
+
+/** The record as a JSON object, from a row called `row`. */
+export const jsonObject = (columns: Columns, row: string): string =>
+  `json_build_object(${listed(columns)
+    .map(({ column, member, type }) => `'${member}', ${wire(`${row}.${column}`, type)}`)
+    .join(", ")})`
+
+/** For a SELECT of the next values: those that the patch `p` (jsonb) names, and the columns as they are else. */
+export const patched = (columns: Columns): string =>
+  listed(columns)
+    .map(({ column, member, type }) => {
+      const given =
+        type === "text[]" ? `ARRAY(SELECT jsonb_array_elements_text(p->'${member}'))` : `(p->>'${member}')::${type}`
+      return `CASE WHEN p ? '${member}' THEN ${given} ELSE ${column} END AS ${column}`
+    })
+    .join(", ")
+
+/** Whether the rows `one` and `other` differ. */
+export const differ = (columns: Columns, one: string, other: string): string => {
+  const row = (name: string) =>
+    listed(columns)
+      .map(({ column }) => `${name}.${column}`)
+      .join(", ")
+  return `(${row(one)}) IS DISTINCT FROM (${row(other)})`
+}
+
+/** For the SET of an UPDATE from a row called `row`. */
+export const assigned = (columns: Columns, row: string): string =>
+  listed(columns)
+    .map(({ column }) => `${column} = ${row}.${column}`)
+    .join(", ")

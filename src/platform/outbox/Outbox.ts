@@ -1,0 +1,62 @@
+/**
+ * The transactional outbox (contract §10): an event and its deliveries are rows that the statement of the change itself
+ * appends, so all of it is committed or nothing. What sends them finds them there.
+ */
+import { Clock, Context, Effect, Option, Tracer } from "effect"
+import { HttpServerRequest, HttpTraceContext } from "effect/http"
+import type { SqlClient, Statement } from "effect/sql"
+import type { ProjectId } from "../../api/Ids.ts"
+
+/** What the events of a change have in common. */
+export interface Cause {
+  readonly projectId: ProjectId
+  readonly at: Date
+  /** Where the cause stands in a trace (W3C Trace Context); null where nothing is traced. */
+  readonly traceparent: string | null
+}
+
+/** What happens in the project now, for the request or command that runs. */
+export const causeOf = Effect.fnUntraced(function* (projectId: ProjectId): Effect.fn.Return<Cause> {
+  return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* currentTraceparent }
+})
+
+/** The trace of the span, or of the request's own `traceparent` where the service records none. */
+const currentTraceparent = Effect.contextWith((context: Context.Context<never>) => {
+  const request = Context.getOption(context, HttpServerRequest.HttpServerRequest)
+  return Context.getOption(context, Tracer.ParentSpan).pipe(
+    Option.orElse(() => Option.flatMap(request, ({ headers }) => HttpTraceContext.w3c(headers))),
+    Option.match({ onNone: () => null, onSome: traceparentOf }),
+    Effect.succeed
+  )
+})
+
+const traceparentOf = ({ sampled, spanId, traceId }: Tracer.AnySpan) =>
+  `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`
+
+/**
+ * Common table expressions that append each event of `happened`, a query of `type` and `data` (json), with a delivery
+ * for every enabled webhook of the project that subscribes to its type. An event that nobody subscribes to leaves no row.
+ */
+export const append = (
+  sql: SqlClient.SqlClient,
+  { at, projectId, traceparent }: Cause,
+  happened: Statement.Fragment
+): Statement.Fragment => sql`
+  event AS (
+    INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+    SELECT ${projectId}::text, new_id('evt', ${at}::timestamptz), happened.type, happened.data,
+           ${traceparent}::text, ${at}::timestamptz
+    FROM (${happened}) AS happened (type, data)
+    WHERE EXISTS (
+      SELECT FROM webhooks
+      WHERE webhooks.project_id = ${projectId} AND webhooks.enabled AND happened.type = ANY(webhooks.event_types)
+    )
+    RETURNING id, type
+  ),
+  delivery AS (
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, next_attempt_at, created_at)
+    SELECT ${projectId}::text, new_id('dlv', ${at}::timestamptz), webhooks.installation_id, event.id,
+           ${at}::timestamptz, ${at}::timestamptz
+    FROM event JOIN webhooks
+      ON webhooks.project_id = ${projectId} AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
+  )`
