@@ -41,8 +41,8 @@ export default Effect.gen(function* () {
       type        text NOT NULL,
       -- As it is told: json, not jsonb, keeps the order of the members.
       data        json NOT NULL,
-      -- Where its cause stands in a trace (W3C Trace Context); null where nothing is traced.
-      traceparent text,
+      -- Where its cause stands in a trace (W3C Trace Context).
+      traceparent text NOT NULL,
       occurred_at timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, id)
     )`

@@ -5,10 +5,11 @@ import { cli } from "./cli/Output.ts"
 import { project } from "./cli/project.ts"
 import { run } from "./cli/Runner.ts"
 import { serveAs } from "./cli/serve.ts"
+import { task } from "./cli/task.ts"
 import { token } from "./cli/token.ts"
 
 Command.make(cli).pipe(
   Command.withDescription("Operate the developer API: its projects, keys and database"),
-  Command.withSubcommands([project, token, migrate, serveAs("serve")]),
+  Command.withSubcommands([project, token, task, migrate, serveAs("serve")]),
   run
 )

@@ -2,8 +2,8 @@
 import { Effect, Schema } from "effect"
 import { CliError, Flag } from "effect/cli"
 import { ProjectId } from "../api/Ids.ts"
-import { ProjectUnknown } from "../platform/auth/ApiKeys.ts"
 import { faultsOf } from "../platform/Faults.ts"
+import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
 import { DurationText } from "../platform/Settings.ts"
 
 export const json = Flag.Boolean("json").pipe(

@@ -2,7 +2,7 @@
  * Tells every fault of a request at once (contract §1, §2). The framework decodes path, headers, query and body in
  * turn and stops at the first that fails; only then is the rest decoded too.
  */
-import { Effect, Layer, Result, Schema } from "effect"
+import { Effect, Layer, Predicate, Result, Schema, type SchemaIssue } from "effect"
 import { HttpRouter, HttpServerRequest } from "effect/http"
 import { type HttpApiEndpoint, HttpApiError } from "effect/http-api"
 import { type Faults, ValidationFailed } from "../api/Problems.ts"
@@ -72,7 +72,7 @@ const refuse = Effect.fnUntraced(function* (
   ]
   for (const { schemas } of endpoint.payload.values()) {
     const body: unknown = JSON.parse(yield* Effect.orDie(request.text))
-    found = found.concat(slot("body", Schema.Union(schemas), firstEntries(body), strict))
+    found = found.concat(slot("body", Schema.Union(schemas), firstEntries(body), strict), ...schemas.map(rulesOf(body)))
   }
   // What was told of the text of a location says more than what became of it in decoding.
   const errors = gather([
@@ -96,9 +96,26 @@ const slot = (
 ): ReadonlyArray<LocatedFault> => {
   if (schema === undefined || !isSelfContained(schema)) return []
   const result = Schema.decodeUnknownResult(schema, options)(input)
-  if (Result.isSuccess(result)) return []
-  return faultsOf(result.failure.issue).map(({ message, path }) => [
-    [name, ...path.map((segment) => pointer(String(segment)))].join("/"),
+  return Result.isSuccess(result) ? [] : located(name, result.failure.issue)
+}
+
+const located = (slot: string, issue: SchemaIssue.Issue): ReadonlyArray<LocatedFault> =>
+  faultsOf(issue).map(({ message, path }) => [
+    [slot, ...path.map((segment) => pointer(String(segment)))].join("/"),
     message
   ])
-}
+
+/**
+ * What the rules between the members of a body say of it. Decoding asks them only once every member is well; those that
+ * are marked as structural look at which members are there, and can be asked of anything.
+ */
+const rulesOf =
+  (body: unknown) =>
+  ({ ast }: Schema.Top): ReadonlyArray<LocatedFault> =>
+    Predicate.isObject(body)
+      ? (ast.checks ?? []).flatMap((check) => {
+          const isRule = check._tag === "Filter" && check.annotations?.["~structural"] === true
+          const issue = isRule ? check.run(body, ast, strict) : undefined
+          return issue === undefined ? [] : located("body", issue)
+        })
+      : []

@@ -19,21 +19,23 @@ import { client, dangling, organization, responsibleMember } from "../References
 
 type Sql = SqlClient.SqlClient
 
-/** What a patch sets as it stands; the other two follow from the record. */
-const patchable = {
+const writable = {
   title: "title",
   clientId: "client_id",
   organizationId: "organization_id",
   pipelineId: "pipeline_id",
+  stageId: "stage_id",
   status: "status",
   lifecycle: "lifecycle",
   amountMinor: ["amount_minor", "bigint"],
   currency: "currency",
   expectedCloseDate: ["expected_close_date", "date"],
-  responsibleMemberId: "responsible_member_id"
+  responsibleMemberId: "responsible_member_id",
+  lostReason: "lost_reason"
 } as const
 
-const writable = { ...patchable, stageId: "stage_id", lostReason: "lost_reason" } as const
+/** A patch sets these as it says; the other two follow from the record. */
+const { lostReason: _, stageId: __, ...patchable } = writable
 
 const columns = {
   id: "id",

@@ -3,6 +3,7 @@ import { Clock, Context, Data, Duration, Effect, Layer, Option, type Redacted } 
 import { SqlClient } from "effect/sql"
 import type { Scope } from "../../api/Access.ts"
 import type { KeyId, MemberId, ProjectId } from "../../api/Ids.ts"
+import { ProjectUnknown } from "../ProjectUnknown.ts"
 import * as Token from "./Token.ts"
 
 /** A key as operators see it; its token is shown once and kept nowhere. */
@@ -23,13 +24,6 @@ export interface IssuedKey {
   readonly token: Redacted.Redacted
   readonly scopes: ReadonlyArray<Scope>
   readonly expiresAt: Date
-}
-
-/** No project has this id. */
-export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonly projectId: string }> {
-  override get message() {
-    return `There is no project "${this.projectId}"`
-  }
 }
 
 /** No key is issued for a member who is inactive, or not of the project. */

@@ -5,14 +5,15 @@
 import { Clock, Context, Effect, Option, Tracer } from "effect"
 import { HttpServerRequest, HttpTraceContext } from "effect/http"
 import type { SqlClient, Statement } from "effect/sql"
+import { randomUUID } from "node:crypto"
 import type { ProjectId } from "../../api/Ids.ts"
 
 /** What the events of a change have in common. */
 export interface Cause {
   readonly projectId: ProjectId
   readonly at: Date
-  /** Where the cause stands in a trace (W3C Trace Context); null where nothing is traced. */
-  readonly traceparent: string | null
+  /** Where the cause stands in a trace (W3C Trace Context). */
+  readonly traceparent: string
 }
 
 /** What happens in the project now, for the request or command that runs. */
@@ -20,18 +21,22 @@ export const causeOf = Effect.fnUntraced(function* (projectId: ProjectId): Effec
   return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* currentTraceparent }
 })
 
-/** The trace of the span, or of the request's own `traceparent` where the service records none. */
+/** In the trace of the span, or of the request's own `traceparent` where the service records none; else in a new one. */
 const currentTraceparent = Effect.contextWith((context: Context.Context<never>) => {
   const request = Context.getOption(context, HttpServerRequest.HttpServerRequest)
   return Context.getOption(context, Tracer.ParentSpan).pipe(
     Option.orElse(() => Option.flatMap(request, ({ headers }) => HttpTraceContext.w3c(headers))),
-    Option.match({ onNone: () => null, onSome: traceparentOf }),
+    Option.match({ onNone: newTraceparent, onSome: traceparentOf }),
     Effect.succeed
   )
 })
 
 const traceparentOf = ({ sampled, spanId, traceId }: Tracer.AnySpan) =>
   `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`
+
+const newTraceparent = () => `00-${hexId()}-${hexId().slice(16)}-01`
+
+const hexId = () => randomUUID().replaceAll("-", "")
 
 /**
  * Common table expressions that append each event of `happened`, a query of `type` and `data` (json), with a delivery

@@ -5,15 +5,9 @@ import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { scopes } from "../../../src/api/Access.ts"
 import { KeyId, MemberId, ProjectId } from "../../../src/api/Ids.ts"
-import {
-  ApiKeys,
-  ExpiryTooLong,
-  KeyUnknown,
-  KeyUnusable,
-  MemberUnusable,
-  ProjectUnknown
-} from "../../../src/platform/auth/ApiKeys.ts"
+import { ApiKeys, ExpiryTooLong, KeyUnknown, KeyUnusable, MemberUnusable } from "../../../src/platform/auth/ApiKeys.ts"
 import * as Token from "../../../src/platform/auth/Token.ts"
+import { ProjectUnknown } from "../../../src/platform/ProjectUnknown.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { anna, days, issue, later, list, services } from "./ApiKeys.support.ts"
 

@@ -1,0 +1,66 @@
+/** Tasks: pieces of work. Operators create and complete them with commands; webhooks are told (contract §7, §13). */
+import { Context, Data, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { type ClientId, type DealId, type ProjectId, TaskId } from "../api/Ids.ts"
+import { newId } from "../platform/NewId.ts"
+import { causeOf } from "../platform/outbox/Outbox.ts"
+import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
+import { complete, create } from "./Tasks/Repo.ts"
+
+/** What a new task says. */
+export interface NewTask {
+  readonly title: string
+  readonly dealId: DealId | null
+  readonly clientId: ClientId | null
+  /** RFC 3339. */
+  readonly dueAt: string | null
+}
+
+/** The project has no task, deal or client of an id that the command names. */
+export class TaskReferenceUnknown extends Data.TaggedError("TaskReferenceUnknown")<{
+  readonly projectId: ProjectId
+  readonly unknown: ReadonlyArray<{ readonly kind: "task" | "deal" | "client"; readonly id: string }>
+}> {
+  override get message() {
+    return `Project "${this.projectId}" has no ${this.unknown.map(({ id, kind }) => `${kind} "${id}"`).join(" and no ")}`
+  }
+}
+
+export class Tasks extends Context.Service<
+  Tasks,
+  {
+    /** Adds an open task, and tells the webhooks. */
+    readonly create: (
+      projectId: ProjectId,
+      task: NewTask
+    ) => Effect.Effect<TaskId, ProjectUnknown | TaskReferenceUnknown>
+
+    /** Completes a task, and tells the webhooks; a completed one stays as it is. */
+    readonly complete: (projectId: ProjectId, id: TaskId) => Effect.Effect<void, ProjectUnknown | TaskReferenceUnknown>
+  }
+>()("developer-api/crm/Tasks") {
+  static readonly layer = Layer.effect(
+    Tasks,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+
+      return {
+        create: Effect.fn("Tasks.create")(function* (projectId, task) {
+          const id = TaskId.make(yield* newId("task"))
+          const [verdict] = yield* create(sql, yield* causeOf(projectId), id, task).pipe(Effect.orDie)
+          if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
+          const unknown = [
+            ...(verdict.members.includes("dealId") ? [{ kind: "deal", id: String(task.dealId) } as const] : []),
+            ...(verdict.members.includes("clientId") ? [{ kind: "client", id: String(task.clientId) } as const] : [])
+          ]
+          return unknown.length === 0 ? id : yield* new TaskReferenceUnknown({ projectId, unknown })
+        }),
+        complete: Effect.fn("Tasks.complete")(function* (projectId, id) {
+          const [verdict] = yield* complete(sql, yield* causeOf(projectId), id).pipe(Effect.orDie)
+          if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
+          if (!verdict.known) return yield* new TaskReferenceUnknown({ projectId, unknown: [{ kind: "task", id }] })
+        })
+      }
+    })
+  )
+}

@@ -1,0 +1,59 @@
+/** What webhooks would be told: subscriptions, and what the outbox holds for them. */
+import { Effect, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
+import { eventData } from "../../src/api/integrations/Events.ts"
+
+const eventTypes = [
+  "crm.deal.created.v1",
+  "crm.deal.updated.v1",
+  "crm.deal.stage_changed.v1",
+  "crm.task.created.v1",
+  "crm.task.completed.v1"
+] as const
+type EventType = (typeof eventTypes)[number]
+
+/** Subscribes an installation of the project to events, to all of them unless told. */
+export const subscribe = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  projectId: string,
+  installationId: string,
+  types: ReadonlyArray<EventType> = eventTypes,
+  enabled = true
+) {
+  yield* sql`
+    INSERT INTO installations (project_id, id, name, status) VALUES (${projectId}, ${installationId}, 'Shop', 'active')`
+  yield* sql`
+    INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+    VALUES (${projectId}, ${installationId}, 'https://example.com/hook', ${[...types]}, ${enabled}, 1)`
+}, Effect.orDie)
+
+interface Row {
+  readonly id: string
+  readonly type: EventType
+  readonly data: unknown
+  readonly traceparent: string
+  readonly occurredAt: Date
+  /** Who is to be told, in order. */
+  readonly installations: ReadonlyArray<string>
+}
+
+const strict = { onExcessProperty: "error", errors: "all" } as const
+
+/** The project's events, each with its deliveries. The `data` of each is held to be what its type says. */
+export const eventsOf = (sql: SqlClient.SqlClient, projectId: string) =>
+  sql<Row>`
+    SELECT id, type, data, traceparent, occurred_at AS "occurredAt", ARRAY(
+      SELECT installation_id FROM deliveries
+      WHERE project_id = ${projectId} AND event_id = events.id AND status = 'pending' AND next_attempt_at = occurred_at
+      ORDER BY installation_id
+    ) AS installations
+    FROM events WHERE project_id = ${projectId} ORDER BY occurred_at, type DESC, id`.pipe(
+    Effect.tap((rows) =>
+      Effect.sync(() => {
+        for (const { data, type } of rows) {
+          Schema.decodeUnknownSync(Schema.Union([eventData[type]]), strict)(data)
+        }
+      })
+    ),
+    Effect.orDie
+  )
