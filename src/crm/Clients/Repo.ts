@@ -1,5 +1,4 @@
 /** The SQL of clients. Every statement names the project first. */
-import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { Client, ClientCreate, ClientPatch, ClientStatusFilter } from "../../api/crm/Clients.ts"
 import type { ClientId, ProjectId } from "../../api/Ids.ts"
@@ -11,43 +10,39 @@ import {
   OrganizationArchived,
   OrganizationNotFound
 } from "../../api/Problems.ts"
+import { assigned, differ, patched, selected } from "../../platform/Columns.ts"
 import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
 import { following, type Window } from "../../platform/Pages.ts"
 
-type Row = Omit<Client, "createdAt" | "updatedAt" | "archivedAt"> & {
-  readonly createdAt: Date
-  readonly updatedAt: Date
-  readonly archivedAt: Date | null
-}
+const writable = {
+  displayName: "display_name",
+  firstName: "first_name",
+  lastName: "last_name",
+  email: "email",
+  phone: "phone",
+  tags: ["tags", "text[]"],
+  externalId: "external_id",
+  organizationId: "organization_id",
+  responsibleMemberId: "responsible_member_id",
+  status: "status"
+} as const
 
-/** Each member by name: a spread of a row that differs in three of them costs a list more than its SQL. */
-const toClient = (row: Row): Client => ({
-  id: row.id,
-  displayName: row.displayName,
-  firstName: row.firstName,
-  lastName: row.lastName,
-  email: row.email,
-  phone: row.phone,
-  tags: row.tags,
-  externalId: row.externalId,
-  organizationId: row.organizationId,
-  responsibleMemberId: row.responsibleMemberId,
-  status: row.status,
-  version: row.version,
-  createdAt: row.createdAt.toISOString(),
-  updatedAt: row.updatedAt.toISOString(),
-  archivedAt: row.archivedAt === null ? null : row.archivedAt.toISOString()
-})
+const columns = {
+  id: "id",
+  ...writable,
+  version: ["version", "integer"],
+  createdAt: ["created_at", "timestamptz"],
+  updatedAt: ["updated_at", "timestamptz"],
+  archivedAt: ["archived_at", "timestamptz"]
+} as const
 
-const columns = `
-  id, display_name AS "displayName", first_name AS "firstName", last_name AS "lastName", email, phone, tags,
-  external_id AS "externalId", organization_id AS "organizationId", responsible_member_id AS "responsibleMemberId",
-  status, version, created_at AS "createdAt", updated_at AS "updatedAt", archived_at AS "archivedAt"`
+const record = selected(columns)
+const patchedValues = patched(writable)
+const differs = differ(writable, "next", "target")
+const assignments = assigned(writable, "next")
 
 export const find = (sql: SqlClient.SqlClient, projectId: ProjectId, id: ClientId) =>
-  sql<Row>`SELECT ${sql.literal(columns)} FROM clients WHERE project_id = ${projectId} AND id = ${id}`.pipe(
-    Effect.map((rows) => rows.map(toClient))
-  )
+  sql<Client>`SELECT ${sql.literal(record)} FROM clients WHERE project_id = ${projectId} AND id = ${id}`
 
 export const list = (
   sql: SqlClient.SqlClient,
@@ -55,13 +50,13 @@ export const list = (
   status: ClientStatusFilter,
   { after, limit }: Window
 ) =>
-  sql<Row>`
-    SELECT ${sql.literal(columns)} FROM clients
+  sql<Client>`
+    SELECT ${sql.literal(record)} FROM clients
     WHERE project_id = ${projectId}
       ${status === "all" ? sql.literal("") : sql`AND status = ${status}`}
       ${following(sql, "clients", projectId, after)}
     ORDER BY created_at DESC, id DESC
-    LIMIT ${limit}`.pipe(Effect.map((rows) => rows.map(toClient)))
+    LIMIT ${limit}`
 
 export const create = (
   sql: SqlClient.SqlClient,
@@ -133,27 +128,11 @@ export const patch = (
       ) client
     ),
     next AS MATERIALIZED (
-      SELECT
-        CASE WHEN p ? 'displayName' THEN p->>'displayName' ELSE display_name END AS display_name,
-        CASE WHEN p ? 'firstName' THEN p->>'firstName' ELSE first_name END AS first_name,
-        CASE WHEN p ? 'lastName' THEN p->>'lastName' ELSE last_name END AS last_name,
-        CASE WHEN p ? 'email' THEN p->>'email' ELSE email END AS email,
-        CASE WHEN p ? 'phone' THEN p->>'phone' ELSE phone END AS phone,
-        CASE WHEN p ? 'tags' THEN ARRAY(SELECT jsonb_array_elements_text(p->'tags')) ELSE tags END AS tags,
-        CASE WHEN p ? 'externalId' THEN p->>'externalId' ELSE external_id END AS external_id,
-        CASE WHEN p ? 'organizationId' THEN p->>'organizationId' ELSE organization_id END AS organization_id,
-        CASE WHEN p ? 'responsibleMemberId' THEN p->>'responsibleMemberId' ELSE responsible_member_id END
-          AS responsible_member_id,
-        CASE WHEN p ? 'status' THEN p->>'status' ELSE status END AS status
+      SELECT ${sql.literal(patchedValues)}
       FROM target, patch
     ),
     diff AS (
-      SELECT target.status <> next.status AS moved,
-        (next.display_name, next.first_name, next.last_name, next.email, next.phone, next.tags, next.external_id,
-         next.organization_id, next.responsible_member_id, next.status)
-        IS DISTINCT FROM
-        (target.display_name, target.first_name, target.last_name, target.email, target.phone, target.tags,
-         target.external_id, target.organization_id, target.responsible_member_id, target.status) AS changed
+      SELECT target.status <> next.status AS moved, ${sql.literal(differs)} AS changed
       FROM target, next
     ),
     seat AS MATERIALIZED (SELECT seat.* FROM diff, LATERAL (${seat(sql)}) seat WHERE diff.moved),
@@ -183,10 +162,8 @@ export const patch = (
     ),
     updated AS (
       UPDATE clients SET
-        display_name = next.display_name, first_name = next.first_name, last_name = next.last_name,
-        email = next.email, phone = next.phone, tags = next.tags, external_id = next.external_id,
-        organization_id = next.organization_id, responsible_member_id = next.responsible_member_id,
-        status = next.status, version = clients.version + 1, updated_at = ${at}::timestamptz,
+        ${sql.literal(assignments)},
+        version = clients.version + 1, updated_at = ${at}::timestamptz,
         archived_at = CASE WHEN next.status = 'archived' THEN ${at}::timestamptz END
       FROM claim, next
       WHERE clients.project_id = ${projectId} AND clients.id = ${id} AND claim.changed

@@ -46,8 +46,17 @@ const columns = {
   updatedAt: ["updated_at", "timestamptz"]
 } as const
 
+const record = selected(columns)
+const patchedValues = patched(patchable)
+const differs = differ(writable, "next", "target")
+const assignments = assigned(writable, "next")
+
+/** The `data` of the deal events, of the rows that a create and a patch leave. */
+const createdData = `json_build_object('deal', ${jsonObject(columns, "created")})`
+const updatedDeal = `'deal', ${jsonObject(columns, "updated")}`
+
 export const find = (sql: Sql, projectId: ProjectId, id: DealId) =>
-  sql<Deal>`SELECT ${sql.literal(selected(columns))} FROM deals WHERE project_id = ${projectId} AND id = ${id}`
+  sql<Deal>`SELECT ${sql.literal(record)} FROM deals WHERE project_id = ${projectId} AND id = ${id}`
 
 export const list = (
   sql: Sql,
@@ -64,7 +73,7 @@ export const list = (
      ORDER BY created_at DESC, id DESC
      LIMIT ${limit})`
   return sql<Deal>`
-    SELECT ${sql.literal(selected(columns))}
+    SELECT ${sql.literal(record)}
     FROM ${lifecycle === "all" ? sql`(${ofOne("active")} UNION ALL ${ofOne("archived")})` : ofOne(lifecycle)} AS deal
     ORDER BY deal.created_at DESC, deal.id DESC
     LIMIT ${limit}`
@@ -143,14 +152,10 @@ export const create = (sql: Sql, cause: Cause, id: DealId, deal: DealCreate): Mu
         FROM claim, next, place
         RETURNING *
       ),
-      ${append(sql, cause, sql`SELECT 'crm.deal.created.v1', ${dataOf(sql, "created")} FROM created`)}`,
+      ${append(sql, cause, sql`SELECT 'crm.deal.created.v1', ${sql.literal(createdData)} FROM created`)}`,
     problems: { deal_reference_not_found }
   }
 }
-
-/** The `data` of a deal event, of the row called `row`. */
-const dataOf = (sql: Sql, row: string, more = sql.literal("")) =>
-  sql`json_build_object('deal', ${sql.literal(jsonObject(columns, row))}${more})`
 
 /** The moves of `status` as pairs for an IN. */
 const statusMoves = Object.entries(dealMoves.status)
@@ -171,7 +176,7 @@ export const patch = (sql: Sql, cause: Cause, id: DealId, changes: DealPatch): M
         ) deal
       ),
       next AS MATERIALIZED (
-        SELECT ${sql.literal(patched(patchable))},
+        SELECT ${sql.literal(patchedValues)},
           CASE
             WHEN p ? 'stageId' THEN p->>'stageId'
             WHEN p->>'pipelineId' <> pipeline_id THEN (
@@ -189,7 +194,7 @@ export const patch = (sql: Sql, cause: Cause, id: DealId, changes: DealPatch): M
       ),
       judged AS (
         SELECT
-          ${sql.literal(differ(writable, "next", "target"))} AS changed,
+          ${sql.literal(differs)} AS changed,
           concat(
             CASE
               WHEN next.amount_minor IS NOT NULL AND next.currency IS NULL THEN ' currency'
@@ -226,7 +231,7 @@ export const patch = (sql: Sql, cause: Cause, id: DealId, changes: DealPatch): M
     effect: sql`
       updated AS (
         UPDATE deals SET
-          ${sql.literal(assigned(writable, "next"))},
+          ${sql.literal(assignments)},
           closed_at = CASE
             WHEN next.status = 'open' THEN NULL
             WHEN deals.status = 'open' THEN ${at}::timestamptz
@@ -241,10 +246,10 @@ export const patch = (sql: Sql, cause: Cause, id: DealId, changes: DealPatch): M
         sql,
         cause,
         sql`
-          SELECT 'crm.deal.updated.v1', ${dataOf(sql, "updated")} FROM updated
+          SELECT 'crm.deal.updated.v1', json_build_object(${sql.literal(updatedDeal)}) FROM updated
           UNION ALL
           SELECT 'crm.deal.stage_changed.v1',
-                 ${dataOf(sql, "updated", sql.literal(`, 'previousStageId', target.stage_id`))}
+            json_build_object(${sql.literal(updatedDeal)}, 'previousStageId', target.stage_id)
           FROM updated, target WHERE updated.stage_id <> target.stage_id`
       )}`,
     problems: {

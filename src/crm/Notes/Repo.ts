@@ -20,6 +20,8 @@ const columns = {
   updatedAt: ["updated_at", "timestamptz"]
 } as const
 
+const record = selected(columns)
+
 /** Where a note is: on which deal. */
 export interface NotePath {
   readonly dealId: DealId
@@ -30,7 +32,7 @@ export interface NotePath {
 export const list = (sql: Sql, projectId: ProjectId, dealId: DealId, { after, limit }: Window) =>
   sql<Note | { readonly id: null }>`
     SELECT note.* FROM deals LEFT JOIN LATERAL (
-      SELECT ${sql.literal(selected(columns))} FROM notes
+      SELECT ${sql.literal(record)} FROM notes
       WHERE project_id = ${projectId} AND deal_id = ${dealId} ${following(sql, "notes", projectId, after)}
       ORDER BY notes.created_at DESC, notes.id DESC
       LIMIT ${limit}

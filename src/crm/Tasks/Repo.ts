@@ -19,7 +19,9 @@ const columns = {
   createdAt: ["created_at", "timestamptz"]
 } as const
 
-const dataOf = (sql: Sql, row: string) => sql.literal(`json_build_object('task', ${jsonObject(columns, row)})`)
+/** The `data` of the task events, of the rows that the two statements leave. */
+const createdData = `json_build_object('task', ${jsonObject(columns, "created")})`
+const completedData = `json_build_object('task', ${jsonObject(columns, "completed")})`
 
 /** The project, locked before what is in it, in the order that a project file locks them, too. */
 const project = (sql: Sql, projectId: ProjectId) => sql`
@@ -42,7 +44,7 @@ export const create = (sql: Sql, cause: Cause, id: TaskId, task: NewTask) => {
       FROM given, verdict WHERE members = ''
       RETURNING *
     ),
-    ${append(sql, cause, sql`SELECT 'crm.task.created.v1', ${dataOf(sql, "created")} FROM created`)}
+    ${append(sql, cause, sql`SELECT 'crm.task.created.v1', ${sql.literal(createdData)} FROM created`)}
     SELECT members FROM verdict`
 }
 
@@ -57,6 +59,6 @@ export const complete = (sql: Sql, cause: Cause, id: TaskId) => {
       WHERE tasks.project_id = project.project_id AND tasks.id = ${id} AND tasks.completed_at IS NULL
       RETURNING tasks.*
     ),
-    ${append(sql, cause, sql`SELECT 'crm.task.completed.v1', ${dataOf(sql, "completed")} FROM completed`)}
+    ${append(sql, cause, sql`SELECT 'crm.task.completed.v1', ${sql.literal(completedData)} FROM completed`)}
     SELECT EXISTS (SELECT FROM tasks WHERE project_id = ${projectId} AND id = ${id}) AS known FROM project`
 }
