@@ -50,6 +50,7 @@ export const documented = <Id extends string, Groups extends HttpApiGroup.Constr
         if (operation !== undefined && "responses" in operation) complete(operation, endpoint.annotations)
       }
     })
+    for (const schema of Object.values(document.components.schemas)) completeProblem(schema)
     // Problems are called by their code; the suffix tells the wire's form from the program's, which no reader needs.
     return JSON.parse(
       JSON.stringify(document).replace(/"((?:#\/components\/schemas\/)?[a-z_]+)Encoded"(?=[,:}\]])/g, '"$1"')
@@ -68,6 +69,15 @@ const complete = (operation: OpenApi.OpenAPISpecOperation, annotations: Context.
     response.headers = { ...onEveryAnswer, ...(byStatus[status] ?? behindTheLimiter), ...response.headers }
     if (Number(status) < 300) exemplify(response.content, examples?.answer)
   }
+}
+
+/** What every problem carries on the wire, though a program that makes one need not say it. */
+const ofEveryProblem = ["type", "title", "status", "instance", "code"]
+
+const completeProblem = (schema: OpenApi.OpenAPISpec["components"]["schemas"][string]) => {
+  const { properties, required } = { properties: {}, required: [], ...schema }
+  if (!ofEveryProblem.every((member) => Object.hasOwn(properties, member))) return
+  Object.assign(schema, { required: [...new Set([...ofEveryProblem, ...required])] })
 }
 
 const exemplify = (content: OpenApi.OpenApiSpecContent | undefined, example: unknown) => {

@@ -37,7 +37,8 @@ export const list = (sql: Sql, projectId: ProjectId, dealId: DealId, { after, li
       ORDER BY notes.created_at DESC, notes.id DESC
       LIMIT ${limit}
     ) note ON true
-    WHERE deals.project_id = ${projectId} AND deals.id = ${dealId}`.pipe(
+    WHERE deals.project_id = ${projectId} AND deals.id = ${dealId}
+    ORDER BY note."createdAt" COLLATE "C" DESC, note.id DESC`.pipe(
     Effect.map((rows) => ({
       dealExists: rows.length > 0,
       notes: rows.filter((row): row is Note => row.id !== null)

@@ -1,0 +1,67 @@
+/** The OpenAPI document as it is read: examples that are true to their schemas, and problems as they are sent. */
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Predicate, Schema } from "effect"
+import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
+import { Api } from "../../src/api/Api.ts"
+import { documented, Examples } from "../../src/api/Document.ts"
+
+const document = OpenApi.fromApi(documented(Api))
+
+const endpoints: Array<readonly [name: string, endpoint: HttpApiEndpoint.Top]> = []
+HttpApi.reflect(Api, {
+  onGroup: () => {},
+  onEndpoint: ({ endpoint }) => endpoints.push([endpoint.identifier, endpoint])
+})
+
+const isSelfContained = (schema: unknown): schema is Schema.Codec<unknown, unknown> => Schema.isSchema(schema)
+
+/** Holds a value to be what a schema takes, and nothing more. */
+const assertDecodes = (schema: unknown, value: unknown) => {
+  if (!isSelfContained(schema)) throw new Error("A schema is missing")
+  Schema.decodeUnknownSync(schema, { onExcessProperty: "error", errors: "all" })(value)
+}
+
+const Body = Schema.Struct({ content: Schema.Record(Schema.String, Schema.Struct({ example: Schema.Unknown })) })
+const Operation = Schema.Struct({
+  requestBody: Schema.optionalKey(Body),
+  responses: Schema.Record(Schema.String, Schema.Unknown)
+})
+const decodeOperations = Schema.decodeUnknownSync(Schema.Record(Schema.String, Operation))
+
+/** The operation of an endpoint as the document has it. */
+const operationOf = ({ method, path }: HttpApiEndpoint.Top) =>
+  decodeOperations(document.paths[path.replace(/:(\w+)/g, "{$1}")])[method.toLowerCase()]
+
+const exampleOf = (body: unknown) =>
+  Object.values(Schema.decodeUnknownSync(Body)(body).content).map(({ example }) => example)
+
+describe("the document", () => {
+  it.for(endpoints)("%s: carries an example of its answer, and of its request where it takes one", ([, endpoint]) => {
+    const { answer, request } = Context.getUnsafe(endpoint.annotations, Examples)
+    const operation = operationOf(endpoint)
+    const [success] = endpoint.success
+    assertDecodes(Predicate.hasProperty(success, "schema") ? success.schema : undefined, answer)
+    const status = Object.keys(operation?.responses ?? {}).find((status) => status.startsWith("2"))
+    assert.deepStrictEqual(exampleOf(operation?.responses[status ?? "200"]), [answer])
+
+    const payloads = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
+    assert.strictEqual(operation?.requestBody === undefined, payloads.length === 0)
+    if (payloads.length === 0) return
+    assertDecodes(Schema.Union(payloads), request)
+    assert.deepStrictEqual(exampleOf(operation?.requestBody), [request])
+  })
+
+  it("tells of every problem the members that each answer has", () => {
+    const problems = Object.entries(document.components.schemas).filter(([, schema]) =>
+      JSON.stringify(schema).includes("urn:developer-api:problem:")
+    )
+    assert.isAbove(problems.length, 20)
+    for (const [code, schema] of problems) {
+      assert.includeMembers(
+        Schema.decodeUnknownSync(Schema.Struct({ required: Schema.Array(Schema.String) }))(schema).required.slice(),
+        ["type", "title", "status", "instance", "code"],
+        code
+      )
+    }
+  })
+})
