@@ -21,4 +21,4 @@ export const Currency = Schema.String.check(
     expected: "a current currency code of ISO 4217, such as EUR",
     toJsonSchema: () => ({ enum: [...known] })
   })
-).annotate({ identifier: "Currency" })
+)

@@ -3,7 +3,13 @@ import type { ProjectFile } from "./ProjectFile.ts"
 
 /** A small project file. All persons are invented; their addresses are of a domain reserved for examples (RFC 2606). */
 export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
-  project: { id: "demo", name: "Demo", timeZone: "Europe/Berlin", contactCapacity: 1000 },
+  project: {
+    id: "demo",
+    name: "Demo",
+    timeZone: "Europe/Berlin",
+    contactCapacity: 1000,
+    defaultPipelineId: "pipe_sales"
+  },
   members: [
     { id: "mem_rosa", name: "Rosa Winter", email: "rosa@example.com" },
     { id: "mem_tom", name: "Tom Alder", email: "tom@example.com" }
@@ -11,6 +17,18 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
   organizations: [
     { id: "org_harbour", name: "Harbour Coffee" },
     { id: "org_lindgren", name: "Lindgren Bicycles" }
+  ],
+  pipelines: [
+    {
+      id: "pipe_sales",
+      name: "Sales",
+      stages: [
+        { id: "stage_new", name: "New" },
+        { id: "stage_talking", name: "In talks" },
+        { id: "stage_offer", name: "Offer sent" },
+        { id: "stage_done", name: "Decided" }
+      ]
+    }
   ],
   clients: [
     {
@@ -61,6 +79,53 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       lastName: "Vale",
       status: "archived",
       createdAt: "2025-11-30T16:20:00.000Z"
+    }
+  ],
+  deals: [
+    {
+      id: "deal_espresso",
+      title: "Espresso machines for the harbour",
+      clientId: "cli_mara",
+      organizationId: "org_harbour",
+      stageId: "stage_offer",
+      amountMinor: 1250000,
+      currency: "EUR",
+      expectedCloseDate: "2026-12-15",
+      responsibleMemberId: "mem_rosa",
+      createdAt: "2026-09-14T08:05:00.000Z"
+    },
+    {
+      id: "deal_grinder",
+      title: "A second grinder",
+      clientId: "cli_jonas",
+      createdAt: "2026-10-27T13:30:00.000Z"
+    },
+    {
+      id: "deal_cargo",
+      title: "Six cargo bicycles",
+      clientId: "cli_ines",
+      organizationId: "org_lindgren",
+      stageId: "stage_done",
+      status: "won",
+      amountMinor: 1680000,
+      currency: "EUR",
+      responsibleMemberId: "mem_tom",
+      closedAt: "2026-10-02T15:45:00.000Z",
+      createdAt: "2026-07-01T10:20:00.000Z"
+    }
+  ],
+  tickets: [
+    { id: "tic_descaling", subject: "How often to descale?", status: "resolved", clientId: "cli_mara" },
+    { id: "tic_invoice", subject: "The invoice names the wrong street", status: "open", clientId: "cli_workshop" }
+  ],
+  tasks: [
+    {
+      id: "task_call",
+      title: "Call back about the offer",
+      dealId: "deal_espresso",
+      clientId: "cli_mara",
+      assigneeId: "mem_rosa",
+      dueAt: "2026-11-27T09:00:00.000Z"
     }
   ]
 }

@@ -4,9 +4,13 @@ import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import { parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
 import { lineOf } from "./ProjectFile/FaultLines.ts"
+import * as Deals from "./Projects/Deals.ts"
+import type { FileRecord } from "./Projects/Lists.ts"
 import { notYetFaults } from "./Projects/NotYet.ts"
-import { clients, members, organizations } from "./Projects/Parts.ts"
+import * as Parts from "./Projects/Parts.ts"
+import * as Pipelines from "./Projects/Pipelines.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
+import { clientRecord, ticketRecord } from "./Projects/Records.ts"
 import { repeatedIds, unknownReferences } from "./Projects/References.ts"
 import { type Counts, type Part, upsert } from "./Projects/Upsert.ts"
 
@@ -41,20 +45,35 @@ export class Projects extends Context.Service<
 
       const applyFile = Effect.fnUntraced(function* (file: ProjectFile) {
         const { id } = file.project
-        const { created, old } = yield* ProjectRow.open(sql, file.project)
-
-        const faults = [...notYetFaults(file), ...repeatedIds(file), ...(yield* unknownReferences(sql, file))]
-        if (faults.length > 0) return yield* new ProjectFileInvalid({ faults: faults.map(lineOf) })
-
+        const { created, row } = yield* ProjectRow.open(sql, file.project)
         // Read under the lock, so that `updatedAt` never goes back behind a change that we waited for.
         const now = yield* DateTime.nowAsDate
-        const updated = yield* ProjectRow.update(sql, file.project, old)
+        const pipelines = yield* Pipelines.load(sql, file)
+        const deals = yield* Deals.resolve(sql, file, { pipelines, defaultPipelineId: row.defaultPipelineId, now })
+
+        const faults = [
+          ...notYetFaults(file),
+          ...repeatedIds(file),
+          ...(yield* unknownReferences(sql, file, pipelines)),
+          ...Pipelines.takenStages(file, pipelines),
+          ...(yield* Pipelines.lostStages(sql, file, pipelines, deals.records)),
+          ...deals.faults
+        ]
+        if (faults.length > 0) return yield* new ProjectFileInvalid({ faults: faults.map(lineOf) })
+
+        const updated = yield* ProjectRow.update(sql, id, row)
         const counts: Record<string, Counts> = { project: countOne(created, updated) }
         // What is referred to comes before what refers to it.
-        const parts: ReadonlyArray<[name: string, part: Part, records: ReadonlyArray<object> | undefined]> = [
-          ["members", members(sql), file.members],
-          ["organizations", organizations(sql), file.organizations],
-          ["clients", clients(sql, now), file.clients]
+        const parts: ReadonlyArray<[name: string, part: Part, records: ReadonlyArray<FileRecord> | undefined]> = [
+          ["members", Parts.members(sql), file.members],
+          ["organizations", Parts.organizations(sql), file.organizations],
+          ["pipelines", Parts.pipelines, file.pipelines],
+          ["loyaltyLevels", Parts.loyaltyLevels, file.loyaltyLevels],
+          ["stampOffers", Parts.stampOffers, file.stampOffers],
+          ["clients", Parts.clients(sql, now), file.clients?.map(clientRecord)],
+          ["deals", Parts.deals(sql, now), file.deals && deals.records],
+          ["tickets", Parts.tickets(sql), file.tickets?.map(ticketRecord)],
+          ["tasks", Parts.tasks(sql, now), file.tasks]
         ]
         for (const [name, part, records] of parts) {
           if (records !== undefined) counts[name] = yield* upsert(sql, part, id, records)

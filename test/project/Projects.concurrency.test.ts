@@ -3,13 +3,17 @@ import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Fiber, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../src/api/crm/Clients.ts"
-import { ClientId, ProjectId } from "../../src/api/Ids.ts"
+import { ClientId, DealId, ProjectId, StageId } from "../../src/api/Ids.ts"
 import { Clients } from "../../src/crm/Clients.ts"
+import { Deals } from "../../src/crm/Deals.ts"
 import { command } from "../../src/platform/idempotency/Idempotency.ts"
 import { Pages } from "../../src/platform/Pages.ts"
-import { apply, manyClients, projectRow, rowsOf, services } from "./Projects.support.ts"
+import { apply, faultsOf, manyClients, projectRow, rowsOf, services, textOf } from "./Projects.support.ts"
 
-const withClients = Clients.layer.pipe(Layer.provide(Layer.mock(Pages)({})), Layer.provideMerge(services))
+const withApi = Layer.mergeAll(Clients.layer, Deals.layer).pipe(
+  Layer.provide(Layer.mock(Pages)({})),
+  Layer.provideMerge(services)
+)
 
 /** A command of a project under a key of its own; keys and bodies need not differ otherwise. */
 const commandOf = (projectId: string, key: string) =>
@@ -41,7 +45,7 @@ const activeClients = Effect.fnUntraced(function* (projectId: string) {
   return (yield* projectRow(projectId))?.["active_clients"]
 })
 
-layer(withClients, { excludeTestServices: true })("apply, at the same time", (it) => {
+layer(withApi, { excludeTestServices: true })("apply, at the same time", (it) => {
   it.effect("as another apply of the same new project, succeeds", () =>
     Effect.gen(function* () {
       for (let round = 0; round < 5; round++) {
@@ -132,18 +136,35 @@ layer(withClients, { excludeTestServices: true })("apply, at the same time", (it
     })
   )
 
-  it.effect("as nothing else, applies 20,000 clients in seconds", () =>
+  it.effect("as a patch of a deal that it changes, goes on from what the patch set", () =>
     Effect.gen(function* () {
-      const timed = Effect.fnUntraced(function* (displayName: string) {
-        const started = performance.now()
-        const clients = manyClients(20_000, { displayName, tags: ["a", "b"], responsibleMemberId: "m" })
-        const report = yield* apply("big", { members: [{ id: "m", name: "M" }], clients })
-        assert.isBelow(performance.now() - started, 15_000)
-        return report
+      const sql = yield* SqlClient.SqlClient
+      const id = "patched-deal"
+      const stages = ["a", "b"].map((id) => ({ id, name: id }))
+      yield* apply(id, {
+        pipelines: [{ id: "p", name: "P", stages }],
+        deals: [{ id: "d", title: "old", pipelineId: "p" }]
       })
-      assert.strictEqual((yield* timed("one")).created["clients"], 20_000)
-      assert.strictEqual((yield* timed("one")).unchanged["clients"], 20_000)
-      assert.strictEqual((yield* timed("two")).updated["clients"], 20_000)
+      const { applying, go } = yield* onceTold(
+        Effect.all([
+          faultsOf(textOf(id, { pipelines: [{ id: "p", name: "P", stages: stages.slice(0, 1) }] })),
+          apply(id, { deals: [{ id: "d", title: "new" }] })
+        ])
+      )
+      yield* sql.withTransaction(
+        Effect.gen(function* () {
+          const deals = yield* Deals
+          const changes = { stageId: StageId.make("b"), status: "lost", lostReason: "R" } as const
+          yield* deals.patch(commandOf(id, "key"), DealId.make("d"), changes)
+          yield* go
+          yield* untilLocked("FOR UPDATE")
+        })
+      )
+      const [faults] = yield* Fiber.join(applying)
+      assert.deepStrictEqual(faults, ["pipelines/0/stages: must keep the stage b: the deal d is in it"])
+      const [deal] = yield* rowsOf("deals", id)
+      assert.deepInclude(deal, { title: "new", stage_id: "b", status: "lost", lost_reason: "R", version: 3 })
+      assert.isNotNull(deal?.["closed_at"])
     })
   )
 

@@ -1,6 +1,7 @@
 /** Project files and a database for the tests of this folder. */
-import { Effect, Layer } from "effect"
+import { DateTime, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
+import { TestClock } from "effect/testing"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
@@ -8,6 +9,9 @@ import { TestDatabase } from "../support/TestDatabase.ts"
 export type File = (typeof ProjectFile)["Encoded"]
 
 export const services = Projects.layer.pipe(Layer.provideMerge(TestDatabase.layer))
+
+/** Moves the clock to a time that no test before has seen. */
+export const anHourLater = Effect.andThen(TestClock.adjust("1 hour"), DateTime.nowAsDate)
 
 /** The text of a file for a project, its tests' name being its id. */
 export const textOf = (
@@ -26,10 +30,29 @@ export const faultsOf = Effect.fnUntraced(function* (text: string) {
   return (yield* Effect.flip(projects.apply(text))).faults
 })
 
+const tables = [
+  "members",
+  "organizations",
+  "pipelines",
+  "stages",
+  "loyalty_levels",
+  "stamp_offers",
+  "clients",
+  "deals",
+  "tickets",
+  "tasks"
+] as const
+type Table = (typeof tables)[number]
+
 /** All rows of a project, ordered by id. */
-export const rowsOf = Effect.fnUntraced(function* (table: "members" | "organizations" | "clients", projectId: string) {
+export const rowsOf = Effect.fnUntraced(function* (table: Table, projectId: string) {
   const sql = yield* SqlClient.SqlClient
   return yield* sql`SELECT * FROM ${sql(table)} WHERE project_id = ${projectId} ORDER BY id`
+})
+
+/** Everything that the project file says of a project, as it is stored. */
+export const stateOf = Effect.fnUntraced(function* (projectId: string) {
+  return [yield* projectRow(projectId), ...(yield* Effect.forEach(tables, (table) => rowsOf(table, projectId)))]
 })
 
 export const projectRow = Effect.fnUntraced(function* (projectId: string) {

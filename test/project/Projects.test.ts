@@ -1,32 +1,37 @@
 /** What applying a project file writes, keeps and refuses. */
 import { assert, layer } from "@effect/vitest"
-import { DateTime, Effect } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { ProjectId } from "../../src/api/Ids.ts"
 import { demoProjectFile } from "../../src/project/Demo.ts"
 import { Projects } from "../../src/project/Projects.ts"
-import { apply, faultsOf, projectRow, rowsOf, services, textOf } from "./Projects.support.ts"
-
-/** Moves the clock to a time that no test before has seen. */
-const anHourLater = Effect.andThen(TestClock.adjust("1 hour"), DateTime.nowAsDate)
+import { anHourLater, apply, faultsOf, projectRow, rowsOf, services, stateOf, textOf } from "./Projects.support.ts"
 
 layer(services)("apply", (it) => {
-  it.effect("creates the demo, and finds nothing to do the second time", () =>
+  it.effect("creates the demo, tells nobody, and finds nothing to do the second time", () =>
     Effect.gen(function* () {
       const { apply } = yield* Projects
       const text = JSON.stringify(demoProjectFile)
       const projectId = ProjectId.make("demo")
-      const zero = { project: 0, members: 0, organizations: 0, clients: 0 }
-      const all = { project: 1, members: 2, organizations: 2, clients: 5 }
+      const all = {
+        project: 1,
+        members: 2,
+        organizations: 2,
+        pipelines: 1,
+        clients: 5,
+        deals: 3,
+        tickets: 2,
+        tasks: 1
+      }
+      const zero = Object.fromEntries(Object.keys(all).map((part) => [part, 0]))
       assert.deepStrictEqual(yield* apply(text), { projectId, created: all, updated: zero, unchanged: zero })
-      const rows = [yield* projectRow("demo"), yield* rowsOf("members", "demo"), yield* rowsOf("clients", "demo")]
+      const rows = yield* stateOf("demo")
       yield* TestClock.adjust("1 hour")
       assert.deepStrictEqual(yield* apply(text), { projectId, created: zero, updated: zero, unchanged: all })
-      assert.deepStrictEqual(
-        [yield* projectRow("demo"), yield* rowsOf("members", "demo"), yield* rowsOf("clients", "demo")],
-        rows
-      )
+      assert.deepStrictEqual(yield* stateOf("demo"), rows)
+      const sql = yield* SqlClient.SqlClient
+      assert.deepStrictEqual(yield* sql`SELECT FROM events`, [])
     })
   )
 
@@ -48,6 +53,7 @@ layer(services)("apply", (it) => {
         modules: ["crm", "messaging", "campaigns", "integrations", "tickets"],
         entitlements: ["developer_api"],
         rate_limits: {},
+        default_pipeline_id: null,
         created_at: start
       })
       assert.deepStrictEqual(yield* rowsOf("members", "defaults"), [
@@ -73,7 +79,11 @@ layer(services)("apply", (it) => {
           version: 1,
           created_at: start,
           updated_at: start,
-          archived_at: null
+          archived_at: null,
+          loyalty_card_number: null,
+          loyalty_level_id: null,
+          loyalty_balance: 0,
+          ready_stamp_offer_ids: []
         }
       ])
     })
@@ -157,78 +167,6 @@ layer(services)("apply", (it) => {
       yield* client("archived")
       assert.deepInclude((yield* rowsOf("clients", id))[0], { archived_at: later, version: 4 })
       assert.deepInclude((yield* rowsOf("clients", id))[1], { id: "b", archived_at: start, version: 1 })
-    })
-  )
-
-  it.effect("takes references to records of the file and of the project, and of no other project", () =>
-    Effect.gen(function* () {
-      const people = { members: [{ id: "m", name: "M" }], organizations: [{ id: "o", name: "O" }] }
-      const clients = [{ id: "c", displayName: "C", organizationId: "o", responsibleMemberId: "m" }]
-      yield* apply("references-other", people)
-      assert.deepStrictEqual(yield* faultsOf(textOf("references", { clients })), [
-        "clients/0/organizationId: names nothing in organizations, here or in the project",
-        "clients/0/responsibleMemberId: names nothing in members, here or in the project"
-      ])
-      yield* apply("references", people)
-      assert.deepStrictEqual((yield* apply("references", { clients })).created, { project: 0, clients: 1 })
-      assert.deepStrictEqual((yield* apply("references-both", { ...people, clients })).created["clients"], 1)
-    })
-  )
-
-  it.effect("tells all faults between records and writes nothing", () =>
-    Effect.gen(function* () {
-      const id = "faulty"
-      const file = {
-        project: { defaultPipelineId: "p" },
-        members: [
-          { id: "m", name: "M" },
-          { id: "m", name: "N" }
-        ],
-        organizations: [
-          { id: "o", name: "O" },
-          { id: "p", name: "P" },
-          { id: "o", name: "O" }
-        ],
-        pipelines: [{ id: "p", name: "P", stages: [{ id: "s", name: "S" }] }],
-        deals: [],
-        segments: [{ id: "s", name: "S", clientIds: [] }],
-        clients: [
-          { id: "a", displayName: "A", responsibleMemberId: "o", marketingConsent: true },
-          {
-            id: "__proto__",
-            displayName: "B",
-            marketingConsent: false,
-            addresses: [],
-            loyalty: null,
-            suppressed: true
-          },
-          { id: "a", displayName: "A", mergedIntoClientId: "b", loyalty: {}, organizationId: "p" },
-          { id: "__proto__", displayName: "B", addresses: [{ channelId: "c", address: "1" }], organizationId: "q" }
-        ]
-      }
-      const later = ": this version can't apply this part yet"
-      assert.deepStrictEqual(yield* faultsOf(textOf(id, file)), [
-        `project/defaultPipelineId${later}`,
-        `pipelines${later}`,
-        `clients/0/marketingConsent${later}`,
-        `clients/1/suppressed${later}`,
-        `clients/2/mergedIntoClientId${later}`,
-        `clients/3/addresses${later}`,
-        `clients/2/loyalty${later}`,
-        `segments${later}`,
-        "members/1/id: repeats members/0/id",
-        "organizations/2/id: repeats organizations/0/id",
-        "clients/2/id: repeats clients/0/id",
-        "clients/3/id: repeats clients/1/id",
-        "clients/0/responsibleMemberId: names nothing in members, here or in the project",
-        "clients/3/organizationId: names nothing in organizations, here or in the project"
-      ])
-      assert.isUndefined(yield* projectRow(id))
-      assert.deepStrictEqual(yield* faultsOf(textOf(id, { clients: [{ id: "", displayName: "" }] })), [
-        "clients/0/id: must be a string of 1 to 160 characters",
-        "clients/0/displayName: must be a string of 1 to 160 characters"
-      ])
-      assert.deepStrictEqual(yield* faultsOf("{"), ["invalid JSON at line 1, column 2"])
     })
   )
 

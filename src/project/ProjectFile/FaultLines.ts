@@ -1,7 +1,7 @@
 /** Faults of a project file as lines of text. */
 import type { Fault } from "../../platform/Faults.ts"
 
-/** A name can hold anything; on the operator's terminal it must stay one line, and visible. */
+/** A name or an id can hold anything; on the operator's terminal it must stay one line, and visible. */
 // oxlint-disable-next-line no-control-regex -- control characters are what this is about
 const invisible = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]|\p{Surrogate}/gu
 
@@ -10,4 +10,4 @@ const visible = (text: string) =>
 
 /** `clients/3/email: must be a mail address`; a fault of the file as a whole has no path. */
 export const lineOf = ({ message, path }: Fault): string =>
-  path.length === 0 ? `the file ${message}` : `${visible(path.map(String).join("/"))}: ${message}`
+  visible(path.length === 0 ? `the file ${message}` : `${path.map(String).join("/")}: ${message}`)

@@ -1,6 +1,6 @@
 /** How the parts of a project file are stored: which member stands in which column. */
 import type { SqlClient } from "effect/sql"
-import type { Part } from "./Upsert.ts"
+import type { Derived, Part } from "./Upsert.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -21,6 +21,41 @@ export const organizations = (sql: Sql): Part => ({
   ]
 })
 
+export const pipelines: Part = {
+  table: "pipelines",
+  given: [{ member: "name", column: "name", type: "text" }],
+  lists: [
+    {
+      member: "stages",
+      table: "stages",
+      owner: "pipeline_id",
+      position: "position",
+      items: [
+        { member: "id", column: "id", type: "text" },
+        { member: "name", column: "name", type: "text" }
+      ]
+    }
+  ]
+}
+
+export const loyaltyLevels: Part = {
+  table: "loyalty_levels",
+  given: [{ member: "name", column: "name", type: "text" }]
+}
+
+export const stampOffers: Part = {
+  table: "stamp_offers",
+  given: [{ member: "name", column: "name", type: "text" }]
+}
+
+const version = (sql: Sql): Derived => ({ column: "version", created: sql`1`, changed: sql`old.version + 1` })
+const updatedAt = (sql: Sql, now: Date): Derived => ({
+  column: "updated_at",
+  created: sql`${now}::timestamptz`,
+  changed: sql`${now}::timestamptz`
+})
+
+/** Of the records that `clientRecord` makes. */
 export const clients = (sql: Sql, now: Date): Part => ({
   table: "clients",
   given: [
@@ -34,11 +69,15 @@ export const clients = (sql: Sql, now: Date): Part => ({
     { member: "status", column: "status", type: "text", initial: sql`'active'` },
     { member: "organizationId", column: "organization_id", type: "text" },
     { member: "responsibleMemberId", column: "responsible_member_id", type: "text" },
-    { member: "createdAt", column: "created_at", type: "timestamptz", initial: sql`${now}::timestamptz` }
+    { member: "createdAt", column: "created_at", type: "timestamptz", initial: sql`${now}::timestamptz` },
+    { member: "loyaltyCardNumber", column: "loyalty_card_number", type: "text" },
+    { member: "loyaltyLevelId", column: "loyalty_level_id", type: "text" },
+    { member: "loyaltyBalance", column: "loyalty_balance", type: "integer", initial: sql`0` },
+    { member: "readyStampOfferIds", column: "ready_stamp_offer_ids", type: "text[]", initial: sql`'{}'` }
   ],
   derived: [
-    { column: "version", created: sql`1`, changed: sql`old.version + 1` },
-    { column: "updated_at", created: sql`${now}::timestamptz`, changed: sql`${now}::timestamptz` },
+    version(sql),
+    updatedAt(sql, now),
     {
       column: "archived_at",
       created: sql`CASE WHEN file.status = 'archived' THEN ${now}::timestamptz END`,
@@ -46,4 +85,53 @@ export const clients = (sql: Sql, now: Date): Part => ({
         THEN coalesce(old.archived_at, ${now}::timestamptz) END`
     }
   ]
+})
+
+/** Of the records that `resolve` of Deals.ts makes. */
+export const deals = (sql: Sql, now: Date): Part => ({
+  table: "deals",
+  given: [
+    { member: "title", column: "title", type: "text" },
+    { member: "clientId", column: "client_id", type: "text" },
+    { member: "organizationId", column: "organization_id", type: "text" },
+    { member: "pipelineId", column: "pipeline_id", type: "text" },
+    { member: "stageId", column: "stage_id", type: "text" },
+    { member: "status", column: "status", type: "text" },
+    { member: "lifecycle", column: "lifecycle", type: "text", initial: sql`'active'` },
+    { member: "amountMinor", column: "amount_minor", type: "bigint" },
+    { member: "currency", column: "currency", type: "text" },
+    { member: "expectedCloseDate", column: "expected_close_date", type: "date" },
+    { member: "responsibleMemberId", column: "responsible_member_id", type: "text" },
+    { member: "lostReason", column: "lost_reason", type: "text" },
+    { member: "closedAt", column: "closed_at", type: "timestamptz" },
+    { member: "createdAt", column: "created_at", type: "timestamptz", initial: sql`${now}::timestamptz` }
+  ],
+  derived: [version(sql), updatedAt(sql, now)]
+})
+
+/** Of the records that `ticketRecord` makes. */
+export const tickets = (sql: Sql): Part => ({
+  table: "tickets",
+  given: [
+    { member: "subject", column: "subject", type: "text" },
+    { member: "status", column: "status", type: "text" },
+    { member: "clientId", column: "client_id", type: "text" },
+    { member: "ratingScore", column: "rating_score", type: "smallint" },
+    { member: "ratingComment", column: "rating_comment", type: "text" },
+    { member: "ratingBy", column: "rating_by", type: "text" }
+  ],
+  derived: [version(sql)]
+})
+
+export const tasks = (sql: Sql, now: Date): Part => ({
+  table: "tasks",
+  given: [
+    { member: "title", column: "title", type: "text" },
+    { member: "dealId", column: "deal_id", type: "text" },
+    { member: "clientId", column: "client_id", type: "text" },
+    { member: "assigneeId", column: "assignee_id", type: "text" },
+    { member: "dueAt", column: "due_at", type: "timestamptz" },
+    { member: "completedAt", column: "completed_at", type: "timestamptz" }
+  ],
+  derived: [version(sql), { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` }]
 })

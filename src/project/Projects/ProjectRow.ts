@@ -2,7 +2,7 @@
 import { DateTime, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { modules } from "../../api/Access.ts"
-import type { ProjectId } from "../../api/Ids.ts"
+import type { PipelineId, ProjectId } from "../../api/Ids.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
 type Sql = SqlClient.SqlClient
@@ -16,6 +16,7 @@ interface Row {
   readonly modules: ReadonlyArray<string>
   readonly entitlements: ReadonlyArray<string>
   readonly rateLimits: unknown
+  readonly defaultPipelineId: PipelineId | null
 }
 
 /** The row that a file leaves behind: what it sets, and the rest of `old`. */
@@ -25,7 +26,8 @@ const next = (project: Project, old: Row): Row => ({
   contactCapacity: project.contactCapacity === undefined ? old.contactCapacity : project.contactCapacity,
   modules: project.modules ?? old.modules,
   entitlements: project.entitlements ?? old.entitlements,
-  rateLimits: project.rateLimits ?? old.rateLimits
+  rateLimits: project.rateLimits ?? old.rateLimits,
+  defaultPipelineId: project.defaultPipelineId === undefined ? old.defaultPipelineId : project.defaultPipelineId
 })
 
 const initial: Row = {
@@ -34,48 +36,51 @@ const initial: Row = {
   contactCapacity: null,
   modules,
   entitlements: ["developer_api"],
-  rateLimits: {}
+  rateLimits: {},
+  defaultPipelineId: null
 }
 
 /**
- * Makes the project unless it exists, and locks it; tells whether it was made, and the row as it was.
+ * Makes the project unless it exists, and locks it; tells whether it was made, and the row that the file leaves behind.
  *
  * The lock is the first that an apply takes, and the strongest: applies of one project wait for each other, and for
  * every mutation of the API that is in flight, as all of those begin with `FOR KEY SHARE` on this row. Later ones wait
  * for us while they hold nothing that we could want, so nobody waits in a circle, and they read the capacity anew.
+ * Whatever the API changes is as stable under this lock as if it were locked itself.
  */
 export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   const row = next(project, initial)
+  // The pipeline may be one of the file that isn't there yet: that the project refers to it is checked at the end.
   const made = yield* sql`
     INSERT INTO projects
-      (project_id, name, time_zone, contact_capacity, modules, entitlements, rate_limits, created_at)
+      (project_id, name, time_zone, contact_capacity, modules, entitlements, rate_limits, default_pipeline_id, created_at)
     VALUES (
       ${project.id}, ${row.name}, ${row.timeZone}, ${row.contactCapacity}, ${row.modules}, ${row.entitlements},
-      ${JSON.stringify(row.rateLimits)}::jsonb, ${yield* DateTime.nowAsDate}
+      ${JSON.stringify(row.rateLimits)}::jsonb, ${row.defaultPipelineId}, ${yield* DateTime.nowAsDate}
     )
     ON CONFLICT DO NOTHING
     RETURNING project_id`
   // A statement of its own, so that it sees what a concurrent apply has committed while the INSERT waited for it.
-  const rows = yield* sql<Row>`
+  const [old = initial] = yield* sql<Row>`
     SELECT name, time_zone AS "timeZone", contact_capacity AS "contactCapacity", modules, entitlements,
-      rate_limits AS "rateLimits"
+      rate_limits AS "rateLimits", default_pipeline_id AS "defaultPipelineId"
     FROM projects WHERE project_id = ${project.id} FOR UPDATE`
-  return { created: made.length > 0, old: rows[0] ?? row }
+  return { created: made.length > 0, row: next(project, old) }
 })
 
-/** Sets what the file sets, and tells whether that changed anything. */
-export const update = Effect.fnUntraced(function* (sql: Sql, project: Project, old: Row) {
-  const row = next(project, old)
+/** Sets what differs from `row`, and tells whether anything did. */
+export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId, row: Row) {
   const changed = yield* sql`
     UPDATE projects SET
       name = ${row.name}, time_zone = ${row.timeZone}, contact_capacity = ${row.contactCapacity},
       modules = ${row.modules}, entitlements = ${row.entitlements},
-      rate_limits = ${JSON.stringify(row.rateLimits)}::jsonb
-    WHERE project_id = ${project.id}
-      AND (name, time_zone, contact_capacity, modules, entitlements, rate_limits) IS DISTINCT FROM (
-        ${row.name}::text, ${row.timeZone}::text, ${row.contactCapacity}::integer, ${row.modules}::text[],
-        ${row.entitlements}::text[], ${JSON.stringify(row.rateLimits)}::jsonb
-      )
+      rate_limits = ${JSON.stringify(row.rateLimits)}::jsonb, default_pipeline_id = ${row.defaultPipelineId}
+    WHERE project_id = ${projectId}
+      AND (name, time_zone, contact_capacity, modules, entitlements, rate_limits, default_pipeline_id)
+        IS DISTINCT FROM (
+          ${row.name}::text, ${row.timeZone}::text, ${row.contactCapacity}::integer, ${row.modules}::text[],
+          ${row.entitlements}::text[], ${JSON.stringify(row.rateLimits)}::jsonb, ${row.defaultPipelineId}::text
+        )
     RETURNING project_id`
   return changed.length > 0
 })

@@ -1,57 +1,92 @@
 /** Faults between the records of a project file: ids that repeat, and references to records that nobody has. */
-import { Effect } from "effect"
+import { Effect, Predicate } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { Fault } from "../../platform/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
+import { find } from "./Paths.ts"
+import type { Pipelines } from "./Pipelines.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The tables that references lead to, by the file's name of the part. */
-const targets = ["members", "organizations"] as const
-type Target = (typeof targets)[number]
+/** Where an id may stand only once. A stage's is its own in the whole project, not only on its pipeline. */
+const ids = [
+  "members/*/id",
+  "organizations/*/id",
+  "pipelines/*/id",
+  "pipelines/*/stages/*/id",
+  "loyaltyLevels/*/id",
+  "stampOffers/*/id",
+  "clients/*/id",
+  "deals/*/id",
+  "tickets/*/id",
+  "tasks/*/id"
+]
 
-interface Reference {
-  readonly path: Fault["path"]
-  readonly target: Target
-  readonly id: string
-}
+/** The tables of the records that references lead to, by the file's name of the part. */
+const tables = [
+  ["members", "members"],
+  ["organizations", "organizations"],
+  ["loyaltyLevels", "loyalty_levels"],
+  ["stampOffers", "stamp_offers"],
+  ["clients", "clients"],
+  ["deals", "deals"]
+] as const
 
-const reference = (path: Fault["path"], target: Target, id: string | null | undefined): ReadonlyArray<Reference> =>
-  id === undefined || id === null ? [] : [{ path, target, id }]
+type Target = (typeof tables)[number][0] | "pipelines" | "stages"
 
-const referencesOf = ({ clients = [] }: ProjectFile): ReadonlyArray<Reference> =>
-  clients.flatMap((client, index) => [
-    ...reference(["clients", index, "organizationId"], "organizations", client.organizationId),
-    ...reference(["clients", index, "responsibleMemberId"], "members", client.responsibleMemberId)
-  ])
+const references: ReadonlyArray<readonly [pattern: string, target: Target]> = [
+  ["project/defaultPipelineId", "pipelines"],
+  ["clients/*/organizationId", "organizations"],
+  ["clients/*/responsibleMemberId", "members"],
+  ["clients/*/loyalty/levelId", "loyaltyLevels"],
+  ["clients/*/loyalty/readyStampOfferIds/*", "stampOffers"],
+  ["deals/*/clientId", "clients"],
+  ["deals/*/organizationId", "organizations"],
+  ["deals/*/pipelineId", "pipelines"],
+  ["deals/*/stageId", "stages"],
+  ["deals/*/responsibleMemberId", "members"],
+  ["tickets/*/clientId", "clients"],
+  ["tasks/*/dealId", "deals"],
+  ["tasks/*/clientId", "clients"],
+  ["tasks/*/assigneeId", "members"]
+]
+
+/** The ids, or references, at a pattern: what is absent or null refers to nothing. */
+const idsAt = (file: ProjectFile, pattern: string) =>
+  find(file, pattern).flatMap(({ path, value }) => (Predicate.isString(value) ? [{ path, id: value }] : []))
 
 /** References to what neither the file nor the project has. */
-export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: ProjectFile) {
-  const references = referencesOf(file)
-  const known: Record<Target, Set<string>> = {
-    members: new Set(file.members?.map(({ id }) => id)),
-    organizations: new Set(file.organizations?.map(({ id }) => id))
+export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: ProjectFile, pipelines: Pipelines) {
+  const all = references.flatMap(([pattern, target]) =>
+    idsAt(file, pattern).map((reference) => ({ ...reference, target }))
+  )
+  const known = new Map<Target, Set<string>>([
+    ["pipelines", new Set(pipelines.after.keys())],
+    ["stages", new Set(pipelines.stages)]
+  ])
+  for (const [target, table] of tables) {
+    const here = new Set(idsAt(file, `${target}/*/id`).map(({ id }) => id))
+    const others = new Set(all.flatMap((to) => (to.target === target ? [to.id] : []))).difference(here)
+    const rows =
+      others.size === 0
+        ? []
+        : yield* sql<{ readonly id: string }>`
+            SELECT id FROM ${sql(table)} WHERE project_id = ${file.project.id} AND id = ANY(${[...others]}::text[])`
+    known.set(target, here.union(new Set(rows.map(({ id }) => id))))
   }
-  for (const target of targets) {
-    const ids = new Set(references.flatMap((to) => (to.target === target ? [to.id] : []))).difference(known[target])
-    if (ids.size === 0) continue
-    const rows = yield* sql<{ readonly id: string }>`
-      SELECT id FROM ${sql(target)} WHERE project_id = ${file.project.id} AND id = ANY(${[...ids]}::text[])`
-    for (const { id } of rows) known[target].add(id)
-  }
-  return references
-    .filter(({ id, target }) => !known[target].has(id))
+  return all
+    .filter(({ id, target }) => known.get(target)?.has(id) !== true)
     .map(({ path, target }): Fault => ({ path, message: `names nothing in ${target}, here or in the project` }))
 })
 
 /** Records that repeat the id of an earlier one. */
-export const repeatedIds = ({ clients, members, organizations }: ProjectFile): ReadonlyArray<Fault> =>
-  Object.entries({ members, organizations, clients }).flatMap(([part, records = []]) => {
-    const seen = new Map<string, number>()
-    return records.flatMap(({ id }, index): ReadonlyArray<Fault> => {
+export const repeatedIds = (file: ProjectFile): ReadonlyArray<Fault> =>
+  ids.flatMap((pattern) => {
+    const seen = new Map<string, Fault["path"]>()
+    return idsAt(file, pattern).flatMap(({ id, path }): ReadonlyArray<Fault> => {
       const first = seen.get(id)
-      if (first !== undefined) return [{ path: [part, index, "id"], message: `repeats ${part}/${first}/id` }]
-      seen.set(id, index)
+      if (first !== undefined) return [{ path, message: `repeats ${first.map(String).join("/")}` }]
+      seen.set(id, path)
       return []
     })
   })

@@ -1,16 +1,14 @@
-/** Creates or updates the records of one part of a project file, in one statement. */
+/** Creates or updates the records of one part of a project file, in one statement and two more for each list in them. */
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
+import { type Column, differs, type FileRecord, type List, replace } from "./Lists.ts"
 
 type Sql = SqlClient.SqlClient
 type Fragment = Statement.Fragment
 
 /** A column that one member of a record sets. An absent member keeps it; a new record then gets `initial`. */
-export interface Given {
-  readonly member: string
-  readonly column: string
-  readonly type: "text" | "text[]" | "boolean" | "timestamptz"
+export interface Given extends Column {
   readonly initial?: Fragment
 }
 
@@ -26,6 +24,7 @@ export interface Part {
   readonly table: string
   readonly given: ReadonlyArray<Given>
   readonly derived?: ReadonlyArray<Derived>
+  readonly lists?: ReadonlyArray<List>
 }
 
 export interface Counts {
@@ -42,9 +41,9 @@ export const upsert = Effect.fnUntraced(function* (
   sql: Sql,
   part: Part,
   projectId: ProjectId,
-  records: ReadonlyArray<object>
+  records: ReadonlyArray<FileRecord>
 ) {
-  const { derived = [], given } = part
+  const { derived = [], given, lists = [] } = part
   const table = sql(part.table)
   const columns = (of: ReadonlyArray<{ readonly column: string }>, prefix = "") =>
     sql.csv(of.map(({ column }) => sql`${sql.literal(prefix)}${sql(column)}`))
@@ -53,7 +52,7 @@ export const upsert = Effect.fnUntraced(function* (
   const next = given.map((from) => member(from, sql`old.${sql(from.column)}`))
   const initial = given.map((from) => member(from, from.initial ?? sql`NULL`))
 
-  const rows = yield* sql<{ readonly created: number; readonly updated: number }>`
+  const rows = yield* sql<{ readonly created: ReadonlyArray<string>; readonly updated: ReadonlyArray<string> }>`
     WITH file AS (
       SELECT record.members, value.*
       FROM jsonb_array_elements(${JSON.stringify(records)}::jsonb) AS record (members),
@@ -69,7 +68,10 @@ export const upsert = Effect.fnUntraced(function* (
       ])}
       FROM file
       WHERE old.project_id = ${projectId} AND old.id = file.id
-        AND (${columns(given, "old.")}) IS DISTINCT FROM (${sql.csv(next)})
+        AND ${sql.or([
+          sql`(${columns(given, "old.")}) IS DISTINCT FROM (${sql.csv(next)})`,
+          ...lists.map((list) => differs(sql, projectId, list))
+        ])}
       RETURNING old.id
     ),
     created AS (
@@ -79,7 +81,14 @@ export const upsert = Effect.fnUntraced(function* (
       WHERE NOT EXISTS (SELECT FROM ${table} AS old WHERE old.project_id = ${projectId} AND old.id = file.id)
       RETURNING id
     )
-    SELECT (SELECT count(*) FROM created)::int AS created, (SELECT count(*) FROM updated)::int AS updated`
-  const { created = 0, updated = 0 } = rows[0] ?? {}
-  return { created, updated, unchanged: records.length - created - updated }
+    SELECT ARRAY(SELECT id FROM created) AS created, ARRAY(SELECT id FROM updated) AS updated`
+  const { created = [], updated = [] } = rows[0] ?? {}
+  const changed = new Set([...created, ...updated])
+  const differing = records.filter(({ id }) => changed.has(id))
+  for (const list of lists) yield* replace(sql, list, projectId, differing)
+  return {
+    created: created.length,
+    updated: updated.length,
+    unchanged: records.length - created.length - updated.length
+  } satisfies Counts
 })

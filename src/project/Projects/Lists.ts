@@ -1,0 +1,72 @@
+/** Lists inside the records of a project file whose items are rows of a table of their own, in order. */
+import { Effect } from "effect"
+import type { SqlClient, Statement } from "effect/sql"
+import type { ProjectId } from "../../api/Ids.ts"
+
+type Sql = SqlClient.SqlClient
+type Fragment = Statement.Fragment
+
+/** A record of a project file. */
+export interface FileRecord {
+  readonly id: string
+  readonly [member: string]: unknown
+}
+
+/** Which member of an object stands in which column. */
+export interface Column {
+  readonly member: string
+  readonly column: string
+  readonly type: "text" | "text[]" | "boolean" | "integer" | "smallint" | "bigint" | "date" | "timestamptz"
+}
+
+/** A member that holds a list. A given list replaces the old one whole; an absent one keeps it. */
+export interface List {
+  readonly member: string
+  readonly table: string
+  /** The columns of the record's id, and of the item's place from 0. */
+  readonly owner: string
+  readonly position: string
+  /** What an item holds, all of it required. */
+  readonly items: ReadonlyArray<Column>
+}
+
+const name = (sql: Sql, { member }: { readonly member: string }) => sql.literal(`'${member}'`)
+
+/** Whether the list of `file`, a record of the project file, is another than that of `old`, the one that exists. */
+export const differs = (sql: Sql, projectId: ProjectId, list: List): Fragment => sql`
+  (file.members ? ${name(sql, list)} AND (file.members -> ${name(sql, list)}) IS DISTINCT FROM (
+    SELECT coalesce(jsonb_agg(
+      jsonb_build_object(${sql.csv(list.items.flatMap((item) => [name(sql, item), sql`item.${sql(item.column)}`]))})
+      ORDER BY item.${sql(list.position)}
+    ), '[]')
+    FROM ${sql(list.table)} AS item WHERE item.project_id = ${projectId} AND item.${sql(list.owner)} = old.id
+  ))`
+
+/**
+ * Replaces the lists of records that are there by now. Items of one list may be those of another as it was, so all old
+ * ones go first; whatever refers to items has to be checked when the transaction ends.
+ */
+export const replace = Effect.fnUntraced(function* (
+  sql: Sql,
+  list: List,
+  projectId: ProjectId,
+  records: ReadonlyArray<FileRecord>
+) {
+  const given = records.filter((record) => record[list.member] !== undefined)
+  if (given.length === 0) return
+  const table = sql(list.table)
+  const owner = sql(list.owner)
+  yield* sql`
+    DELETE FROM ${table} WHERE project_id = ${projectId} AND ${owner} = ANY(${given.map(({ id }) => id)}::text[])`
+  yield* sql`
+    INSERT INTO ${table} (
+      project_id, ${owner}, ${sql(list.position)}, ${sql.csv(list.items.map(({ column }) => sql`${sql(column)}`))}
+    )
+    SELECT ${projectId}, record.members ->> 'id', item.place - 1,
+      ${sql.csv(list.items.map(({ member }) => sql`value.${sql(member)}`))}
+    FROM jsonb_array_elements(${JSON.stringify(given)}::jsonb) AS record (members),
+         jsonb_array_elements(record.members -> ${name(sql, list)}) WITH ORDINALITY AS item (members, place),
+         jsonb_to_record(item.members) AS value (
+           ${sql.csv(list.items.map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))}
+         )`
+})

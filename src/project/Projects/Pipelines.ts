@@ -1,0 +1,89 @@
+/** The pipelines of a project as a file will leave them, and what stands against that. */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { DealId, PipelineId, StageId } from "../../api/Ids.ts"
+import type { Fault } from "../../platform/Faults.ts"
+import type { ProjectFile } from "../ProjectFile.ts"
+
+type Sql = SqlClient.SqlClient
+type StagesByPipeline = ReadonlyMap<PipelineId, ReadonlySet<StageId>>
+
+export interface Pipelines {
+  readonly before: StagesByPipeline
+  /** With those of the file in the place of the old; the stages are in their order. */
+  readonly after: StagesByPipeline
+  /** The stages of all pipelines as they will be. */
+  readonly stages: ReadonlySet<StageId>
+}
+
+const stageIds = (stages: ReadonlyArray<{ readonly id: StageId }>) => new Set(stages.map(({ id }) => id))
+
+/** Reads the pipelines of the project; the lock on its row keeps them as they are. */
+export const load = Effect.fnUntraced(function* (sql: Sql, { pipelines = [], project }: ProjectFile) {
+  const rows = yield* sql<{ readonly pipelineId: PipelineId; readonly stages: ReadonlyArray<StageId> }>`
+    SELECT pipeline_id AS "pipelineId", array_agg(id ORDER BY position) AS stages
+    FROM stages WHERE project_id = ${project.id} GROUP BY pipeline_id`
+  const before = new Map(rows.map(({ pipelineId, stages }) => [pipelineId, new Set(stages)]))
+  const after = new Map(before)
+  for (const { id, stages } of pipelines) after.set(id, stageIds(stages))
+  return { before, after, stages: new Set([...after.values()].flatMap((stages) => [...stages])) } satisfies Pipelines
+})
+
+/** The stages that a pipeline will have, if it will be there. */
+export const stagesOf = ({ after }: Pipelines, id: PipelineId | null) => (id === null ? undefined : after.get(id))
+
+/** Stages that the file puts on a pipeline while they stay on another, which it doesn't replace. */
+export const takenStages = ({ pipelines = [] }: ProjectFile, { before }: Pipelines): ReadonlyArray<Fault> => {
+  const replaced = new Set(pipelines.map(({ id }) => id))
+  const owners = new Map(
+    [...before].flatMap(([pipelineId, stages]) =>
+      replaced.has(pipelineId) ? [] : [...stages].map((stageId) => [stageId, pipelineId] as const)
+    )
+  )
+  return pipelines.flatMap(({ stages }, index) =>
+    stages.flatMap(({ id }, place): ReadonlyArray<Fault> => {
+      const owner = owners.get(id)
+      if (owner === undefined) return []
+      const message = `belongs to the pipeline ${owner}, which the file doesn't replace`
+      return [{ path: ["pipelines", index, "stages", place, "id"], message }]
+    })
+  )
+}
+
+/** Stages that a pipeline loses while a deal is in them, be it one of the file or one that the file doesn't name. */
+export const lostStages = Effect.fnUntraced(function* (
+  sql: Sql,
+  { deals = [], pipelines = [], project }: ProjectFile,
+  { before }: Pipelines,
+  placed: ReadonlyArray<{
+    readonly id: DealId
+    readonly pipelineId: PipelineId | null
+    readonly stageId: StageId | null
+  }>
+) {
+  const lost = new Map(
+    pipelines.flatMap(({ id: pipelineId, stages }, index) =>
+      [...(before.get(pipelineId) ?? new Set<StageId>()).difference(stageIds(stages))].map(
+        (stageId) => [stageId, { index, pipelineId }] as const
+      )
+    )
+  )
+  if (lost.size === 0) return []
+
+  const others = yield* sql<{ readonly id: DealId; readonly stageId: StageId }>`
+    SELECT min(id) AS id, stage_id AS "stageId" FROM deals
+    WHERE project_id = ${project.id} AND stage_id = ANY(${[...lost.keys()]}::text[])
+      AND NOT EXISTS (SELECT FROM unnest(${deals.map(({ id }) => id)}::text[]) AS file (id) WHERE file.id = deals.id)
+    GROUP BY stage_id`
+  const dealIn = new Map(others.map(({ id, stageId }) => [stageId, id]))
+  for (const { id, pipelineId, stageId } of placed) {
+    if (stageId !== null && lost.get(stageId)?.pipelineId === pipelineId) dealIn.set(stageId, id)
+  }
+  return [...lost].flatMap(([stageId, { index }]): ReadonlyArray<Fault> => {
+    const deal = dealIn.get(stageId)
+    if (deal === undefined) return []
+    return [
+      { path: ["pipelines", index, "stages"], message: `must keep the stage ${stageId}: the deal ${deal} is in it` }
+    ]
+  })
+})

@@ -1,0 +1,169 @@
+/** What applying refuses between the records of a file and of its project: repeated ids, and references to nothing. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { apply, faultsOf, projectRow, services, textOf } from "./Projects.support.ts"
+
+const nothingIn = (target: string) => `names nothing in ${target}, here or in the project`
+
+const targets = {
+  members: [{ id: "m", name: "M" }],
+  organizations: [{ id: "o", name: "O" }],
+  pipelines: [{ id: "p", name: "P", stages: [{ id: "s", name: "S" }] }],
+  loyaltyLevels: [{ id: "l", name: "L" }],
+  stampOffers: [
+    { id: "1", name: "One" },
+    { id: "2", name: "Two" }
+  ]
+}
+
+/** Every reference that a file can hold. The first three parts lead to each other, the rest to `targets`. */
+const referring = {
+  project: { defaultPipelineId: "p" },
+  clients: [
+    {
+      id: "c",
+      displayName: "C",
+      organizationId: "o",
+      responsibleMemberId: "m",
+      loyalty: { levelId: "l", readyStampOfferIds: ["1", "2"] }
+    }
+  ],
+  deals: [
+    {
+      id: "d",
+      title: "D",
+      clientId: "c",
+      organizationId: "o",
+      pipelineId: "p",
+      stageId: "s",
+      responsibleMemberId: "m"
+    }
+  ],
+  tickets: [{ id: "t", subject: "T", status: "open" as const, clientId: "c" }],
+  tasks: [{ id: "k", title: "K", dealId: "d", clientId: "c", assigneeId: "m" }]
+}
+
+layer(services)("references", (it) => {
+  it.effect("lead to records of the file or of the project, and to no other project's", () =>
+    Effect.gen(function* () {
+      yield* apply("references-other", { ...targets, ...referring })
+      const { deals, project, tasks, tickets } = referring
+      const alone = { project, clients: referring.clients, deals, tickets, tasks }
+      assert.deepStrictEqual(yield* faultsOf(textOf("references", alone)), [
+        `project/defaultPipelineId: ${nothingIn("pipelines")}`,
+        `clients/0/organizationId: ${nothingIn("organizations")}`,
+        `clients/0/responsibleMemberId: ${nothingIn("members")}`,
+        `clients/0/loyalty/levelId: ${nothingIn("loyaltyLevels")}`,
+        `clients/0/loyalty/readyStampOfferIds/0: ${nothingIn("stampOffers")}`,
+        `clients/0/loyalty/readyStampOfferIds/1: ${nothingIn("stampOffers")}`,
+        `deals/0/organizationId: ${nothingIn("organizations")}`,
+        `deals/0/pipelineId: ${nothingIn("pipelines")}`,
+        `deals/0/stageId: ${nothingIn("stages")}`,
+        `deals/0/responsibleMemberId: ${nothingIn("members")}`,
+        `tasks/0/assigneeId: ${nothingIn("members")}`
+      ])
+      assert.deepStrictEqual(yield* faultsOf(textOf("references", { tickets, tasks })), [
+        `tickets/0/clientId: ${nothingIn("clients")}`,
+        `tasks/0/dealId: ${nothingIn("deals")}`,
+        `tasks/0/clientId: ${nothingIn("clients")}`,
+        `tasks/0/assigneeId: ${nothingIn("members")}`
+      ])
+      assert.deepStrictEqual(yield* faultsOf(textOf("references", { ...targets, deals })), [
+        `deals/0/clientId: ${nothingIn("clients")}`
+      ])
+      assert.isUndefined(yield* projectRow("references"))
+
+      yield* apply("references", targets)
+      assert.deepStrictEqual((yield* apply("references", alone)).created, {
+        project: 0,
+        clients: 1,
+        deals: 1,
+        tickets: 1,
+        tasks: 1
+      })
+      assert.deepStrictEqual((yield* apply("references", { tickets, tasks })).unchanged, {
+        project: 1,
+        tickets: 1,
+        tasks: 1
+      })
+    })
+  )
+
+  it.effect("may lead to what is archived or inactive", () =>
+    Effect.gen(function* () {
+      const report = yield* apply("archived", {
+        ...targets,
+        ...referring,
+        members: [{ id: "m", name: "M", active: false }],
+        organizations: [{ id: "o", name: "O", archived: true }],
+        clients: [{ id: "c", displayName: "C", status: "archived" }]
+      })
+      assert.strictEqual(report.created["deals"], 1)
+    })
+  )
+
+  it.effect("that lead nowhere are told beside all other faults between records, and nothing is written", () =>
+    Effect.gen(function* () {
+      const id = "faulty"
+      const named = [
+        { id: "x", name: "X" },
+        { id: "y", name: "Y" },
+        { id: "x", name: "Z" }
+      ]
+      const file = {
+        members: named,
+        organizations: named,
+        loyaltyLevels: named,
+        stampOffers: named,
+        pipelines: named.map(({ id, name }) => ({ id, name, stages: [{ id, name }] })),
+        segments: [{ id: "s", name: "S", clientIds: [] }],
+        clients: [
+          { id: "a", displayName: "A", responsibleMemberId: "o", marketingConsent: true },
+          {
+            id: "__proto__",
+            displayName: "B",
+            marketingConsent: false,
+            addresses: [],
+            loyalty: null,
+            suppressed: true
+          },
+          { id: "a", displayName: "A", mergedIntoClientId: "b", loyalty: {}, organizationId: "x" },
+          { id: "__proto__", displayName: "B", addresses: [{ channelId: "c", address: "1" }], organizationId: "q" }
+        ],
+        deals: named.map(({ id, name }) => ({ id, title: name, pipelineId: "y", amountMinor: 1 })),
+        tickets: named.map(({ id, name }) => ({ id, subject: name, status: "open" as const })),
+        tasks: named.map(({ id, name }) => ({ id, title: name, assigneeId: id, clientId: "__proto__" }))
+      }
+      const later = ": this version can't apply this part yet"
+      assert.deepStrictEqual(yield* faultsOf(textOf(id, file)), [
+        `clients/0/marketingConsent${later}`,
+        `clients/1/suppressed${later}`,
+        `clients/2/mergedIntoClientId${later}`,
+        `clients/3/addresses${later}`,
+        `segments${later}`,
+        "members/2/id: repeats members/0/id",
+        "organizations/2/id: repeats organizations/0/id",
+        "pipelines/2/id: repeats pipelines/0/id",
+        "pipelines/2/stages/0/id: repeats pipelines/0/stages/0/id",
+        "loyaltyLevels/2/id: repeats loyaltyLevels/0/id",
+        "stampOffers/2/id: repeats stampOffers/0/id",
+        "clients/2/id: repeats clients/0/id",
+        "clients/3/id: repeats clients/1/id",
+        "deals/2/id: repeats deals/0/id",
+        "tickets/2/id: repeats tickets/0/id",
+        "tasks/2/id: repeats tasks/0/id",
+        `clients/3/organizationId: ${nothingIn("organizations")}`,
+        `clients/0/responsibleMemberId: ${nothingIn("members")}`,
+        "deals/0/currency: is required with an amount",
+        "deals/1/currency: is required with an amount",
+        "deals/2/currency: is required with an amount"
+      ])
+      assert.isUndefined(yield* projectRow(id))
+      assert.deepStrictEqual(yield* faultsOf(textOf(id, { clients: [{ id: "", displayName: "" }] })), [
+        "clients/0/id: must be a string of 1 to 160 characters",
+        "clients/0/displayName: must be a string of 1 to 160 characters"
+      ])
+      assert.deepStrictEqual(yield* faultsOf("{"), ["invalid JSON at line 1, column 2"])
+    })
+  )
+})

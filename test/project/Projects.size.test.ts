@@ -1,0 +1,66 @@
+/** Applying large files: a constant number of statements for each part, and none whose plan goes quadratic. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { apply, manyClients, services } from "./Projects.support.ts"
+
+const many = <T>(record: (index: number) => T) => Array.from({ length: 20_000 }, (_, index) => record(index))
+const rounds = [
+  ["created", "one"],
+  ["unchanged", "one"],
+  ["updated", "two"]
+] as const
+const client = (index: number) => `cli_${String(index).padStart(6, "0")}`
+const big: ReadonlyArray<readonly [part: string, records: (name: string) => ReadonlyArray<object>]> = [
+  ["pipelines", (name) => many((index) => ({ id: `${index}`, name, stages: [{ id: `${index}`, name }] }))],
+  ["clients", (displayName) => manyClients(20_000, { displayName, tags: ["a", "b"], loyalty: { balance: 5 } })],
+  [
+    "deals",
+    (title) =>
+      many((index) => ({
+        id: `${index}`,
+        title,
+        pipelineId: `${index}`,
+        clientId: client(index),
+        amountMinor: index,
+        currency: "EUR"
+      }))
+  ],
+  [
+    "tickets",
+    (subject) =>
+      many((index) => ({
+        id: `${index}`,
+        subject,
+        status: "closed",
+        clientId: client(index),
+        rating: { score: 5, by: "customer" }
+      }))
+  ],
+  ["tasks", (title) => many((index) => ({ id: `${index}`, title, clientId: client(index), dealId: `${index}` }))]
+]
+layer(services, { excludeTestServices: true })("apply", (it) => {
+  for (const [part, records] of big) {
+    it.effect(`takes 20,000 ${part} in seconds`, () =>
+      Effect.gen(function* () {
+        for (const [outcome, name] of rounds) {
+          const started = performance.now()
+          const report = yield* apply("big", { [part]: records(name) })
+          assert.strictEqual(report[outcome][part], 20_000)
+          assert.isBelow(performance.now() - started, 15_000)
+        }
+      })
+    )
+  }
+
+  it.effect("takes a list of 20,000 in seconds", () =>
+    Effect.gen(function* () {
+      for (const [outcome, name] of rounds) {
+        const started = performance.now()
+        const stages = many((index) => ({ id: `of one ${index}`, name }))
+        const report = yield* apply("big", { pipelines: [{ id: "one", name: "One", stages }] })
+        assert.strictEqual(report[outcome]["pipelines"], 1)
+        assert.isBelow(performance.now() - started, 15_000)
+      }
+    })
+  )
+})
