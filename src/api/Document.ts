@@ -10,14 +10,23 @@ export class Examples extends Context.Service<Examples, { readonly request?: unk
 
 type Headers = Record<string, OpenApi.OpenAPISpecHeader>
 
-const header = (description: string): OpenApi.OpenAPISpecHeader => ({
+const header = (description: string, required = true): OpenApi.OpenAPISpecHeader => ({
   description,
-  required: true,
+  required,
   schema: { type: "string" }
 })
 
 const onEveryAnswer: Headers = {
   "x-request-id": header("The id of the request: its own `x-request-id` where that is well formed, else a new one.")
+}
+
+/** The request header that every operation takes beside its own. */
+const requestId: OpenApi.OpenAPISpecParameter = {
+  name: "x-request-id",
+  in: "header",
+  required: false,
+  description: "Comes back as the answer's `x-request-id`, and stands in the logs; else one is made.",
+  schema: { type: "string", pattern: "^[A-Za-z0-9._-]{1,128}$" }
 }
 
 const behindTheLimiter: Headers = {
@@ -28,7 +37,7 @@ const behindTheLimiter: Headers = {
 /** 401 and 403 come before the limiter; 500 and 503 may come from anywhere. */
 const byStatus: Readonly<Record<string, Headers>> = {
   401: { "www-authenticate": header("The Bearer challenge (RFC 6750).") },
-  403: {},
+  403: { "www-authenticate": header("The Bearer challenge (RFC 6750) of `scope_missing`.", false) },
   429: { ...behindTheLimiter, "retry-after": header("Whole seconds after which one more request succeeds.") },
   500: {},
   503: { "retry-after": header("Whole seconds after which to try again.") }
@@ -62,6 +71,7 @@ const complete = (operation: OpenApi.OpenAPISpecOperation, annotations: Context.
   operation.description = `${operation.description ?? ""}\n\nScope: \`${scope}\`.`.trim()
 
   for (const parameter of operation.parameters) parameter.schema = flat(parameter.schema)
+  operation.parameters.push(requestId)
 
   const examples = Context.getOrUndefined(annotations, Examples)
   exemplify(operation.requestBody?.content, examples?.request)

@@ -38,12 +38,17 @@ export const pageAnswer = <Item>(request: HttpServerRequest.HttpServerRequest, p
     return json(200, page, { link: `<${origin}${next}>; rel="next"` })
   })
 
+/** The path stays as it was sent: a URL parser would take an id of dots for a step up. */
 const nextTarget = (target: string, cursor: string) => {
-  const { pathname, search, searchParams } = new URL(target, "http://localhost")
-  searchParams.delete("cursor")
-  const kept = searchParams.toString()
-  return `${pathname}?${kept === "" || search === "" ? "" : `${kept}&`}cursor=${cursor}`
+  const [path = "", ...rest] = target.split("?")
+  const query = new URLSearchParams(rest.join("?"))
+  query.delete("cursor")
+  query.append("cursor", cursor)
+  return `${path.replace(notInUri, encodeURIComponent)}?${query}`
 }
+
+/** Characters that no URI holds (RFC 3986, appendix A), though HTTP servers take them. */
+const notInUri = /[^\x21-\x7E]|[<>"\\^`{|}]/g
 
 /** Where the caller sent the request; nothing for a Host that is no host, which makes the link relative (RFC 8288). */
 const originOf = (host: string | undefined) =>

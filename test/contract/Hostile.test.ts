@@ -1,33 +1,60 @@
 /** Requests that were made to get past a check, or to cost more than they should. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { assertFault, problemOf } from "../support/ContractAnswers.ts"
+import { assertFault, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
+import { samples, World } from "./Samples.ts"
 
 const clients = "/api/v1/developer/crm/clients"
 
-layer(TestServer.layer(), { excludeTestServices: true })("a hostile request", (it) => {
+layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
   it.effect("gets past no check, and into no Link, with a Host that is none", () =>
     Effect.gen(function* () {
-      const { seed, send } = yield* TestServer
-      const { token } = yield* seed()
-      for (const n of [1, 2]) {
-        yield* send({ method: "POST", path: clients, token, key: `hostile-${n}`, json: { displayName: `${n}` } })
+      const { apply, send } = yield* TestServer
+      const { ask, seed } = yield* World
+      // Its place in the path of a list holds what could end that path.
+      const dealId = "a/b?c#d>; é"
+      const project = yield* seed()
+      yield* apply(project.projectId, { deals: [{ id: dealId, title: "Hostile" }] })
+      const { token } = project
+      const params = { dealId: encodeURIComponent(dealId) }
+      const lists = [
+        { name: "createClient", list: "/api/v1/developer/crm/clients", below: "clientId" },
+        { name: "createDeal", list: "/api/v1/developer/crm/deals", below: "dealId" },
+        { name: "createNote", list: `/api/v1/developer/crm/deals/${params.dealId}/notes` }
+      ]
+      for (const { below, list, name } of lists) {
+        const sample = samples[name] ?? assert.fail(name)
+        for (const _ of [1, 2]) receiptOf(yield* ask(sample, project, { params }), 201)
+        const linked = (origin: string) => `<${origin}${list}?limit=1&cursor=`
+        for (const host of ["a/b/c", "a?", "a b[", "x>;rel=prev", "a/b?x=1", "a#b", "[::1", "user@host"]) {
+          const headers = { host }
+          for (const id of below === undefined ? [] : ["%00", "%FF"]) {
+            assertFault(yield* send({ path: `${list}/${id}`, token, headers }), `path/${below}`)
+          }
+          assertFault(yield* send({ path: `${list}?limit=1&limit=2`, token, headers }), "query/limit")
+          const { headers: answered, status } = yield* send({ path: `${list}?limit=1`, token, headers })
+          assert.strictEqual(status, 200)
+          const link = String(answered["link"])
+          assert.strictEqual(link.replace(/[\w-]+>; rel="next"$/, ""), linked(""))
+        }
+        const page = yield* send({ path: `${list}?limit=1`, token, headers: { host: "api.example:8443" } })
+        assert.include(String(page.headers["link"]), linked("http://api.example:8443"))
       }
-      for (const host of ["a/b/c", "a?", "a b[", "x>;rel=prev", "a/b?x=1", "a#b", "[::1", "user@host"]) {
-        const headers = { host }
-        assertFault(yield* send({ path: `${clients}/%00`, token, headers }), "path/clientId")
-        assertFault(yield* send({ path: `${clients}/%FF`, token, headers }), "path/clientId")
-        assertFault(yield* send({ path: `${clients}?limit=1&limit=2`, token, headers }), "query/limit")
-        const page = yield* send({ path: `${clients}?limit=1`, token, headers })
-        assert.strictEqual(page.status, 200)
-        assert.match(
-          String(page.headers["link"]),
-          /^<\/api\/v1\/developer\/crm\/clients\?limit=1&cursor=[\w-]+>; rel="next"$/
-        )
-      }
-      const page = yield* send({ path: `${clients}?limit=1`, token, headers: { host: "api.example:8443" } })
-      assert.match(String(page.headers["link"]), /^<http:\/\/api\.example:8443\/api\/v1\//)
+    })
+  )
+
+  it.effect("is linked to the path that it asked for, be an id of dots in it", () =>
+    Effect.gen(function* () {
+      const { apply, send, url } = yield* TestServer
+      const { ask, seed } = yield* World
+      const project = yield* seed()
+      yield* apply(project.projectId, { deals: [{ id: "..", title: "Up" }] })
+      const sample = samples["createNote"] ?? assert.fail("createNote")
+      for (const _ of [1, 2]) receiptOf(yield* ask(sample, project, { params: { dealId: "%2E%2E" } }), 201)
+      const list = "/api/v1/developer/crm/deals/%2E%2E/notes?limit=1"
+      const { headers } = yield* send({ path: list, token: project.token })
+      assert.include(String(headers["link"]), `<${url}${list}&cursor=`)
     })
   )
 

@@ -1,7 +1,7 @@
 /** Requests made from the samples, each with whatever a test wants wrong with it. */
 import { randomBytes } from "node:crypto"
 import type { Request } from "../support/ContractHttp.ts"
-import type { Sample } from "./Samples.ts"
+import type { Reference, Sample } from "./Samples.ts"
 
 /** A key that was never used; it suits every operation. */
 export const newKey = () => `key-${randomBytes(8).toString("hex")}`
@@ -42,6 +42,22 @@ export const requestOf = (sample: Sample, token: string | undefined, change: Cha
       ...(change.body !== undefined && sample.body !== undefined ? { "content-type": "application/json" } : {}),
       ...change.headers
     }
+  }
+}
+
+/** The change that puts other ids at references of the good request. */
+export const referring = (
+  sample: Sample,
+  references: ReadonlyArray<Reference>,
+  idOf: (reference: Reference) => string
+): Change => {
+  const idsIn = (slot: Reference["at"][0]) =>
+    Object.fromEntries(
+      references.flatMap((reference) => (reference.at[0] === slot ? [[reference.at[1], idOf(reference)]] : []))
+    )
+  return {
+    params: idsIn("path"),
+    ...(sample.body === undefined ? {} : { json: { ...sample.body, ...idsIn("body") } })
   }
 }
 

@@ -1,7 +1,10 @@
 /** A good request to each operation, and what the specification says of it (sections 4 and 5): the walk's table. */
 import { Context, Effect, Layer } from "effect"
+import type { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../src/api/Access.ts"
+import type { Answer } from "../support/ContractHttp.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
+import { type Change, requestOf } from "./Requests.ts"
 
 /** A reference to another record: where it stands in the request, an id that another project has, and the answer. */
 export interface Reference {
@@ -29,24 +32,47 @@ export interface Sample {
   /** The form of the idempotency key (specification 4.1): of clients and deals, or of everything else. */
   readonly key?: "record" | "printable"
   readonly references?: ReadonlyArray<Reference>
+  /** Codes of what else its records can refuse. */
+  readonly refusals?: ReadonlyArray<string>
+  /** Puts into a project what a good request needs and no project file can say, or what the request before has used up. */
+  readonly restore?: Restore
 }
+
+type Restore = (sql: SqlClient.SqlClient, projectId: string) => Effect.Effect<void>
 
 /** What the samples refer to. */
 const fixtures: Parts = {
+  project: { defaultPipelineId: "pipe_own" },
   members: [{ id: "mem_own", name: "Own" }],
   organizations: [{ id: "org_own", name: "Own" }],
   clients: [
     { id: "cli_own", displayName: "Own", email: "own@example.com" },
     { id: "cli_other", displayName: "Other" }
-  ]
+  ],
+  pipelines: [{ id: "pipe_own", name: "Own", stages: [{ id: "stage_own", name: "Own" }] }],
+  deals: [{ id: "deal_own", title: "Own", pipelineId: "pipe_own", stageId: "stage_own" }],
+  tickets: [{ id: "tic_own", subject: "Own", status: "resolved" }]
 }
 
 /** The records of another project, under ids that the first one doesn't have. */
 const foreign: Parts = {
   members: [{ id: "mem_foreign", name: "Foreign" }],
   organizations: [{ id: "org_foreign", name: "Foreign" }],
-  clients: [{ id: "cli_foreign", displayName: "Foreign" }]
+  clients: [{ id: "cli_foreign", displayName: "Foreign" }],
+  pipelines: [{ id: "pipe_foreign", name: "Foreign", stages: [{ id: "stage_foreign", name: "Foreign" }] }],
+  deals: [{ id: "deal_foreign", title: "Foreign", pipelineId: "pipe_foreign", stageId: "stage_foreign" }],
+  tickets: [{ id: "tic_foreign", subject: "Foreign", status: "resolved" }]
 }
+
+/** A note as it was first written, whatever has become of it since. */
+const putNote =
+  (dealId: string, id: string): Restore =>
+  (sql, projectId) =>
+    sql`
+      INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
+      SELECT project_id, ${id}, ${dealId}, 'Own', key_id, 1, now(), now()
+      FROM api_keys WHERE project_id = ${projectId} LIMIT 1
+      ON CONFLICT (project_id, id) DO UPDATE SET body = excluded.body, version = 1`.pipe(Effect.asVoid, Effect.orDie)
 
 const client = {
   displayName: "Ada Lovelace",
@@ -57,6 +83,31 @@ const client = {
   tags: ["newsletter", "vip"],
   externalId: "crm-1815"
 }
+
+const deal = {
+  title: "Espresso machines",
+  clientId: "cli_own",
+  organizationId: "org_own",
+  pipelineId: "pipe_own",
+  stageId: "stage_own",
+  amountMinor: 1_250_000,
+  currency: "EUR",
+  expectedCloseDate: "2026-12-15",
+  responsibleMemberId: "mem_own"
+}
+
+const dealReferences: ReadonlyArray<Reference> = [
+  { at: ["body", "clientId"], foreign: "cli_foreign", code: "deal_reference_not_found" },
+  { at: ["body", "organizationId"], foreign: "org_foreign", code: "deal_reference_not_found" },
+  { at: ["body", "pipelineId"], foreign: "pipe_foreign", code: "deal_reference_not_found" },
+  { at: ["body", "stageId"], foreign: "stage_foreign", code: "deal_reference_not_found" },
+  { at: ["body", "responsibleMemberId"], foreign: "mem_foreign", code: "deal_reference_not_found" }
+]
+
+const noteReferences: ReadonlyArray<Reference> = [
+  { at: ["path", "dealId"], foreign: "deal_foreign", code: "note_not_found" },
+  { at: ["path", "noteId"], foreign: "note_foreign", code: "note_not_found" }
+]
 
 /** By the names that the HttpApi gives them. An operation that is missing here fails the walk. */
 export const samples: Readonly<Record<string, Sample>> = {
@@ -78,7 +129,8 @@ export const samples: Readonly<Record<string, Sample>> = {
     policy: "write",
     body: client,
     required: ["displayName"],
-    key: "record"
+    key: "record",
+    refusals: ["contact_capacity_exhausted"]
   },
   getClient: {
     method: "GET",
@@ -105,8 +157,128 @@ export const samples: Readonly<Record<string, Sample>> = {
       { at: ["path", "clientId"], foreign: "cli_foreign", code: "client_not_found" },
       { at: ["body", "responsibleMemberId"], foreign: "mem_foreign", code: "member_not_found" },
       { at: ["body", "organizationId"], foreign: "org_foreign", code: "organization_not_found" }
-    ]
+    ],
+    refusals: ["client_archived", "organization_archived", "contact_capacity_exhausted"]
+  },
+  listDeals: {
+    method: "GET",
+    path: "/v1/developer/crm/deals",
+    status: 200,
+    scope: "crm.deals.read",
+    module: "crm",
+    policy: "read",
+    query: { lifecycle: "active", status: "open", limit: "10", cursor: null }
+  },
+  createDeal: {
+    method: "POST",
+    path: "/v1/developer/crm/deals",
+    status: 201,
+    scope: "crm.deals.write",
+    module: "crm",
+    policy: "write",
+    body: deal,
+    required: ["title"],
+    key: "record",
+    references: dealReferences
+  },
+  getDeal: {
+    method: "GET",
+    path: "/v1/developer/crm/deals/{dealId}",
+    status: 200,
+    scope: "crm.deals.read",
+    module: "crm",
+    policy: "read",
+    params: { dealId: "deal_own" },
+    references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "deal_not_found" }]
+  },
+  patchDeal: {
+    method: "PATCH",
+    path: "/v1/developer/crm/deals/{dealId}",
+    status: 200,
+    scope: "crm.deals.write",
+    module: "crm",
+    policy: "write",
+    params: { dealId: "deal_own" },
+    // Losing what is lost is no move, so it can be said again.
+    body: { ...deal, status: "lost", lifecycle: "active", lostReason: "No budget this year" },
+    required: [],
+    key: "record",
+    references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "deal_not_found" }, ...dealReferences],
+    refusals: ["deal_status_invalid"]
+  },
+  listNotes: {
+    method: "GET",
+    path: "/v1/developer/crm/deals/{dealId}/notes",
+    status: 200,
+    scope: "crm.deals.read",
+    module: "crm",
+    policy: "read",
+    params: { dealId: "deal_own" },
+    query: { limit: "10", cursor: null },
+    references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "deal_not_found" }]
+  },
+  createNote: {
+    method: "POST",
+    path: "/v1/developer/crm/deals/{dealId}/notes",
+    status: 201,
+    scope: "crm.deals.write",
+    module: "crm",
+    policy: "write",
+    params: { dealId: "deal_own" },
+    body: { body: "Wants to see it at work first." },
+    required: ["body"],
+    key: "printable",
+    references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "note_not_found" }]
+  },
+  patchNote: {
+    method: "PATCH",
+    path: "/v1/developer/crm/deals/{dealId}/notes/{noteId}",
+    status: 200,
+    scope: "crm.deals.write",
+    module: "crm",
+    policy: "write",
+    params: { dealId: "deal_own", noteId: "note_own" },
+    body: { body: "Has seen it at work.", expectedVersion: 1 },
+    required: ["body", "expectedVersion"],
+    key: "printable",
+    references: noteReferences,
+    refusals: ["version_conflict"],
+    restore: putNote("deal_own", "note_own")
+  },
+  deleteNote: {
+    method: "DELETE",
+    path: "/v1/developer/crm/deals/{dealId}/notes/{noteId}",
+    status: 200,
+    scope: "crm.deals.write",
+    module: "crm",
+    policy: "write",
+    params: { dealId: "deal_own", noteId: "note_own" },
+    query: { expectedVersion: "1" },
+    key: "printable",
+    references: noteReferences,
+    refusals: ["version_conflict"],
+    restore: putNote("deal_own", "note_own")
+  },
+  rateTicket: {
+    method: "PUT",
+    path: "/v1/developer/crm/tickets/{ticketId}/rating",
+    status: 200,
+    scope: "crm.tickets.ratings.write",
+    module: "tickets",
+    policy: "write",
+    params: { ticketId: "tic_own" },
+    body: { score: 4, comment: "Solved on the second call." },
+    required: ["score"],
+    key: "printable",
+    references: [{ at: ["path", "ticketId"], foreign: "tic_foreign", code: "ticket_not_found" }],
+    refusals: ["ticket_not_rateable", "rating_customer_owned"]
   }
+}
+
+/** Whose a request is: the project, and one of its tokens or none. */
+export interface Caller {
+  readonly projectId: string
+  readonly token: string | undefined
 }
 
 /** The projects that the walk calls on. */
@@ -115,17 +287,39 @@ export class World extends Context.Service<
   {
     /** Has everything that the samples refer to. */
     readonly own: Seeded
-    /** Seeds a project like `own`, but for some of it. */
+    /** Seeds a project like `own`, but for the parts given, each in place of the whole part. */
     readonly seed: (parts?: Parts) => Effect.Effect<Seeded>
+    /** Makes a good request possible, however often it was sent before. */
+    readonly restore: (sample: Sample, projectId: string) => Effect.Effect<void>
+    /** Sends a request that may be a good one, once it is possible. */
+    readonly ask: (sample: Sample, caller: Caller, change?: Change) => Effect.Effect<Answer>
   }
 >()("developer-api/test/World") {
-  static readonly layer = Layer.effect(
+  static readonly layerNoDeps = Layer.effect(
     World,
     Effect.gen(function* () {
       const server = yield* TestServer
-      const seed = (parts?: Parts) => server.seed({ ...fixtures, ...parts })
-      yield* server.seed(foreign)
-      return { own: yield* seed(), seed }
+      const restore = (sample: Sample, projectId: string) => sample.restore?.(server.sql, projectId) ?? Effect.void
+      const seed = Effect.fnUntraced(function* (parts?: Parts) {
+        const seeded = yield* server.seed({
+          ...fixtures,
+          ...parts,
+          project: { ...fixtures.project, ...parts?.project }
+        })
+        yield* Effect.forEach(Object.values(samples), (sample) => restore(sample, seeded.projectId))
+        return seeded
+      })
+      const other = yield* server.seed(foreign)
+      yield* putNote("deal_foreign", "note_foreign")(server.sql, other.projectId)
+      return {
+        own: yield* seed(),
+        seed,
+        restore,
+        ask: (sample, { projectId, token }, change) =>
+          Effect.andThen(restore(sample, projectId), server.send(requestOf(sample, token, change)))
+      }
     })
-  ).pipe(Layer.provideMerge(TestServer.layer()))
+  )
+
+  static readonly layer = World.layerNoDeps.pipe(Layer.provideMerge(TestServer.layer()))
 }

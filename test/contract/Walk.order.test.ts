@@ -1,11 +1,11 @@
-/** Every operation: which of two faults is told (contract §1), and how its limiter counts (contract §4). */
+/** Every operation: which of two faults is told (contract §1), how its limiter counts (§4), and what its key does (§5). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { modules, scopes } from "../../src/api/Access.ts"
 import { assertUnlimited, faultsOf, problemOf, receiptOf, remainingOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { type Change, newKey, requestOf } from "./Requests.ts"
+import { type Change, newKey, queryOf, referring, requestOf } from "./Requests.ts"
 import { type Sample, samples, World } from "./Samples.ts"
 
 /** So slow that no test sees a token come back. */
@@ -51,6 +51,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   }
   const hasBody = ({ body }: Sample) => body !== undefined
+  const isMutation = ({ key }: Sample) => key !== undefined
 
   walk("looks at the credential before anything else of the request", (sample) =>
     Effect.gen(function* () {
@@ -124,9 +125,9 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   walk("is limited before its body, its shape and its records are looked at", (sample) =>
     Effect.gen(function* () {
       const { issue, send } = yield* TestServer
-      const { seed } = yield* World
+      const { ask, seed } = yield* World
       const { projectId, token } = yield* seed({ project: slow(1) })
-      const first = yield* send(requestOf(sample, token))
+      const first = yield* ask(sample, { projectId, token })
       assert.strictEqual(first.status, sample.status)
       assert.strictEqual(remainingOf(first, sample.policy), 0)
 
@@ -153,20 +154,19 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
 
   walk("has a bucket of its policy and project, and no other", (sample) =>
     Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { seed } = yield* World
-      const { token } = yield* seed({ project: slow(1) })
+      const { ask, seed } = yield* World
+      const project = yield* seed({ project: slow(1) })
       const neighbour = yield* seed({ project: slow(1) })
-      yield* send(requestOf(sample, token))
+      yield* ask(sample, project)
       const others = Object.values(samples).filter(({ policy }) => policy !== sample.policy)
       const policies = new Set<string>([sample.policy])
       for (const other of others) {
-        const answer = yield* send(requestOf(other, token))
+        const answer = yield* ask(other, project)
         if (policies.has(other.policy)) problemOf(answer, 429, "rate_limit_exceeded")
         else assert.strictEqual(answer.status, other.status)
         policies.add(other.policy)
       }
-      assert.strictEqual((yield* send(requestOf(sample, neighbour.token))).status, sample.status)
+      assert.strictEqual((yield* ask(sample, neighbour)).status, sample.status)
     })
   )
 
@@ -196,19 +196,25 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("answers once more after Retry-After, and once only", (sample) =>
+  // All at once, as each waits for seconds.
+  it.effect("answers once more after Retry-After, and once only", () =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
-      const { seed } = yield* World
-      // Four seconds to a token: more than a slow machine takes for two requests.
-      const rateLimit = { limit: 2, windowSeconds: 8 }
-      const { token } = yield* seed({ project: { rateLimits: { [sample.policy]: rateLimit } } })
-      for (const _ of [1, 2]) yield* send(requestOf(sample, token))
-      // Refusals take nothing: they don't move the moment at which the next request succeeds.
-      for (const _ of [1, 2, 3]) problemOf(yield* send(requestOf(sample, token)), 429, "rate_limit_exceeded")
-      const refused = yield* send(requestOf(sample, token))
-      yield* Effect.sleep(Number(refused.headers["retry-after"]) * 1000)
-      assert.strictEqual((yield* send(requestOf(sample, token))).status, sample.status)
+      const { ask, seed } = yield* World
+      // Eight seconds to a token: more than a slow machine takes for the requests of all.
+      const rateLimit = { limit: 2, windowSeconds: 16 }
+      const test = Effect.fnUntraced(function* ([name, sample]: readonly [string, Sample]) {
+        const project = yield* seed({ project: { rateLimits: { [sample.policy]: rateLimit } } })
+        const { token } = project
+        for (const _ of [1, 2]) yield* send(requestOf(sample, token))
+        // Refusals take nothing: they don't move the moment at which the next request succeeds.
+        for (const _ of [1, 2, 3]) problemOf(yield* send(requestOf(sample, token)), 429, "rate_limit_exceeded")
+        const refused = yield* send(requestOf(sample, token))
+        yield* Effect.sleep(Number(refused.headers["retry-after"]) * 1000)
+        assert.strictEqual((yield* ask(sample, project)).status, sample.status, name)
+        problemOf(yield* send(requestOf(sample, token)), 429, "rate_limit_exceeded")
+      })
+      yield* Effect.forEach(Object.entries(samples), test, { concurrency: "unbounded" })
     })
   )
 
@@ -246,21 +252,81 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     (sample) =>
       Effect.gen(function* () {
         const { send } = yield* TestServer
-        const { own } = yield* World
+        const { ask, own } = yield* World
         const key = newKey()
-        const first = yield* send(requestOf(sample, own.token, { key }))
+        const first = yield* ask(sample, own, { key })
         assert.strictEqual(first.status, sample.status)
         for (const change of [{ json: { surprise: 1 } }, { json: [] }]) {
           faultsOf(yield* send(requestOf(sample, own.token, { ...change, key })))
         }
-        for (const { at, foreign } of sample.references ?? []) {
-          const [slot, name] = at
-          const change =
-            slot === "path" ? { params: { [name]: foreign } } : { json: { ...sample.body, [name]: foreign } }
-          problemOf(yield* send(requestOf(sample, own.token, { ...change, key })), 409, "idempotency_key_reused")
+        for (const reference of sample.references ?? []) {
+          const change = { ...referring(sample, [reference], ({ foreign }) => foreign), key }
+          problemOf(yield* send(requestOf(sample, own.token, change)), 409, "idempotency_key_reused")
+        }
+        for (const [name, value] of queryOf(sample)) {
+          const query = new URLSearchParams({ ...Object.fromEntries(queryOf(sample)), [name]: `${value}0` }).toString()
+          problemOf(yield* send(requestOf(sample, own.token, { query, key })), 409, "idempotency_key_reused")
         }
         assert.isTrue(receiptOf(yield* send(requestOf(sample, own.token, { key })), sample.status).replayed)
       }),
-    ({ key }) => key !== undefined
+    isMutation
+  )
+
+  walk(
+    "repeats its answer to a key for every token of the project, and to no other project",
+    (sample) =>
+      Effect.gen(function* () {
+        const { issue, send } = yield* TestServer
+        const { ask, own, seed } = yield* World
+        const key = newKey()
+        const first = yield* ask(sample, own, { key })
+        const { replayed, ...receipt } = receiptOf(first, sample.status)
+        assert.isFalse(replayed)
+        for (const token of [own.token, yield* issue(own.projectId)]) {
+          const again = yield* send(requestOf(sample, token, { key }))
+          assert.deepStrictEqual(receiptOf(again, sample.status), { ...receipt, replayed: true })
+          assert.strictEqual(again.text, first.text)
+        }
+        assert.isFalse(receiptOf(yield* ask(sample, yield* seed(), { key }), sample.status).replayed)
+      }),
+    isMutation
+  )
+
+  walk(
+    "lets one of ten equal commands at once run, and the others repeat its answer",
+    (sample) =>
+      Effect.gen(function* () {
+        const { send } = yield* TestServer
+        const { own, restore } = yield* World
+        const request = requestOf(sample, own.token)
+        for (const key of [newKey(), newKey(), newKey()]) {
+          yield* restore(sample, own.projectId)
+          const answers = yield* Effect.all(
+            Array.from({ length: 10 }, () => send({ ...request, key })),
+            { concurrency: "unbounded" }
+          )
+          const receipts = answers.map((answer) => receiptOf(answer, sample.status))
+          assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
+          assert.strictEqual(
+            new Set(receipts.map(({ changed, resourceId, version }) => `${changed} ${resourceId} ${version}`)).size,
+            1
+          )
+        }
+      }),
+    isMutation
+  )
+
+  walk(
+    "keeps its key from every other operation",
+    (sample) =>
+      Effect.gen(function* () {
+        const { ask, own } = yield* World
+        const key = newKey()
+        yield* ask(sample, own, { key })
+        for (const other of Object.values(samples).filter(isMutation)) {
+          if (other !== sample) problemOf(yield* ask(other, own, { key }), 409, "idempotency_key_reused")
+        }
+      }),
+    isMutation
   )
 })

@@ -1,7 +1,8 @@
 /** Every operation: what is refused of a path, a query and a body, and where the fault is told (contract §1, §2). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { assertFault, faultsOf, problemOf, remainingOf } from "../support/ContractAnswers.ts"
+import { assertFault, codeOf, faultsOf, problemOf, remainingOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { type Change, queryOf, requestOf, stringsOf } from "./Requests.ts"
 import { type Sample, samples, World } from "./Samples.ts"
@@ -14,6 +15,61 @@ const padded = (sample: Sample, bytes: number) => {
   return text + " ".repeat(bytes - Buffer.byteLength(text))
 }
 
+/** What a database, a calendar or a number could take for something else. */
+const hostileTexts = [
+  " ",
+  "null",
+  "'; --",
+  "\\",
+  "%_",
+  "{}",
+  "\u007f",
+  "\ufffe",
+  "😀",
+  "x".repeat(2_000),
+  "infinity",
+  "-infinity",
+  "epoch",
+  "now",
+  "0001-01-01",
+  "0000-01-01",
+  "-0001-01-01",
+  "9999-12-31",
+  "10000-01-01",
+  "0001-01-01 BC",
+  "NaN",
+  "1e3",
+  "+1",
+  "01",
+  "0",
+  "-1",
+  "2147483648",
+  "9007199254740991",
+  "9007199254740992",
+  "9223372036854775808",
+  "9".repeat(400)
+]
+/** As it is written: JSON.stringify would write some of the numbers otherwise. */
+const hostileJson = [
+  ...["", ...hostileTexts].map((text) => JSON.stringify(text)),
+  "null",
+  "true",
+  "0",
+  "-0",
+  "-1",
+  "1.5",
+  "1.0",
+  "1e0",
+  "32768",
+  "2147483648",
+  "9007199254740991",
+  "9007199254740993",
+  "9223372036854775808",
+  "1e308",
+  "1e999",
+  "1e-999"
+]
+
 const bytes = (...parts: ReadonlyArray<string | ReadonlyArray<number>>) =>
   Buffer.concat(parts.map((part) => (typeof part === "string" ? Buffer.from(part) : Buffer.from([...part]))))
 
@@ -22,21 +78,18 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     what: string,
     test: (
       sample: Sample,
-      ask: (change: Change) => Effect.Effect<Parameters<typeof faultsOf>[0]>
+      ask: (change: Change) => Effect.Effect<Answer>
     ) => Effect.Effect<void, never, World | TestServer>,
     among: (sample: Sample) => boolean = () => true
   ) => {
     for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
       it.effect(`${name}: ${what}`, () =>
         Effect.gen(function* () {
-          const { send } = yield* TestServer
-          const { own } = yield* World
+          const { ask, own } = yield* World
           // Whatever is wrong with a request stands behind the limiter.
-          const ask = (change: Change) =>
-            Effect.tap(send(requestOf(sample, own.token, change)), (answer) =>
-              Effect.sync(() => remainingOf(answer, sample.policy))
-            )
-          yield* test(sample, ask)
+          yield* test(sample, (change) =>
+            Effect.tap(ask(sample, own, change), (answer) => Effect.sync(() => remainingOf(answer, sample.policy)))
+          )
         })
       )
     }
@@ -70,6 +123,18 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
             assert.deepStrictEqual(faultsOf(yield* ask(id(161))), [`path/${name}`])
             assert.strictEqual((yield* ask(id(160))).status, 404)
           }
+        }
+      }),
+    hasParams
+  )
+
+  walk(
+    "takes an encoded slash for a part of an id",
+    (sample, ask) =>
+      Effect.gen(function* () {
+        for (const { at, code } of sample.references ?? []) {
+          const [slot, name] = at
+          if (slot === "path") problemOf(yield* ask({ params: { [name]: "a%2Fb%2f" } }), 404, code)
         }
       }),
     hasParams
@@ -342,6 +407,55 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         }
       }),
     hasBody
+  )
+
+  // Anywhere
+
+  walk("answers no value of any parameter or member with a failure of the server", (sample, ask) =>
+    Effect.gen(function* () {
+      const assertSound = (answer: Answer, what: string) => {
+        assert.isBelow(answer.status, 500, what)
+        if (answer.status !== sample.status) problemOf(answer, answer.status, String(codeOf(answer)))
+      }
+      for (const text of ["", ...hostileTexts]) {
+        // Without an id a path is another one.
+        for (const name of text === "" ? [] : Object.keys(sample.params ?? {})) {
+          assertSound(yield* ask({ params: { [name]: encodeURIComponent(text) } }), `${name}: ${text}`)
+        }
+        for (const name of Object.keys(sample.query ?? {})) {
+          const query = new URLSearchParams({ ...Object.fromEntries(queryOf(sample)), [name]: text }).toString()
+          assertSound(yield* ask({ query }), query)
+        }
+      }
+      for (const name of Object.keys(sample.body ?? {})) {
+        for (const value of hostileJson) {
+          const members = JSON.stringify({ ...sample.body, [name]: "here" })
+          const body = members.replace(`"${name}":"here"`, () => `"${name}":${value}`)
+          assertSound(yield* ask({ body }), body.slice(0, 300))
+        }
+      }
+    })
+  )
+
+  walk("repeats in no problem what looks like a token", (sample, ask) =>
+    Effect.gen(function* () {
+      const { own } = yield* World
+      for (const secret of [own.token, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]) {
+        const changes: ReadonlyArray<Change> = [
+          { query: `${secret}=1` },
+          { query: "surprise=1", headers: { "x-request-id": secret } },
+          ...Object.keys(sample.params ?? {}).map((name) => ({ params: { [name]: secret } })),
+          ...Object.keys(sample.query ?? {}).map((name) => ({ query: `${name}=${secret}` })),
+          ...[...stringsOf(sample.body, "body")].map(([, replaced]) => ({ json: replaced(secret) })),
+          ...(sample.body === undefined ? [{ body: secret }] : [{ json: { ...sample.body, [secret]: secret } }]),
+          ...(sample.key === undefined ? [] : [{ key: `${secret} ` }, { key: `${secret}é` }])
+        ]
+        for (const change of changes) {
+          const { status, text } = yield* ask(change)
+          if (status >= 400) assert.notInclude(text, secret.slice(-20), JSON.stringify(change))
+        }
+      }
+    })
   )
 
   // Everywhere at once

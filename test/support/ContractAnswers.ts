@@ -21,7 +21,8 @@ const problems: Readonly<Record<string, Schema.Codec<ProblemBody, unknown>>> = {
     ...problemMembers,
     errors: Schema.Record(Schema.String, Schema.NonEmptyArray(Schema.NonEmptyString))
   }),
-  scope_missing: Schema.Struct({ ...problemMembers, requiredScope: Schema.String })
+  scope_missing: Schema.Struct({ ...problemMembers, requiredScope: Schema.String }),
+  version_conflict: Schema.Struct({ ...problemMembers, currentVersion: Schema.NullOr(Schema.Int) })
 }
 
 interface ProblemBody {
@@ -33,6 +34,7 @@ interface ProblemBody {
   readonly code: string
   readonly errors?: Readonly<Record<string, ReadonlyArray<string>>>
   readonly requiredScope?: string
+  readonly currentVersion?: number | null
 }
 
 const titles = new Map<string, string>()
@@ -90,7 +92,8 @@ export const assertUnlimited = (answer: Answer) => {
 const Timestamp = Schema.String.check(
   Schema.isPattern(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, { expected: "RFC 3339 UTC with milliseconds" })
 )
-const nullable = Schema.NullOr(Schema.String)
+const Version = Schema.Int.check(Schema.isGreaterThanOrEqualTo(1))
+const nullable = Schema.NullOr(Schema.NonEmptyString)
 
 export const ClientShape = Schema.Struct({
   id: Schema.NonEmptyString,
@@ -104,18 +107,58 @@ export const ClientShape = Schema.Struct({
   tags: Schema.Array(Schema.NonEmptyString),
   externalId: nullable,
   status: Schema.Literals(["active", "archived"]),
-  version: Schema.Int,
+  version: Version,
   createdAt: Timestamp,
   updatedAt: Timestamp,
   archivedAt: Schema.NullOr(Timestamp)
-})
+}).check(
+  Schema.makeFilter(({ archivedAt, status }) => (status === "archived") === (archivedAt !== null), {
+    expected: "archivedAt exactly while it is archived"
+  })
+)
 export type ClientShape = typeof ClientShape.Type
 
-const decodeClient = decodes(ClientShape)
-const decodePage = decodes(
-  Schema.Struct({ items: Schema.Array(ClientShape), nextCursor: Schema.NullOr(Schema.NonEmptyString) })
+export const DealShape = Schema.Struct({
+  id: Schema.NonEmptyString,
+  title: Schema.NonEmptyString,
+  clientId: nullable,
+  organizationId: nullable,
+  pipelineId: Schema.NonEmptyString,
+  stageId: Schema.NonEmptyString,
+  status: Schema.Literals(["open", "won", "lost"]),
+  lifecycle: Schema.Literals(["active", "archived"]),
+  amountMinor: Schema.NullOr(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))),
+  currency: Schema.NullOr(Schema.String.check(Schema.isPattern(/^[A-Z]{3}$/))),
+  expectedCloseDate: Schema.NullOr(Schema.String.check(Schema.isPattern(/^\d{4}-\d{2}-\d{2}$/))),
+  responsibleMemberId: nullable,
+  lostReason: nullable,
+  closedAt: Schema.NullOr(Timestamp),
+  version: Version,
+  createdAt: Timestamp,
+  updatedAt: Timestamp
+}).check(
+  Schema.makeFilter(({ amountMinor, currency }) => (amountMinor === null) === (currency === null), {
+    expected: "an amount with its currency, or neither"
+  }),
+  Schema.makeFilter(({ closedAt, status }) => (status === "open") === (closedAt === null), {
+    expected: "closedAt exactly while it is not open"
+  }),
+  Schema.makeFilter(({ lostReason, status }) => status === "lost" || lostReason === null, {
+    expected: "a lostReason only while it is lost"
+  })
 )
-const decodeReceipt = decodes(Schema.Struct({ resourceId: Schema.NonEmptyString, changed: Schema.Boolean }))
+export type DealShape = typeof DealShape.Type
+
+export const NoteShape = Schema.Struct({
+  id: Schema.NonEmptyString,
+  dealId: Schema.NonEmptyString,
+  body: Schema.NonEmptyString,
+  authorKeyId: Schema.String.check(Schema.isPattern(/^[0-9A-Za-z]{12}$/)),
+  version: Version,
+  createdAt: Timestamp,
+  updatedAt: Timestamp
+})
+export type NoteShape = typeof NoteShape.Type
 
 const assertJson = (answer: Answer, status: number) => {
   assert.strictEqual(answer.status, status, answer.text)
@@ -123,22 +166,41 @@ const assertJson = (answer: Answer, status: number) => {
   requestIdOf(answer)
 }
 
-/** Holds an answer to be a client, with its version as `ETag`. */
-export const clientOf = (answer: Answer): ClientShape => {
-  assertJson(answer, 200)
-  const client = decodeClient(answer.json)
-  assert.strictEqual(answer.headers["etag"], `"${client.version}"`)
-  assert.strictEqual(client.status === "archived", client.archivedAt !== null)
-  return client
+/** Holds answers to be records of a shape, with their version as `ETag`. */
+const recordOf = <A extends { readonly version: number }, I>(shape: Schema.Codec<A, I>) => {
+  const decode = decodes(shape)
+  return (answer: Answer): A => {
+    assertJson(answer, 200)
+    const record = decode(answer.json)
+    assert.strictEqual(answer.headers["etag"], `"${record.version}"`)
+    return record
+  }
 }
 
-/** Holds an answer to be a page of clients, with a `Link` exactly while there is a next one. */
-export const pageOf = (answer: Answer) => {
-  assertJson(answer, 200)
-  const page = decodePage(answer.json)
-  assert.strictEqual(answer.headers["link"] === undefined, page.nextCursor === null)
-  return { ...page, link: answer.headers["link"] }
+/** Holds answers to be pages of records of a shape, with a `Link` exactly while there is a next one. */
+const pagesOf = <A, I>(shape: Schema.Codec<A, I>) => {
+  const decode = decodes(
+    Schema.Struct({ items: Schema.Array(shape), nextCursor: Schema.NullOr(Schema.NonEmptyString) })
+  )
+  return (answer: Answer) => {
+    assertJson(answer, 200)
+    const page = decode(answer.json)
+    assert.strictEqual(answer.headers["link"] === undefined, page.nextCursor === null)
+    return { ...page, link: answer.headers["link"] }
+  }
 }
+
+export const clientOf = recordOf(ClientShape)
+/** A page of clients. */
+export const pageOf = pagesOf(ClientShape)
+
+export const dealOf = recordOf(DealShape)
+export const dealPageOf = pagesOf(DealShape)
+
+/** No operation answers with a single note. */
+export const notePageOf = pagesOf(NoteShape)
+
+const decodeReceipt = decodes(Schema.Struct({ resourceId: Schema.NonEmptyString, changed: Schema.Boolean }))
 
 /** Holds an answer to be the receipt of a mutation with a version. */
 export const receiptOf = (answer: Answer, status: 200 | 201) => {

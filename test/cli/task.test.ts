@@ -1,0 +1,248 @@
+/** `task`: what operators type, what they get, and what webhooks are told. */
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { withDeals } from "../support/Deals.ts"
+import { apply, rowsOf, services } from "../project/Projects.support.ts"
+import { eventsOf, subscribe } from "../support/Events.ts"
+import { cli, documentOf, failure, run } from "./Cli.support.ts"
+
+const decodeTaskId = Schema.decodeUnknownSync(Schema.Struct({ taskId: Schema.String }), { onExcessProperty: "error" })
+const taskIdOf = (...[ended]: Parameters<typeof documentOf>) => decodeTaskId(documentOf(ended)).taskId
+
+const create = (project: string, ...flags: ReadonlyArray<string>) =>
+  cli(["task", "create", "--project", project, "--title", "Call back", ...flags])
+const complete = (project: string, task: string, ...flags: ReadonlyArray<string>) =>
+  cli(["task", "complete", "--project", project, "--task", task, ...flags])
+
+/** A project with a client, a deal and a task, and webhooks that are told of this and that. */
+const open = Effect.fnUntraced(function* (id: string) {
+  yield* apply(id, {
+    members: [{ id: "anna", name: "Anna" }],
+    clients: [{ id: "mara", displayName: "Mara" }],
+    ...withDeals("deal"),
+    tasks: [
+      {
+        id: "task",
+        title: "From a file",
+        dealId: "deal",
+        clientId: "mara",
+        assigneeId: "anna",
+        dueAt: "2026-12-01T09:00:00Z"
+      }
+    ]
+  })
+  const sql = yield* SqlClient.SqlClient
+  yield* subscribe(sql, id, "all")
+  yield* subscribe(sql, id, "created", ["crm.task.created.v1", "crm.deal.created.v1"])
+  yield* subscribe(sql, id, "completed", ["crm.task.completed.v1"])
+  yield* subscribe(sql, id, "deals", ["crm.deal.created.v1", "crm.deal.updated.v1", "crm.deal.stage_changed.v1"])
+  yield* subscribe(sql, id, "disabled", undefined, false)
+})
+
+const told = (project: string) => Effect.flatMap(SqlClient.SqlClient, (sql) => eventsOf(sql, project))
+
+layer(services, { excludeTestServices: true })("task", (it) => {
+  it.effect("creates a task with all that can be said of it, and tells who wants to hear of it", () =>
+    Effect.gen(function* () {
+      yield* open("full")
+      yield* open("neighbour")
+      const title = " Ring “Mara” \\ 😀"
+      const about = ["--deal", "deal", "--client", "mara", "--due", "2026-12-01T09:00:00.5+01:30"]
+      const before = Date.now()
+      const id = taskIdOf(yield* cli(["task", "create", "--json", "--project", "full", "--title", title, ...about]))
+      assert.match(id, /^task_/)
+      const [event, ...more] = yield* told("full")
+      assert.deepStrictEqual(more, [])
+      const { data, installations, occurredAt = new Date(0), traceparent = "", type } = event ?? {}
+      assert.strictEqual(type, "crm.task.created.v1")
+      assert.isTrue(occurredAt.getTime() >= before && occurredAt.getTime() <= Date.now())
+      assert.deepStrictEqual(data, {
+        task: {
+          id,
+          title,
+          dealId: "deal",
+          clientId: "mara",
+          assigneeId: null,
+          dueAt: "2026-12-01T07:30:00.500Z",
+          completedAt: null,
+          createdAt: occurredAt.toISOString()
+        }
+      })
+      assert.deepStrictEqual(installations, ["all", "created"])
+      assert.match(traceparent, /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[01]$/)
+      assert.deepStrictEqual(yield* told("neighbour"), [])
+    })
+  )
+
+  it.effect("creates a task of a title alone, and tells people which", () =>
+    Effect.gen(function* () {
+      yield* open("bare")
+      const title = "😀".repeat(160)
+      const ended = yield* cli(["task", "create", "--project", "bare", "--title", title])
+      const [event] = yield* told("bare")
+      const [, id] = /^Task (task_\w+) is/.exec(ended.stdout) ?? []
+      assert.deepStrictEqual(ended, { status: 0, stdout: `Task ${id} is created\n`, stderr: "" })
+      assert.deepStrictEqual(event?.data, {
+        task: {
+          id,
+          title,
+          dealId: null,
+          clientId: null,
+          assigneeId: null,
+          dueAt: null,
+          completedAt: null,
+          createdAt: event?.occurredAt.toISOString()
+        }
+      })
+    })
+  )
+
+  it.effect("completes a task, and tells who wants to hear of it", () =>
+    Effect.gen(function* () {
+      yield* open("complete")
+      yield* open("elsewhere")
+      assert.deepStrictEqual(documentOf(yield* complete("complete", "task", "--json")), { taskId: "task" })
+      const [event, ...more] = yield* told("complete")
+      const [task] = yield* rowsOf("tasks", "complete")
+      assert.deepStrictEqual(more, [])
+      assert.strictEqual(event?.type, "crm.task.completed.v1")
+      assert.deepNestedInclude(event?.data, {
+        "task.id": "task",
+        "task.title": "From a file",
+        "task.dealId": "deal",
+        "task.clientId": "mara",
+        "task.assigneeId": "anna",
+        "task.dueAt": "2026-12-01T09:00:00.000Z",
+        "task.completedAt": event?.occurredAt.toISOString()
+      })
+      assert.deepStrictEqual(task?.["completed_at"], event?.occurredAt)
+      assert.deepStrictEqual(event?.installations, ["all", "completed"])
+      // The task of the same id in another project is another task.
+      assert.isNull((yield* rowsOf("tasks", "elsewhere"))[0]?.["completed_at"])
+      assert.deepStrictEqual(yield* told("elsewhere"), [])
+    })
+  )
+
+  it.effect("has nothing more to do or to tell for a task that is completed", () =>
+    Effect.gen(function* () {
+      yield* open("again")
+      const first = yield* complete("again", "task")
+      assert.deepStrictEqual(first, { status: 0, stdout: "Task task is completed\n", stderr: "" })
+      const [before, events] = [yield* rowsOf("tasks", "again"), yield* told("again")]
+      assert.deepStrictEqual(yield* complete("again", "task"), first)
+      assert.deepStrictEqual(documentOf(yield* complete("again", "task", "--json")), { taskId: "task" })
+      assert.deepStrictEqual(yield* rowsOf("tasks", "again"), before)
+      assert.deepStrictEqual(yield* told("again"), events)
+      assert.lengthOf(events, 1)
+    })
+  )
+
+  it.effect("tells each event in a trace of its own", () =>
+    Effect.gen(function* () {
+      yield* open("traces")
+      const id = taskIdOf(yield* create("traces", "--json"))
+      yield* complete("traces", id)
+      const traces = (yield* told("traces")).map(({ traceparent }) => traceparent.split("-")[1])
+      assert.strictEqual(new Set(traces).size, 2)
+    })
+  )
+
+  it.effect("fails in one line, whatever is missing, and leaves nothing", () =>
+    Effect.gen(function* () {
+      yield* open("failures")
+      yield* apply("stranger", {
+        clients: [{ id: "foreign", displayName: "Foreign" }],
+        tasks: [{ id: "foreign", title: "A" }]
+      })
+      const before = yield* rowsOf("tasks", "failures")
+      const long = "x".repeat(161)
+      for (const [command, line] of [
+        [create("nowhere"), 'There is no project "nowhere"'],
+        [complete("nowhere", "task", "--json"), 'There is no project "nowhere"'],
+        [create("failures", "--deal", "foreign", "--json"), 'Project "failures" has no deal "foreign"'],
+        [create("failures", "--client", "foreign", "--deal", "deal"), 'Project "failures" has no client "foreign"'],
+        [
+          create("failures", "--client", "deal", "--deal", "mara"),
+          'Project "failures" has no deal "mara" and no client "deal"'
+        ],
+        [create("failures", "--deal", ""), 'Project "failures" has no deal ""'],
+        [create("failures", "--client", long), `Project "failures" has no client "${long}"`],
+        [create("failures", "--client", "a\nb"), 'Project "failures" has no client "a b"'],
+        [complete("failures", "foreign"), 'Project "failures" has no task "foreign"']
+      ] as const) {
+        assert.deepStrictEqual(yield* command, failure(1, line))
+      }
+      assert.deepStrictEqual(yield* rowsOf("tasks", "failures"), before)
+      assert.deepStrictEqual(yield* told("failures"), [])
+    })
+  )
+})
+
+describe("task, wrongly used", () => {
+  const see = (...path: ReadonlyArray<string>) =>
+    `; see npm run --silent cli -- ${["task", ...path, "--help"].join(" ")}`
+  const newTask = ["create", "--project", "p", "--title"]
+  const instant = "an instant of RFC 3339, such as 2026-11-20T10:00:00Z"
+  const size = "a string of 1 to 160 characters"
+  const long = "😀".repeat(161)
+
+  it.effect.each([
+    { args: [], line: "A command is missing", path: [] },
+    { args: ["delete"], line: "Unknown command: delete", path: [] },
+    { args: ["create", "--title", "A"], line: "Missing required flag: --project", path: ["create"] },
+    { args: ["create", "--project", "p"], line: "Missing required flag: --title", path: ["create"] },
+    { args: [...newTask, ""], line: `Missing value for flag --title. Expected: ${size}`, path: ["create"] },
+    {
+      args: [...newTask, long],
+      line: `Invalid value for flag --title: "${long}". Expected: ${size}`,
+      path: ["create"]
+    },
+    {
+      args: [...newTask, "A", "--due", ""],
+      line: `Missing value for flag --due. Expected: ${instant}`,
+      path: ["create"]
+    },
+    // No date alone, no time without an offset, no day that the calendar lacks.
+    ...["tomorrow", "2026-12-01", "2026-12-01T09:00:00", "2026-02-29T09:00:00Z"].map((due) => ({
+      args: [...newTask, "A", "--due", due],
+      line: `Invalid value for flag --due: "${due}". Expected: ${instant}`,
+      path: ["create"]
+    })),
+    { args: [...newTask, "A", "--assignee", "m"], line: "Unknown flag: --assignee", path: ["create"] },
+    { args: ["complete", "--project", "p"], line: "Missing required flag: --task", path: ["complete"] },
+    { args: ["complete", "--task", "t"], line: "Missing required flag: --project", path: ["complete"] }
+  ])("$line", ({ args, line, path }) =>
+    // Nothing else is looked at before.
+    Effect.map(run(["task", ...args], { env: { PORT: "x" } }), (ended) =>
+      assert.deepStrictEqual(ended, failure(2, line + see(...path)))
+    )
+  )
+})
+
+describe("the help of task", () => {
+  it.effect.each([
+    { args: [], says: ["create", "complete"] },
+    {
+      args: ["create"],
+      says: [
+        "--project",
+        "--title",
+        "--deal",
+        "--client",
+        "--due",
+        "RFC 3339",
+        "--json",
+        "EXAMPLES",
+        "crm.task.created.v1"
+      ]
+    },
+    { args: ["complete"], says: ["--project", "--task", "--json", "EXAMPLES", "crm.task.completed.v1"] }
+  ])("`$args`", ({ args, says }) =>
+    Effect.gen(function* () {
+      const { status, stderr, stdout } = yield* run(["task", ...args, "--help"], { env: { PORT: "x" } })
+      assert.deepStrictEqual([status, stderr], [0, ""])
+      for (const word of says) assert.include(stdout, word)
+    })
+  )
+})

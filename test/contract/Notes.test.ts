@@ -1,0 +1,421 @@
+/** Notes on deals: what a create, a patch and a delete do, and what they refuse (contract §5, §7). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { dealOf, faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import { eventsOf, subscribe } from "../support/Events.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { withDeals } from "../support/Deals.ts"
+import { keyIdOf, open } from "./Notes.support.ts"
+import { newKey } from "./Requests.ts"
+
+const maxVersion = Number.MAX_SAFE_INTEGER
+const long = "a".repeat(160)
+
+/** A note from long ago, so that what happens to it now happens later. */
+const old = { id: "old", createdAt: "2026-01-01T00:00:00.000Z" }
+
+const assertConflict = (answer: Answer, currentVersion: number) =>
+  assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, currentVersion)
+
+layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
+  it.effect("is created on its deal, by the key that calls", () =>
+    Effect.gen(function* () {
+      const { create, find, token } = yield* open()
+      const before = Date.now()
+      const { resourceId, ...receipt } = receiptOf(yield* create({ body: " First \n" }), 201)
+      assert.deepStrictEqual(receipt, { changed: true, replayed: false, version: 1 })
+      assert.match(resourceId, /^note_/)
+      const note = yield* find(resourceId)
+      const { createdAt = "" } = note ?? {}
+      assert.deepStrictEqual(note, {
+        id: resourceId,
+        dealId: "deal",
+        body: " First \n",
+        authorKeyId: keyIdOf(token),
+        version: 1,
+        createdAt,
+        updatedAt: createdAt
+      })
+      assert.isTrue(Date.parse(createdAt) >= before && Date.parse(createdAt) <= Date.now())
+    })
+  )
+
+  it.effect("holds 1 to 10000 characters, of any kind", () =>
+    Effect.gen(function* () {
+      const { create, created, find, patch } = yield* open()
+      const patched = yield* created()
+      let expectedVersion = 1
+      for (const body of [" ", "\n", "\u0001", "a".repeat(10_000), "😀".repeat(10_000), "e\u0301", "\u00e9"]) {
+        const { resourceId } = receiptOf(yield* create({ body }), 201)
+        assert.strictEqual((yield* find(resourceId))?.body, body)
+        receiptOf(yield* patch(patched, { body, expectedVersion }), 200)
+        assert.strictEqual((yield* find(patched))?.body, body)
+        expectedVersion++
+      }
+    })
+  )
+
+  it.effect("takes no other body, and no member that nobody writes", () =>
+    Effect.gen(function* () {
+      const { create, created, page, patch } = yield* open()
+      const id = yield* created()
+      const before = yield* page()
+      for (const body of ["", "a".repeat(10_001), "😀".repeat(10_001), null, 1, ["a"], undefined]) {
+        assert.deepStrictEqual(faultsOf(yield* create({ body })), ["body/body"])
+        assert.deepStrictEqual(faultsOf(yield* patch(id, { body, expectedVersion: 1 })), ["body/body"])
+      }
+      for (const member of ["id", "dealId", "authorKeyId", "version", "createdAt", "updatedAt"]) {
+        const other = { body: "A", [member]: "x" }
+        assert.deepStrictEqual(faultsOf(yield* create(other)), [`body/${member}`])
+        assert.deepStrictEqual(faultsOf(yield* patch(id, { ...other, expectedVersion: 1 })), [`body/${member}`])
+      }
+      assert.deepStrictEqual(faultsOf(yield* create({ body: "A", expectedVersion: 1 })), ["body/expectedVersion"])
+      assert.deepStrictEqual(yield* page(), before)
+    })
+  )
+
+  it.effect("is changed at its version, and keeps who wrote it and when, whoever changes it", () =>
+    Effect.gen(function* () {
+      const notes = yield* open()
+      const { find, insert, projectId, server, token } = notes
+      const colleague = notes.but({ token: yield* server.issue(projectId) })
+      yield* insert([old])
+      let version = 1
+      for (const body of ["\u00e9", "e\u0301", "e\u0301 ", "E\u0301 "]) {
+        const answer = yield* colleague.patch(old.id, { body, expectedVersion: version })
+        version++
+        assert.deepStrictEqual(receiptOf(answer, 200), { resourceId: old.id, changed: true, replayed: false, version })
+        const { updatedAt = "", ...note } = (yield* find(old.id)) ?? {}
+        assert.deepStrictEqual(note, { ...old, dealId: "deal", body, authorKeyId: keyIdOf(token), version })
+        assert.isAbove(Date.parse(updatedAt), Date.parse(old.createdAt))
+      }
+    })
+  )
+
+  it.effect("is not changed by the text that it has", () =>
+    Effect.gen(function* () {
+      const { find, insert, patch, remove } = yield* open()
+      yield* insert([old])
+      const before = yield* find(old.id)
+      for (const _ of [1, 2]) {
+        assert.deepStrictEqual(receiptOf(yield* patch(old.id, { body: "Inserted", expectedVersion: 1 }), 200), {
+          resourceId: old.id,
+          changed: false,
+          replayed: false,
+          version: 1
+        })
+      }
+      assert.deepStrictEqual(yield* find(old.id), before)
+      receiptOf(yield* remove(old.id, 1), 200)
+    })
+  )
+
+  it.effect("is neither changed nor removed at any version but its own", () =>
+    Effect.gen(function* () {
+      const { created, find, patch, remove } = yield* open()
+      const id = yield* created("A")
+      receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 200)
+      const before = yield* find(id)
+      for (const expectedVersion of [1, 3, 2 ** 31, maxVersion]) {
+        // The guard comes before the question whether the text is another.
+        for (const body of ["C", "B"]) assertConflict(yield* patch(id, { body, expectedVersion }), 2)
+        assertConflict(yield* remove(id, expectedVersion), 2)
+      }
+      assert.deepStrictEqual(yield* find(id), before)
+    })
+  )
+
+  it.effect("is removed at its version, and is then gone", () =>
+    Effect.gen(function* () {
+      const { created, page, patch, remove } = yield* open()
+      const [id, other] = [yield* created(), yield* created()]
+      receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 200)
+      assert.deepStrictEqual(receiptOf(yield* remove(id, 2), 200), {
+        resourceId: id,
+        changed: true,
+        replayed: false,
+        version: 2
+      })
+      assert.deepStrictEqual(
+        (yield* page()).items.map(({ id }) => id),
+        [other]
+      )
+      problemOf(yield* remove(id, 2), 404, "note_not_found")
+      problemOf(yield* patch(id, { body: "C", expectedVersion: 2 }), 404, "note_not_found")
+    })
+  )
+
+  it.effect("is expected at a version that an integer of the body tells, from 1 to the largest that is safe", () =>
+    Effect.gen(function* () {
+      const { created, patch } = yield* open()
+      const id = yield* created()
+      for (const expectedVersion of [0, -1, 1.5, "1", "", null, true, [1], maxVersion + 1, 1e300, undefined]) {
+        const answer = yield* patch(id, { body: "B", expectedVersion })
+        assert.deepStrictEqual(faultsOf(answer), ["body/expectedVersion"], String(expectedVersion))
+      }
+      receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 200)
+    })
+  )
+
+  it.effect("is removed only with a version in the query, in decimal digits", () =>
+    Effect.gen(function* () {
+      const { created, find, path, remove, server, token } = yield* open()
+      const id = yield* created()
+      for (const query of [
+        "",
+        ...["", "x", "0", "-1", "01", "1e1", "1.0", "1.5", "%2B1", "+1", "1%20", "0x1", "null", "9007199254740993"].map(
+          (version) => `?expectedVersion=${version}`
+        ),
+        "?expectedVersion=1&expectedVersion=1"
+      ]) {
+        const answer = yield* server.send({ method: "DELETE", path: `${path}/${id}${query}`, token, key: newKey() })
+        assert.deepStrictEqual(faultsOf(answer), ["query/expectedVersion"], query)
+      }
+      assert.isDefined(yield* find(id))
+      receiptOf(yield* remove(id, 1), 200)
+    })
+  )
+
+  it.effect("is removed by a request without a body alone", () =>
+    Effect.gen(function* () {
+      const { created, find, path, server, token } = yield* open()
+      const id = yield* created()
+      const request = { method: "DELETE", path: `${path}/${id}?expectedVersion=1`, token }
+      for (const body of [
+        { json: {} },
+        { json: { expectedVersion: 1 } },
+        { body: "x" },
+        { body: "x", chunked: true }
+      ]) {
+        assert.deepStrictEqual(faultsOf(yield* server.send({ ...request, ...body, key: newKey() })), ["body"])
+      }
+      assert.isDefined(yield* find(id))
+      receiptOf(yield* server.send({ ...request, key: newKey() }), 200)
+    })
+  )
+
+  it.effect("has all faults of a request told at once", () =>
+    Effect.gen(function* () {
+      const { create, path, patch, server, token } = yield* open()
+      const id = "x".repeat(161)
+      assert.deepStrictEqual(faultsOf(yield* create({ body: "", more: 1 }, "a b")), [
+        "body/body",
+        "body/more",
+        "header/idempotency-key"
+      ])
+      assert.deepStrictEqual(faultsOf(yield* patch(id, { body: 1, expectedVersion: 0 }, "a b")), [
+        "body/body",
+        "body/expectedVersion",
+        "header/idempotency-key",
+        "path/noteId"
+      ])
+      const request = { method: "DELETE", path: `${path}/${id}?expectedVersion=0&more=1`, token, json: {} }
+      assert.deepStrictEqual(faultsOf(yield* server.send(request)), [
+        "body",
+        "header/idempotency-key",
+        "path/noteId",
+        "query/expectedVersion",
+        "query/more"
+      ])
+    })
+  )
+
+  it.effect("is not found where its deal is missing; the list says that it is the deal that is missing", () =>
+    Effect.gen(function* () {
+      const notes = yield* open()
+      const { created, find } = notes
+      const id = yield* created()
+      const { create, list, patch, remove } = notes.but({ dealId: "nothing" })
+      problemOf(yield* list(), 404, "deal_not_found")
+      problemOf(yield* create({ body: "A" }), 404, "note_not_found")
+      problemOf(yield* patch(id, { body: "A", expectedVersion: 1 }), 404, "note_not_found")
+      problemOf(yield* remove(id, 1), 404, "note_not_found")
+      assert.strictEqual((yield* find(id))?.version, 1)
+    })
+  )
+
+  it.effect("is not found on another deal of the project, at whatever version", () =>
+    Effect.gen(function* () {
+      const notes = yield* open("deal", "other")
+      const { created, find } = notes
+      const id = yield* created("A")
+      const other = notes.but({ dealId: "other" })
+      for (const version of [1, 2]) {
+        problemOf(yield* other.patch(id, { body: "B", expectedVersion: version }), 404, "note_not_found")
+        problemOf(yield* other.remove(id, version), 404, "note_not_found")
+      }
+      assert.deepInclude(yield* find(id), { body: "A", version: 1 })
+      assert.deepStrictEqual((yield* other.page()).items, [])
+    })
+  )
+
+  it.effect("is not found in another project, though that has a deal of the same id", () =>
+    Effect.gen(function* () {
+      const { created, find } = yield* open()
+      const { page, patch, remove } = yield* open()
+      const id = yield* created("A")
+      problemOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 404, "note_not_found")
+      problemOf(yield* remove(id, 1), 404, "note_not_found")
+      assert.deepStrictEqual((yield* page()).items, [])
+      assert.deepInclude(yield* find(id), { body: "A", version: 1 })
+    })
+  )
+
+  it.effect("is found on a deal of any id", () =>
+    Effect.gen(function* () {
+      const ids = ["a/b", "..", "100%", "a?b#c", "ü", "日本", ":dealId", "😀".repeat(160)]
+      const notes = yield* open("deal", ...ids)
+      for (const dealId of ids) {
+        const { created, find, page, patch, remove } = notes.but({ dealId })
+        const id = yield* created("A")
+        receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 200)
+        assert.deepInclude(yield* find(id), { dealId, body: "B", version: 2 })
+        receiptOf(yield* remove(id, 2), 200)
+        assert.deepStrictEqual((yield* page()).items, [])
+      }
+    })
+  )
+
+  it.effect("is no change of its deal, and no event", () =>
+    Effect.gen(function* () {
+      const { created, patch, projectId, remove, server, token } = yield* open()
+      yield* subscribe(server.sql, projectId, "shop")
+      const read = Effect.map(server.send({ path: "/api/v1/developer/crm/deals/deal", token }), dealOf)
+      const before = yield* read
+      const id = yield* created()
+      receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 200)
+      receiptOf(yield* remove(id, 2), 200)
+      assert.deepStrictEqual(yield* read, before)
+      assert.deepStrictEqual(yield* eventsOf(server.sql, projectId), [])
+    })
+  )
+})
+
+layer(TestServer.layer(), { excludeTestServices: true })("the idempotency key of notes", (it) => {
+  it.effect("is 1 to 160 printable characters of ASCII without spaces", () =>
+    Effect.gen(function* () {
+      const { create, created, path, patch, remove, server, token } = yield* open()
+      for (const key of ["k", "!", "~", "-", "/?#[]@,;\"'", long]) {
+        assert.isFalse(receiptOf(yield* create({ body: "A" }, key), 201).replayed)
+      }
+      const id = yield* created()
+      receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }, "p"), 200)
+      receiptOf(yield* remove(id, 2, "d"), 200)
+      const other = yield* created()
+      for (const key of ["", "a b", "é", `${long}a`]) {
+        for (const answer of [
+          yield* create({ body: "A" }, key),
+          yield* patch(other, { body: "B", expectedVersion: 1 }, key),
+          yield* remove(other, 1, key)
+        ]) {
+          assert.deepStrictEqual(faultsOf(answer), ["header/idempotency-key"], key)
+        }
+      }
+      const without = yield* server.send({ method: "POST", path, token, json: { body: "A" } })
+      assert.deepStrictEqual(faultsOf(without), ["header/idempotency-key"])
+    })
+  )
+
+  it.effect("repeats every answer, whatever became of the note since, and does nothing to it", () =>
+    Effect.gen(function* () {
+      const { create, created, page, patch, remove } = yield* open()
+      const other = yield* created("O")
+      const creation = create({ body: "A" })
+      const first = yield* creation
+      const { resourceId: id } = receiptOf(first, 201)
+      const commands = [
+        patch(id, { body: "B", expectedVersion: 1 }),
+        patch(id, { body: "B", expectedVersion: 2 }),
+        patch(other, { body: "P", expectedVersion: 1 }),
+        remove(id, 2)
+      ]
+      const answers = [first, ...(yield* Effect.all(commands))]
+      receiptOf(yield* patch(other, { body: "Q", expectedVersion: 2 }), 200)
+      const before = yield* page()
+      for (const _ of [1, 2]) {
+        for (const [index, again] of (yield* Effect.all([creation, ...commands])).entries()) {
+          const { headers, status, text } = answers[index] ?? assert.fail()
+          assert.include([200, 201], status, text)
+          assert.deepStrictEqual([again.status, again.text, again.headers["etag"]], [status, text, headers["etag"]])
+          assert.notProperty(headers, "idempotent-replayed")
+          assert.strictEqual(again.headers["idempotent-replayed"], "true")
+        }
+      }
+      assert.deepStrictEqual(yield* page(), before)
+    })
+  )
+
+  it.effect("belongs to the project: another of its API keys repeats a note, and is not taken for its author", () =>
+    Effect.gen(function* () {
+      const notes = yield* open()
+      const { create, page, projectId, server, token } = notes
+      const rotated = notes.but({ token: yield* server.issue(projectId) })
+      const key = newKey()
+      const { resourceId } = receiptOf(yield* create({ body: "A" }, key), 201)
+      assert.deepInclude(receiptOf(yield* rotated.create({ body: "A" }, key), 201), { resourceId, replayed: true })
+      const { items } = yield* page()
+      assert.deepStrictEqual(
+        items.map(({ authorKeyId, id }) => [id, authorKeyId]),
+        [[resourceId, keyIdOf(token)]]
+      )
+    })
+  )
+
+  it.effect("is refused to another request of any operation, which then has no effect", () =>
+    Effect.gen(function* () {
+      const notes = yield* open("deal", "other")
+      const { create, created, page, patch, remove, server, token } = notes
+      const other = notes.but({ dealId: "other" })
+      const [made, changed, gone] = [newKey(), newKey(), newKey()]
+      const { resourceId: id } = receiptOf(yield* create({ body: "A" }, made), 201)
+      receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }, changed), 200)
+      receiptOf(yield* remove(yield* created(), 1, gone), 200)
+      const before = yield* page()
+      for (const key of [made, changed, gone]) {
+        for (const answer of [
+          yield* create({ body: "C" }, key),
+          yield* other.create({ body: "A" }, key),
+          yield* patch(id, { body: "C", expectedVersion: 2 }, key),
+          yield* patch(id, { body: "B", expectedVersion: 2 }, key),
+          yield* patch("nothing", { body: "B", expectedVersion: 1 }, key),
+          yield* other.patch(id, { body: "B", expectedVersion: 1 }, key),
+          yield* remove(id, 2, key),
+          yield* remove(id, 1, key),
+          yield* server.send({
+            method: "POST",
+            path: "/api/v1/developer/crm/clients",
+            token,
+            key,
+            json: { displayName: "A" }
+          })
+        ]) {
+          problemOf(answer, 409, "idempotency_key_reused")
+        }
+      }
+      assert.deepStrictEqual(yield* page(), before)
+      assert.deepStrictEqual((yield* other.page()).items, [])
+    })
+  )
+
+  it.effect("stays free when its command failed", () =>
+    Effect.gen(function* () {
+      const notes = yield* open()
+      const { created, patch, projectId, remove, server } = notes
+      const later = notes.but({ dealId: "later" })
+      const id = yield* created("A")
+      const [made, changed, gone] = [newKey(), newKey(), newKey()]
+      const create = later.create({ body: "A" }, made)
+      const change = patch(id, { body: "C", expectedVersion: 2 }, changed)
+      const removal = remove(id, 3, gone)
+      problemOf(yield* create, 404, "note_not_found")
+      assertConflict(yield* change, 1)
+      assertConflict(yield* removal, 1)
+      yield* server.apply(projectId, withDeals("later"))
+      receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 200)
+      assert.isFalse(receiptOf(yield* create, 201).replayed)
+      assert.deepInclude(receiptOf(yield* change, 200), { changed: true, replayed: false, version: 3 })
+      assert.deepInclude(receiptOf(yield* removal, 200), { changed: true, replayed: false, version: 3 })
+    })
+  )
+})

@@ -1,0 +1,359 @@
+/** Ticket ratings: when a ticket takes one, from whom, and what becomes of the one before (contract §5, §7). */
+import { assert, layer } from "@effect/vitest"
+import { Deferred, Effect, Layer } from "effect"
+import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { eventsOf, subscribe } from "../support/Events.ts"
+import { type Parts, TestServer } from "../support/TestServer.ts"
+import { atOnce } from "./Clients.support.ts"
+import { slowDown } from "../support/SlowRows.ts"
+import { newKey } from "./Requests.ts"
+
+type Ticket = NonNullable<Parts["tickets"]>[number]
+type Row = { readonly score: number | null; readonly comment: string | null; readonly by: string | null }
+
+const ticket = (id: string, status: Ticket["status"] = "resolved", rating?: NonNullable<Ticket["rating"]>): Ticket => ({
+  id,
+  subject: "It does not start",
+  status,
+  ...(rating === undefined ? {} : { rating })
+})
+
+const unrated = { score: null, comment: null, by: null, version: 1 }
+
+/** A project with tickets, a resolved one of the id `t` unless told otherwise. */
+const open = Effect.fnUntraced(function* (
+  tickets: ReadonlyArray<Ticket> = [ticket("t")],
+  project: Parts["project"] = {}
+) {
+  const { apply, seed, send, sql } = yield* TestServer
+  const { projectId, token } = yield* seed({ project, tickets })
+  return {
+    projectId,
+    sql,
+    rate: (id: string, json: unknown, key = newKey()) =>
+      send({
+        method: "PUT",
+        path: `/api/v1/developer/crm/tickets/${encodeURIComponent(id)}/rating`,
+        token,
+        key,
+        json
+      }),
+    /** Changes tickets by a project file. */
+    apply: (...tickets: ReadonlyArray<Ticket>) => apply(projectId, { tickets }),
+    /** The rating as it is now, which no operation tells. */
+    read: Effect.fnUntraced(function* (id: string) {
+      const rows = yield* sql<Row & { readonly version: number }>`
+        SELECT rating_score AS score, rating_comment AS comment, rating_by AS by, version
+        FROM tickets WHERE project_id = ${projectId} AND id = ${id}`
+      return rows[0] ?? assert.fail(`There is no ticket ${id}`)
+    }, Effect.orDie)
+  }
+})
+
+layer(TestServer.layer(), { excludeTestServices: true })("a ticket", (it) => {
+  for (const status of ["resolved", "closed"] as const) {
+    it.effect(`is rated while it is ${status}, and the receipt tells no more than its id`, () =>
+      Effect.gen(function* () {
+        const { rate, read } = yield* open([ticket("t", status)])
+        const answer = yield* rate("t", { score: 4, comment: " Solved \n" })
+        assert.deepStrictEqual(receiptOf(answer, 200), { resourceId: "t", changed: true, replayed: false, version: 2 })
+        assert.deepStrictEqual(answer.json, { resourceId: "t", changed: true })
+        assert.deepStrictEqual(yield* read("t"), { score: 4, comment: " Solved \n", by: "operator", version: 2 })
+      })
+    )
+  }
+
+  for (const status of ["open", "pending"] as const) {
+    it.effect(`is not rateable while it is ${status}, whoever rated it before`, () =>
+      Effect.gen(function* () {
+        const { rate, read } = yield* open([
+          ticket("t", status),
+          ticket("customer", status, { score: 1, by: "customer" }),
+          ticket("operator", status, { score: 1, by: "operator" })
+        ])
+        for (const id of ["t", "customer", "operator"]) {
+          const before = yield* read(id)
+          for (const score of [1, 5]) problemOf(yield* rate(id, { score }), 409, "ticket_not_rateable")
+          assert.deepStrictEqual(yield* read(id), before)
+        }
+        assert.deepStrictEqual(yield* read("t"), unrated)
+      })
+    )
+  }
+
+  it.effect("keeps what its customer has said, even against the same again", () =>
+    Effect.gen(function* () {
+      const said = { score: 1, comment: "Slow", by: "customer" } as const
+      const { rate, read } = yield* open([ticket("resolved", "resolved", said), ticket("closed", "closed", said)])
+      for (const id of ["resolved", "closed"]) {
+        for (const rating of [{ score: 5 }, { score: 1, comment: "Slow" }]) {
+          problemOf(yield* rate(id, rating), 409, "rating_customer_owned")
+        }
+        assert.deepStrictEqual(yield* read(id), { ...said, version: 1 })
+      }
+    })
+  )
+
+  it.effect("has its operator's rating replaced whole: no comment is none", () =>
+    Effect.gen(function* () {
+      const { rate, read } = yield* open([
+        ticket("t", "closed", { score: 3, comment: "From the file", by: "operator" })
+      ])
+      let version = 1
+      for (const [rating, expected] of [
+        [
+          { score: 3, comment: "Other" },
+          { score: 3, comment: "Other" }
+        ],
+        [{ score: 3 }, { score: 3, comment: null }],
+        [
+          { score: 4, comment: "e\u0301" },
+          { score: 4, comment: "e\u0301" }
+        ],
+        [
+          { score: 4, comment: "\u00e9" },
+          { score: 4, comment: "\u00e9" }
+        ],
+        [
+          { score: 4, comment: null },
+          { score: 4, comment: null }
+        ],
+        [{ score: 1 }, { score: 1, comment: null }]
+      ] as const) {
+        version++
+        assert.deepInclude(receiptOf(yield* rate("t", rating), 200), { changed: true, version })
+        assert.deepStrictEqual(yield* read("t"), { ...expected, by: "operator", version })
+      }
+    })
+  )
+
+  it.effect("is not changed by the rating that it has; no comment is the same as null", () =>
+    Effect.gen(function* () {
+      const { rate, read } = yield* open([
+        ticket("silent", "resolved", { score: 3, by: "operator" }),
+        ticket("said", "resolved", { score: 3, comment: "Good", by: "operator" })
+      ])
+      for (const [id, ...ratings] of [
+        ["silent", { score: 3 }, { score: 3, comment: null }],
+        ["said", { score: 3, comment: "Good" }]
+      ] as const) {
+        const before = yield* read(id)
+        for (const rating of ratings) {
+          assert.deepInclude(receiptOf(yield* rate(id, rating), 200), { changed: false, version: 1 })
+        }
+        assert.deepStrictEqual(yield* read(id), before)
+      }
+    })
+  )
+
+  it.effect("takes scores from 1 to 5 and comments of 1 to 1000 characters, or null", () =>
+    Effect.gen(function* () {
+      const { rate, read } = yield* open()
+      for (const score of [1, 2, 3, 4, 5]) {
+        receiptOf(yield* rate("t", { score }), 200)
+        assert.strictEqual((yield* read("t")).score, score)
+      }
+      for (const comment of [null, " ", "\n", "a".repeat(1000), "😀".repeat(1000)]) {
+        receiptOf(yield* rate("t", { score: 5, comment }), 200)
+        assert.strictEqual((yield* read("t")).comment, comment)
+      }
+    })
+  )
+
+  it.effect("takes no other score, comment or member, and hears of all faults at once", () =>
+    Effect.gen(function* () {
+      const { rate, read } = yield* open()
+      for (const score of [0, 6, -1, 4.5, "5", "", null, true, [5], undefined]) {
+        assert.deepStrictEqual(faultsOf(yield* rate("t", { score })), ["body/score"], String(score))
+      }
+      for (const comment of ["", "a".repeat(1001), "😀".repeat(1001), 5, ["a"], {}]) {
+        assert.deepStrictEqual(faultsOf(yield* rate("t", { score: 5, comment })), ["body/comment"])
+      }
+      for (const member of ["by", "expectedVersion", "ticketId"]) {
+        assert.deepStrictEqual(faultsOf(yield* rate("t", { score: 5, [member]: "customer" })), [`body/${member}`])
+      }
+      assert.deepStrictEqual(faultsOf(yield* rate("x".repeat(161), { score: 9, comment: "", more: 1 }, "a b")), [
+        "body/comment",
+        "body/more",
+        "body/score",
+        "header/idempotency-key",
+        "path/ticketId"
+      ])
+      assert.deepStrictEqual(yield* read("t"), unrated)
+    })
+  )
+
+  it.effect("is found under any id of its project, and under none of another's", () =>
+    Effect.gen(function* () {
+      const ids = ["a/b", "..", "100%", "a?b#c", "ü", "😀".repeat(160), ":ticketId"]
+      const { rate, read } = yield* open(ids.map((id) => ticket(id)))
+      const stranger = yield* open([ticket("foreign")])
+      for (const id of ids) {
+        assert.strictEqual(receiptOf(yield* rate(id, { score: 2 }), 200).resourceId, id)
+        assert.strictEqual((yield* read(id)).score, 2)
+      }
+      for (const id of ["foreign", "nothing", "a"]) problemOf(yield* rate(id, { score: 5 }), 404, "ticket_not_found")
+      assert.deepStrictEqual(yield* stranger.read("foreign"), unrated)
+    })
+  )
+
+  it.effect("is rated in projects with the module tickets alone, whatever else they lack", () =>
+    Effect.gen(function* () {
+      const without = yield* open([ticket("t")], { modules: ["crm", "messaging", "campaigns", "integrations"] })
+      // The module comes before the ticket and the shape of the request.
+      for (const [id, rating] of [
+        ["t", { score: 5 }],
+        ["nothing", { score: 5 }],
+        ["t", { score: 9 }]
+      ] as const) {
+        problemOf(yield* without.rate(id, rating), 403, "module_unavailable")
+      }
+      assert.deepStrictEqual(yield* without.read("t"), unrated)
+      const alone = yield* open([ticket("t")], { modules: ["tickets"] })
+      receiptOf(yield* alone.rate("t", { score: 5 }), 200)
+    })
+  )
+
+  it.effect("makes no event of its rating", () =>
+    Effect.gen(function* () {
+      const { projectId, rate, sql } = yield* open()
+      yield* subscribe(sql, projectId, "shop")
+      receiptOf(yield* rate("t", { score: 5 }), 200)
+      assert.deepStrictEqual(yield* eventsOf(sql, projectId), [])
+    })
+  )
+})
+
+layer(TestServer.layer(), { excludeTestServices: true })("the idempotency key of a rating", (it) => {
+  it.effect("is 1 to 160 printable characters of ASCII without spaces", () =>
+    Effect.gen(function* () {
+      const { rate } = yield* open()
+      for (const key of ["k", "~", "!", "a".repeat(160)]) {
+        assert.isFalse(receiptOf(yield* rate("t", { score: 5 }, key), 200).replayed)
+      }
+      for (const key of ["", "a b", "é", "a".repeat(161)]) {
+        assert.deepStrictEqual(faultsOf(yield* rate("t", { score: 5 }, key)), ["header/idempotency-key"])
+      }
+    })
+  )
+
+  it.effect("repeats the first answer, whatever became of the ticket since", () =>
+    Effect.gen(function* () {
+      const { apply, rate, read } = yield* open()
+      const first = rate("t", { score: 2, comment: "First" }, newKey())
+      const same = rate("t", { score: 2, comment: "First" }, newKey())
+      assert.deepInclude(receiptOf(yield* first, 200), { changed: true, replayed: false, version: 2 })
+      assert.deepInclude(receiptOf(yield* same, 200), { changed: false, replayed: false, version: 2 })
+      const unchanged = Effect.gen(function* () {
+        const before = yield* read("t")
+        assert.deepInclude(receiptOf(yield* first, 200), { changed: true, replayed: true, version: 2 })
+        assert.deepInclude(receiptOf(yield* same, 200), { changed: false, replayed: true, version: 2 })
+        assert.deepStrictEqual(yield* read("t"), before)
+      })
+      receiptOf(yield* rate("t", { score: 5 }), 200)
+      yield* unchanged
+      yield* apply(ticket("t", "open"))
+      yield* unchanged
+      yield* apply(ticket("t", "closed", { score: 1, by: "customer" }))
+      yield* unchanged
+    })
+  )
+
+  it.effect("is refused to another rating, which then has no effect", () =>
+    Effect.gen(function* () {
+      const { rate, read } = yield* open([ticket("t"), ticket("other"), ticket("open", "open")])
+      const key = newKey()
+      receiptOf(yield* rate("t", { score: 2 }, key), 200)
+      for (const [id, rating] of [
+        ["t", { score: 3 }],
+        ["t", { score: 2, comment: "More" }],
+        ["other", { score: 2 }],
+        ["open", { score: 2 }],
+        ["nothing", { score: 2 }]
+      ] as const) {
+        problemOf(yield* rate(id, rating, key), 409, "idempotency_key_reused")
+      }
+      assert.deepStrictEqual(yield* read("t"), { score: 2, comment: null, by: "operator", version: 2 })
+      assert.deepStrictEqual(yield* read("other"), unrated)
+    })
+  )
+
+  it.effect("stays free when its command failed", () =>
+    Effect.gen(function* () {
+      const { apply, rate } = yield* open([ticket("t", "open")])
+      const [missing, early] = [rate("later", { score: 5 }, newKey()), rate("t", { score: 5 }, newKey())]
+      problemOf(yield* missing, 404, "ticket_not_found")
+      problemOf(yield* early, 409, "ticket_not_rateable")
+      yield* apply(ticket("later"), ticket("t", "resolved"))
+      for (const command of [missing, early]) {
+        assert.deepInclude(receiptOf(yield* command, 200), { changed: true, replayed: false })
+      }
+    })
+  )
+})
+
+const slow = Layer.effectDiscard(Effect.flatMap(TestServer, ({ sql }) => slowDown(sql, "tickets"))).pipe(
+  Layer.provideMerge(TestServer.layer())
+)
+
+layer(slow, { excludeTestServices: true })("a ticket, at the same time", (it) => {
+  it.effect("takes 30 ratings one after the other, and keeps the last of them whole", () =>
+    Effect.gen(function* () {
+      const { rate, read } = yield* open()
+      // No two alike, so each of them changes something.
+      const ratings = Array.from({ length: 30 }, (_, index) => ({
+        score: 1 + (index % 5),
+        comment: `Comment ${index}`
+      }))
+      const answers = yield* atOnce(30, (index) => rate("t", ratings[index]))
+      const versions = answers.map((answer) => receiptOf(answer, 200).version)
+      assert.deepStrictEqual(
+        versions.toSorted((left, right) => left - right),
+        Array.from({ length: 30 }, (_, index) => index + 2)
+      )
+      const last = ratings[versions.indexOf(31)] ?? assert.fail()
+      assert.deepStrictEqual(yield* read("t"), { ...last, by: "operator", version: 31 })
+    })
+  )
+
+  it.effect("is changed once by 30 who rate it alike", () =>
+    Effect.gen(function* () {
+      const { rate, read } = yield* open()
+      const receipts = (yield* atOnce(30, () => rate("t", { score: 4 }))).map((answer) => receiptOf(answer, 200))
+      assert.strictEqual(receipts.filter(({ changed }) => changed).length, 1)
+      for (const receipt of receipts) assert.deepInclude(receipt, { replayed: false, version: 2 })
+      assert.deepStrictEqual(yield* read("t"), { score: 4, comment: null, by: "operator", version: 2 })
+    })
+  )
+
+  it.effect("is rated once by 50 equal requests, which all have one answer", () =>
+    Effect.gen(function* () {
+      const { rate, read } = yield* open()
+      const key = newKey()
+      const receipts = (yield* atOnce(50, () => rate("t", { score: 4 }, key))).map((answer) => receiptOf(answer, 200))
+      assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
+      for (const receipt of receipts) assert.deepInclude(receipt, { changed: true, version: 2 })
+      assert.strictEqual((yield* read("t")).version, 2)
+    })
+  )
+
+  it.effect("belongs to its customer from the moment that the customer rates it", () =>
+    Effect.gen(function* () {
+      const { apply, rate, read } = yield* open()
+      const said = { score: 1, comment: "Slow", by: "customer" } as const
+      const busy = yield* Deferred.make<void>()
+      let taken = 0
+      const operator = Effect.gen(function* () {
+        while (true) {
+          const answer = yield* rate("t", { score: 5, comment: newKey() })
+          if (answer.status !== 200) return problemOf(answer, 409, "rating_customer_owned")
+          taken++
+          if (taken === 10) yield* Deferred.succeed(busy, undefined)
+        }
+      })
+      const customer = Effect.andThen(Deferred.await(busy), apply(ticket("t", "resolved", said)))
+      yield* Effect.all([atOnce(8, () => operator), customer], { concurrency: "unbounded" })
+      assert.deepStrictEqual(yield* read("t"), { ...said, version: taken + 2 })
+    })
+  )
+})

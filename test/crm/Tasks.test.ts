@@ -1,0 +1,180 @@
+/** Tasks and their events, at times that the test sets (contract §7, §10). */
+import { PgClient } from "@effect/sql-pg"
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { TestClock } from "effect/testing"
+import { ClientId, DealId, ProjectId, TaskId } from "../../src/api/Ids.ts"
+import { type NewTask, Tasks } from "../../src/crm/Tasks.ts"
+import { withDeals } from "../support/Deals.ts"
+import { slowDown } from "../support/SlowRows.ts"
+import { apply, rowsOf, services } from "../project/Projects.support.ts"
+import { eventsOf, subscribe } from "../support/Events.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
+
+// The test clock starts at 0, and runs everything that is due on the way: the connection pool looks around every minute.
+const morning = Date.UTC(1970, 0, 1, 9)
+const evening = Date.UTC(1970, 0, 1, 18, 30, 0, 7)
+const bare: NewTask = { title: "Call back", dealId: null, clientId: null, dueAt: null }
+
+/** A new project, whose webhook `shop` is told everything. */
+const open = Effect.fnUntraced(function* (id: string, file?: Parameters<typeof apply>[1]) {
+  yield* apply(id, file)
+  yield* subscribe(yield* SqlClient.SqlClient, id, "shop")
+  yield* TestClock.setTime(morning)
+  return ProjectId.make(id)
+})
+
+const records = {
+  members: [{ id: "anna", name: "Anna" }],
+  clients: [{ id: "mara", displayName: "Mara" }],
+  ...withDeals("deal")
+}
+
+/** The service as another operator's process has it, on a connection of its own. */
+const another = Effect.gen(function* () {
+  const { url } = yield* TestDatabase
+  const own = Layer.provide(Tasks.layer, PgClient.layer({ url, maxConnections: 1 }))
+  return Context.get(yield* Layer.build(Layer.fresh(own)), Tasks)
+})
+
+/** What the webhooks of a project are told: when, what and whom. */
+const told = Effect.fnUntraced(function* (projectId: ProjectId) {
+  const events = yield* eventsOf(yield* SqlClient.SqlClient, projectId)
+  return events.map(({ data, installations, occurredAt, type }) => ({
+    at: occurredAt.getTime(),
+    type,
+    data,
+    installations
+  }))
+})
+
+layer(Tasks.layer.pipe(Layer.provideMerge(services)))("Tasks", (it) => {
+  it.effect("tells what a new task is, and what it was when it is completed", () =>
+    Effect.gen(function* () {
+      const tasks = yield* Tasks
+      const projectId = yield* open("both", records)
+      const dueAt = "2026-12-01T09:00:00.000Z"
+      const id = yield* tasks.create(projectId, {
+        title: "Call back",
+        dealId: DealId.make("deal"),
+        clientId: ClientId.make("mara"),
+        dueAt
+      })
+      const task = {
+        id,
+        title: "Call back",
+        dealId: "deal",
+        clientId: "mara",
+        assigneeId: null,
+        dueAt,
+        completedAt: null,
+        createdAt: "1970-01-01T09:00:00.000Z"
+      }
+      const installations = ["shop"]
+      const created = { at: morning, type: "crm.task.created.v1" as const, data: { task }, installations }
+      assert.deepStrictEqual(yield* told(projectId), [created])
+
+      yield* TestClock.setTime(evening)
+      yield* tasks.complete(projectId, id)
+      const data = { task: { ...task, completedAt: "1970-01-01T18:30:00.007Z" } }
+      const completed = { at: evening, type: "crm.task.completed.v1" as const, data, installations }
+      assert.deepStrictEqual(yield* told(projectId), [created, completed])
+      assert.deepInclude((yield* rowsOf("tasks", projectId))[0], { completed_at: new Date(evening), version: 2 })
+    })
+  )
+
+  it.effect("tells whom a task of a project file is assigned to", () =>
+    Effect.gen(function* () {
+      const tasks = yield* Tasks
+      const projectId = yield* open("assigned", {
+        ...records,
+        tasks: [{ id: "task", title: "Call back", assigneeId: "anna" }]
+      })
+      yield* tasks.complete(projectId, TaskId.make("task"))
+      const [event, ...more] = yield* told(projectId)
+      assert.deepStrictEqual(more, [])
+      assert.strictEqual(event?.type, "crm.task.completed.v1")
+      assert.deepNestedInclude(event?.data, { "task.assigneeId": "anna", "task.dueAt": null, "task.dealId": null })
+    })
+  )
+
+  it.effect("completes a task once, however often and however many do it", () =>
+    Effect.gen(function* () {
+      const tasks = yield* Tasks
+      const projectId = yield* open("once")
+      yield* slowDown(yield* SqlClient.SqlClient, "tasks")
+      const id = yield* tasks.create(projectId, bare)
+      const operators = yield* Effect.all([another, another, another, another])
+      const many = Effect.forEach(operators, (tasks) => tasks.complete(projectId, id), { concurrency: "unbounded" })
+      yield* many
+      const completed = yield* rowsOf("tasks", projectId)
+      assert.deepInclude(completed[0], { completed_at: new Date(morning), version: 2 })
+
+      yield* TestClock.setTime(evening)
+      yield* tasks.complete(projectId, id)
+      yield* many
+      assert.deepStrictEqual(yield* rowsOf("tasks", projectId), completed)
+      assert.deepStrictEqual(
+        (yield* told(projectId)).map(({ at, type }) => [type, at]),
+        [
+          ["crm.task.created.v1", morning],
+          ["crm.task.completed.v1", morning]
+        ]
+      )
+    })
+  )
+
+  it.effect("knows neither deal nor client of another project, and leaves nothing of what it refuses", () =>
+    Effect.gen(function* () {
+      const tasks = yield* Tasks
+      yield* open("foreign", records)
+      const projectId = yield* open("refused", { clients: [{ id: "own", displayName: "Own" }] })
+      const [dealId, mara, own] = [DealId.make("deal"), ClientId.make("mara"), ClientId.make("own")]
+      const deal = { kind: "deal", id: "deal" } as const
+      const client = { kind: "client", id: "mara" } as const
+      for (const [task, unknown] of [
+        [{ dealId }, [deal]],
+        [{ clientId: mara }, [client]],
+        [{ dealId, clientId: own }, [deal]],
+        [{ dealId, clientId: mara }, [deal, client]]
+      ] as const) {
+        const refused = yield* Effect.flip(tasks.create(projectId, { ...bare, ...task }))
+        assert.deepInclude(refused, { _tag: "TaskReferenceUnknown", projectId, unknown })
+      }
+      assert.deepStrictEqual(yield* rowsOf("tasks", projectId), [])
+      assert.deepStrictEqual(yield* told(projectId), [])
+      assert.deepStrictEqual(yield* told(ProjectId.make("foreign")), [])
+    })
+  )
+
+  it.effect("knows no task of another project, and no project that there is not", () =>
+    Effect.gen(function* () {
+      const tasks = yield* Tasks
+      const owner = yield* open("owner")
+      const stranger = yield* open("stranger")
+      const nowhere = ProjectId.make("nowhere")
+      const id = yield* tasks.create(owner, bare)
+      const unknown = yield* Effect.flip(tasks.complete(stranger, id))
+      assert.deepInclude(unknown, { _tag: "TaskReferenceUnknown", unknown: [{ kind: "task", id }] })
+      for (const command of [tasks.create(nowhere, bare), tasks.complete(nowhere, id)]) {
+        assert.deepInclude(yield* Effect.flip(command), { _tag: "ProjectUnknown", projectId: "nowhere" })
+      }
+      assert.deepInclude((yield* rowsOf("tasks", owner))[0], { completed_at: null, version: 1 })
+      assert.deepStrictEqual(yield* told(stranger), [])
+      assert.strictEqual((yield* told(owner)).length, 1)
+    })
+  )
+
+  it.effect("completes tasks of one id in two projects each for itself", () =>
+    Effect.gen(function* () {
+      const tasks = yield* Tasks
+      const file = { tasks: [{ id: "task", title: "Call back" }] }
+      const [one, two] = [yield* open("one", file), yield* open("two", file)]
+      yield* tasks.complete(one, TaskId.make("task"))
+      assert.strictEqual((yield* told(one)).length, 1)
+      assert.deepStrictEqual(yield* told(two), [])
+      assert.isNull((yield* rowsOf("tasks", two))[0]?.["completed_at"])
+    })
+  )
+})
