@@ -1,27 +1,19 @@
 /** Whether the contenders do the same: right answers, equal ones, from the same statements. */
 import type { PgClient } from "@effect/sql-pg"
-import { Effect } from "effect"
+import { Effect, Schema } from "effect"
 import { isDeepStrictEqual } from "node:util"
-import {
-  type Answer,
-  type Case,
-  cases,
-  codeOf,
-  create,
-  faultsOf,
-  get,
-  list,
-  nextCursor,
-  pageCount,
-  replay,
-  replayCount,
-  resourceId,
-  type Request
-} from "./Cases.ts"
+import { type Answer, type Case, ownColumns, type Refusal, type Request, requestsOf } from "./Case.ts"
+import { cases, type CaseName, faultsOf } from "./Cases.ts"
+import { decodeReceipt, listRequest, nextCursor, replayRequests } from "./cases/Clients.ts"
+import { projectId } from "./Seed.ts"
 import { BenchFailed, type Contender } from "./Stage.ts"
 
-/** Sends one request. */
-export const ask = ({ url }: Contender, token: string, { path, ...request }: Request) =>
+/** How far the list walks, over and over. */
+const pageCount = 20
+
+type Contenders = readonly [Contender, Contender]
+
+const ask = ({ url }: Contender, token: string, { path, ...request }: Request) =>
   Effect.tryPromise({
     try: async (signal): Promise<Answer> => {
       const headers = { ...request.headers, authorization: `Bearer ${token}` }
@@ -32,64 +24,59 @@ export const ask = ({ url }: Contender, token: string, { path, ...request }: Req
   })
 
 /** Sends one request of a case and fails unless its answer is right. */
-export const sample = Effect.fnUntraced(function* (
-  contender: Contender,
-  token: string,
-  name: Case,
-  request: Request = examples[name]()
-) {
+export const sample = Effect.fnUntraced(function* (contender: Contender, token: string, request: Request, of: Case) {
   const answer = yield* ask(contender, token, request)
-  const faults = faultsOf(name, answer)
-  if (faults.length > 0) return yield* new BenchFailed({ message: `${contender.name}: ${faults.join("; ")}` })
-  return answer
+  const faults = faultsOf(of, request, answer)
+  if (faults.length === 0) return answer
+  const message = `${contender.name}: ${request.method} ${request.path}: ${faults.join("; ")}`
+  return yield* new BenchFailed({ message })
 })
 
-/** Requests that both refuse, with the status and the code that the contract gives them. */
-const refusals = (token: string): ReadonlyArray<[token: string, request: Request, status: number, code: string]> => {
-  const { body = "", ...command } = create()
-  const other = { ...replay(0), body: JSON.stringify({ displayName: "Somebody else" }) }
-  return [
-    ["dk_0", get(0), 401, "credential_invalid"],
-    [token, { ...get(0), path: `${get(0).path}0` }, 404, "client_not_found"],
-    [token, list("AAAA"), 400, "cursor_invalid"],
-    [token, { ...list(null), path: `${list(null).path}&limit=2` }, 400, "validation_failed"],
-    [token, { ...command, body: body.replace("displayName", "display") }, 400, "validation_failed"],
-    [token, { ...command, body: body.replace("+", "") }, 400, "validation_failed"],
-    [token, { ...command, body: body.slice(1) }, 400, "malformed_json"],
-    [token, other, 409, "idempotency_key_reused"]
-  ]
+const decodeProblem = Schema.decodeUnknownSync(
+  Schema.Struct({
+    type: Schema.String,
+    title: Schema.String,
+    status: Schema.Int,
+    code: Schema.String,
+    errors: Schema.optionalKey(Schema.Record(Schema.String, Schema.Array(Schema.String))),
+    currentVersion: Schema.optionalKey(Schema.Int)
+  })
+)
+
+/** What the contract fixes of a problem: all but the words that say what happened here. */
+const essence = ({ body, headers, status }: Answer) => {
+  const { errors, ...problem } = decodeProblem(body)
+  const locations = errors && Object.keys(errors).toSorted()
+  return { ...problem, sent: status, contentType: headers["content-type"]?.split(";")[0], locations }
 }
 
-const refuse = Effect.fnUntraced(function* (contender: Contender, token: string) {
-  for (const [credential, request, status, code] of refusals(token)) {
-    const answer = yield* ask(contender, credential, request)
-    if (answer.status !== status || !isDeepStrictEqual(codeOf(answer), code)) {
-      return yield* new BenchFailed({ message: `${contender.name}: ${request.path} gave ${JSON.stringify(answer)}` })
+/** Fails unless both refuse a request in the same way, the one that the contract wants. */
+const refuse = Effect.fnUntraced(function* (
+  contenders: Contenders,
+  token: string,
+  { code, currentVersion, locations, request, status, ...refusal }: Refusal
+) {
+  const answers: Array<unknown> = []
+  for (const contender of contenders) {
+    const found = essence(yield* ask(contender, refusal.token ?? token, request))
+    const wanted = {
+      ...found,
+      code,
+      status,
+      sent: status,
+      contentType: "application/problem+json",
+      locations,
+      ...(currentVersion === undefined ? {} : { currentVersion })
     }
+    if (!isDeepStrictEqual(found, wanted)) {
+      return yield* new BenchFailed({ message: `${contender.name}: ${request.path} gave ${JSON.stringify(found)}` })
+    }
+    answers.push(found)
+  }
+  if (!isDeepStrictEqual(answers[0], answers[1])) {
+    return yield* new BenchFailed({ message: `${request.path} is refused in two ways: ${JSON.stringify(answers)}` })
   }
 })
-
-/** A client that was created is there. */
-const find = Effect.fnUntraced(function* (contender: Contender, token: string, created: Answer) {
-  const request = get(0)
-  const path = request.path.replace(/[^/]+$/, resourceId(created))
-  yield* sample(contender, token, "get", { ...request, path })
-})
-
-const examples: Record<Case, () => Request> = {
-  get: () => get(4321),
-  list: () => list(null),
-  create,
-  replay: () => replay(0)
-}
-
-/** The statement that makes out a case, among those that a server sends. */
-const marks: Record<Case, string> = {
-  get: "%FROM clients%",
-  list: "%FROM clients%",
-  create: "%INTO clients%",
-  replay: "%FROM idempotency_keys%"
-}
 
 /** The text of a statement, whatever its line breaks and the numbers of its parameters. */
 const normal = (text: string) =>
@@ -99,55 +86,105 @@ const normal = (text: string) =>
     .replace(/ ?([(),]) ?/g, "$1")
     .trim()
 
-const lastStatement = (sql: PgClient.PgClient, name: Case) =>
+const lastStatement = (sql: PgClient.PgClient, { statement }: Case) =>
   sql<{ readonly query: string }>`
     SELECT query FROM pg_stat_activity
-    WHERE pid <> pg_backend_pid() AND query LIKE ${marks[name]} ORDER BY query_start DESC LIMIT 1`.pipe(
+    WHERE pid <> pg_backend_pid() AND query LIKE ${statement} ORDER BY query_start DESC LIMIT 1`.pipe(
     Effect.map((rows) => normal(rows[0]?.query ?? ""))
   )
 
+/** The row that a command wrote, without what makes it another than its like. */
+const rowOf = (sql: PgClient.PgClient, table: string, { body }: Answer) =>
+  sql<{ readonly row: unknown }>`
+    SELECT to_jsonb(made) - ${ownColumns}::text[] AS row FROM ${sql(table)} AS made
+    WHERE project_id = ${projectId} AND id = ${decodeReceipt(body).resourceId}`.pipe(
+    Effect.flatMap(([made]) =>
+      made === undefined
+        ? Effect.fail(new BenchFailed({ message: `There is no such row in ${table}` }))
+        : Effect.succeed(made.row)
+    )
+  )
+
+const differ = (name: CaseName, what: string, values: ReadonlyArray<unknown>) =>
+  isDeepStrictEqual(values[0], values[1])
+    ? Effect.void
+    : new BenchFailed({
+        message: `${name}: ${what} differ: ${values.map((value) => JSON.stringify(value)).join(", ")}`
+      })
+
 /**
- * Compares the contenders before the first round. Each replays what the other created and goes on where the other's
- * cursor ends, answers must be equal, and wrong requests are refused alike. That their statements differ is a note only:
- * a checkout may do the same with others.
+ * Compares the answers of one case. What reads is asked the same and answers the same; what writes is asked alike, leaves
+ * the same row, and the one repeats what the other was told. Gives whether both sent the same statement.
  */
-export const compare = Effect.fnUntraced(function* (
-  contenders: readonly [Contender, Contender],
+const compareCase = Effect.fnUntraced(function* (
+  contenders: Contenders,
   token: string,
-  sql: PgClient.PgClient
+  sql: PgClient.PgClient,
+  name: CaseName,
+  cursors: ReadonlyArray<string | null>
 ) {
-  for (let i = 0; i < replayCount; i++) {
-    yield* sample(contenders[i % 2 === 0 ? 0 : 1], token, "create", replay(i))
-  }
-  for (const contender of contenders) {
-    yield* refuse(contender, token)
-    yield* find(contender, token, yield* sample(contender, token, "create"))
-  }
+  const of = cases[name]
+  for (const refusal of of.refusals) yield* refuse(contenders, token, refusal)
 
-  const [one, other] = contenders
-  const notes: Array<string> = []
-  for (const name of cases) {
-    const answer = yield* sample(one, token, name)
-    const statement = yield* lastStatement(sql, name)
-    const same = yield* sample(other, token, name)
-    if (name !== "create" && !isDeepStrictEqual(answer.body, same.body)) {
-      return yield* new BenchFailed({ message: `${name}: ${one.name} and ${other.name} answer differently` })
+  const bodies: Array<unknown> = []
+  const rows: Array<unknown> = []
+  const statements: Array<string> = []
+  for (const [i, contender] of contenders.entries()) {
+    const batch = `compared_${i}`
+    yield* of.prepare?.(sql, batch, 1) ?? Effect.void
+    const request = requestsOf(of.traffic({ batch, cursors }, 0))()
+    const answer = yield* sample(contender, token, request, of)
+    statements.push(yield* lastStatement(sql, of))
+    if (of.writes === undefined) {
+      bodies.push(answer.body)
+    } else {
+      rows.push(yield* rowOf(sql, of.writes, answer))
+      for (const again of contenders) {
+        const repeated = yield* sample(again, token, request, { ...of, replayed: true })
+        yield* differ(name, "an answer and its repeat", [answer.body, repeated.body])
+      }
     }
-    if ((yield* lastStatement(sql, name)) !== statement) {
-      notes.push(`${name}: the statements of ${one.name} and ${other.name} differ`)
-    }
   }
+  yield* differ(name, "the answers", bodies)
+  yield* differ(name, "the rows", rows)
+  return statements[0] === statements[1]
+})
 
-  const second = list(nextCursor(yield* sample(one, token, "list")))
-  yield* sample(one, token, "list", second)
-  const statement = yield* lastStatement(sql, "list")
-  yield* sample(other, token, "list", second)
-  if ((yield* lastStatement(sql, "list")) !== statement) notes.push("list: the statements differ after the first page")
-
+/** Walks the pages of the list, each of the contenders going on where the other's cursor ends. */
+const walk = Effect.fnUntraced(function* (contenders: Contenders, token: string) {
   const cursors: Array<string | null> = [null]
   for (let i = 0; cursors.length < pageCount; i++) {
-    const page = yield* sample(contenders[i % 2 === 0 ? 0 : 1], token, "list", list(cursors.at(-1) ?? null))
-    cursors.push(nextCursor(page))
+    const request = listRequest(cursors.at(-1) ?? null)
+    const page = yield* sample(contenders[i % 2 === 0 ? 0 : 1], token, request, cases.list)
+    cursors.push(nextCursor(page.body))
+  }
+  return cursors
+})
+
+/**
+ * Compares the contenders before the first round, in the cases that are to be measured. Wrong requests are refused alike,
+ * and each contender replays what the other did. That their statements differ is a note only: a checkout may do the same
+ * with others.
+ */
+export const compare = Effect.fnUntraced(function* (
+  contenders: Contenders,
+  token: string,
+  sql: PgClient.PgClient,
+  names: ReadonlyArray<CaseName>
+) {
+  if (names.includes("replay")) {
+    for (const [i, request] of replayRequests.entries()) {
+      yield* sample(contenders[i % 2 === 0 ? 0 : 1], token, request, cases.create)
+    }
+  }
+  const cursors = names.includes("list") ? yield* walk(contenders, token) : [null]
+  const notes: Array<string> = []
+  for (const name of names) {
+    const pages = name === "list" ? [cursors.slice(0, 1), cursors.slice(1)] : [cursors]
+    for (const page of pages) {
+      const same = yield* compareCase(contenders, token, sql, name, page)
+      if (!same) notes.push(`${name}: the statements of ${contenders.map((one) => one.name).join(" and ")} differ`)
+    }
   }
   return { cursors, notes }
 })

@@ -1,11 +1,11 @@
 /** Rounds summed up: medians, the ratio of the contenders round by round, and a table to read. */
 import { table } from "../../src/cli/Output.ts"
-import type { Case } from "./Cases.ts"
+import type { CaseName } from "./Cases.ts"
 import type { Round } from "./Round.ts"
 
 /** The rounds of one case, pair by pair: the same moment of the machine for both. */
 export interface Measured {
-  readonly case: Case
+  readonly case: CaseName
   readonly rounds: ReadonlyArray<readonly [Round, Round]>
 }
 

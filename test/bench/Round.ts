@@ -1,16 +1,16 @@
 /** What the bench tells a round of load, and what the round tells the bench. */
-import type { Case } from "./Cases.ts"
+import type { Stock } from "./Case.ts"
+import type { CaseName } from "./Cases.ts"
 
 export interface RoundPlan {
-  readonly case: Case
+  readonly case: CaseName
   readonly url: string
   /** The server's process. */
   readonly pid: number
   readonly token: string
   readonly connections: number
   readonly seconds: number
-  /** Of the pages that the list walks through; null is the first page. */
-  readonly cursors: ReadonlyArray<string | null>
+  readonly stock: Stock
 }
 
 export interface Round {

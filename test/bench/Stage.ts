@@ -8,13 +8,13 @@ import * as Os from "node:os"
 import * as Path from "node:path"
 import { fileURLToPath } from "node:url"
 import { scopes } from "../../src/api/Access.ts"
-import { ProjectId } from "../../src/api/Ids.ts"
 import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
 import { migrate } from "../../src/platform/Migrations.ts"
 import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import { Projects } from "../../src/project/Projects.ts"
-import { seed } from "./Cases.ts"
+import { resting } from "./cases/Notes.ts"
+import { makeNotes, projectFile, projectId } from "./Seed.ts"
 
 /** Why there is nothing to report. */
 export class BenchFailed extends Data.TaggedError("BenchFailed")<{ readonly message: string }> {}
@@ -66,17 +66,10 @@ const database = Effect.gen(function* () {
   return (yield* Effect.provideContext(EmbeddedPostgres, context)).url
 })
 
-const projectId = ProjectId.make("bench")
-const limit = { limit: 1_000_000_000, windowSeconds: 60 }
-const projectFile = {
-  project: { id: projectId, name: "Bench", rateLimits: { read: limit, write: limit } },
-  clients: seed
-}
-
-/** Migrates, applies the project file, and issues a token for everything. */
+/** Migrates, applies the project file, issues a token for everything, and writes notes with it. */
 const prepare = Effect.gen(function* () {
   yield* migrate
-  yield* (yield* Projects).apply(JSON.stringify(projectFile))
+  yield* (yield* Projects).apply(JSON.stringify(projectFile()))
   const { token } = yield* (yield* ApiKeys).issue({
     projectId,
     name: "bench",
@@ -85,6 +78,8 @@ const prepare = Effect.gen(function* () {
     memberId: Option.none()
   })
   const sql = yield* PgClient.PgClient
+  yield* makeNotes(sql, resting.batch, resting.connections)
+  // Plans are made once per connection, and for the tables as they are then known.
   yield* sql`VACUUM ANALYZE`
   return Redacted.value(token)
 }).pipe(Effect.provide(Layer.mergeAll(Projects.layer, ApiKeys.layer)))

@@ -4,31 +4,26 @@
  */
 import autocannon from "autocannon"
 import { readFileSync } from "node:fs"
-import { clientCount, create, get, list, replay, replayCount } from "./Cases.ts"
+import { cases } from "./Cases.ts"
 import type { Round, RoundPlan } from "./Round.ts"
 
 const runUp = 500
-const getCount = 200
 
 const plan = (text: string): RoundPlan => JSON.parse(text)
-const { case: name, connections, cursors, pid, seconds, token, url } = plan(process.argv[2] ?? "{}")
+const { case: name, connections, pid, seconds, stock, token, url } = plan(process.argv[2] ?? "{}")
 
-const requests = (): ReadonlyArray<autocannon.Request> => {
-  switch (name) {
-    case "get":
-      return Array.from({ length: getCount }, (_, i) => get((i * 7919) % clientCount))
-    case "list":
-      return cursors.map(list)
-    case "replay":
-      return Array.from({ length: replayCount }, (_, i) => replay(i))
-    case "create":
-      return [{ setupRequest: (request) => withToken({ ...request, ...create() }) }]
-  }
-}
 const withToken = (request: autocannon.Request): autocannon.Request => ({
   ...request,
   headers: { ...request.headers, authorization: `Bearer ${token}` }
 })
+
+/** The requests of one connection. Those that never change are made into bytes once. */
+const requests = (connection: number): ReadonlyArray<autocannon.Request> => {
+  const traffic = cases[name].traffic(stock, connection)
+  return typeof traffic === "function"
+    ? [{ setupRequest: (request) => withToken({ ...request, ...traffic() }) }]
+    : traffic.map(withToken)
+}
 
 /** User and system time of a process in milliseconds; NaN where there is no /proc. A tick is 10 ms on every Linux. */
 const cpuMillis = (): number => {
@@ -43,6 +38,7 @@ const cpuMillis = (): number => {
 }
 
 const latencies: Array<number> = []
+let opened = 0
 let measuring = false
 let cpu = 0
 let from = 0
@@ -55,8 +51,7 @@ const run = autocannon(
     url,
     connections,
     duration: seconds + runUp / 1000,
-    headers: {},
-    requests: requests().map((request) => (request.setupRequest === undefined ? withToken(request) : request))
+    setupClient: (client) => client.setRequests(requests(opened++))
   },
   (error, result) => {
     if (error !== null) throw error

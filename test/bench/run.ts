@@ -4,9 +4,12 @@
  * are taken pair by pair.
  */
 import { NodeRuntime, NodeServices } from "@effect/platform-node"
+import type { PgClient } from "@effect/sql-pg"
 import { Console, Effect, Option, Schedule } from "effect"
 import { Command, Flag } from "effect/cli"
-import { cases } from "./Cases.ts"
+import { randomUUID } from "node:crypto"
+import { requestsOf } from "./Case.ts"
+import { caseNames, cases } from "./Cases.ts"
 import { compare, sample } from "./Check.ts"
 import { document, type Measured, remarks, text } from "./Report.ts"
 import type { Round, RoundPlan } from "./Round.ts"
@@ -23,9 +26,9 @@ const flags = {
     Flag.withDefault(false),
     Flag.withDescription("Print one JSON document")
   ),
-  cases: Flag.Literals("case", cases).pipe(
+  cases: Flag.Literals("case", caseNames).pipe(
     Flag.atLeast(0),
-    Flag.withDescription("Which cases: get, list, create or replay; all if not given")
+    Flag.withDescription(`Which cases: ${caseNames.join(", ")}; all if not given`)
   ),
   seconds: Flag.Int("seconds").pipe(
     positive,
@@ -54,11 +57,27 @@ const progress = (line: string) => Effect.sync(() => process.stderr.write(`${lin
 
 const parse = (json: string): Round => JSON.parse(json)
 
-/** One round, with answers looked at while it runs. */
-const measure = Effect.fnUntraced(function* (contender: Contender, plan: Omit<RoundPlan, "url" | "pid">) {
+/** What the rounds of a case have in common. */
+interface Rounds extends Omit<RoundPlan, "url" | "pid" | "stock"> {
+  readonly cursors: ReadonlyArray<string | null>
+}
+
+/** One round, with answers looked at while it runs: they are asked for like those of one connection more. */
+const measure = Effect.fnUntraced(function* (
+  contender: Contender,
+  sql: PgClient.PgClient,
+  { cursors, ...plan }: Rounds
+) {
   const { pid, url } = contender
-  const looking = sample(contender, plan.token, plan.case).pipe(Effect.repeat(Schedule.spaced("500 millis")))
-  const load = runScript("load.ts", JSON.stringify({ ...plan, url, pid } satisfies RoundPlan))
+  const { connections, token } = plan
+  const of = cases[plan.case]
+  const stock = { batch: randomUUID(), cursors }
+  yield* of.prepare?.(sql, stock.batch, connections + 1) ?? Effect.void
+  const next = requestsOf(of.traffic(stock, connections))
+  const looking = Effect.suspend(() => sample(contender, token, next(), of)).pipe(
+    Effect.repeat(Schedule.spaced("500 millis"))
+  )
+  const load = runScript("load.ts", JSON.stringify({ ...plan, url, pid, stock } satisfies RoundPlan))
   const round = parse(
     yield* Effect.raceFirst(
       load,
@@ -74,15 +93,16 @@ const measure = Effect.fnUntraced(function* (contender: Contender, plan: Omit<Ro
 /** Rounds of both contenders, who take turns at being the first. */
 const alternate = Effect.fnUntraced(function* (
   [one, other]: readonly [Contender, Contender],
-  plan: Omit<RoundPlan, "url" | "pid">,
+  sql: PgClient.PgClient,
+  plan: Rounds,
   rounds: number
 ) {
   // Nobody's first requests count: code is compiled and connections are opened.
-  for (const contender of [one, other]) yield* measure(contender, { ...plan, seconds: 2 })
+  for (const contender of [one, other]) yield* measure(contender, sql, { ...plan, seconds: 2 })
   const pairs: Array<readonly [Round, Round]> = []
   for (let i = 0; i < rounds; i++) {
-    const first = yield* measure(i % 2 === 0 ? one : other, plan)
-    const second = yield* measure(i % 2 === 0 ? other : one, plan)
+    const first = yield* measure(i % 2 === 0 ? one : other, sql, plan)
+    const second = yield* measure(i % 2 === 0 ? other : one, sql, plan)
     const pair = i % 2 === 0 ? ([first, second] as const) : ([second, first] as const)
     pairs.push(pair)
     const rates = pair.map(({ requestsPerSecond }) => Math.round(requestsPerSecond))
@@ -104,20 +124,23 @@ const bench = Effect.fnUntraced(function* (options: Command.Command.Config.Infer
   if (one === undefined || other === undefined) return yield* new BenchFailed({ message: "There are two contenders" })
 
   yield* progress("comparing answers and statements")
-  const { cursors, notes } = yield* compare([one, other], token, sql)
+  const names = options.cases.length === 0 ? caseNames : options.cases
+  const { cursors, notes } = yield* compare([one, other], token, sql, names)
   for (const note of notes) yield* progress(note)
 
   const measured: Array<Measured> = []
-  for (const name of options.cases.length === 0 ? cases : options.cases) {
+  for (const name of names) {
     const plan = { case: name, token, connections, cursors, seconds }
-    measured.push({ case: name, rounds: yield* alternate([one, other], plan, rounds) })
+    measured.push({ case: name, rounds: yield* alternate([one, other], sql, plan, rounds) })
   }
 
-  const names = [one.name, other.name] as const
+  const contenderNames = [one.name, other.name] as const
   notes.push(...remarks(measured))
   const settings = { rounds, seconds, connections, node: process.version }
   yield* Console.log(
-    options.json ? JSON.stringify(document(names, measured, settings, notes), null, 2) : text(names, measured, notes)
+    options.json
+      ? JSON.stringify(document(contenderNames, measured, settings, notes), null, 2)
+      : text(contenderNames, measured, notes)
   )
 }, Effect.scoped)
 

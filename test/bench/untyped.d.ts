@@ -32,7 +32,7 @@ declare module "autocannon" {
 
   namespace autocannon {
     interface Request {
-      method?: "GET" | "POST"
+      method?: "GET" | "POST" | "PATCH"
       path?: string
       headers?: Record<string, string>
       body?: string
@@ -42,8 +42,10 @@ declare module "autocannon" {
       readonly url: string
       readonly connections: number
       readonly duration: number
-      readonly headers: Record<string, string>
-      readonly requests: ReadonlyArray<Request>
+      readonly setupClient: (client: Client) => void
+    }
+    interface Client {
+      setRequests(requests: ReadonlyArray<Request>): void
     }
     interface Result {
       readonly errors: number

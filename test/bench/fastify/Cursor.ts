@@ -1,6 +1,6 @@
 /** Page cursors (contract §6), in the service's format and under its key: either server takes the other's. */
 import { createHash, createHmac, hkdfSync, timingSafeEqual } from "node:crypto"
-import { canonicalJson } from "./Commands.ts"
+import { canonicalJson } from "./Mutations.ts"
 import { Problem } from "./Problem.ts"
 
 /** A record's place in the list. Of an id too long for a cursor there is the SHA-256. */

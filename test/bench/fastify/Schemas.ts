@@ -1,4 +1,5 @@
 /** JSON Schemas: ajv checks requests against them, fast-json-stringify writes answers by them. */
+import { currencies } from "./Currencies.ts"
 
 const text = (maxLength: number) => ({ type: "string", minLength: 1, maxLength })
 const nullable = <A extends object>(schema: A) => ({ ...schema, nullable: true })
@@ -28,17 +29,57 @@ export const clientCreate = {
   additionalProperties: false
 }
 
-export const mutationHeaders = {
+const isSet = { not: { type: "null" } }
+/** Where the one member is set, the other must be too. */
+const together = (one: string, other: string) => ({
+  if: { required: [one], properties: { [one]: isSet } },
+  // oxlint-disable-next-line unicorn/no-thenable -- JSON Schema calls it so, and nobody awaits a schema
+  then: { required: [other], properties: { [other]: isSet } }
+})
+
+export const dealCreate = {
   type: "object",
-  required: ["idempotency-key"],
-  properties: { "idempotency-key": { type: "string", pattern: "^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$" } }
+  required: ["title"],
+  properties: {
+    title: text(160),
+    clientId: nullable(text(160)),
+    organizationId: nullable(text(160)),
+    pipelineId: text(160),
+    stageId: text(160),
+    amountMinor: nullable({ type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    currency: nullable({ type: "string", enum: [...currencies, null] }),
+    // The format knows the calendar, but also a year 0, which PostgreSQL does not.
+    expectedCloseDate: nullable({ type: "string", format: "date", pattern: "^(?!0000)" }),
+    responsibleMemberId: nullable(text(160))
+  },
+  additionalProperties: false,
+  allOf: [together("amountMinor", "currency"), together("currency", "amountMinor")]
 }
 
-export const clientParams = {
+export const notePatch = {
   type: "object",
-  required: ["clientId"],
-  properties: { clientId: text(160) }
+  required: ["body", "expectedVersion"],
+  properties: {
+    body: text(10_000),
+    expectedVersion: { type: "integer", minimum: 1, maximum: Number.MAX_SAFE_INTEGER }
+  },
+  additionalProperties: false
 }
+
+const keyHeader = (pattern: string) => ({
+  type: "object",
+  required: ["idempotency-key"],
+  properties: { "idempotency-key": { type: "string", pattern } }
+})
+/** Of clients and deals, and of everything else. */
+export const recordMutationHeaders = keyHeader("^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$")
+export const mutationHeaders = keyHeader("^[\\x21-\\x7E]{1,160}$")
+
+export const params = (...names: ReadonlyArray<string>) => ({
+  type: "object",
+  required: names,
+  properties: Object.fromEntries(names.map((name) => [name, text(160)]))
+})
 
 export const listQuery = {
   type: "object",
@@ -54,7 +95,6 @@ export const noQuery = { type: "object", additionalProperties: false }
 
 // For answers the types are what counts: fast-json-stringify writes by them and checks nothing else.
 const string = { type: "string" }
-const time = { type: "string", format: "date-time" }
 
 export const client = {
   type: "object",
@@ -71,9 +111,9 @@ export const client = {
     responsibleMemberId: nullable(string),
     status: string,
     version: { type: "integer" },
-    createdAt: time,
-    updatedAt: time,
-    archivedAt: nullable(time)
+    createdAt: string,
+    updatedAt: string,
+    archivedAt: nullable(string)
   }
 }
 

@@ -3,10 +3,14 @@
  * in several places is one parameter. Prepared by name, so PostgreSQL parses each once per connection.
  */
 
+/** A time as JSON writes it, in UTC with milliseconds. */
+const utc = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
 const columns = `
-  id, display_name AS "displayName", first_name AS "firstName", last_name AS "lastName", email, phone, tags,
-  external_id AS "externalId", organization_id AS "organizationId", responsible_member_id AS "responsibleMemberId",
-  status, version, created_at AS "createdAt", updated_at AS "updatedAt", archived_at AS "archivedAt"`
+  id AS "id", display_name AS "displayName", first_name AS "firstName", last_name AS "lastName", email AS "email",
+  phone AS "phone", tags AS "tags", external_id AS "externalId", organization_id AS "organizationId",
+  responsible_member_id AS "responsibleMemberId", status AS "status", version AS "version",
+  ${utc("created_at")} AS "createdAt", ${utc("updated_at")} AS "updatedAt", ${utc("archived_at")} AS "archivedAt"`
 
 export const findClient = `SELECT ${columns} FROM clients WHERE project_id = $1 AND id = $2`
 
@@ -29,11 +33,49 @@ export const listClients = (ofStatus: boolean, after: "id" | "digest" | undefine
   return list(`${status} AND (created_at, id) < ($${n}::timestamptz, ${last})`, `$${n + 2}`)
 }
 
-/** $1 project, $2 id, $3 display name, $4 first, $5 last, $6 email, $7 phone, $8 tags, $9 external id, $10 at, $11 key, $12 fingerprint. */
-export const createClient = `
+/**
+ * A change between the claim of its key and the outcome, all in one statement. $1 project, $2 key, $3 fingerprint, $4 at;
+ * what is particular to the change follows.
+ */
+const mutation = (verdict: string, effect: string) => `
   WITH project AS MATERIALIZED (
-    SELECT project_id, contact_capacity FROM projects WHERE project_id = $1 FOR KEY SHARE NOWAIT
+    SELECT project_id, contact_capacity, default_pipeline_id FROM projects WHERE project_id = $1 FOR KEY SHARE NOWAIT
   ),
+  ${verdict},
+  claim AS (
+    INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
+    SELECT $1::text, $2::text, $3::bytea, resource_id, changed, version, $4::timestamptz
+    FROM verdict WHERE failure IS NULL
+    ON CONFLICT (project_id, key) DO NOTHING
+    RETURNING changed
+  ),
+  ${effect}
+  SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed FROM verdict`
+
+/** The events of `happened`, a query of type and data, with their deliveries. The change's own `traceparent` is named. */
+const append = (traceparent: string, happened: string) => `
+  event AS (
+    INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+    SELECT $1::text, new_id('evt', $4::timestamptz), happened.type, happened.data,
+           ${traceparent}::text, $4::timestamptz
+    FROM (${happened}) AS happened (type, data)
+    WHERE EXISTS (
+      SELECT FROM webhooks
+      WHERE webhooks.project_id = $1 AND webhooks.enabled AND happened.type = ANY(webhooks.event_types)
+    )
+    RETURNING id, type
+  ),
+  delivery AS (
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, next_attempt_at, created_at)
+    SELECT $1::text, new_id('dlv', $4::timestamptz), webhooks.installation_id, event.id,
+           $4::timestamptz, $4::timestamptz
+    FROM event JOIN webhooks
+      ON webhooks.project_id = $1 AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
+  )`
+
+/** $5 id, $6 display name, $7 first, $8 last, $9 email, $10 phone, $11 tags, $12 external id. */
+export const createClient = mutation(
+  `
   seat AS MATERIALIZED (
     SELECT projects.project_id, projects.active_clients < projects.contact_capacity AS free
     FROM projects JOIN project USING (project_id)
@@ -41,16 +83,10 @@ export const createClient = `
     FOR NO KEY UPDATE OF projects),
   verdict AS (
     SELECT CASE WHEN seat.free IS FALSE THEN 'contact_capacity_exhausted' END AS failure,
-           $2::text AS resource_id, true AS changed, 1 AS version
+           $5::text AS resource_id, true AS changed, 1 AS version
     FROM project LEFT JOIN seat ON true
-  ),
-  claim AS (
-    INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
-    SELECT $1::text, $11::text, $12::bytea, resource_id, changed, version, $10::timestamptz
-    FROM verdict WHERE failure IS NULL
-    ON CONFLICT (project_id, key) DO NOTHING
-    RETURNING changed
-  ),
+  )`,
+  `
   seated AS (
     UPDATE projects SET active_clients = active_clients + 1
     FROM claim, seat WHERE projects.project_id = seat.project_id
@@ -58,11 +94,110 @@ export const createClient = `
   created AS (
     INSERT INTO clients (project_id, id, display_name, first_name, last_name, email, phone, tags, external_id,
                          status, version, created_at, updated_at)
-    SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text[], $9::text,
-           'active', 1, $10::timestamptz, $10::timestamptz
+    SELECT $1::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::text, $11::text[], $12::text,
+           'active', 1, $4::timestamptz, $4::timestamptz
     FROM claim
-  )
-  SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed FROM verdict`
+  )`
+)
+
+const dangling = (member: string, column: string, table: string) => `
+  CASE WHEN next.${column} IS NOT NULL AND NOT EXISTS (
+    SELECT FROM "${table}" AS referred
+    WHERE referred.project_id = $1 AND referred.id = next.${column}
+  ) THEN ' ${member}' END`
+
+/** What the event of a new deal tells: the row that was just inserted. */
+const createdDeal = `json_build_object('deal', json_build_object(
+  'id', created.id, 'title', created.title, 'clientId', created.client_id, 'organizationId', created.organization_id,
+  'pipelineId', created.pipeline_id, 'stageId', created.stage_id, 'status', created.status,
+  'lifecycle', created.lifecycle, 'amountMinor', created.amount_minor, 'currency', created.currency,
+  'expectedCloseDate', to_char(created.expected_close_date, 'YYYY-MM-DD'),
+  'responsibleMemberId', created.responsible_member_id, 'lostReason', created.lost_reason,
+  'closedAt', ${utc("created.closed_at")}, 'version', created.version,
+  'createdAt', ${utc("created.created_at")}, 'updatedAt', ${utc("created.updated_at")}))`
+
+/** $5 id, $6 the deal as JSON, $7 traceparent. */
+export const createDeal = mutation(
+  `
+  given AS (
+    SELECT * FROM jsonb_to_record($6::jsonb) AS given (
+      "title" text, "clientId" text, "organizationId" text, "pipelineId" text, "stageId" text,
+      "amountMinor" bigint, "currency" text, "expectedCloseDate" date, "responsibleMemberId" text
+    )
+  ),
+  next AS MATERIALIZED (
+    SELECT "title" AS title, "clientId" AS client_id, "organizationId" AS organization_id,
+      coalesce("pipelineId", project.default_pipeline_id) AS pipeline_id, "stageId" AS given_stage_id,
+      "amountMinor" AS amount_minor, "currency" AS currency, "expectedCloseDate" AS expected_close_date,
+      "responsibleMemberId" AS responsible_member_id
+    FROM project, given
+  ),
+  place AS MATERIALIZED (
+    SELECT stages.id AS stage_id FROM next JOIN stages
+      ON stages.project_id = $1 AND stages.pipeline_id = next.pipeline_id
+        AND (given_stage_id IS NULL OR stages.id = given_stage_id)
+    ORDER BY stages.position LIMIT 1
+  ),
+  dangling AS (
+    SELECT concat(
+      ${dangling("clientId", "client_id", "clients")},
+      ${dangling("organizationId", "organization_id", "organizations")},
+      ${dangling("responsibleMemberId", "responsible_member_id", "members")},
+      CASE
+        WHEN place.stage_id IS NOT NULL THEN ''
+        WHEN next.pipeline_id IS NULL THEN ' defaultPipeline'
+        WHEN EXISTS (SELECT FROM pipelines WHERE project_id = $1 AND id = next.pipeline_id) THEN ' stageId'
+        ELSE ' pipelineId'
+      END
+    ) AS members
+    FROM next LEFT JOIN place ON true
+  ),
+  verdict AS (
+    SELECT CASE WHEN members <> '' THEN 'deal_reference_not_found' || members END AS failure,
+           $5::text AS resource_id, true AS changed, 1 AS version
+    FROM dangling
+  )`,
+  `
+  created AS (
+    INSERT INTO deals (project_id, id, title, client_id, organization_id, pipeline_id, stage_id, status, lifecycle,
+                       amount_minor, currency, expected_close_date, responsible_member_id,
+                       version, created_at, updated_at)
+    SELECT $1::text, $5::text, title, client_id, organization_id, pipeline_id, stage_id,
+           'open', 'active', amount_minor, currency, expected_close_date, responsible_member_id,
+           1, $4::timestamptz, $4::timestamptz
+    FROM claim, next, place
+    RETURNING *
+  ),
+  ${append("$7", `SELECT 'crm.deal.created.v1', ${createdDeal} FROM created`)}`
+)
+
+/** $5 note, $6 deal, $7 body, $8 expected version. */
+export const patchNote = mutation(
+  `
+  target AS MATERIALIZED (
+    SELECT note.* FROM project, LATERAL (
+      SELECT version, body FROM notes
+      WHERE project_id = project.project_id AND id = $5 AND deal_id = $6
+      FOR UPDATE
+    ) note
+  ),
+  verdict AS (
+    SELECT
+      CASE
+        WHEN target.version IS NULL THEN 'note_not_found'
+        WHEN target.version <> $8::bigint THEN 'version_conflict'
+      END AS failure,
+      $5::text AS resource_id, target.body <> $7::text AS changed,
+      target.version + (target.version = $8::bigint AND target.body <> $7::text)::int AS version
+    FROM project LEFT JOIN target ON true
+  )`,
+  `
+  updated AS (
+    UPDATE notes SET body = $7::text, version = notes.version + 1, updated_at = $4::timestamptz
+    FROM claim
+    WHERE notes.project_id = $1 AND notes.id = $5 AND claim.changed
+  )`
+)
 
 export const findOutcome = `
   SELECT fingerprint, resource_id AS "resourceId", changed, version

@@ -1,0 +1,79 @@
+/** The project that is there before anything is measured. */
+import type { PgClient } from "@effect/sql-pg"
+import { ProjectId } from "../../src/api/Ids.ts"
+
+export const projectId = ProjectId.make("bench")
+
+export const clientCount = 10_000
+export const dealCount = 1_000
+/** Each connection patches so many notes in turn. */
+export const notesPerConnection = 20
+
+const padded = (i: number) => String(i).padStart(5, "0")
+
+export const clientId = (i: number): string => `cli_seed_${padded(i)}`
+export const dealId = (i: number): string => `deal_seed_${padded(i)}`
+export const noteId = (batch: string, connection: number, i: number): string => `note_${batch}_${connection}_${i}`
+
+/** What a client is like, in creates too. */
+export const person = (i: number) => ({
+  displayName: `Ada Lovelace ${i}`,
+  firstName: "Ada",
+  lastName: `Lovelace ${i}`,
+  email: `ada.lovelace.${i}@example.com`,
+  phone: `+4420718${padded(i)}`,
+  tags: ["newsletter", "vip", `cohort-${i % 50}`],
+  externalId: `crm-${i}`
+})
+
+/** What a deal is like, in creates too: on the project's default pipeline. */
+export const business = (i: number) => ({
+  title: `Analytical engine no. ${i}`,
+  clientId: clientId((i * 7919) % clientCount),
+  amountMinor: 1_250_000 + i,
+  currency: "EUR"
+})
+
+const minutesLater = (i: number) => new Date(Date.UTC(2026, 0, 1) + i * 60_000).toISOString()
+
+const limit = { limit: 1_000_000_000, windowSeconds: 60 }
+
+export const projectFile = () => ({
+  project: {
+    id: projectId,
+    name: "Bench",
+    rateLimits: { read: limit, write: limit },
+    defaultPipelineId: "pipe_sales"
+  },
+  pipelines: [
+    {
+      id: "pipe_sales",
+      name: "Sales",
+      stages: ["new", "qualified", "offer", "contract"].map((name) => ({ id: `stage_${name}`, name }))
+    }
+  ],
+  clients: Array.from({ length: clientCount }, (_, i) => ({
+    id: clientId(i),
+    ...person(i),
+    createdAt: minutesLater(i)
+  })),
+  deals: Array.from({ length: dealCount }, (_, i) => ({
+    id: dealId(i),
+    ...business(i),
+    createdAt: minutesLater(i)
+  }))
+})
+
+/** The notes of a batch, at version 1. A project file has none. */
+export const makeNotes = (sql: PgClient.PgClient, batch: string, connections: number) => {
+  const notes = Array.from({ length: connections * notesPerConnection }, (_, i) => {
+    const onConnection = i % notesPerConnection
+    return [noteId(batch, Math.floor(i / notesPerConnection), onConnection), dealId(onConnection)] as const
+  })
+  return sql`
+    INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
+    SELECT ${projectId}, note.id, note.deal_id, 'Asks for the price of a second one.', api_keys.key_id, 1, now(), now()
+    FROM api_keys, unnest(${notes.map(([id]) => id)}::text[], ${notes.map(([, deal]) => deal)}::text[])
+      AS note (id, deal_id)
+    WHERE api_keys.project_id = ${projectId}`
+}

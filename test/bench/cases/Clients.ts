@@ -1,0 +1,126 @@
+/** Clients: a record, a page, and a command that is new or repeated. */
+import { Schema } from "effect"
+import { Client } from "../../../src/api/crm/Clients.ts"
+import { Receipt } from "../../../src/api/Idempotency.ts"
+import { type Case, command, type Request } from "../Case.ts"
+import { clientCount, clientId, person } from "../Seed.ts"
+
+const path = "/api/v1/developer/crm/clients"
+const pageSize = 50
+
+const getRequest = (i: number): Request => ({ method: "GET", path: `${path}/${clientId(i)}`, headers: {} })
+
+/** A page of the walk; its first has no cursor. */
+export const listRequest = (cursor: string | null): Request => ({
+  method: "GET",
+  path: `${path}?limit=${pageSize}${cursor === null ? "" : `&cursor=${cursor}`}`,
+  headers: {}
+})
+
+const createRequest = (i: number, key?: string) => command("POST", path, person(i % 100_000), key)
+
+/** Commands to run before they are replayed. */
+export const replayRequests = Array.from({ length: 100 }, (_, i) => createRequest(i, `bench-replay-${i}`))
+
+const strict = { onExcessProperty: "error", errors: "all" } as const
+const decodeClient = Schema.decodeUnknownSync(Client, strict)
+const decodePage = Schema.decodeUnknownSync(
+  Schema.Struct({
+    items: Schema.Array(Client).check(Schema.isBetweenLength(pageSize, pageSize)),
+    nextCursor: Schema.NullOr(Schema.String)
+  }),
+  strict
+)
+
+/** The receipt of a command that changed something. */
+export const decodeReceipt = Schema.decodeUnknownSync(
+  Schema.Struct({ ...Receipt.fields, changed: Schema.Literal(true) }),
+  strict
+)
+
+/** The address of the next page, where there is one. */
+export const nextCursor = (body: unknown): string | null => decodePage(body).nextCursor
+
+const firstVersion = () => '"1"'
+
+export const get: Case = {
+  traffic: () => Array.from({ length: 200 }, (_, i) => getRequest((i * 7919) % clientCount)),
+  status: 200,
+  policy: "read",
+  etag: firstVersion,
+  check: decodeClient,
+  statement: "%FROM clients%",
+  refusals: [
+    { request: getRequest(0), token: "dk_0", status: 401, code: "credential_invalid" },
+    { request: getRequest(clientCount), status: 404, code: "client_not_found" }
+  ]
+}
+
+export const list: Case = {
+  traffic: ({ cursors }) => cursors.map(listRequest),
+  status: 200,
+  policy: "read",
+  linked: true,
+  check: decodePage,
+  statement: "%FROM clients%",
+  refusals: [
+    { request: listRequest("AAAA"), status: 400, code: "cursor_invalid" },
+    {
+      request: { ...listRequest(null), path: `${listRequest(null).path}&limit=2` },
+      status: 400,
+      code: "validation_failed",
+      locations: ["query/limit"]
+    }
+  ]
+}
+
+const { displayName, ...nameless } = person(0)
+
+export const create: Case = {
+  traffic: () => {
+    let sent = 0
+    return () => createRequest(sent++)
+  },
+  status: 201,
+  policy: "write",
+  etag: firstVersion,
+  check: decodeReceipt,
+  statement: "%INTO clients%",
+  writes: "clients",
+  refusals: [
+    {
+      request: command("POST", path, { display: displayName, ...nameless }),
+      status: 400,
+      code: "validation_failed",
+      locations: ["body/display", "body/displayName"]
+    },
+    {
+      request: command("POST", path, { ...person(0), phone: nameless.phone.slice(1) }),
+      status: 400,
+      code: "validation_failed",
+      locations: ["body/phone"]
+    },
+    {
+      request: { ...command("POST", path, {}), body: JSON.stringify(person(0)).slice(1) },
+      status: 400,
+      code: "malformed_json"
+    }
+  ]
+}
+
+export const replay: Case = {
+  traffic: () => replayRequests,
+  status: 201,
+  policy: "write",
+  etag: firstVersion,
+  replayed: true,
+  check: decodeReceipt,
+  statement: "%FROM idempotency_keys%",
+  refusals: [
+    {
+      request: command("POST", path, { displayName: "Somebody else" }, "bench-replay-0"),
+      status: 409,
+      code: "idempotency_key_reused"
+    }
+  ]
+}

@@ -1,0 +1,65 @@
+/** Deals: create. */
+import type { FastifyInstance, FastifyRequest } from "fastify"
+import { randomBytes } from "node:crypto"
+import type { Pool } from "pg"
+import { checkTarget, type Guard } from "./Guard.ts"
+import { commandOf, mutate, newId, receipt, type Refusal } from "./Mutations.ts"
+import { Problem } from "./Problem.ts"
+import * as Schemas from "./Schemas.ts"
+import { createDeal } from "./Sql.ts"
+
+export const deals = (app: FastifyInstance, pool: Pool, guard: Guard): void => {
+  app.post(
+    "/api/v1/developer/crm/deals",
+    {
+      onRequest: guard("crm.deals.write", "write"),
+      preValidation: checkTarget,
+      schema: {
+        headers: Schemas.recordMutationHeaders,
+        querystring: Schemas.noQuery,
+        body: Schemas.dealCreate,
+        response: { 201: Schemas.receipt }
+      }
+    },
+    async (request, reply) => {
+      const command = commandOf(request, "createDeal")
+      const values = [newId("deal", command.at), JSON.stringify(request.body), traceparentOf(request)]
+      return receipt(reply, 201, await mutate(pool, command, { ...create, values }))
+    }
+  )
+}
+
+/** What a deal refers to, by the word for its fault. */
+const noSuchReference: Readonly<Record<string, string>> = {
+  clientId: "clientId names no client of the project.",
+  organizationId: "organizationId names no organization of the project.",
+  responsibleMemberId: "responsibleMemberId names no member of the project.",
+  pipelineId: "pipelineId names no pipeline of the project.",
+  defaultPipeline: "The project has no default pipeline: name a pipelineId.",
+  stageId: "stageId names no stage of the pipeline."
+}
+
+const create = {
+  name: "createDeal",
+  text: createDeal,
+  problems: {
+    deal_reference_not_found: ({ faults }: Refusal) =>
+      new Problem(
+        404,
+        "deal_reference_not_found",
+        "The deal refers to what the project does not have.",
+        faults.map((fault) => noSuchReference[fault] ?? fault).join(" ")
+      )
+  }
+}
+
+const traceparent = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/
+
+/** Where the cause of an event stands in a trace (W3C Trace Context): in the request's, or else in a new one. */
+const traceparentOf = ({ headers }: FastifyRequest): string => {
+  const given = headers["traceparent"]
+  const [, traceId, spanId, traceFlags = ""] = (typeof given === "string" && traceparent.exec(given)) || []
+  return traceId === undefined
+    ? `00-${randomBytes(16).toString("hex")}-${randomBytes(8).toString("hex")}-01`
+    : `00-${traceId}-${spanId}-${Number.parseInt(traceFlags, 16) & 1 ? "01" : "00"}`
+}

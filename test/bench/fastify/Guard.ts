@@ -1,0 +1,46 @@
+/** What stands before every route: who calls, whether they may, whether they may now, and what no schema says. */
+import type { FastifyReply, FastifyRequest } from "fastify"
+import type { Pool } from "pg"
+import { makeTake } from "./Buckets.ts"
+import { authorize, type Credential, makeVerify, type Policy } from "./Credentials.ts"
+import { invalid } from "./Problem.ts"
+
+declare module "fastify" {
+  interface FastifyRequest {
+    credential: Credential | null
+  }
+}
+
+/** The `onRequest` hooks of routes, by the scope and the rate limit of each. */
+export type Guard = ReturnType<typeof makeGuard>
+
+export const makeGuard = (pool: Pool) => {
+  const verify = makeVerify(pool)
+  const take = makeTake()
+  return (scope: string, policy: Policy) => async (request: FastifyRequest, reply: FastifyReply) => {
+    const credential = await verify(request.headers.authorization)
+    authorize(credential, scope)
+    take(credential, policy, reply)
+    request.credential = credential
+    if (request.method === "GET" && Number(request.headers["content-length"] ?? 0) > 0) {
+      throw invalid({ body: ["must be absent: this operation takes no body"] })
+    }
+  }
+}
+
+export const projectOf = ({ credential }: FastifyRequest): string => {
+  if (credential === null) throw new Error("A route has no guard")
+  return credential.projectId
+}
+
+// oxlint-disable-next-line no-control-regex -- U+0000 is what is looked for
+const unsafe = /\u0000|[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/
+export const isUnsafe = (value: unknown): boolean =>
+  typeof value === "string"
+    ? unsafe.test(value)
+    : typeof value === "object" && value !== null && Object.entries(value).some((pair) => pair.some(isUnsafe))
+
+/** A `preValidation` hook: characters that no string of this API holds. */
+export const checkTarget = async ({ params, query, url }: FastifyRequest) => {
+  if (url.includes("%") && (isUnsafe(params) || isUnsafe(query))) throw invalid({ path: ["must not contain U+0000"] })
+}

@@ -1,0 +1,126 @@
+/** Idempotent mutations (contract §5): one statement when the key is new, a second look when it is not. */
+import type { FastifyReply, FastifyRequest } from "fastify"
+import { createHash, randomBytes } from "node:crypto"
+import { setTimeout } from "node:timers/promises"
+import type { Pool } from "pg"
+import { projectOf } from "./Guard.ts"
+import { Problem } from "./Problem.ts"
+import { findOutcome } from "./Sql.ts"
+
+/** RFC 8785, for what JSON.parse gives. */
+export const canonicalJson = (value: unknown): string => {
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`
+  if (typeof value !== "object" || value === null) return JSON.stringify(value)
+  const members = Object.entries(value)
+    .sort(([left], [right]) => (left < right ? -1 : 1))
+    .map(([name, member]) => `${JSON.stringify(name)}:${canonicalJson(member)}`)
+  return `{${members.join(",")}}`
+}
+
+/** A UUIDv7 with a readable prefix. */
+export const newId = (prefix: string, at: Date): string => {
+  const bytes = randomBytes(16)
+  bytes.writeUIntBE(at.getTime(), 0, 6)
+  bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x70, 6)
+  bytes.writeUInt8((bytes.readUInt8(8) & 0x3f) | 0x80, 8)
+  return `${prefix}_${bytes.toString("hex")}`
+}
+
+/** One request to change something: whose, under which key, what it says, and when it came. */
+export interface Command {
+  readonly projectId: string
+  readonly key: string
+  readonly fingerprint: Buffer
+  readonly at: Date
+}
+
+/** Reads the command out of a request whose schema asks for a key. */
+export const commandOf = (request: FastifyRequest, operation: string): Command => ({
+  projectId: projectOf(request),
+  key: String(request.headers["idempotency-key"]),
+  fingerprint: createHash("sha256")
+    .update(canonicalJson([operation, request.params, {}, request.body]))
+    .digest(),
+  at: new Date()
+})
+
+/** What a guard saw when it failed: the version of the record as it is, and what the request got wrong. */
+export interface Refusal {
+  readonly version: number
+  readonly faults: ReadonlyArray<string>
+}
+
+/** A statement of `mutation`, and the problem behind each code of its failures. */
+export interface Mutation {
+  readonly name: string
+  readonly text: string
+  /** Its own, after those of every mutation. */
+  readonly values: ReadonlyArray<unknown>
+  readonly problems: Readonly<Record<string, (refusal: Refusal) => Problem>>
+}
+
+interface Receipt {
+  readonly resourceId: string
+  readonly changed: boolean
+  readonly version: number
+}
+
+interface Verdict extends Receipt {
+  readonly failure: string | null
+  readonly claimed: boolean
+}
+
+export type Outcome = Receipt & { readonly replayed: boolean }
+
+/** Lock not available, deadlock, serialization failure: rolled back because of others, so it is sent again. */
+const contended = new Set<unknown>(["55P03", "40P01", "40001"])
+const patience = 4000
+
+const persistently = async <A>(send: () => Promise<A>): Promise<A> => {
+  const until = Date.now() + patience
+  while (true) {
+    try {
+      return await send()
+    } catch (error) {
+      if (!(error instanceof Error && "code" in error && contended.has(error.code)) || Date.now() > until) throw error
+      await setTimeout(20 + Math.random() * 10)
+    }
+  }
+}
+
+export const mutate = async (pool: Pool, command: Command, mutation: Mutation): Promise<Outcome> => {
+  const { at, fingerprint, key, projectId } = command
+  const { name, problems, text } = mutation
+  const values = [projectId, key, fingerprint, at, ...mutation.values]
+  while (true) {
+    const [verdict] = (await persistently(() => pool.query<Verdict>({ name, text, values }))).rows
+    if (verdict === undefined) throw new Error("A mutation gave no verdict")
+    if (verdict.claimed) return { ...verdict, replayed: false }
+
+    const stored = { name: "findOutcome", text: findOutcome, values: [projectId, key] }
+    const [first] = (await pool.query<Receipt & { fingerprint: Buffer }>(stored)).rows
+    if (first !== undefined) {
+      if (first.fingerprint.equals(fingerprint)) return { ...first, replayed: true }
+      throw new Problem(
+        409,
+        "idempotency_key_reused",
+        "The idempotency key was used for another request.",
+        "Send a new idempotency-key with a new request."
+      )
+    }
+    if (verdict.failure !== null) {
+      const [code = "", ...faults] = verdict.failure.split(" ")
+      const problem = problems[code]
+      throw problem === undefined
+        ? new Error(`A mutation failed for an unknown reason: ${code}`)
+        : problem({ version: verdict.version, faults })
+    }
+  }
+}
+
+/** Answers an outcome; the response's schema leaves of it what a receipt has. */
+export const receipt = (reply: FastifyReply, status: 200 | 201, outcome: Outcome): Outcome => {
+  reply.code(status).header("etag", `"${outcome.version}"`)
+  if (outcome.replayed) reply.header("idempotent-replayed", "true")
+  return outcome
+}
