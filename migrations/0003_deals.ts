@@ -29,6 +29,8 @@ export default Effect.gen(function* () {
 
   yield* sql`
     ALTER TABLE projects
+      -- Grows by one with each project file that is applied.
+      ADD COLUMN revision integer NOT NULL DEFAULT 0,
       ADD COLUMN default_pipeline_id text COLLATE "C",
       ADD FOREIGN KEY (project_id, default_pipeline_id) REFERENCES pipelines (project_id, id)
         DEFERRABLE INITIALLY DEFERRED`

@@ -1,6 +1,6 @@
 /** PostgreSQL: where it is, the clients for requests and for operators, and how a request asks it. */
 import { PgClient } from "@effect/sql-pg"
-import { Context, Duration, Effect, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
+import { Context, Data, Duration, Effect, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
 import type { SqlError } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { watchedSocket } from "./DatabaseSocket.ts"
@@ -78,9 +78,14 @@ const isUnavailable = ({ reason }: SqlError.SqlError) =>
 
 const unavailable = () => new ServiceUnavailable({ detail: "The database does not answer. Send the request again." })
 
-/** Rolled back because of what others do at the same time: what it did is undone, and another try may well pass. */
-const isContended = ({ reason }: SqlError.SqlError) =>
-  reason._tag === "LockTimeoutError" || reason._tag === "DeadlockError" || reason._tag === "SerializationError"
+/** What a statement says that did nothing because of what others do at the same time. */
+export class Contended extends Data.TaggedError("Contended") {}
+
+/** Rolled back, or not done, because of what others do at the same time: another try may well pass. */
+const isContended = (error: SqlError.SqlError | Contended): boolean =>
+  error._tag === "Contended" || contentions.has(error.reason._tag)
+
+const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "SerializationError"])
 
 const again = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
 
@@ -90,11 +95,12 @@ const again = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
  * again instead: those behind it on its connection don't wait with it.
  */
 export const statement = <A, R>(
-  effect: Effect.Effect<A, SqlError.SqlError, R>
+  effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
 ): Effect.Effect<A, ServiceUnavailable, R> =>
   effect.pipe(
     // The schedule is made only for a statement that needs it.
     Effect.catchIf(isContended, () => Effect.delay(Effect.retry(effect, { while: isContended, schedule: again }), 25)),
+    Effect.catchTag("Contended", Effect.die),
     Effect.catchTag("SqlError", (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))),
     inTime
   )

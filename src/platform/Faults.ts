@@ -4,6 +4,8 @@ import { SchemaIssue } from "effect"
 const must = (message: string) =>
   message
     .replace(/^Expected /, "must be ")
+    // What has a name in the document is an object; the name says nothing to a caller.
+    .replace(/^must be Developer\w+/, "must be an object")
     .replace(/^must be (string|number|boolean)\b/, "must be a $1")
     .replace(/^must be (array|object|integer)\b/, "must be an $1")
     .replaceAll(" | ", " or ")
@@ -15,8 +17,6 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1({
         return "is required"
       case "UnexpectedKey":
         return "is not known here"
-      case "InvalidType":
-        return must(SchemaIssue.defaultLeafHook(issue)).replace(/^must be Developer\w+$/, "must be an object")
       default:
         return must(SchemaIssue.defaultLeafHook(issue))
     }

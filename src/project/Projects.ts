@@ -78,7 +78,7 @@ export class Projects extends Context.Service<
         for (const [name, part, records] of parts) {
           if (records !== undefined) counts[name] = yield* upsert(sql, part, id, records)
         }
-        yield* ProjectRow.recount(sql, id)
+        yield* ProjectRow.close(sql, id)
         return report(id, counts)
       })
 

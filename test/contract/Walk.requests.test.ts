@@ -306,7 +306,8 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     (_, ask) =>
       Effect.gen(function* () {
         for (const json of [[], [{}], "text", 1, true, null]) {
-          assert.deepStrictEqual(faultsOf(yield* ask({ json })), ["body"], JSON.stringify(json))
+          const { errors } = problemOf(yield* ask({ json }), 400, "validation_failed")
+          assert.deepStrictEqual(errors, { body: ["must be an object"] }, JSON.stringify(json))
         }
       }),
     hasBody

@@ -107,7 +107,7 @@ layer(withApi, { excludeTestServices: true })("apply, at the same time", (it) =>
         Effect.gen(function* () {
           assert.isTrue(yield* create(id, "key-1"))
           yield* go
-          yield* untilLocked("FOR UPDATE")
+          yield* untilLocked("SELECT pg_advisory_xact_lock(")
         })
       )
       yield* Fiber.join(applying)
@@ -128,7 +128,7 @@ layer(withApi, { excludeTestServices: true })("apply, at the same time", (it) =>
         Effect.gen(function* () {
           assert.isTrue(yield* patch(id, "key", "c", { firstName: "patched" }))
           yield* go
-          yield* untilLocked("FOR UPDATE")
+          yield* untilLocked("SELECT pg_advisory_xact_lock(")
         })
       )
       assert.strictEqual((yield* Fiber.join(applying)).updated["clients"], 1)
@@ -157,7 +157,7 @@ layer(withApi, { excludeTestServices: true })("apply, at the same time", (it) =>
           const changes = { stageId: StageId.make("b"), status: "lost", lostReason: "R" } as const
           yield* deals.patch(commandOf(id, "key"), DealId.make("d"), changes)
           yield* go
-          yield* untilLocked("FOR UPDATE")
+          yield* untilLocked("SELECT pg_advisory_xact_lock(")
         })
       )
       const [faults] = yield* Fiber.join(applying)

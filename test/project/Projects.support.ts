@@ -55,10 +55,13 @@ export const stateOf = Effect.fnUntraced(function* (projectId: string) {
   return [yield* projectRow(projectId), ...(yield* Effect.forEach(tables, (table) => rowsOf(table, projectId)))]
 })
 
+/** The project's row but for its revision, which counts the files. */
 export const projectRow = Effect.fnUntraced(function* (projectId: string) {
   const sql = yield* SqlClient.SqlClient
-  const rows = yield* sql`SELECT * FROM projects WHERE project_id = ${projectId}`
-  return rows[0]
+  const [row] = yield* sql`SELECT * FROM projects WHERE project_id = ${projectId}`
+  if (row === undefined) return undefined
+  const { revision: _, ...rest } = row
+  return rest
 })
 
 /** `count` clients with ids that sort in order, and what else they share. */

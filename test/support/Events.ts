@@ -10,7 +10,7 @@ const eventTypes = [
   "crm.task.created.v1",
   "crm.task.completed.v1"
 ] as const
-type EventType = (typeof eventTypes)[number]
+export type EventType = (typeof eventTypes)[number]
 
 /** Subscribes an installation of the project to events, to all of them unless told. */
 export const subscribe = Effect.fnUntraced(function* (
@@ -27,6 +27,11 @@ export const subscribe = Effect.fnUntraced(function* (
     VALUES (${projectId}, ${installationId}, 'https://example.com/hook', ${[...types]}, ${enabled}, 1)`
 }, Effect.orDie)
 
+/** Switches a webhook on or off. */
+export const enable = (sql: SqlClient.SqlClient, projectId: string, installationId: string, enabled: boolean) =>
+  Effect.orDie(sql`
+    UPDATE webhooks SET enabled = ${enabled} WHERE project_id = ${projectId} AND installation_id = ${installationId}`)
+
 interface Row {
   readonly id: string
   readonly type: EventType
@@ -39,7 +44,10 @@ interface Row {
 
 const strict = { onExcessProperty: "error", errors: "all" } as const
 
-/** The project's events, each with its deliveries. The `data` of each is held to be what its type says. */
+/**
+ * The project's events in their order, each with its deliveries. The `data` of each is held to be what its type says.
+ * Changes of one millisecond stand in the order of their record's versions.
+ */
 export const eventsOf = (sql: SqlClient.SqlClient, projectId: string) =>
   sql<Row>`
     SELECT id, type, data, traceparent, occurred_at AS "occurredAt", ARRAY(
@@ -47,13 +55,10 @@ export const eventsOf = (sql: SqlClient.SqlClient, projectId: string) =>
       WHERE project_id = ${projectId} AND event_id = events.id AND status = 'pending' AND next_attempt_at = occurred_at
       ORDER BY installation_id
     ) AS installations
-    FROM events WHERE project_id = ${projectId} ORDER BY occurred_at, type DESC, id`.pipe(
-    Effect.tap((rows) =>
-      Effect.sync(() => {
-        for (const { data, type } of rows) {
-          Schema.decodeUnknownSync(Schema.Union([eventData[type]]), strict)(data)
-        }
-      })
+    FROM events WHERE project_id = ${projectId} 
+    ORDER BY occurred_at, (data #>> '{deal,version}')::int, type DESC, id`.pipe(
+    Effect.tap(
+      Effect.forEach(({ data, type }) => Schema.decodeUnknownEffect(Schema.Union([eventData[type]]), strict)(data))
     ),
     Effect.orDie
   )

@@ -163,7 +163,7 @@ export const patch = (
     updated AS (
       UPDATE clients SET
         ${sql.literal(assignments)},
-        version = clients.version + 1, updated_at = ${at}::timestamptz,
+        version = clients.version + 1, updated_at = greatest(clients.updated_at, ${at}::timestamptz),
         archived_at = CASE WHEN next.status = 'archived' THEN ${at}::timestamptz END
       FROM claim, next
       WHERE clients.project_id = ${projectId} AND clients.id = ${id} AND claim.changed

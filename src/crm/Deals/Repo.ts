@@ -237,7 +237,7 @@ export const patch = (sql: Sql, cause: Cause, id: DealId, changes: DealPatch): M
             WHEN deals.status = 'open' THEN ${at}::timestamptz
             ELSE deals.closed_at
           END,
-          version = deals.version + 1, updated_at = ${at}::timestamptz
+          version = deals.version + 1, updated_at = greatest(deals.updated_at, ${at}::timestamptz)
         FROM claim, next
         WHERE deals.project_id = ${projectId} AND deals.id = ${id} AND claim.changed
         RETURNING deals.*

@@ -110,7 +110,7 @@ export const patch = (
     )`,
   effect: sql`
     updated AS (
-      UPDATE notes SET body = ${body}::text, version = notes.version + 1, updated_at = ${at}::timestamptz
+      UPDATE notes SET body = ${body}::text, version = notes.version + 1, updated_at = greatest(notes.updated_at, ${at}::timestamptz)
       FROM claim
       WHERE notes.project_id = ${projectId} AND notes.id = ${path.id} AND claim.changed
     )`,

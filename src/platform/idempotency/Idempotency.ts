@@ -8,7 +8,7 @@ import { createHash } from "node:crypto"
 import type { ProjectId } from "../../api/Ids.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problems.ts"
 import { canonicalJson } from "../CanonicalJson.ts"
-import { statement } from "../Database.ts"
+import { Contended, statement } from "../Database.ts"
 
 /** One request to change something: whose, under which key, and what it says. */
 export interface Command {
@@ -109,30 +109,37 @@ export const mutate = Effect.fnUntraced(function* <Problem>(
   const turn = (yield* Turns).withPermit(projectId)
 
   // A project file locks the project FOR UPDATE before it changes it: only that makes KEY SHARE, which waits for no
-  // plain update, see the capacity as the file left it.
+  // plain update, see the row as the file left it. What else the statement reads is older when it began before the file
+  // was through: then the revisions differ, and it looks again. The advisory lock lets a waiting file go first.
   const attempt = sql<Attempt>`
-    WITH project AS MATERIALIZED (
-      SELECT project_id, contact_capacity, default_pipeline_id FROM projects WHERE project_id = ${projectId} FOR KEY SHARE NOWAIT
+    WITH seen AS MATERIALIZED (SELECT revision FROM projects WHERE project_id = ${projectId}),
+    project AS MATERIALIZED (
+      SELECT project_id, contact_capacity, default_pipeline_id, revision FROM projects
+      WHERE project_id = ${projectId} AND pg_try_advisory_xact_lock_shared(hashtextextended(project_id, 0))
+      FOR KEY SHARE NOWAIT
     ),
+    fresh AS (SELECT FROM project JOIN seen USING (revision)),
     ${mutation.verdict},
     claim AS (
       INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
       SELECT ${projectId}::text, ${key}::text, ${fingerprint}::bytea, resource_id, changed, version,
              ${mutation.at}::timestamptz
-      FROM verdict WHERE failure IS NULL
+      FROM verdict WHERE failure IS NULL AND EXISTS (SELECT FROM fresh)
       ON CONFLICT (project_id, key) DO NOTHING
       RETURNING changed
     ),
     ${mutation.effect}
-    SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed FROM verdict`
+    SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed
+    FROM verdict WHERE EXISTS (SELECT FROM fresh)`.pipe(
+    Effect.flatMap(([verdict]) => (verdict === undefined ? Effect.fail(new Contended()) : Effect.succeed(verdict)))
+  )
 
   const stored = sql<Stored>`
     SELECT fingerprint, resource_id AS "resourceId", changed, version
     FROM idempotency_keys WHERE project_id = ${projectId} AND key = ${key}`
 
   while (true) {
-    const [verdict] = yield* statement(turn(attempt))
-    if (verdict === undefined) return yield* Effect.die(new Error("A mutation gave no verdict"))
+    const verdict = yield* statement(turn(attempt))
     if (verdict.claimed) return outcome(verdict, false)
 
     // A failed guard says little as long as the key may be known: the command that it repeats has moved the guard.

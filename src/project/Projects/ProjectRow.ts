@@ -41,6 +41,12 @@ const initial: Row = {
 }
 
 /**
+ * Waits for the mutations of the API that are in flight, and holds up those that come after: with row locks alone they
+ * would pass a waiting file one after the other.
+ */
+const first = (sql: Sql, projectId: ProjectId) => sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
+
+/**
  * Makes the project unless it exists, and locks it; tells whether it was made, and the row that the file leaves behind.
  *
  * The lock is the first that an apply takes, and the strongest: applies of one project wait for each other, and for
@@ -49,6 +55,7 @@ const initial: Row = {
  * Whatever the API changes is as stable under this lock as if it were locked itself.
  */
 export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
+  yield* first(sql, project.id)
   const row = next(project, initial)
   // The pipeline may be one of the file that isn't there yet: that the project refers to it is checked at the end.
   const made = yield* sql`
@@ -86,18 +93,17 @@ export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectI
 })
 
 /**
- * Sets `active_clients` to the truth; without a capacity nobody keeps it, and it is 0.
+ * Raises the project's revision, which tells the API's statements that what they have read is old, and sets
+ * `active_clients` to the truth; without a capacity nobody keeps it, and it is 0.
  *
  * The count is exact under the lock that `open` took: no create is in flight that saw another capacity than ours, be it
  * one that counts itself or one that does not. More clients than the capacity are the operator's choice; the API then
  * creates none until there is room.
  */
-export const recount = (sql: Sql, projectId: ProjectId) => sql`
-  WITH truth AS (
-    SELECT CASE WHEN contact_capacity IS NULL THEN 0 ELSE (
+export const close = (sql: Sql, projectId: ProjectId) => sql`
+  UPDATE projects SET
+    revision = revision + 1,
+    active_clients = CASE WHEN contact_capacity IS NULL THEN 0 ELSE (
       SELECT count(*)::int FROM clients WHERE clients.project_id = ${projectId} AND status = 'active'
-    ) END AS active_clients
-    FROM projects WHERE project_id = ${projectId}
-  )
-  UPDATE projects SET active_clients = truth.active_clients FROM truth
-  WHERE project_id = ${projectId} AND projects.active_clients <> truth.active_clients`
+    ) END
+  WHERE project_id = ${projectId}`

@@ -1,0 +1,184 @@
+/** Whom the events of deals are delivered to, in which trace, and that each is there once (contract §5 and §10). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { enable, eventsOf, type EventType, subscribe } from "../support/Events.ts"
+import { startServer } from "../support/TestServer.ts"
+import { atOnce } from "./Clients.support.ts"
+import { api, created, openTold, stageChanged, toldOfChanges, updated } from "./Deals.events.support.ts"
+import { callsOf, dealPath, open, path, pipelines } from "./Deals.support.ts"
+import { newKey } from "./Requests.ts"
+
+const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index)
+
+layer(api, { excludeTestServices: true })("webhooks", (it) => {
+  it.effect("each have a delivery of what they subscribe to, by one event for all", () =>
+    Effect.gen(function* () {
+      const { created: made, patched, projectId, server } = yield* open()
+      const neighbour = yield* open()
+      const { sql } = server
+      const subscriptions: ReadonlyArray<readonly [string, ReadonlyArray<EventType>, enabled?: boolean]> = [
+        ["all", [created, updated, stageChanged, "crm.task.created.v1", "crm.task.completed.v1"]],
+        ["deals", [stageChanged, updated, created]],
+        ["moves", [stageChanged]],
+        ["news", [created, "crm.task.created.v1"]],
+        ["off", [created, updated, stageChanged], false],
+        ["tasks", ["crm.task.created.v1", "crm.task.completed.v1"]]
+      ]
+      for (const [installationId, ...subscription] of subscriptions) {
+        yield* subscribe(sql, projectId, installationId, ...subscription)
+      }
+      yield* subscribe(sql, neighbour.projectId, "all")
+      yield* subscribe(sql, neighbour.projectId, "theirs")
+      const { id } = yield* made()
+      yield* patched(id, { stageId: "agreed" })
+      yield* patched(id, { title: "B" })
+      const events = yield* eventsOf(sql, projectId)
+      assert.deepStrictEqual(
+        events.map(({ installations, type }) => [type, installations]),
+        [
+          [created, ["all", "deals", "news"]],
+          [updated, ["all", "deals"]],
+          [stageChanged, ["all", "deals", "moves"]],
+          [updated, ["all", "deals"]]
+        ]
+      )
+      assert.strictEqual(new Set(events.map(({ id }) => id)).size, 4)
+      assert.deepStrictEqual(yield* eventsOf(sql, neighbour.projectId), [])
+    })
+  )
+
+  it.effect("have no delivery of what happened before they subscribed, or while they were off", () =>
+    Effect.gen(function* () {
+      const { created: made, patched, projectId, sql } = yield* openTold()
+      const { id } = yield* made()
+      yield* subscribe(sql, projectId, "later")
+      yield* patched(id, { title: "B" })
+      yield* enable(sql, projectId, "shop", false)
+      yield* patched(id, { title: "C" })
+      yield* enable(sql, projectId, "later", false)
+      yield* patched(id, { title: "D" })
+      yield* enable(sql, projectId, "shop", true)
+      yield* patched(id, { title: "E" })
+      const deliveries = (yield* eventsOf(sql, projectId)).flatMap(({ data, installations }) => {
+        const [, version] = /"version":(\d+)/.exec(JSON.stringify(data)) ?? []
+        return installations.map((installation) => `${installation} ${version}`)
+      })
+      assert.deepStrictEqual(deliveries, ["shop 1", "later 2", "shop 2", "later 3", "shop 5"])
+    })
+  )
+
+  it.effect("are told in the trace of the request, or in a new one", () =>
+    Effect.gen(function* () {
+      const { projectId, server, sql, token } = yield* openTold()
+      const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
+      const tracesOf = Effect.fnUntraced(function* (...traceparents: ReadonlyArray<string>) {
+        const before = new Set((yield* eventsOf(sql, projectId)).map(({ id }) => id))
+        const headers = Object.fromEntries(traceparents.map((traceparent) => ["traceparent", traceparent]))
+        const made = yield* server.send({ method: "POST", path, token, key: newKey(), headers, json: { title: "A" } })
+        const { resourceId } = receiptOf(made, 201)
+        const json = { stageId: "agreed" }
+        const request = { method: "PATCH", path: dealPath(resourceId), token, key: newKey(), headers, json }
+        receiptOf(yield* server.send(request), 200)
+        return (yield* eventsOf(sql, projectId)).flatMap(({ id, traceparent }) => {
+          if (before.has(id)) return []
+          assert.match(traceparent, /^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$/)
+          assert.notMatch(traceparent, /^00-0{32}|-0{16}-/)
+          return [traceparent.slice(3, 35)]
+        })
+      })
+      for (const flags of ["01", "00"]) {
+        assert.deepStrictEqual(yield* tracesOf(`00-${traceId}-00f067aa0ba902b7-${flags}`), [traceId, traceId, traceId])
+      }
+      // One trace to a request: that of the create, and that of the patch, whose two events share it.
+      const seen = new Set([traceId])
+      for (const none of [[], [`00-${"0".repeat(32)}-00f067aa0ba902b7-01`], ["nonsense"]]) {
+        const [one, two, three] = yield* tracesOf(...none)
+        assert.strictEqual(two, three)
+        for (const trace of [one ?? "", two ?? ""]) {
+          assert.isFalse(seen.has(trace))
+          seen.add(trace)
+        }
+      }
+    })
+  )
+
+  it.effect("are told once of one of 50 equal creates, and of one of 50 equal patches", () =>
+    Effect.gen(function* () {
+      const { create, page, patch, read, told } = yield* openTold()
+      const [one, two] = [newKey(), newKey()]
+      const creates = (yield* atOnce(50, () => create({ title: "Once" }, one))).map((answer) => receiptOf(answer, 201))
+      assert.strictEqual(creates.filter(({ replayed }) => !replayed).length, 1)
+      const [deal = assert.fail(), ...others] = (yield* page("lifecycle=all&limit=100")).items
+      assert.deepStrictEqual(others, [])
+      for (const { changed, resourceId, version } of creates) {
+        assert.deepStrictEqual([resourceId, changed, version], [deal.id, true, 1])
+      }
+      const patches = (yield* atOnce(50, () => patch(deal.id, { stageId: "agreed" }, two))).map((answer) =>
+        receiptOf(answer, 200)
+      )
+      assert.strictEqual(patches.filter(({ replayed }) => !replayed).length, 1)
+      assert.deepStrictEqual([...new Set(patches.map(({ version }) => version))], [2])
+      assert.deepStrictEqual(yield* told, [
+        { type: created, data: { deal } },
+        ...toldOfChanges([deal, yield* read(deal.id)])
+      ])
+    })
+  )
+
+  it.effect("are told of 20 patches at once, each in the place of its version", () =>
+    Effect.gen(function* () {
+      const { created: made, patch, read, told } = yield* openTold()
+      for (const stages of [["agreed"], ["agreed", "closing", "new"]]) {
+        const first = yield* made()
+        const changeOf = (index: number) => ({
+          title: `Title ${index}`,
+          stageId: stages[index % stages.length] ?? assert.fail()
+        })
+        const answers = yield* atOnce(20, (index) => patch(first.id, changeOf(index)))
+        const versions = answers.map((answer) => receiptOf(answer, 200).version)
+        assert.sameMembers(versions, numbers(2, 21))
+
+        const events = (yield* told).filter(({ data }) => data.deal.id === first.id)
+        const records = [first, ...events.filter(({ type }) => type === updated).map(({ data }) => data.deal)].toSorted(
+          (left, right) => left.version - right.version
+        )
+        assert.deepStrictEqual(
+          records.map(({ version }) => version),
+          numbers(1, 21)
+        )
+        for (const [index, version] of versions.entries()) {
+          assert.deepInclude(records[version - 1], changeOf(index))
+        }
+        assert.deepStrictEqual(records.at(-1), yield* read(first.id))
+        assert.sameDeepMembers(events, [{ type: created, data: { deal: first } }, ...toldOfChanges(records)])
+      }
+    })
+  )
+
+  it.effect("and the deal know the same of a change that the database refused: nothing", () =>
+    Effect.gen(function* () {
+      const server = yield* startServer({}, "api")
+      const { sql } = server
+      const seeded = yield* server.seed({ pipelines, project: { defaultPipelineId: "sales" } })
+      const { create, created: made, page, patch, projectId, read } = callsOf(server, seeded)
+      yield* subscribe(sql, projectId, "shop")
+      const deal = yield* made()
+      const before = yield* eventsOf(sql, projectId)
+      const keys = [newKey(), newKey()] as const
+      const commands = [create({ title: "A" }, keys[0]), patch(deal.id, { stageId: "agreed" }, keys[1])]
+      yield* sql`ALTER TABLE deliveries ADD CONSTRAINT broken CHECK (false) NOT VALID`
+      for (const command of commands) problemOf(yield* command, 500, "internal")
+      assert.deepStrictEqual((yield* page()).items, [deal])
+      assert.deepStrictEqual(yield* eventsOf(sql, projectId), before)
+
+      yield* sql`ALTER TABLE deliveries DROP CONSTRAINT broken`
+      for (const command of commands) {
+        const answer = yield* command
+        assert.deepInclude(receiptOf(answer, answer.status === 201 ? 201 : 200), { changed: true, replayed: false })
+      }
+      assert.deepInclude(yield* read(deal.id), { stageId: "agreed", version: 2 })
+      assert.strictEqual((yield* eventsOf(sql, projectId)).length, before.length + 3)
+    })
+  )
+})

@@ -1,0 +1,46 @@
+/** Projects whose webhooks want to know of deals, and what those are told (contract §10). */
+import { assert } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { DealShape } from "../support/ContractAnswers.ts"
+import { eventsOf, type EventType, subscribe } from "../support/Events.ts"
+import { type Parts, TestServer } from "../support/TestServer.ts"
+import { open } from "./Deals.support.ts"
+
+export const created = "crm.deal.created.v1" as const
+export const updated = "crm.deal.updated.v1" as const
+export const stageChanged = "crm.deal.stage_changed.v1" as const
+
+const DealData = Schema.Struct({ deal: DealShape, previousStageId: Schema.optionalKey(Schema.String) })
+
+interface Told {
+  readonly type: EventType
+  readonly data: typeof DealData.Type
+}
+
+/** A new project with a webhook that wants to know everything, and the events for it as types and data. */
+export const openTold = Effect.fnUntraced(function* (parts?: Parts) {
+  const calls = yield* open(parts)
+  const { projectId, server } = calls
+  const { sql } = server
+  yield* subscribe(sql, projectId, "shop")
+  const told = Effect.map(eventsOf(sql, projectId), (events) =>
+    events.map(({ data, type }): Told => ({ type, data: Schema.decodeUnknownSync(DealData)(data) }))
+  )
+  return { ...calls, sql, told }
+})
+
+/** The events of patches that led from a record to the next, and on. */
+export const toldOfChanges = ([first, ...rest]: ReadonlyArray<DealShape>): ReadonlyArray<Told> => {
+  let before = first ?? assert.fail("no record")
+  return rest.flatMap((deal): ReadonlyArray<Told> => {
+    const previousStageId = before.stageId
+    before = deal
+    return [
+      { type: updated, data: { deal } },
+      ...(deal.stageId === previousStageId ? [] : [{ type: stageChanged, data: { deal, previousStageId } }])
+    ]
+  })
+}
+
+/** A server without the fiber that sends deliveries, so that they stay as the change left them. */
+export const api = TestServer.layer({}, "api")

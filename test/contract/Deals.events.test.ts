@@ -1,0 +1,145 @@
+/** What webhooks are told of deals, and when nothing is (contract §7 and §10; specification, section 6). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { eventsOf, type EventType } from "../support/Events.ts"
+import { api, created, openTold, stageChanged, toldOfChanges, updated } from "./Deals.events.support.ts"
+import { pipelines } from "./Deals.support.ts"
+import { newKey } from "./Requests.ts"
+
+layer(api, { excludeTestServices: true })("webhooks", (it) => {
+  it.effect("are told of a new deal, as a get shows it", () =>
+    Effect.gen(function* () {
+      const { created: made, projectId, sql, told } = yield* openTold()
+      const bare = yield* made()
+      const full = yield* made({
+        clientId: "c",
+        organizationId: "o",
+        pipelineId: "service",
+        stageId: "done",
+        amountMinor: 2 ** 53 - 1,
+        currency: "EUR",
+        expectedCloseDate: "2024-02-29",
+        responsibleMemberId: "m"
+      })
+      assert.sameDeepMembers(yield* told, [
+        { type: created, data: { deal: bare } },
+        { type: created, data: { deal: full } }
+      ])
+      for (const { data, id, occurredAt } of yield* eventsOf(sql, projectId)) {
+        assert.match(id, /^evt_/)
+        assert.deepInclude(data, { deal: [bare, full].find(({ createdAt }) => createdAt === occurredAt.toISOString()) })
+      }
+    })
+  )
+
+  for (const title of [
+    "'; DROP TABLE deals --",
+    '"\\',
+    "\u0001\n\u2028",
+    "e\u0301 é",
+    "😀".repeat(160),
+    "</script>&amp;"
+  ]) {
+    it.effect(`are told a title to the letter: ${JSON.stringify(title)}`, () =>
+      Effect.gen(function* () {
+        const { created: made, patched, told } = yield* openTold()
+        const deal = yield* made({ title })
+        const lost = yield* patched(deal.id, { status: "lost", lostReason: title })
+        assert.strictEqual(lost.lostReason, title)
+        assert.deepStrictEqual(yield* told, [{ type: created, data: { deal } }, ...toldOfChanges([deal, lost])])
+      })
+    )
+  }
+
+  it.effect("are told of every change, as the deal was right after it", () =>
+    Effect.gen(function* () {
+      const { created: made, patched, told } = yield* openTold()
+      const records = [yield* made()]
+      const { id } = records[0] ?? assert.fail()
+      for (const change of [
+        { title: "B" },
+        { clientId: "gone", organizationId: "old", responsibleMemberId: "idle" },
+        { amountMinor: 0, currency: "JPY" },
+        { stageId: "closing" },
+        { status: "lost", lostReason: "x" },
+        { lifecycle: "archived" },
+        { pipelineId: "service" },
+        { pipelineId: "sales", stageId: "agreed", title: "C", status: "open" },
+        { status: "won", lifecycle: "active" },
+        { amountMinor: null, currency: null, clientId: null, organizationId: null, responsibleMemberId: null }
+      ]) {
+        records.push(yield* patched(id, change))
+      }
+      const events = yield* told
+      assert.deepStrictEqual(events, [{ type: created, data: { deal: records[0] } }, ...toldOfChanges(records)])
+      assert.strictEqual(events.filter(({ type }) => type === stageChanged).length, 3)
+    })
+  )
+
+  const patches: ReadonlyArray<readonly [what: string, change: object, types: ReadonlyArray<EventType>]> = [
+    ["a title", { title: "B" }, [updated]],
+    ["a status", { status: "won" }, [updated]],
+    ["a lifecycle", { lifecycle: "archived" }, [updated]],
+    ["a stage", { stageId: "agreed" }, [updated, stageChanged]],
+    ["a pipeline, and the stage with it", { pipelineId: "service" }, [updated, stageChanged]],
+    ["a title, with the stage as it is", { title: "B", stageId: "new" }, [updated]],
+    ["a title, with the pipeline as it is", { title: "B", pipelineId: "sales" }, [updated]],
+    ["nothing, with the stage as it is", { stageId: "new" }, []],
+    ["nothing", { title: "New", status: "open", lostReason: null }, []]
+  ]
+  for (const [what, change, types] of patches) {
+    it.effect(`are told of a patch that changes ${what}: ${types.join(", ") || "nothing"}`, () =>
+      Effect.gen(function* () {
+        const { created: made, patch, told } = yield* openTold()
+        const { id } = yield* made()
+        receiptOf(yield* patch(id, change), 200)
+        const [, ...events] = yield* told
+        assert.deepStrictEqual(
+          events.map(({ type }) => type),
+          [...types]
+        )
+      })
+    )
+  }
+
+  it.effect("are told nothing of a replay, of a refused command, and of one that changed nothing", () =>
+    Effect.gen(function* () {
+      const { create, patch, told } = yield* openTold()
+      const [one, two] = [newKey(), newKey()]
+      const { resourceId: id } = receiptOf(yield* create({ title: "A" }, one), 201)
+      receiptOf(yield* patch(id, { stageId: "agreed" }, two), 200)
+      const before = yield* told
+      assert.strictEqual(before.length, 3)
+      assert.isTrue(receiptOf(yield* create({ title: "A" }, one), 201).replayed)
+      assert.isTrue(receiptOf(yield* patch(id, { stageId: "agreed" }, two), 200).replayed)
+      assert.isFalse(receiptOf(yield* patch(id, { stageId: "agreed" }), 200).changed)
+      problemOf(yield* create({ title: "B" }, one), 409, "idempotency_key_reused")
+      problemOf(yield* patch(id, { title: "B" }, two), 409, "idempotency_key_reused")
+      problemOf(yield* create({ title: "A", clientId: "nobody" }), 404, "deal_reference_not_found")
+      problemOf(yield* patch("nothing", { title: "B" }), 404, "deal_not_found")
+      problemOf(yield* patch(id, { title: "B", stageId: "nothing" }), 404, "deal_reference_not_found")
+      faultsOf(yield* create({ title: "" }))
+      faultsOf(yield* patch(id, { title: "B", lostReason: "x" }))
+      receiptOf(yield* patch(id, { status: "won" }), 200)
+      problemOf(yield* patch(id, { title: "B", status: "lost" }), 400, "deal_status_invalid")
+      assert.deepStrictEqual((yield* told).slice(0, -1), before)
+      assert.strictEqual((yield* told).at(-1)?.type, updated)
+    })
+  )
+
+  it.effect("are told nothing of a project file, and the stage that it left of the patch after it", () =>
+    Effect.gen(function* () {
+      const { apply, patched, told } = yield* openTold()
+      yield* apply({ deals: [{ id: "d", title: "A", status: "won" }] })
+      yield* apply({ pipelines: pipelines.map((pipeline) => ({ ...pipeline, name: "Other" })) })
+      yield* apply({ deals: [{ id: "d", title: "B", status: "open", stageId: "closing", lifecycle: "archived" }] })
+      assert.deepStrictEqual(yield* told, [])
+      const deal = yield* patched("d", { stageId: "agreed" })
+      assert.deepStrictEqual(yield* told, [
+        { type: updated, data: { deal } },
+        { type: stageChanged, data: { deal, previousStageId: "closing" } }
+      ])
+    })
+  )
+})

@@ -1,0 +1,188 @@
+/** A command on deals has one effect and one answer, however often it is sent (contract §5). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { atOnce, statusesOf } from "./Clients.support.ts"
+import { callsOf, dealPath, open } from "./Deals.support.ts"
+import { newKey } from "./Requests.ts"
+
+/** What a replay repeats of an answer. */
+const repeated = ({ headers, status, text }: Answer) => [status, text, headers["etag"], headers["content-type"]]
+
+layer(TestServer.layer(), { excludeTestServices: true })("the key of a command on deals", (it) => {
+  it.effect("repeats its answer whatever became of the deal since, and does nothing to it", () =>
+    Effect.gen(function* () {
+      const { create, page, patch, patched, read } = yield* open()
+      const keys = { create: newKey(), close: newKey(), same: newKey() }
+      const made = yield* create({ title: "A" }, keys.create)
+      const { resourceId: id } = receiptOf(made, 201)
+      const closed = yield* patch(id, { status: "lost", lostReason: "x" }, keys.close)
+      const same = yield* patch(id, { status: "lost" }, keys.same)
+      yield* patched(id, { status: "open", pipelineId: "service" })
+      // What they said would be refused by now.
+      yield* patched(id, { status: "won" })
+      const before = yield* read(id)
+      for (const _ of [1, 2]) {
+        for (const [answer, again] of [
+          [made, yield* create({ title: "A" }, keys.create)],
+          [closed, yield* patch(id, { status: "lost", lostReason: "x" }, keys.close)],
+          [same, yield* patch(id, { status: "lost" }, keys.same)]
+        ] as const) {
+          assert.deepStrictEqual(repeated(again), repeated(answer))
+          assert.notProperty(answer.headers, "idempotent-replayed")
+          assert.strictEqual(again.headers["idempotent-replayed"], "true")
+        }
+      }
+      assert.deepStrictEqual((yield* page()).items, [before])
+    })
+  )
+
+  it.effect("knows a body by what it says, not by how it is written", () =>
+    Effect.gen(function* () {
+      const { created, read, server, token } = yield* open()
+      const { id } = yield* created()
+      const key = newKey()
+      const request = {
+        method: "PATCH",
+        path: dealPath(id),
+        token,
+        key,
+        headers: { "content-type": "application/json" }
+      }
+      for (const [index, body] of [
+        '{"title":"Adä","amountMinor":100,"currency":"EUR","clientId":null}',
+        '{ "clientId" : null,\n\t"currency":"\\u0045UR", "amountMinor":1e2, "title" :"Ad\\u00e4" }'
+      ].entries()) {
+        assert.strictEqual(receiptOf(yield* server.send({ ...request, body }), 200).replayed, index > 0)
+      }
+      for (const body of [
+        '{"title":"Adä","amountMinor":100,"currency":"EUR"}',
+        '{"title":"Adä","amountMinor":101,"currency":"EUR","clientId":null}',
+        '{"title":"Ada\u0308","amountMinor":100,"currency":"EUR","clientId":null}'
+      ]) {
+        problemOf(yield* server.send({ ...request, body }), 409, "idempotency_key_reused")
+      }
+      assert.strictEqual((yield* read(id)).version, 2)
+    })
+  )
+
+  it.effect("is refused to another body, another deal and another operation, which then have no effect", () =>
+    Effect.gen(function* () {
+      const { create, created, page, patch, patched, projectId, server, token } = yield* open()
+      const one = yield* created()
+      const two = yield* created()
+      const key = newKey()
+      receiptOf(yield* patch(one.id, { title: "A" }, key), 200)
+      yield* patched(two.id, { status: "won" })
+      const before = yield* page()
+      for (const answer of [
+        yield* patch(one.id, { title: "B" }, key),
+        yield* patch(one.id, { title: "A", clientId: null }, key),
+        yield* patch(two.id, { title: "A" }, key),
+        yield* create({ title: "A" }, key),
+        yield* server.send({
+          method: "POST",
+          path: "/api/v1/developer/crm/clients",
+          token,
+          key,
+          json: { displayName: "A" }
+        }),
+        // The key is known before anything else about the request is.
+        yield* patch("nothing", { title: "A" }, key),
+        yield* patch(two.id, { status: "lost" }, key),
+        yield* patch(two.id, { stageId: "nothing" }, key),
+        yield* patch(two.id, { lostReason: "x" }, key),
+        yield* create({ title: "A", clientId: "nobody" }, key)
+      ]) {
+        problemOf(answer, 409, "idempotency_key_reused")
+      }
+      assert.deepStrictEqual(yield* page(), before)
+      const rotated = callsOf(server, { projectId, token: yield* server.issue(projectId) })
+      assert.isTrue(receiptOf(yield* rotated.patch(one.id, { title: "A" }, key), 200).replayed)
+    })
+  )
+
+  it.effect("goes to one of several bodies at once, and is refused to the others", () =>
+    Effect.gen(function* () {
+      const { create, page } = yield* open()
+      const key = newKey()
+      const answers = yield* atOnce(30, (index) => create({ title: `Body ${index % 3}` }, key))
+      assert.deepStrictEqual(statusesOf(answers), { 201: 10, 409: 20 })
+      const ids = answers.flatMap((answer) => (answer.status === 201 ? [receiptOf(answer, 201).resourceId] : []))
+      const { items } = yield* page()
+      assert.deepStrictEqual([...new Set(ids)], [items[0]?.id])
+      assert.strictEqual(items.length, 1)
+    })
+  )
+
+  it.effect("goes to one of several deals at once, and is refused to the others", () =>
+    Effect.gen(function* () {
+      const { created, page, patch } = yield* open()
+      const deals = yield* atOnce(4, () => created())
+      const key = newKey()
+      const answers = yield* atOnce(40, (index) => patch(deals[index % 4]?.id ?? assert.fail(), { title: "B" }, key))
+      assert.deepStrictEqual(statusesOf(answers), { 200: 10, 409: 30 })
+      const ids = answers.flatMap((answer) => (answer.status === 200 ? [receiptOf(answer, 200).resourceId] : []))
+      const changed = (yield* page()).items.filter(({ version }) => version > 1)
+      assert.deepStrictEqual(
+        changed.map(({ id, title, version }) => [id, title, version]),
+        [[ids[0], "B", 2]]
+      )
+    })
+  )
+
+  it.effect("stays free when the command failed, and is good for it once it can be done", () =>
+    Effect.gen(function* () {
+      const { apply, create, created, patch, patched } = yield* open({ project: { defaultPipelineId: null } })
+      const { id } = yield* created({ pipelineId: "sales" })
+      yield* patched(id, { status: "won" })
+      const stuck: ReadonlyArray<readonly [(key: string) => Effect.Effect<Answer>, 400 | 404, string]> = [
+        [(key) => create({ title: "A" }, key), 404, "deal_reference_not_found"],
+        [(key) => create({ title: "A", pipelineId: "sales", clientId: "later" }, key), 404, "deal_reference_not_found"],
+        [(key) => patch("later", { title: "B" }, key), 404, "deal_not_found"],
+        [(key) => patch(id, { responsibleMemberId: "later" }, key), 404, "deal_reference_not_found"],
+        [(key) => patch(id, { pipelineId: "later" }, key), 404, "deal_reference_not_found"],
+        [(key) => patch(id, { status: "lost" }, key), 400, "deal_status_invalid"],
+        [(key) => patch(id, { amountMinor: 5 }, key), 400, "validation_failed"]
+      ]
+      const commands = stuck.map(([run, ...problem]) => {
+        const key = newKey()
+        return { run: run(key), key, problem }
+      })
+      for (const { problem, run } of commands) for (const _ of [1, 2]) problemOf(yield* run, ...problem)
+
+      yield* patched(id, { status: "open", amountMinor: 1, currency: "EUR" })
+      yield* apply({
+        project: { defaultPipelineId: "sales" },
+        clients: [{ id: "later", displayName: "L" }],
+        members: [{ id: "later", name: "L" }],
+        pipelines: [{ id: "later", name: "L", stages: [{ id: "later", name: "L" }] }],
+        deals: [{ id: "later", title: "L" }]
+      })
+      for (const { key, run } of commands) {
+        const answer = yield* run
+        assert.deepInclude(receiptOf(answer, answer.status === 201 ? 201 : 200), { replayed: false, changed: true })
+        problemOf(yield* patch(id, { title: "Another" }, key), 409, "idempotency_key_reused")
+      }
+    })
+  )
+
+  it.effect("stays free when the request was no command at all", () =>
+    Effect.gen(function* () {
+      const { create, page, server, token } = yield* open()
+      const key = newKey()
+      const request = { method: "POST", path: "/api/v1/developer/crm/deals", token, key }
+      problemOf(yield* create({ title: "" }, key), 400, "validation_failed")
+      problemOf(
+        yield* server.send({ ...request, headers: { "content-type": "application/json" }, body: "{" }),
+        400,
+        "malformed_json"
+      )
+      problemOf(yield* server.send({ ...request, body: "{}" }), 415, "unsupported_media_type")
+      assert.isFalse(receiptOf(yield* create({ title: "A" }, key), 201).replayed)
+      assert.strictEqual((yield* page()).items.length, 1)
+    })
+  )
+})

@@ -1,0 +1,173 @@
+/** What the contract says of commands on deals (§7, §10), as plain as a test can say it. */
+import { assert } from "@effect/vitest"
+import { isDeepStrictEqual } from "node:util"
+import type { DealStatus } from "../../src/api/crm/Deals.ts"
+import type { DealShape } from "../support/ContractAnswers.ts"
+import type { EventType } from "../support/Events.ts"
+import { created, stageChanged, updated } from "./Deals.events.support.ts"
+
+/** A deal but for its id and its times, which the service chooses. */
+export type Deal = Omit<DealShape, "id" | "createdAt" | "updatedAt" | "closedAt">
+export type Patch = Partial<Omit<Deal, "version">>
+
+/** The pipelines of `open`, the default one first, with their stages in order. */
+const stagesOf: Readonly<Record<string, ReadonlyArray<string>>> = {
+  sales: ["new", "agreed", "closing"],
+  service: ["intake", "done"]
+}
+/** What else of `open` a deal can refer to. */
+export const known = {
+  clientId: ["c", "gone"],
+  organizationId: ["o", "old"],
+  responsibleMemberId: ["m", "idle"]
+} as const
+const references = ["clientId", "organizationId", "responsibleMemberId"] as const
+
+/** A command: what is good of its body, the members that are not, and which deal a patch is of; null: one that is not there. */
+export type Command =
+  | { readonly operation: "create"; readonly body: Patch; readonly faulty: object }
+  | { readonly operation: "patch"; readonly deal: number | null; readonly body: Patch; readonly faulty: object }
+
+/** A command as it is sent. */
+export interface Sent {
+  readonly command: Command
+  /** Undefined: a create. */
+  readonly id: string | undefined
+  readonly body: object
+  readonly key: string
+}
+
+export interface Refused {
+  readonly status: 400 | 404 | 409
+  readonly code: string
+  readonly faults?: ReadonlyArray<string>
+}
+
+/** A deal before and after; the same when nothing changed. */
+export interface Done {
+  readonly before: Deal | undefined
+  readonly after: Deal
+}
+
+const invalid = (members: ReadonlyArray<string>): Refused => ({
+  status: 400,
+  code: "validation_failed",
+  faults: members.map((member) => `body/${member}`).toSorted()
+})
+const noReference: Refused = { status: 404, code: "deal_reference_not_found" }
+
+const moneyFaults = ({ amountMinor = null, currency = null }: { amountMinor?: unknown; currency?: unknown }) =>
+  (amountMinor === null) === (currency === null) ? [] : [currency === null ? "currency" : "amountMinor"]
+
+const refersWell = (deal: Deal) =>
+  references.every((member) => [null, ...known[member]].some((id) => id === deal[member])) &&
+  (stagesOf[deal.pipelineId]?.includes(deal.stageId) ?? false)
+
+/** What is wrong with the shape of a request. */
+const shapeFaults = ({ body, command }: Sent): Refused | undefined => {
+  if (Object.keys(body).length === 0) return { status: 400, code: "validation_failed", faults: ["body"] }
+  const faults = [...Object.keys(command.faulty), ...(command.operation === "create" ? moneyFaults(body) : [])]
+  return faults.length === 0 ? undefined : invalid([...new Set(faults)])
+}
+
+/** What contract §7 says of a create whose shape is good. */
+const create = (body: Patch): Refused | Done => {
+  const pipelineId = body.pipelineId ?? "sales"
+  const after: Deal = {
+    title: "",
+    clientId: null,
+    organizationId: null,
+    status: "open",
+    lifecycle: "active",
+    amountMinor: null,
+    currency: null,
+    expectedCloseDate: null,
+    responsibleMemberId: null,
+    lostReason: null,
+    version: 1,
+    ...body,
+    pipelineId,
+    stageId: body.stageId ?? stagesOf[pipelineId]?.[0] ?? ""
+  }
+  return refersWell(after) ? { before: undefined, after } : noReference
+}
+
+const closed = (status: DealStatus) => status !== "open"
+
+/**
+ * What contract §7 says of a patch whose shape is good. It leaves open which of several refusals is told; this is the
+ * order from what the record itself shows to what others do.
+ */
+const patch = (before: Deal | undefined, body: Patch): Refused | Done => {
+  if (before === undefined) return { status: 404, code: "deal_not_found" }
+  const next = { ...before, ...body }
+  const { pipelineId, status } = next
+  const moved = pipelineId !== before.pipelineId
+  const after: Deal = {
+    ...next,
+    stageId: body.stageId ?? (moved ? (stagesOf[pipelineId]?.[0] ?? "") : before.stageId),
+    lostReason: body.lostReason === undefined && status !== "lost" ? null : next.lostReason
+  }
+  const faults = [...moneyFaults(after), ...(status !== "lost" && after.lostReason !== null ? ["lostReason"] : [])]
+  if (faults.length > 0) return invalid(faults)
+  if (closed(before.status) && closed(status) && before.status !== status) {
+    return { status: 400, code: "deal_status_invalid" }
+  }
+  if (!refersWell(after)) return noReference
+  return { before, after: isDeepStrictEqual(after, before) ? before : { ...after, version: before.version + 1 } }
+}
+
+/** What has been done so far: the deals that there are, and under each key what was asked and answered. */
+export interface World {
+  readonly deals: Map<string, Deal>
+  readonly answered: Map<string, Replay>
+}
+
+/** What was asked under a key, and the receipt that every repeat of it is answered with. */
+export interface Replay {
+  readonly request: string
+  readonly receipt: object
+}
+
+/** What a request says, however its members are ordered. */
+export const saying = ({ body, id }: Sent): string =>
+  JSON.stringify([id, Object.entries(body).toSorted(([left], [right]) => (left < right ? -1 : 1))])
+
+/** What becomes of a command: its shape is looked at first, then its key, then the deals (contract §1). */
+export const judge = ({ answered, deals }: World, sent: Sent): Refused | Replay | Done => {
+  const fault = shapeFaults(sent)
+  if (fault !== undefined) return fault
+  const first = answered.get(sent.key)
+  if (first !== undefined) {
+    return first.request === saying(sent) ? first : { status: 409, code: "idempotency_key_reused" }
+  }
+  const { body } = sent.command
+  return sent.id === undefined ? create(body) : patch(deals.get(sent.id), body)
+}
+
+/** The events of a change. */
+export const happened = ({
+  after,
+  before
+}: Done): ReadonlyArray<{ readonly type: EventType; readonly more: object }> => {
+  if (before === undefined) return [{ type: created, more: {} }]
+  if (before === after) return []
+  const { stageId: previousStageId } = before
+  return [
+    { type: updated, more: {} },
+    ...(after.stageId === previousStageId ? [] : [{ type: stageChanged, more: { previousStageId } }])
+  ]
+}
+
+/** Holds the record of a deal after a command to be the model's, with times that fit what happened. */
+export const assertRecord = (record: DealShape, { after, before }: Done, last: DealShape | undefined) => {
+  const { closedAt, createdAt, id: _, updatedAt, ...deal } = record
+  assert.deepStrictEqual(deal, { ...after })
+  if (before === undefined || last === undefined)
+    return assert.deepStrictEqual([createdAt, closedAt], [updatedAt, null])
+  if (before === after) return assert.deepStrictEqual(record, last)
+  assert.strictEqual(createdAt, last.createdAt)
+  assert.isTrue(updatedAt >= last.updatedAt)
+  const closing = closed(after.status) && !closed(before.status)
+  assert.strictEqual(closedAt, closing ? updatedAt : closed(after.status) ? last.closedAt : null)
+}

@@ -1,0 +1,151 @@
+/** Where a deal can move: its status, its lifecycle, and what those take with them (contract §7). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { type DealLifecycle, dealMoves, type DealStatus } from "../../src/api/crm/Deals.ts"
+import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { open } from "./Deals.support.ts"
+
+const statuses: ReadonlyArray<DealStatus> = ["open", "won", "lost"]
+const statusMoves: Readonly<Record<DealStatus, ReadonlyArray<DealStatus>>> = dealMoves.status
+
+const lifecycles: ReadonlyArray<DealLifecycle> = ["active", "archived"]
+const lifecycleMoves: Readonly<Record<DealLifecycle, ReadonlyArray<DealLifecycle>>> = dealMoves.lifecycle
+
+/** A new deal in a status, lost with a reason. */
+const openIn = Effect.fnUntraced(function* (status: DealStatus) {
+  const calls = yield* open()
+  const deal = yield* calls.created()
+  const close = status === "lost" ? { status, lostReason: "No budget" } : { status }
+  const before = status === "open" ? deal : yield* calls.patched(deal.id, close)
+  // What happens next does so at another millisecond.
+  yield* Effect.sleep(2)
+  return { ...calls, id: deal.id, before }
+})
+
+layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
+  it.effect("has a reason only while it is lost: set, changed, kept, cleared, and gone when it opens again", () =>
+    Effect.gen(function* () {
+      const { before, id, patch, patched, read } = yield* openIn("lost")
+      const { closedAt, updatedAt } = before
+      assert.strictEqual(closedAt, updatedAt)
+      const lost = (lostReason: string | null) => ({ status: "lost" as const, closedAt, lostReason })
+      assert.deepInclude(before, lost("No budget"))
+      assert.deepInclude(yield* patched(id, { title: "B" }), lost("No budget"))
+      assert.deepInclude(yield* patched(id, { status: "lost", lostReason: "Price" }), lost("Price"))
+      assert.deepInclude(yield* patched(id, { lifecycle: "archived" }), lost("Price"))
+      assert.deepInclude(yield* patched(id, { lostReason: null }), lost(null))
+      assert.deepInclude(yield* patched(id, { lostReason: "Late" }), lost("Late"))
+      // The rule is for the record that results: an open deal has no reason.
+      assert.deepStrictEqual(faultsOf(yield* patch(id, { status: "open", lostReason: "Late" })), ["body/lostReason"])
+      assert.deepInclude(yield* read(id), lost("Late"))
+      const reopened = yield* patched(id, { status: "open" })
+      assert.deepInclude(reopened, { status: "open", lostReason: null, closedAt: null, lifecycle: "archived" })
+      assert.deepInclude(yield* patched(id, { status: "lost" }), { status: "lost", lostReason: null })
+      assert.deepInclude(yield* patched(id, { status: "open", lostReason: null }), { status: "open", closedAt: null })
+    })
+  )
+
+  it.effect("has the moves of the contract in its table", () =>
+    Effect.sync(() => {
+      assert.deepStrictEqual(dealMoves, {
+        status: { open: ["won", "lost"], won: ["open"], lost: ["open"] },
+        lifecycle: { active: ["archived"], archived: ["active"] }
+      })
+    })
+  )
+
+  for (const from of statuses) {
+    for (const to of statuses) {
+      const allowed = statusMoves[from].includes(to)
+      if (from === to) {
+        it.effect(`stays ${to} when it is, with when and why it closed`, () =>
+          Effect.gen(function* () {
+            const { before, id, patch, patched, read } = yield* openIn(from)
+            const { changed, version } = receiptOf(yield* patch(id, { status: to }), 200)
+            assert.deepStrictEqual([changed, version], [false, before.version])
+            assert.deepStrictEqual(yield* read(id), before)
+            const after = yield* patched(id, { status: to, title: "B" })
+            const { closedAt, lostReason } = before
+            assert.deepInclude(after, { title: "B", status: to, closedAt, lostReason })
+          })
+        )
+      } else if (allowed) {
+        it.effect(`moves from ${from} to ${to}`, () =>
+          Effect.gen(function* () {
+            const { before, id, patched } = yield* openIn(from)
+            const after = yield* patched(id, { status: to })
+            assert.deepStrictEqual(after, {
+              ...before,
+              status: to,
+              lostReason: null,
+              closedAt: to === "open" ? null : after.updatedAt,
+              version: before.version + 1,
+              updatedAt: after.updatedAt
+            })
+            assert.isAbove(Date.parse(after.updatedAt), Date.parse(before.updatedAt))
+          })
+        )
+      } else {
+        it.effect(`does not move from ${from} to ${to}`, () =>
+          Effect.gen(function* () {
+            const { before, id, patch, read } = yield* openIn(from)
+            for (const more of [{}, { title: "B", stageId: "closing" }, to === "lost" ? { lostReason: "x" } : {}]) {
+              problemOf(yield* patch(id, { status: to, ...more }), 400, "deal_status_invalid")
+            }
+            assert.deepStrictEqual(yield* read(id), before)
+          })
+        )
+      }
+    }
+  }
+
+  for (const from of lifecycles) {
+    for (const to of lifecycleMoves[from]) {
+      it.effect(`moves from ${from} to ${to} in every status, and keeps all else`, () =>
+        Effect.gen(function* () {
+          for (const status of statuses) {
+            const { before, id, patch, patched } = yield* openIn(status)
+            const deal = from === "active" ? before : yield* patched(id, { lifecycle: from })
+            assert.isFalse(receiptOf(yield* patch(id, { lifecycle: from }), 200).changed)
+            const after = yield* patched(id, { lifecycle: to })
+            const { updatedAt } = after
+            assert.deepStrictEqual(after, { ...deal, lifecycle: to, version: deal.version + 1, updatedAt })
+          }
+        })
+      )
+    }
+  }
+
+  it.effect("is changed like any other while it is archived", () =>
+    Effect.gen(function* () {
+      const { created, patched } = yield* open()
+      const { id } = yield* created()
+      yield* patched(id, { lifecycle: "archived" })
+      const change = { title: "B", clientId: "c", stageId: "closing", status: "won" as const }
+      assert.deepInclude(yield* patched(id, change), { ...change, lifecycle: "archived", version: 3 })
+    })
+  )
+
+  it.effect("is judged by the deal as it is then: of two ways to close it at once, one holds", () =>
+    Effect.gen(function* () {
+      const { created, patch, read } = yield* open()
+      for (let round = 0; round < 5; round++) {
+        const { id } = yield* created()
+        const answers = yield* Effect.forEach(
+          Array.from({ length: 12 }, (_, index) => (index % 2 === 0 ? "won" : "lost")),
+          (status) => Effect.map(patch(id, { status }), (answer) => ({ answer, status })),
+          { concurrency: "unbounded" }
+        )
+        const deal = yield* read(id)
+        assert.strictEqual(deal.version, 2)
+        const changed = answers.filter(({ answer, status }) => {
+          if (status === deal.status) return receiptOf(answer, 200).changed
+          problemOf(answer, 400, "deal_status_invalid")
+          return false
+        })
+        assert.strictEqual(changed.length, 1)
+      }
+    })
+  )
+})

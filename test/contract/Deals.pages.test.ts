@@ -1,0 +1,329 @@
+/** The pages of the deal list: their filters, their order and their cursors (contract §6, specification 4.1). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { assertFault, dealPageOf, faultsOf, problemOf } from "../support/ContractAnswers.ts"
+import { type Parts, TestServer } from "../support/TestServer.ts"
+import { open } from "./Deals.support.ts"
+
+type File = NonNullable<Parts["deals"]>
+
+const at = (index: number) => new Date(Date.UTC(2026, 0, 1) + index).toISOString()
+
+const statuses = ["open", "won", "lost"] as const
+const statusOf = (index: number) => statuses[index % 3] ?? "open"
+
+const lifecycles = ["active", "archived"] as const
+const lifecycleOf = (index: number) => lifecycles[index % 2] ?? "active"
+
+/** Deals of every status and lifecycle; `tied` of them were created at once. */
+const many = (count: number, tied = 1): File =>
+  Array.from({ length: count }, (_, index) => ({
+    id: `d${String(index).padStart(4, "0")}`,
+    title: `Deal ${index}`,
+    // Neighbours, tied ones too, differ in both.
+    lifecycle: lifecycleOf(index),
+    status: statusOf(index),
+    createdAt: at(Math.floor(index / tied))
+  }))
+
+/** Newest first, then by the bytes of the id, the greatest first. */
+const inOrder = (deals: File) =>
+  deals
+    .toSorted((left, right) => {
+      const [a = "", b = ""] = [left.createdAt, right.createdAt]
+      return a === b ? Buffer.compare(Buffer.from(right.id), Buffer.from(left.id)) : a < b ? 1 : -1
+    })
+    .map(({ id }) => id)
+
+interface Filter {
+  readonly lifecycle?: "active" | "archived" | "all"
+  readonly status?: "open" | "won" | "lost" | "all"
+}
+
+/** Every filter that a query can name; an omitted one is not named. */
+const filters: ReadonlyArray<Filter> = [
+  {},
+  ...[...lifecycles, "all" as const].map((lifecycle) => ({ lifecycle }))
+].flatMap((filter) => [filter, ...[...statuses, "all" as const].map((status) => ({ ...filter, status }))])
+
+const queryOf = (filter: Filter, more: Readonly<Record<string, string>> = {}) =>
+  new URLSearchParams({ ...filter, ...more }).toString()
+
+/** The specification's defaults. */
+const meaningOf = ({ lifecycle = "active", status = "all" }: Filter) => ({ lifecycle, status })
+
+const matching = (deals: File, filter: Filter) => {
+  const { lifecycle, status } = meaningOf(filter)
+  return deals.filter((deal) => [deal.lifecycle, "all"].includes(lifecycle) && [deal.status, "all"].includes(status))
+}
+
+layer(TestServer.layer(), { excludeTestServices: true })("the deal list", (it) => {
+  it.effect("is empty at first", () =>
+    Effect.gen(function* () {
+      const { page } = yield* open()
+      assert.deepStrictEqual(yield* page(), { items: [], nextCursor: null, link: undefined })
+    })
+  )
+
+  it.effect("holds 50 active deals to a page unless told otherwise, as a get shows them", () =>
+    Effect.gen(function* () {
+      const deals = many(202)
+      const { page, read } = yield* open({ deals })
+      const expected = inOrder(deals.filter(({ lifecycle }) => lifecycle === "active"))
+      assert.strictEqual(expected.length, 101)
+      const first = yield* page()
+      assert.deepStrictEqual(
+        first.items.map(({ id }) => id),
+        expected.slice(0, 50)
+      )
+      for (const item of first.items.slice(0, 4)) assert.deepStrictEqual(item, yield* read(item.id))
+      const second = yield* page(`limit=100&cursor=${first.nextCursor}`)
+      assert.deepStrictEqual(
+        second.items.map(({ id }) => id),
+        expected.slice(50)
+      )
+      assert.isNull(second.nextCursor)
+    })
+  )
+
+  it.effect("takes a limit from 1 to 100", () =>
+    Effect.gen(function* () {
+      const { list, page } = yield* open({ deals: many(101) })
+      for (const limit of [1, 2, 99, 100]) {
+        assert.strictEqual((yield* page(`lifecycle=all&limit=${limit}`)).items.length, limit)
+      }
+      for (const limit of ["0", "101", "-1", "1.5", "", "five"])
+        assertFault(yield* list(`limit=${limit}`), "query/limit")
+    })
+  )
+
+  for (const filter of filters) {
+    it.effect(`with ${queryOf(filter) || "no filter"} shows those deals, in order, at every size of a page`, () =>
+      Effect.gen(function* () {
+        const deals = many(36, 9)
+        const { page, walk } = yield* open({ deals })
+        const expected = inOrder(matching(deals, filter))
+        assert.isAbove(expected.length, 5)
+        for (const limit of [1, 4, expected.length, 100]) {
+          const pages = yield* walk(queryOf(filter, { limit: String(limit) }))
+          assert.deepStrictEqual(pages.flat(), expected)
+          assert.strictEqual(pages.length, Math.ceil(expected.length / limit))
+        }
+        for (const { lifecycle, status } of (yield* page(queryOf(filter))).items) {
+          assert.isTrue(matching([{ id: "", title: "", lifecycle, status }], filter).length === 1)
+        }
+      })
+    )
+  }
+
+  it.effect("follows its deals from one filter to another", () =>
+    Effect.gen(function* () {
+      const { created, patched, walk } = yield* open()
+      const { id } = yield* created()
+      const shownBy = Effect.gen(function* () {
+        const shown: Array<string> = []
+        for (const lifecycle of lifecycles) {
+          for (const status of statuses) {
+            if ((yield* walk(queryOf({ lifecycle, status }))).flat().includes(id)) shown.push(`${lifecycle} ${status}`)
+          }
+        }
+        return shown
+      })
+      assert.deepStrictEqual(yield* shownBy, ["active open"])
+      yield* patched(id, { status: "lost" })
+      assert.deepStrictEqual(yield* shownBy, ["active lost"])
+      yield* patched(id, { lifecycle: "archived" })
+      assert.deepStrictEqual(yield* shownBy, ["archived lost"])
+      yield* patched(id, { status: "open" })
+      assert.deepStrictEqual(yield* shownBy, ["archived open"])
+    })
+  )
+
+  it.effect("knows no other filters", () =>
+    Effect.gen(function* () {
+      const { list } = yield* open()
+      for (const status of ["", "Open", "active", "open,won", "ALL", "null"]) {
+        assert.deepStrictEqual(faultsOf(yield* list(`status=${status}`)), ["query/status"])
+      }
+      for (const lifecycle of ["", "Active", "open", "active,archived", "ALL", "null"]) {
+        assert.deepStrictEqual(faultsOf(yield* list(`lifecycle=${lifecycle}`)), ["query/lifecycle"])
+      }
+      assert.deepStrictEqual(faultsOf(yield* list("status=x&lifecycle=x&limit=x&stageId=new")), [
+        "query/lifecycle",
+        "query/limit",
+        "query/stageId",
+        "query/status"
+      ])
+      for (const repeated of ["status=open&status=open", "lifecycle=all&lifecycle=active"]) {
+        assert.strictEqual(faultsOf(yield* list(repeated)).length, 1)
+      }
+    })
+  )
+
+  it.effect("of all deals repeats none and misses none, whatever becomes of them meanwhile", () =>
+    Effect.gen(function* () {
+      const deals = many(120, 6)
+      const now = [...deals]
+      const { apply, created, patched, walk } = yield* open({ deals })
+      const between = Effect.fnUntraced(function* (page: number) {
+        yield* created()
+        // On both sides of the cursor, between deals that were created at the same time.
+        yield* apply({
+          deals: [0, 7, 13].map((place) => ({
+            id: `inserted ${page} ${place}`,
+            title: "Inserted",
+            createdAt: at(place),
+            lifecycle: lifecycleOf(page)
+          }))
+        })
+        for (const place of [page * 7, page * 31, page * 53].map((place) => place % 120)) {
+          const deal = now[place] ?? assert.fail()
+          const lifecycle = deal.lifecycle === "active" ? "archived" : "active"
+          const status = deal.status === "open" ? "won" : "open"
+          now[place] = { ...deal, lifecycle, status }
+          yield* patched(deal.id, { lifecycle, status })
+        }
+      })
+      const known = inOrder(deals)
+      const seen = (yield* walk("lifecycle=all&limit=7", between)).flat()
+      assert.strictEqual(new Set(seen).size, seen.length)
+      assert.deepStrictEqual(
+        seen.filter((id) => known.includes(id)),
+        known
+      )
+    })
+  )
+
+  it.effect("of open deals shows each that stays open exactly once, and none twice, while others come and go", () =>
+    Effect.gen(function* () {
+      const deals = many(120, 6).map((deal) => ({ ...deal, lifecycle: "active" as const, status: "open" as const }))
+      const { patched, walk } = yield* open({ deals })
+      const leaves = (index: number) => index % 3 === 0
+      const gone = new Map<string, object>()
+      const between = Effect.fnUntraced(function* (page: number) {
+        for (const [id, back] of gone) {
+          yield* patched(id, back)
+          gone.delete(id)
+        }
+        for (const index of [page * 3, page * 9, page * 27].map((place) => place % 120)) {
+          const { id } = deals[index] ?? assert.fail()
+          if (gone.has(id)) continue
+          const [away, back] =
+            page % 2 === 0
+              ? [{ status: "lost", lostReason: "x" }, { status: "open" }]
+              : [{ lifecycle: "archived" }, { lifecycle: "active" }]
+          yield* patched(id, away)
+          gone.set(id, back)
+        }
+      })
+      const seen = (yield* walk("status=open&limit=7", between)).flat()
+      assert.strictEqual(new Set(seen).size, seen.length)
+      const stayed = deals.filter((_, index) => !leaves(index))
+      assert.deepStrictEqual(
+        seen.filter((id) => stayed.some((deal) => deal.id === id)),
+        inOrder(stayed)
+      )
+    })
+  )
+
+  it.effect("goes on after ids of 160 characters of any alphabet, in both lifecycles", () =>
+    Effect.gen(function* () {
+      const deals: File = ["z", "é", "日", "😀"].flatMap((character) =>
+        lifecycles.map((lifecycle, index) => ({
+          id: character.repeat(159) + index,
+          title: "A",
+          lifecycle,
+          createdAt: at(0)
+        }))
+      )
+      const { walk } = yield* open({ deals })
+      assert.deepStrictEqual((yield* walk("lifecycle=all&limit=1")).flat(), inOrder(deals))
+    })
+  )
+
+  it.effect("links to the next page with the same filters", () =>
+    Effect.gen(function* () {
+      const deals = many(36)
+      const { page, server, token } = yield* open({ deals })
+      const filter = { lifecycle: "archived", status: "won" } as const
+      const seen: Array<string> = []
+      let next = yield* page(queryOf(filter, { limit: "4" }))
+      while (true) {
+        seen.push(...next.items.map(({ id }) => id))
+        if (next.link === undefined) break
+        const match = /^<([^<>\s"]+)>; rel="next"$/.exec(String(next.link))
+        const link = new URL(match?.[1] ?? assert.fail(String(next.link)), server.url)
+        assert.deepStrictEqual(Object.fromEntries(link.searchParams), {
+          ...filter,
+          limit: "4",
+          cursor: next.nextCursor ?? assert.fail()
+        })
+        next = dealPageOf(yield* server.send({ path: link.pathname + link.search, token }))
+      }
+      assert.deepStrictEqual(seen, inOrder(matching(deals, filter)))
+    })
+  )
+})
+
+layer(TestServer.layer(), { excludeTestServices: true })("a cursor of the deal list", (it) => {
+  it.effect("is good with filters that mean the same, and with no others", () =>
+    Effect.gen(function* () {
+      const { list, page } = yield* open({ deals: many(36) })
+      for (const from of filters) {
+        const { nextCursor } = yield* page(queryOf(from, { limit: "2" }))
+        const cursor = nextCursor ?? assert.fail()
+        for (const to of filters) {
+          const answer = yield* list(queryOf(to, { limit: "3", cursor }))
+          if (JSON.stringify(meaningOf(from)) === JSON.stringify(meaningOf(to))) dealPageOf(answer)
+          else problemOf(answer, 400, "cursor_invalid")
+        }
+      }
+    })
+  )
+
+  it.effect("is good for deals alone, and in its project alone", () =>
+    Effect.gen(function* () {
+      // All lists have deals, clients and notes by the same ids.
+      const ids = ["a", "b", "c"]
+      const deals = ids.map((id) => ({ id, title: "A", createdAt: at(0) }))
+      const clients = ids.map((id) => ({ id, displayName: "A", createdAt: at(0) }))
+      const { list, page, server, token } = yield* open({ deals, clients })
+      const other = yield* open({ deals, clients })
+      const cursor = (yield* page("limit=1")).nextCursor ?? assert.fail()
+      problemOf(yield* other.list(`cursor=${cursor}`), 400, "cursor_invalid")
+      const crm = "/api/v1/developer/crm"
+      problemOf(yield* server.send({ path: `${crm}/clients?cursor=${cursor}`, token }), 400, "cursor_invalid")
+      problemOf(yield* server.send({ path: `${crm}/deals/a/notes?cursor=${cursor}`, token }), 400, "cursor_invalid")
+      const clientPage = yield* server.send({ path: `${crm}/clients?limit=1`, token })
+      const [, theirs] = /"nextCursor":"([^"]+)"/.exec(clientPage.text) ?? []
+      problemOf(yield* list(`cursor=${theirs ?? assert.fail(clientPage.text)}`), 400, "cursor_invalid")
+      assert.strictEqual((yield* page(`cursor=${cursor}`)).items.length, 2)
+    })
+  )
+
+  it.effect("has 1 to 512 characters, and is good only as it was given", () =>
+    Effect.gen(function* () {
+      const { list, page } = yield* open({ deals: many(8) })
+      for (const cursor of ["", "x".repeat(513)]) assertFault(yield* list(`cursor=${cursor}`), "query/cursor")
+      const cursor = (yield* page("limit=1")).nextCursor ?? assert.fail()
+      for (const altered of ["x", cursor.slice(0, -1), cursor.slice(1), `${cursor}A`, cursor.toLowerCase()]) {
+        problemOf(yield* list(`cursor=${altered}`), 400, "cursor_invalid")
+      }
+      assert.strictEqual((yield* page(`cursor=${cursor}`)).items.length, 3)
+    })
+  )
+
+  it.effect("stays good when its deal leaves the filter", () =>
+    Effect.gen(function* () {
+      const deals = many(8).map((deal) => ({ ...deal, lifecycle: "active" as const, status: "open" as const }))
+      const { page, patched } = yield* open({ deals })
+      const first = yield* page("status=open&limit=3")
+      yield* patched(first.items.at(-1)?.id ?? assert.fail(), { status: "won", lifecycle: "archived" })
+      const rest = yield* page(`status=open&cursor=${first.nextCursor}`)
+      assert.deepStrictEqual(
+        rest.items.map(({ id }) => id),
+        inOrder(deals).slice(3)
+      )
+    })
+  )
+})

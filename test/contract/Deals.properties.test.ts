@@ -1,0 +1,210 @@
+/** Whatever is commanded of deals: answers, records, events and deliveries are what a model says (contract §5, §7, §10). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import * as fc from "fast-check"
+import { type DealShape, faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { eventsOf, type EventType, subscribe } from "../support/Events.ts"
+import type { TestServer } from "../support/TestServer.ts"
+import {
+  assertRecord,
+  type Command,
+  type Done,
+  happened,
+  judge,
+  known,
+  type Patch,
+  saying,
+  type Sent,
+  type World
+} from "./Deals.model.support.ts"
+import { api, created, stageChanged, updated } from "./Deals.events.support.ts"
+import { open } from "./Deals.support.ts"
+import { newKey } from "./Requests.ts"
+
+/** Pieces of bodies whose shape is good, few of each, so that commands often say what is there already. */
+const pieces: ReadonlyArray<fc.Arbitrary<Patch>> = [
+  fc.constantFrom("A", "B", "😀".repeat(160)).map((title) => ({ title })),
+  fc.constantFrom(null, ...known.clientId, "nobody").map((clientId) => ({ clientId })),
+  fc.constantFrom(null, ...known.organizationId, "nobody").map((organizationId) => ({ organizationId })),
+  fc.constantFrom(null, ...known.responsibleMemberId, "nobody").map((responsibleMemberId) => ({ responsibleMemberId })),
+  fc.constantFrom(null, "2024-02-29", "2026-12-31").map((expectedCloseDate) => ({ expectedCloseDate })),
+  fc.constantFrom<Patch>(
+    { amountMinor: 0, currency: "EUR" },
+    { amountMinor: 2 ** 53 - 1, currency: "JPY" },
+    { amountMinor: null, currency: null },
+    { amountMinor: 1 },
+    { amountMinor: null },
+    { currency: "EUR" },
+    { currency: null }
+  ),
+  fc.constantFrom<Patch>(
+    { pipelineId: "sales" },
+    { pipelineId: "service" },
+    { pipelineId: "sales", stageId: "closing" },
+    { pipelineId: "service", stageId: "intake" },
+    { pipelineId: "service", stageId: "new" },
+    { pipelineId: "nothing" }
+  ),
+  fc.constantFrom("new", "agreed", "closing", "done", "nothing").map((stageId) => ({ stageId }))
+]
+const patchPieces: ReadonlyArray<fc.Arbitrary<Patch>> = [
+  ...pieces,
+  // Twice as likely as the others, for deals to move from status to status.
+  ...[1, 2].map(() => fc.constantFrom<Patch>({ status: "open" }, { status: "won" }, { status: "lost" })),
+  fc.constantFrom<Patch>({ status: "lost", lostReason: "x" }, { lostReason: "y" }, { lostReason: null }),
+  fc.constantFrom<Patch>({ lifecycle: "active" }, { lifecycle: "archived" })
+]
+
+const bodyOf = (pieces: ReadonlyArray<fc.Arbitrary<Patch>>): fc.Arbitrary<Patch> =>
+  fc.array(fc.oneof(...pieces), { minLength: 1, maxLength: 3 }).map((pieces) => Object.assign({}, ...pieces))
+
+/** Members that are at fault whatever stands beside them. */
+const faulty: ReadonlyArray<object> = [
+  { title: "" },
+  { title: null },
+  { clientId: 1 },
+  { stageId: null },
+  { amountMinor: -1 },
+  { amountMinor: 1.5 },
+  { amountMinor: 2 ** 53 },
+  { currency: "eur" },
+  { expectedCloseDate: "2026-02-30" },
+  { lostReason: "" },
+  { closedAt: null, version: 1 }
+]
+const seldom = (faults: ReadonlyArray<object>) =>
+  fc.oneof({ weight: 9, arbitrary: fc.constant({}) }, fc.constantFrom(...faults))
+
+const command: fc.Arbitrary<Command> = fc.oneof(
+  fc.record({
+    operation: fc.constant("create" as const),
+    body: bodyOf(pieces).map((body) => ({ title: "A", ...body })),
+    faulty: seldom([...faulty, { status: "open" }, { lifecycle: "active", lostReason: null }])
+  }),
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      operation: fc.constant("patch" as const),
+      deal: fc.option(fc.nat(9), { freq: 15 }),
+      body: fc.oneof({ weight: 30, arbitrary: bodyOf(patchPieces) }, fc.constant({})),
+      faulty: seldom([...faulty, { status: "all" }, { lifecycle: null }])
+    })
+  }
+)
+
+/** A command under a key of its own or of an earlier step; or an earlier step once more. */
+type Step = { readonly command: Command; readonly keyOf: number | null } | { readonly again: number }
+
+/** Every run starts with it. */
+const firstStep: Step = { command: { operation: "create", body: { title: "A" }, faulty: {} }, keyOf: null }
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({ command, keyOf: fc.oneof({ weight: 9, arbitrary: fc.constant(null) }, fc.nat(20)) })
+  },
+  fc.record({ again: fc.nat(20) })
+)
+
+const webhooks = fc.array(
+  fc.record({
+    types: fc.subarray([created, updated, stageChanged], { minLength: 1 }),
+    enabled: fc.constantFrom(true, true, true, false)
+  }),
+  { minLength: 1, maxLength: 4 }
+)
+
+interface Webhook {
+  readonly types: ReadonlyArray<EventType>
+  readonly enabled: boolean
+}
+
+/** Runs the steps in a project of their own. */
+const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps: ReadonlyArray<Step>) {
+  const { create, page, patch, projectId, read, server } = yield* open()
+  for (const [index, { enabled, types }] of webhooks.entries()) {
+    yield* subscribe(server.sql, projectId, `hook ${index}`, types, enabled)
+  }
+  const world: World = { deals: new Map(), answered: new Map() }
+  const records = new Map<string, DealShape>()
+  const history: Array<Sent> = []
+  const seen = new Set<string>()
+
+  const sentOf = (step: Step): Sent | undefined => {
+    if ("again" in step) return history[step.again % history.length]
+    const { command, keyOf } = step
+    const key = (keyOf === null ? undefined : history[keyOf]?.key) ?? newKey()
+    const ids = [...world.deals.keys()]
+    const one = command.operation === "patch" && command.deal !== null ? ids[command.deal % ids.length] : undefined
+    const id = command.operation === "create" ? undefined : (one ?? "nothing")
+    return { command, id, body: { ...command.body, ...command.faulty }, key }
+  }
+
+  /** The events of what was done, each to the webhooks that want to know. */
+  const toldOf = (done: Done, deal: DealShape) =>
+    happened(done).flatMap(({ more, type }) => {
+      const installations = webhooks.flatMap(({ enabled, types }, index) =>
+        enabled && types.includes(type) ? [`hook ${index}`] : []
+      )
+      return installations.length === 0 ? [] : [{ type, data: { deal, ...more }, installations }]
+    })
+
+  for (const step of steps) {
+    const sent = sentOf(step)
+    if (sent === undefined) continue
+    history.push(sent)
+    const { body, id, key } = sent
+    const expected = judge(world, sent)
+    const answer = yield* id === undefined ? create(body, key) : patch(id, body, key)
+    let told: ReadonlyArray<object> = []
+    if ("code" in expected) {
+      problemOf(answer, expected.status, expected.code)
+      if (expected.faults !== undefined) assert.deepStrictEqual(faultsOf(answer), expected.faults)
+    } else {
+      const { replayed, ...receipt } = receiptOf(answer, id === undefined ? 201 : 200)
+      const { resourceId } = receipt
+      if ("receipt" in expected) {
+        assert.deepStrictEqual([replayed, receipt], [true, expected.receipt])
+      } else {
+        const { after, before } = expected
+        const changed = after !== before
+        assert.deepStrictEqual(
+          [replayed, receipt],
+          [false, { resourceId: id ?? resourceId, changed, version: after.version }]
+        )
+        assert.strictEqual(world.deals.has(resourceId), before !== undefined)
+        const record = yield* read(resourceId)
+        assertRecord(record, expected, records.get(resourceId))
+        told = toldOf(expected, record)
+        records.set(resourceId, record)
+        world.deals.set(resourceId, after)
+        world.answered.set(key, { request: saying(sent), receipt })
+      }
+    }
+    const news = (yield* eventsOf(server.sql, projectId)).filter(({ id }) => !seen.has(id))
+    for (const { id } of news) seen.add(id)
+    assert.deepStrictEqual(
+      news.map(({ data, installations, type }) => ({ type, data, installations })),
+      told
+    )
+    // No command has changed anything else.
+    assert.sameDeepMembers([...(yield* page("lifecycle=all&limit=100")).items], [...records.values()])
+  }
+})
+
+layer(api, { excludeTestServices: true })("commands on deals", (it) => {
+  it.effect("do what the model says, in answers, records, events and deliveries", () =>
+    Effect.gen(function* () {
+      const context = yield* Effect.context<TestServer>()
+      yield* Effect.promise(() =>
+        fc.assert(
+          fc.asyncProperty(webhooks, fc.array(step, { minLength: 10, maxLength: 30 }), (webhooks, steps) =>
+            Effect.runPromiseWith(context)(run(webhooks, [firstStep, ...steps]))
+          ),
+          // A counterexample is to be told before the test times out.
+          { numRuns: 50, interruptAfterTimeLimit: 45_000 }
+        )
+      )
+    })
+  )
+})

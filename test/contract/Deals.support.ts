@@ -1,0 +1,106 @@
+/** A project of the test's own, with the operations on its deals. */
+import { assert } from "@effect/vitest"
+import { Effect } from "effect"
+import { dealOf, dealPageOf, receiptOf } from "../support/ContractAnswers.ts"
+import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
+import { newKey } from "./Requests.ts"
+
+export const path = "/api/v1/developer/crm/deals"
+
+export const dealPath = (id: string) => `${path}/${encodeURIComponent(id)}`
+
+/** Calls on a project's deals with one of its tokens. */
+export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded) => {
+  const { apply, send } = server
+  const create = (json: unknown, key = newKey()) => send({ method: "POST", path, token, key, json })
+  const patch = (id: string, json: unknown, key = newKey()) =>
+    send({ method: "PATCH", path: dealPath(id), token, key, json })
+  const get = (id: string) => send({ path: dealPath(id), token })
+  const list = (query = "") => send({ path: query === "" ? path : `${path}?${query}`, token })
+  const read = (id: string) => Effect.map(get(id), dealOf)
+  return {
+    server,
+    projectId,
+    token,
+    create,
+    patch,
+    get,
+    list,
+    /** The deal as it is now. */
+    read,
+    /** Changes the project by a file. */
+    apply: (parts: Parts) => apply(projectId, parts),
+    /** A new deal. */
+    created: (json: object = {}) =>
+      Effect.flatMap(create({ title: "New", ...json }), (answer) => read(receiptOf(answer, 201).resourceId)),
+    /** The deal after a patch that changes it. */
+    patched: (id: string, json: unknown) =>
+      Effect.flatMap(patch(id, json), (answer) => {
+        assert.isTrue(receiptOf(answer, 200).changed)
+        return read(id)
+      }),
+    page: (query = "") => Effect.map(list(query), dealPageOf),
+    /** The ids of every page, from the first to the last. */
+    walk: Effect.fnUntraced(function* (
+      query: string,
+      between: (page: number) => Effect.Effect<unknown> = () => Effect.void
+    ) {
+      const pages: Array<ReadonlyArray<string>> = []
+      let cursor = ""
+      while (true) {
+        const page: ReturnType<typeof dealPageOf> = dealPageOf(yield* list(`${query}${cursor}`))
+        pages.push(page.items.map(({ id }) => id))
+        assert.isBelow(pages.length, 1_000, "the pages never end")
+        if (page.nextCursor === null) return pages
+        assert.match(page.nextCursor, /^[A-Za-z0-9._~-]{1,512}$/)
+        cursor = `&cursor=${page.nextCursor}`
+        yield* between(pages.length)
+      }
+    })
+  }
+}
+
+/** Two pipelines; the first of their stages is neither the first by its id nor on the first of the pipelines. */
+export const pipelines = [
+  {
+    id: "service",
+    name: "Service",
+    stages: [
+      { id: "intake", name: "Intake" },
+      { id: "done", name: "Done" }
+    ]
+  },
+  {
+    id: "sales",
+    name: "Sales",
+    stages: [
+      { id: "new", name: "New" },
+      { id: "agreed", name: "Agreed" },
+      { id: "closing", name: "Closing" }
+    ]
+  }
+]
+
+/** What a deal can refer to, of each kind one that is as good as any and one that has seen better days. */
+const referable: Parts = {
+  pipelines,
+  clients: [
+    { id: "c", displayName: "C" },
+    { id: "gone", displayName: "Gone", status: "archived" }
+  ],
+  organizations: [
+    { id: "o", name: "O" },
+    { id: "old", name: "Old", archived: true }
+  ],
+  members: [
+    { id: "m", name: "M" },
+    { id: "idle", name: "Idle", active: false }
+  ]
+}
+
+/** A new project whose deals can refer to something, on the pipeline `sales` unless they name another. */
+export const open = Effect.fnUntraced(function* (parts: Parts = {}) {
+  const server = yield* TestServer
+  const project = { defaultPipelineId: "sales", ...parts.project }
+  return callsOf(server, yield* server.seed({ ...referable, ...parts, project }))
+})
