@@ -76,15 +76,18 @@ export type Outcome = Receipt & { readonly replayed: boolean }
 const contended = new Set<unknown>(["55P03", "40P01", "40001"])
 const patience = 4000
 
-const persistently = async <A>(send: () => Promise<A>): Promise<A> => {
+/** Sends until there is a row: none means that a project file is being applied, or was while the statement ran. */
+const persistently = async <A>(send: () => Promise<{ readonly rows: ReadonlyArray<A> }>): Promise<A> => {
   const until = Date.now() + patience
   while (true) {
     try {
-      return await send()
+      const [row] = (await send()).rows
+      if (row !== undefined) return row
+      if (Date.now() > until) throw new Error("A project file is being applied")
     } catch (error) {
       if (!(error instanceof Error && "code" in error && contended.has(error.code)) || Date.now() > until) throw error
-      await setTimeout(20 + Math.random() * 10)
     }
+    await setTimeout(20 + Math.random() * 10)
   }
 }
 
@@ -93,8 +96,7 @@ export const mutate = async (pool: Pool, command: Command, mutation: Mutation): 
   const { name, problems, text } = mutation
   const values = [projectId, key, fingerprint, at, ...mutation.values]
   while (true) {
-    const [verdict] = (await persistently(() => pool.query<Verdict>({ name, text, values }))).rows
-    if (verdict === undefined) throw new Error("A mutation gave no verdict")
+    const verdict = await persistently(() => pool.query<Verdict>({ name, text, values }))
     if (verdict.claimed) return { ...verdict, replayed: false }
 
     const stored = { name: "findOutcome", text: findOutcome, values: [projectId, key] }

@@ -38,19 +38,24 @@ export const listClients = (ofStatus: boolean, after: "id" | "digest" | undefine
  * what is particular to the change follows.
  */
 const mutation = (verdict: string, effect: string) => `
-  WITH project AS MATERIALIZED (
-    SELECT project_id, contact_capacity, default_pipeline_id FROM projects WHERE project_id = $1 FOR KEY SHARE NOWAIT
+  WITH seen AS MATERIALIZED (SELECT revision FROM projects WHERE project_id = $1),
+  project AS MATERIALIZED (
+    SELECT project_id, contact_capacity, default_pipeline_id, revision FROM projects
+    WHERE project_id = $1 AND pg_try_advisory_xact_lock_shared(hashtextextended(project_id, 0))
+    FOR KEY SHARE NOWAIT
   ),
+  fresh AS (SELECT FROM project JOIN seen USING (revision)),
   ${verdict},
   claim AS (
     INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
     SELECT $1::text, $2::text, $3::bytea, resource_id, changed, version, $4::timestamptz
-    FROM verdict WHERE failure IS NULL
+    FROM verdict WHERE failure IS NULL AND EXISTS (SELECT FROM fresh)
     ON CONFLICT (project_id, key) DO NOTHING
     RETURNING changed
   ),
   ${effect}
-  SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed FROM verdict`
+  SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed
+  FROM verdict WHERE EXISTS (SELECT FROM fresh)`
 
 /** The events of `happened`, a query of type and data, with their deliveries. The change's own `traceparent` is named. */
 const append = (traceparent: string, happened: string) => `
@@ -193,7 +198,7 @@ export const patchNote = mutation(
   )`,
   `
   updated AS (
-    UPDATE notes SET body = $7::text, version = notes.version + 1, updated_at = $4::timestamptz
+    UPDATE notes SET body = $7::text, version = notes.version + 1, updated_at = greatest(notes.updated_at, $4::timestamptz)
     FROM claim
     WHERE notes.project_id = $1 AND notes.id = $5 AND claim.changed
   )`
