@@ -1,0 +1,238 @@
+/** Every operation: what is refused of a body, and where the fault is told (contract §1, §2). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { assertFault, faultsOf, problemOf } from "../support/ContractAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { requestOf, stringsOf } from "./Requests.ts"
+import { type Sample, World } from "./Samples.ts"
+import { hasBody, walking } from "./Walk.support.ts"
+
+const limit = 256 * 1024
+
+/** A good body, made long with white space. */
+const padded = (sample: Sample, bytes: number) => {
+  const text = JSON.stringify(sample.body)
+  return text + " ".repeat(bytes - Buffer.byteLength(text))
+}
+
+const bytes = (...parts: ReadonlyArray<string | ReadonlyArray<number>>) =>
+  Buffer.concat(parts.map((part) => (typeof part === "string" ? Buffer.from(part) : Buffer.from([...part]))))
+
+layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
+  const walk = walking(it)
+
+  walk(
+    "refuses any body",
+    (_, ask) =>
+      Effect.gen(function* () {
+        for (const chunked of [false, true]) {
+          for (const body of ["{}", "x"]) {
+            const headers = { "content-type": "application/json" }
+            assert.deepStrictEqual(faultsOf(yield* ask({ body, chunked, headers })), ["body"])
+            assert.deepStrictEqual(faultsOf(yield* ask({ body, chunked })), ["body"])
+          }
+        }
+        assert.oneOf((yield* ask({ body: "" })).status, [200, 201])
+      }),
+    ({ body }) => body === undefined
+  )
+
+  walk(
+    "takes a body of 256 KiB and none longer, its length declared or not",
+    (sample, ask) =>
+      Effect.gen(function* () {
+        for (const chunked of [false, true]) {
+          assert.strictEqual((yield* ask({ body: padded(sample, limit), chunked })).status, sample.status)
+          problemOf(yield* ask({ body: padded(sample, limit + 1), chunked }), 413, "body_too_large")
+          problemOf(yield* ask({ body: padded(sample, 10 * limit), chunked }), 413, "body_too_large")
+        }
+      }),
+    hasBody
+  )
+
+  walk(
+    "takes application/json and nothing else",
+    (sample, ask) =>
+      Effect.gen(function* () {
+        const body = JSON.stringify(sample.body)
+        for (const type of [
+          "application/json",
+          "Application/JSON",
+          "application/json;charset=utf-8",
+          'application/json ; charset="UTF-8"; x=y'
+        ]) {
+          assert.strictEqual((yield* ask({ body, headers: { "content-type": type } })).status, sample.status, type)
+        }
+        for (const type of [
+          "text/plain",
+          "text/json",
+          "application/jsonx",
+          "application/json-patch+json",
+          "application/problem+json",
+          "application/x-www-form-urlencoded",
+          "multipart/form-data; boundary=x",
+          "application/octet-stream",
+          "application/xml, application/json",
+          "*/*",
+          "json"
+        ]) {
+          problemOf(yield* ask({ body, headers: { "content-type": type } }), 415, "unsupported_media_type")
+        }
+        const { send } = yield* TestServer
+        const { own } = yield* World
+        const { headers: _, ...untyped } = requestOf(sample, own.token, { body })
+        for (const request of [untyped, { ...untyped, chunked: true }, { ...untyped, body: "" }]) {
+          problemOf(yield* send(request), 415, "unsupported_media_type")
+        }
+      }),
+    hasBody
+  )
+
+  walk(
+    "refuses what is no JSON text in UTF-8",
+    (sample, ask) =>
+      Effect.gen(function* () {
+        const good = JSON.stringify(sample.body)
+        for (const body of [
+          "",
+          " ",
+          "{",
+          good.slice(0, -1),
+          `${good}x`,
+          `${good}${good}`,
+          `${good.slice(0, -1)},}`,
+          good.replaceAll('"', "'"),
+          "nul",
+          "NaN",
+          "undefined",
+          "// comment\n{}",
+          '"\t"',
+          '"\\x"',
+          '"\\u12"',
+          "01",
+          bytes([0xef, 0xbb, 0xbf], good),
+          Buffer.from(`\ufeff${good}`, "utf16le"),
+          bytes(['"'.charCodeAt(0), 0xff], '"'),
+          bytes('"', [0xc0, 0x80], '"'),
+          bytes('"', [0xed, 0xa0, 0x80], '"'),
+          bytes('"', [0xf5, 0x80, 0x80, 0x80], '"'),
+          bytes('"', [0xe2, 0x82]),
+          bytes("{", [0x00], "}")
+        ]) {
+          for (const chunked of [false, true]) {
+            problemOf(yield* ask({ body, chunked }), 400, "malformed_json")
+          }
+        }
+      }),
+    hasBody
+  )
+
+  walk(
+    "wants an object",
+    (_, ask) =>
+      Effect.gen(function* () {
+        for (const json of [[], [{}], "text", 1, true, null]) {
+          const { errors } = problemOf(yield* ask({ json }), 400, "validation_failed")
+          assert.deepStrictEqual(errors, { body: ["must be an object"] }, JSON.stringify(json))
+        }
+      }),
+    hasBody
+  )
+
+  walk(
+    "refuses unknown members, and misses those that are required",
+    (sample, ask) =>
+      Effect.gen(function* () {
+        for (const name of ["surprise", "__proto__", "constructor", "toString", "", "displayname", "version"]) {
+          const body = JSON.stringify(sample.body).replace("{", `{${JSON.stringify(name)}:{"a":1},`)
+          assert.deepStrictEqual(faultsOf(yield* ask({ body })), [`body/${name}`], body)
+        }
+        for (const name of sample.required ?? []) {
+          const { [name]: _, ...json } = sample.body ?? {}
+          assert.include(faultsOf(yield* ask({ json })), `body/${name}`)
+        }
+      }),
+    hasBody
+  )
+
+  walk(
+    "refuses U+0000 and unpaired surrogates in every string of the body",
+    (sample, ask) =>
+      Effect.gen(function* () {
+        for (const [location, replaced] of stringsOf(sample.body, "body")) {
+          for (const text of ["\u0000", "a\u0000b", "\ud800", "\udc00", "a\ud83d", "\ude00\ud83d"]) {
+            const json = replaced(text)
+            assert.deepStrictEqual(faultsOf(yield* ask({ json })), [location], JSON.stringify(text))
+          }
+          // The byte itself, not its escape.
+          const raw = JSON.stringify(replaced("\u0001")).replace("\\u0001", "\u0000")
+          problemOf(yield* ask({ body: raw }), 400, "malformed_json")
+        }
+        for (const name of ["a\u0000", "\ud800"]) {
+          const locations = faultsOf(yield* ask({ json: { ...sample.body, [name]: 1 } }))
+          assert.isTrue(locations.length > 0 && locations.every((location) => location.startsWith("body")))
+        }
+      }),
+    hasBody
+  )
+
+  walk(
+    "refuses numbers, arrays and objects where a string belongs",
+    (sample, ask) =>
+      Effect.gen(function* () {
+        for (const [name, value] of Object.entries(sample.body ?? {})) {
+          if (typeof value !== "string") continue
+          for (const wrong of [1, true, [], {}, [value], { toString: value }]) {
+            const answer = yield* ask({ json: { ...sample.body, [name]: wrong } })
+            assert.isTrue(
+              faultsOf(answer).every((location) => location === `body/${name}` || location.startsWith(`body/${name}/`)),
+              `${name} ${JSON.stringify(wrong)} ${answer.text}`
+            )
+          }
+        }
+      }),
+    hasBody
+  )
+
+  walk(
+    "refuses deep bodies, escapes in them or not",
+    (sample, ask) =>
+      Effect.gen(function* () {
+        const good = JSON.stringify(sample.body)
+        for (const depth of [1_000, 3_000, 20_000, 100_000]) {
+          const arrays = `${"[".repeat(depth)}${"]".repeat(depth)}`
+          const objects = `${'{"a":'.repeat(Math.min(depth, 30_000))}1${"}".repeat(Math.min(depth, 30_000))}`
+          for (const deep of [arrays, objects]) {
+            for (const value of [deep, `[${deep},"\\u0041"]`]) {
+              const answer = yield* ask({ body: good.replace("{", `{"surprise":${value},`) })
+              assert.deepStrictEqual(faultsOf(answer), ["body/surprise"], `${depth}`)
+            }
+          }
+        }
+        for (const name of Object.keys(sample.body ?? {})) {
+          const members = JSON.stringify({ ...sample.body, [name]: "deep" })
+          const body = members.replace(`"${name}":"deep"`, `"${name}":${"[".repeat(90_000)}${"]".repeat(90_000)}`)
+          const locations = faultsOf(yield* ask({ body }))
+          assert.isTrue(locations.length > 0 && locations.every((location) => location.startsWith(`body/${name}`)))
+        }
+      }),
+    hasBody
+  )
+
+  walk(
+    "tells the faults of bodies that have thousands",
+    (sample, ask) =>
+      Effect.gen(function* () {
+        const names = Array.from({ length: 15_000 }, (_, index) => `"m${index}":0`).join(",")
+        const body = JSON.stringify(sample.body).replace("{", `{${names},`)
+        assertFault(yield* ask({ body }), "body/m0")
+        for (const [name, member] of Object.entries(sample.body ?? {})) {
+          if (!Array.isArray(member)) continue
+          for (const items of [Array(50_000).fill(1), Array(60_000).fill("")]) {
+            assertFault(yield* ask({ json: { ...sample.body, [name]: items } }), `body/${name}/0`)
+          }
+        }
+      }),
+    hasBody
+  )
+})

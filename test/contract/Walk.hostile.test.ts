@@ -1,0 +1,114 @@
+/** Every operation: what a value can do to it, and what it tells of one (contract §1, §2, §15). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { codeOf, problemOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import { type Change, queryOf, stringsOf } from "./Requests.ts"
+import { World } from "./Samples.ts"
+import { walking } from "./Walk.support.ts"
+
+/** What a database, a calendar or a number could take for something else. */
+const hostileTexts = [
+  " ",
+  "null",
+  "'; --",
+  "\\",
+  "%_",
+  "{}",
+  "\u007f",
+  "\ufffe",
+  "😀",
+  "x".repeat(2_000),
+  "infinity",
+  "-infinity",
+  "epoch",
+  "now",
+  "0001-01-01",
+  "0000-01-01",
+  "-0001-01-01",
+  "9999-12-31",
+  "10000-01-01",
+  "0001-01-01 BC",
+  "NaN",
+  "1e3",
+  "+1",
+  "01",
+  "0",
+  "-1",
+  "2147483648",
+  "9007199254740991",
+  "9007199254740992",
+  "9223372036854775808",
+  "9".repeat(400)
+]
+/** As it is written: JSON.stringify would write some of the numbers otherwise. */
+const hostileJson = [
+  ...["", ...hostileTexts].map((text) => JSON.stringify(text)),
+  "null",
+  "true",
+  "0",
+  "-0",
+  "-1",
+  "1.5",
+  "1.0",
+  "1e0",
+  "32768",
+  "2147483648",
+  "9007199254740991",
+  "9007199254740993",
+  "9223372036854775808",
+  "1e308",
+  "1e999",
+  "1e-999"
+]
+
+layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
+  const walk = walking(it)
+
+  walk("answers no value of any parameter or member with a failure of the server", (sample, ask) =>
+    Effect.gen(function* () {
+      const assertSound = (answer: Answer, what: string) => {
+        assert.isBelow(answer.status, 500, what)
+        if (answer.status !== sample.status) problemOf(answer, answer.status, String(codeOf(answer)))
+      }
+      for (const text of ["", ...hostileTexts]) {
+        // Without an id a path is another one.
+        for (const name of text === "" ? [] : Object.keys(sample.params ?? {})) {
+          assertSound(yield* ask({ params: { [name]: encodeURIComponent(text) } }), `${name}: ${text}`)
+        }
+        for (const name of Object.keys(sample.query ?? {})) {
+          const query = new URLSearchParams({ ...Object.fromEntries(queryOf(sample)), [name]: text }).toString()
+          assertSound(yield* ask({ query }), query)
+        }
+      }
+      for (const name of Object.keys(sample.body ?? {})) {
+        for (const value of hostileJson) {
+          const members = JSON.stringify({ ...sample.body, [name]: "here" })
+          const body = members.replace(`"${name}":"here"`, () => `"${name}":${value}`)
+          assertSound(yield* ask({ body }), body.slice(0, 300))
+        }
+      }
+    })
+  )
+
+  walk("repeats in no problem what looks like a token", (sample, ask) =>
+    Effect.gen(function* () {
+      const { own } = yield* World
+      for (const secret of [own.token, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]) {
+        const changes: ReadonlyArray<Change> = [
+          { query: `${secret}=1` },
+          { query: "surprise=1", headers: { "x-request-id": secret } },
+          ...Object.keys(sample.params ?? {}).map((name) => ({ params: { [name]: secret } })),
+          ...Object.keys(sample.query ?? {}).map((name) => ({ query: `${name}=${secret}` })),
+          ...[...stringsOf(sample.body, "body")].map(([, replaced]) => ({ json: replaced(secret) })),
+          ...(sample.body === undefined ? [{ body: secret }] : [{ json: { ...sample.body, [secret]: secret } }]),
+          ...(sample.key === undefined ? [] : [{ key: `${secret} ` }, { key: `${secret}é` }])
+        ]
+        for (const change of changes) {
+          const { status, text } = yield* ask(change)
+          if (status >= 400) assert.notInclude(text, secret.slice(-20), JSON.stringify(change))
+        }
+      }
+    })
+  )
+})

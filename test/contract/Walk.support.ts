@@ -1,0 +1,33 @@
+/** A walk over the operations, each with a way to ask for it in the project that has everything. */
+import type { Vitest } from "@effect/vitest"
+import { Effect } from "effect"
+import { remainingOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import type { TestServer } from "../support/TestServer.ts"
+import type { Change } from "./Requests.ts"
+import { type Sample, samples, World } from "./Samples.ts"
+
+type Ask = (change: Change) => Effect.Effect<Answer>
+
+/** Makes a test of each operation, or of some. Whatever is wrong with a request stands behind the limiter. */
+export const walking =
+  (it: Vitest.MethodsNonLive<World | TestServer>) =>
+  (
+    what: string,
+    test: (sample: Sample, ask: Ask) => Effect.Effect<void, never, World | TestServer>,
+    among: (sample: Sample) => boolean = () => true
+  ): void => {
+    for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
+      it.effect(`${name}: ${what}`, () =>
+        Effect.gen(function* () {
+          const { ask, own } = yield* World
+          yield* test(sample, (change) =>
+            Effect.tap(ask(sample, own, change), (answer) => Effect.sync(() => remainingOf(answer, sample.policy)))
+          )
+        })
+      )
+    }
+  }
+
+export const hasBody = ({ body }: Sample) => body !== undefined
+export const hasParams = ({ params }: Sample) => params !== undefined
