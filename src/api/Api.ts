@@ -5,12 +5,13 @@ import { ClientsGroup } from "./crm/Clients.ts"
 import { DealsGroup } from "./crm/Deals.ts"
 import { NotesGroup } from "./crm/Notes.ts"
 import { TicketsGroup } from "./crm/Tickets.ts"
+import { WebhooksGroup } from "./integrations/Webhooks.ts"
 import { Answers, RateLimited, RequestShape } from "./Requests.ts"
 
 const strict = { onExcessProperty: "error", errors: "all" } as const
 
 export class Api extends HttpApi.make("developer-api")
-  .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup)
+  .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup, WebhooksGroup)
   .prefix("/api")
   .middleware(RequestShape)
   .middleware(RateLimited)

@@ -32,14 +32,16 @@ export const Receipt = Schema.Struct({
 }).annotate({ identifier: "DeveloperMutationResponse" })
 export type Receipt = typeof Receipt.Type
 
+/** The header of an answer that is a replay. */
+export const replayed = {
+  "idempotent-replayed": Schema.optionalKey(
+    Schema.Literal("true").annotate({ description: "Present when this answer repeats that of an earlier request." })
+  )
+}
+
 /** A receipt as it is answered: with the record's version, and whether the outcome is a replay of an earlier one. */
 export const receipt = (status: 200 | 201) =>
-  HttpApiSchema.WithHeaders(Receipt.pipe(HttpApiSchema.status(status)), {
-    etag: ETag,
-    "idempotent-replayed": Schema.optionalKey(
-      Schema.Literal("true").annotate({ description: "Present when this answer repeats that of an earlier request." })
-    )
-  })
+  HttpApiSchema.WithHeaders(Receipt.pipe(HttpApiSchema.status(status)), { etag: ETag, ...replayed })
 
 /** The problems that every mutation shares. */
 export const mutationProblems = [IdempotencyKeyReused] as const

@@ -34,6 +34,15 @@ export type TicketId = typeof TicketId.Type
 export const TaskId = id.pipe(Schema.brand("TaskId"))
 export type TaskId = typeof TaskId.Type
 
+export const InstallationId = id.pipe(Schema.brand("InstallationId"))
+export type InstallationId = typeof InstallationId.Type
+
+export const DeliveryId = id.pipe(Schema.brand("DeliveryId"))
+export type DeliveryId = typeof DeliveryId.Type
+
+export const EventId = id.pipe(Schema.brand("EventId"))
+export type EventId = typeof EventId.Type
+
 /** The 12 characters that name an API key; they are part of its token and no secret. */
 export const KeyId = Schema.String.check(
   Schema.isPattern(/^[0-9A-Za-z]{12}$/u, { expected: "the 12 characters that name a key" })

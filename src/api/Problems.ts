@@ -58,6 +58,12 @@ export class DealStatusInvalid extends problem<DealStatusInvalid>()(
   "A deal's status can't move like that."
 ) {}
 
+export class WebhookReferenceInvalid extends problem<WebhookReferenceInvalid>()(
+  "webhook_reference_invalid",
+  400,
+  "The webhook refers to what it can't."
+) {}
+
 // 401
 
 export class CredentialMissing extends problem<CredentialMissing>()(
@@ -137,6 +143,12 @@ export class TicketNotFound extends problem<TicketNotFound>()(
   "The project has no such ticket."
 ) {}
 
+export class InstallationNotFound extends problem<InstallationNotFound>()(
+  "installation_not_found",
+  404,
+  "The project has no such installation."
+) {}
+
 // 405
 
 export class MethodNotAllowed extends problem<MethodNotAllowed>()(
@@ -186,6 +198,12 @@ export class RatingCustomerOwned extends problem<RatingCustomerOwned>()(
   "rating_customer_owned",
   409,
   "The customer has rated the ticket."
+) {}
+
+export class WebhookStateConflict extends problem<WebhookStateConflict>()(
+  "webhook_state_conflict",
+  409,
+  "The webhook's state does not allow this."
 ) {}
 
 // 413, 415, 429, 431

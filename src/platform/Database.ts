@@ -85,7 +85,8 @@ export class Contended extends Data.TaggedError("Contended") {}
 const isContended = (error: SqlError.SqlError | Contended): boolean =>
   error._tag === "Contended" || contentions.has(error.reason._tag)
 
-const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "SerializationError"])
+/** Of two that make the same record at once, the one that fails sees it when it looks again. */
+const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "SerializationError", "UniqueViolation"])
 
 const again = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
 

@@ -23,10 +23,13 @@ const json = (status: 200 | 201, body: object, headers: Readonly<Record<string, 
 export const recordAnswer = <Item extends { readonly version: number }>(item: Item) =>
   json(200, item, { etag: etag(item.version) })
 
-/** The receipt of a command, with the version of the record that it left. */
-export const receiptAnswer = (status: 200 | 201, { changed, replayed, resourceId, version }: Outcome) => {
-  const receipt: Receipt = { resourceId, changed }
-  return json(status, receipt, { etag: etag(version), ...(replayed ? { "idempotent-replayed": "true" } : {}) })
+/** The receipt of a command, with the version of the record that it left, where that has one. */
+export const receiptAnswer = (status: 200 | 201, outcome: Omit<Outcome<unknown>, "returned">, more?: object) => {
+  const { changed, replayed, resourceId, version } = outcome
+  return json(status, { resourceId, changed, ...more } satisfies Receipt, {
+    ...(version === null ? {} : { etag: etag(version) }),
+    ...(replayed ? { "idempotent-replayed": "true" } : {})
+  })
 }
 
 /** A page, with a link to the next one. */

@@ -15,6 +15,7 @@ import {
   SchemaGetter,
   Struct
 } from "effect"
+import { isIP } from "node:net"
 import { faultsOf } from "./Faults.ts"
 
 /** A duration as settings and commands write it: `250ms`, `5s`, `2m`, `24h`, `7d`. */
@@ -37,6 +38,28 @@ const integer = (min: number, max: number) =>
       expected: `an integer from ${min} to ${max}`
     })
   ).pipe(Schema.decodeTo(Schema.FiniteFromString))
+
+const itemsOf = (text: string) => text.split(",").map((item) => item.trim())
+
+/** A comma-separated list; white space around an item doesn't count. */
+const list = (isItem: (text: string) => boolean, expected: string) =>
+  Schema.String.check(Schema.makeFilter((text: string) => itemsOf(text).every(isItem), { expected })).pipe(
+    Schema.decodeTo(Schema.Array(Schema.String), {
+      decode: SchemaGetter.transform(itemsOf),
+      encode: SchemaGetter.transform((items) => items.join(","))
+    })
+  )
+
+const durations = list(Schema.is(Schema.toEncoded(DurationText)), "a list of durations, such as 5s,30s,2m").pipe(
+  Schema.decodeTo(Schema.Array(DurationText))
+)
+
+/** A network in CIDR notation, or one address. */
+const isNetwork = (text: string): boolean => {
+  const [address = "", prefix = "0", ...rest] = text.split("/")
+  const bits = isIP(address) === 4 ? 32 : 128
+  return isIP(address) !== 0 && rest.length === 0 && /^[0-9]{1,3}$/.test(prefix) && Number(prefix) <= bits
+}
 
 const url = (protocols: ReadonlyArray<string>) =>
   Schema.String.check(
@@ -87,6 +110,11 @@ const variables = {
   LOG_FORMAT: Schema.Literals(["pretty", "json"]),
   SHUTDOWN_GRACE: DurationText,
   IDEMPOTENCY_RETENTION: DurationText,
+  WEBHOOK_TIMEOUT: DurationText,
+  WEBHOOK_SECRET_OVERLAP: DurationText,
+  WEBHOOK_RETRY_SCHEDULE: durations,
+  WEBHOOK_ENDPOINT_CONCURRENCY: integer(1, 1_000),
+  WEBHOOK_ALLOWED_NETWORKS: list(isNetwork, "a list of networks, such as 10.0.0.0/8,fd00::/8"),
   OTEL_EXPORTER_OTLP_ENDPOINT: url(["http:", "https:"]),
   OTEL_SERVICE_NAME: Schema.NonEmptyString,
   OTEL_RESOURCE_ATTRIBUTES: Schema.String,
@@ -125,7 +153,22 @@ export interface SettingsShape {
   readonly logFormat: "pretty" | "json"
   readonly shutdownGrace: Duration.Duration
   readonly idempotencyRetention: Duration.Duration
+  readonly webhooks: WebhookSettings
   readonly telemetry: Option.Option<TelemetrySettings>
+}
+
+/** How webhooks are delivered. */
+export interface WebhookSettings {
+  /** Of one attempt, over everything from DNS to the end of the answer. */
+  readonly timeout: Duration.Duration
+  /** How long the old secret signs after a rotation. */
+  readonly secretOverlap: Duration.Duration
+  /** The delay before each retry; one attempt more than that, and a delivery is dead. */
+  readonly retrySchedule: ReadonlyArray<Duration.Duration>
+  /** Deliveries in flight to one endpoint, of all replicas together. */
+  readonly endpointConcurrency: number
+  /** Networks in CIDR notation that webhooks may reach though they are not public. */
+  readonly allowedNetworks: ReadonlyArray<string>
 }
 
 /** Where traces, metrics and logs go, and how much of the traces. */
@@ -192,6 +235,15 @@ const shape = (settings: typeof Variables.Type, resourceAttributes: Record<strin
   logFormat: settings.LOG_FORMAT ?? "pretty",
   shutdownGrace: settings.SHUTDOWN_GRACE ?? Duration.seconds(25),
   idempotencyRetention: settings.IDEMPOTENCY_RETENTION ?? Duration.days(7),
+  webhooks: {
+    timeout: settings.WEBHOOK_TIMEOUT ?? Duration.seconds(15),
+    secretOverlap: settings.WEBHOOK_SECRET_OVERLAP ?? Duration.hours(24),
+    retrySchedule: settings.WEBHOOK_RETRY_SCHEDULE ?? usualRetries,
+    endpointConcurrency: settings.WEBHOOK_ENDPOINT_CONCURRENCY ?? 4,
+    // Whoever tries the service out has their receiver on the same machine.
+    allowedNetworks:
+      settings.WEBHOOK_ALLOWED_NETWORKS ?? (settings.DATABASE_URL === undefined ? ["127.0.0.0/8", "::1/128"] : [])
+  },
   telemetry: Option.map(Option.fromUndefinedOr(settings.OTEL_EXPORTER_OTLP_ENDPOINT), (endpoint) => ({
     endpoint: endpoint.replace(/\/+$/, ""),
     serviceName: settings.OTEL_SERVICE_NAME ?? resourceAttributes["service.name"] ?? "developer-api",
@@ -200,6 +252,19 @@ const shape = (settings: typeof Variables.Type, resourceAttributes: Record<strin
     samplerArgument: settings.OTEL_TRACES_SAMPLER_ARG ?? 1
   }))
 })
+
+const usualRetries = [
+  Duration.seconds(5),
+  Duration.seconds(30),
+  Duration.minutes(2),
+  Duration.minutes(10),
+  Duration.minutes(30),
+  Duration.hours(2),
+  Duration.hours(6),
+  Duration.hours(12),
+  Duration.hours(24),
+  Duration.hours(30)
+]
 
 /** `key=value,key=value` with percent-encoded values (OpenTelemetry resource SDK). */
 const parseAttributes = (text: string): Record<string, string> | undefined => {

@@ -26,3 +26,11 @@ export const eventData = {
   "crm.task.completed.v1": Schema.Struct({ task: Task })
 }
 export type EventType = keyof typeof eventData
+
+export const eventTypes = [
+  "crm.deal.created.v1",
+  "crm.deal.updated.v1",
+  "crm.deal.stage_changed.v1",
+  "crm.task.created.v1",
+  "crm.task.completed.v1"
+] as const satisfies ReadonlyArray<EventType>

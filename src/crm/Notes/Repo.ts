@@ -5,7 +5,7 @@ import type { Note, NoteCreate, NotePatch } from "../../api/crm/Notes.ts"
 import type { DealId, KeyId, NoteId, ProjectId } from "../../api/Ids.ts"
 import { NoteNotFound, VersionConflict } from "../../api/Problems.ts"
 import { selected } from "../../platform/Columns.ts"
-import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
+import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
 import { following, type Window } from "../../platform/Pages.ts"
 
 type Sql = SqlClient.SqlClient
@@ -47,7 +47,7 @@ export const list = (sql: Sql, projectId: ProjectId, dealId: DealId, { after, li
 
 const note_not_found = () => new NoteNotFound({ detail: "The path names no note on a deal of this project." })
 
-const version_conflict = ({ version }: { readonly version: number }) =>
+const version_conflict = ({ version }: Refusal) =>
   new VersionConflict({
     detail: `The note is at version ${version}. Read it again, then decide.`,
     currentVersion: version

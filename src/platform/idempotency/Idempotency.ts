@@ -37,18 +37,20 @@ export const command = (
 })
 
 /** What a command did, or what its first run did. */
-export interface Outcome {
+export interface Outcome<Returned = null> {
   readonly resourceId: string
   readonly changed: boolean
-  /** The record's version after the command. */
-  readonly version: number
+  /** The record's version after the command; null where the resource has none. */
+  readonly version: number | null
   readonly replayed: boolean
+  /** What the first run tells beyond that, and nobody keeps; null in a replay. */
+  readonly returned: Returned | null
 }
 
 /** What a guard saw when it failed. */
 export interface Refusal {
-  /** The version of the record as it is; 0 where there is none. */
-  readonly version: number
+  /** The version of the record as it is; null where there is none. */
+  readonly version: number | null
   /** What the request got wrong: the words after the code. */
   readonly faults: ReadonlyArray<string>
 }
@@ -67,23 +69,26 @@ export interface Mutation<Problem> {
   readonly verdict: Statement.Fragment
   /** Applies the change from `claim (changed boolean)`, which is empty when there is a failure or the key is taken. */
   readonly effect: Statement.Fragment
+  /** A column for what the first run alone tells: an expression over what stands before. */
+  readonly returning?: Statement.Fragment
   /** The problem behind each code of a `failure`. */
   readonly problems: Readonly<Record<string, (refusal: Refusal) => Problem>>
 }
 
-interface Attempt {
+interface Attempt<Returned> {
   readonly failure: string | null
   readonly resourceId: string
   readonly changed: boolean
-  readonly version: number
+  readonly version: number | null
   readonly claimed: boolean
+  readonly returned: Returned
 }
 
 interface Stored {
   readonly fingerprint: Uint8Array
   readonly resourceId: string
   readonly changed: boolean
-  readonly version: number
+  readonly version: number | null
 }
 
 /**
@@ -100,18 +105,18 @@ export const Turns = Context.Reference<PartitionedSemaphore.PartitionedSemaphore
  * Runs a mutation once per key: one round trip when it applies, two when only a second look can tell why it did not
  * (a replay, a reused key, or a failed guard).
  */
-export const mutate = Effect.fnUntraced(function* <Problem>(
+export const mutate = Effect.fnUntraced(function* <Problem, Returned = null>(
   sql: SqlClient.SqlClient,
   command: Command,
   mutation: Mutation<Problem>
-): Effect.fn.Return<Outcome, Problem | IdempotencyKeyReused | ServiceUnavailable> {
+): Effect.fn.Return<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> {
   const { fingerprint, key, projectId } = command
   const turn = (yield* Turns).withPermit(projectId)
 
   // A project file locks the project FOR UPDATE before it changes it: only that makes KEY SHARE, which waits for no
   // plain update, see the row as the file left it. What else the statement reads is older when it began before the file
   // was through: then the revisions differ, and it looks again. The advisory lock lets a waiting file go first.
-  const attempt = sql<Attempt>`
+  const attempt = sql<Attempt<Returned>>`
     WITH seen AS MATERIALIZED (SELECT revision FROM projects WHERE project_id = ${projectId}),
     project AS MATERIALIZED (
       SELECT project_id, contact_capacity, default_pipeline_id, revision FROM projects
@@ -129,7 +134,8 @@ export const mutate = Effect.fnUntraced(function* <Problem>(
       RETURNING changed
     ),
     ${mutation.effect}
-    SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed
+    SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed,
+           ${mutation.returning ?? sql.literal("NULL")} AS returned
     FROM verdict WHERE EXISTS (SELECT FROM fresh)`.pipe(
     Effect.flatMap(([verdict]) => (verdict === undefined ? Effect.fail(new Contended()) : Effect.succeed(verdict)))
   )
@@ -140,12 +146,12 @@ export const mutate = Effect.fnUntraced(function* <Problem>(
 
   while (true) {
     const verdict = yield* statement(turn(attempt))
-    if (verdict.claimed) return outcome(verdict, false)
+    if (verdict.claimed) return { ...outcome(verdict), replayed: false, returned: verdict.returned }
 
     // A failed guard says little as long as the key may be known: the command that it repeats has moved the guard.
     const [first] = yield* statement(stored)
     if (first !== undefined) {
-      if (Buffer.compare(first.fingerprint, fingerprint) === 0) return outcome(first, true)
+      if (Buffer.compare(first.fingerprint, fingerprint) === 0) return { ...outcome(first), replayed: true, returned: null }
       return yield* new IdempotencyKeyReused({
         detail: "Send a new idempotency-key with a new request; keep a key for repeats of the same one."
       })
@@ -161,9 +167,8 @@ export const mutate = Effect.fnUntraced(function* <Problem>(
   }
 })
 
-const outcome = (of: Omit<Outcome, "replayed">, replayed: boolean): Outcome => ({
-  resourceId: of.resourceId,
-  changed: of.changed,
-  version: of.version,
-  replayed
+const outcome = ({ changed, resourceId, version }: Pick<Stored, "changed" | "resourceId" | "version">) => ({
+  resourceId,
+  changed,
+  version
 })

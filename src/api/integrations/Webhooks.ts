@@ -1,0 +1,115 @@
+/** Outbound webhooks: specification, section 4.4. */
+import { Schema } from "effect"
+import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import { Access } from "../Access.ts"
+import { Examples } from "../Document.ts"
+import { ETag, text, Version } from "../Fields.ts"
+import { MutationHeaders, mutationProblems, replayed } from "../Idempotency.ts"
+import { DeliveryId, InstallationId } from "../Ids.ts"
+import { InstallationNotFound, VersionConflict, WebhookReferenceInvalid, WebhookStateConflict } from "../Problems.ts"
+import { JsonBody, RequestShape } from "../Requests.ts"
+import { type EventType, eventTypes } from "./Events.ts"
+
+/** Where the events go: a URL by its form alone; whether it may be called is judged apart. */
+export const EndpointUrl = text(1, 2048).check(
+  Schema.makeFilter((url: string) => URL.canParse(url), {
+    expected: "a URL of at most 2048 characters",
+    toJsonSchema: () => ({ format: "uri" })
+  })
+)
+
+/** What an installation is told: a set, so order and repeats don't count. */
+export const EventTypes = Schema.Array(Schema.Literals(eventTypes)).check(
+  Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" })
+)
+
+export const WebhookConfigure = Schema.Struct({
+  endpointUrl: EndpointUrl,
+  eventTypes: EventTypes,
+  expectedVersion: Schema.NullOr(Version)
+}).annotate({ identifier: "DeveloperOutboundWebhookConfigure" })
+export type WebhookConfigure = typeof WebhookConfigure.Type
+
+export const WebhookRotate = Schema.Struct({ expectedVersion: Version }).annotate({
+  identifier: "DeveloperOutboundWebhookRotate"
+})
+export type WebhookRotate = typeof WebhookRotate.Type
+
+/** `DeveloperOutboundWebhookMutationResponse` of the specification, section 2.2. */
+export const WebhookReceipt = Schema.Struct({
+  resourceId: text(1, 160),
+  changed: Schema.Boolean,
+  signingSecret: Schema.optionalKey(
+    Schema.String.annotate({ description: "The secret in force, in the first answer only: a replay comes without it." })
+  )
+}).annotate({ identifier: "DeveloperOutboundWebhookMutationResponse" })
+export type WebhookReceipt = typeof WebhookReceipt.Type
+
+const answer = HttpApiSchema.WithHeaders(WebhookReceipt, { etag: ETag, ...replayed })
+
+const secretExample = "whsec_VGhpcyBpcyBvbmx5IGFuIGV4YW1wbGUsIGRvbid0IQ=="
+const receiptExample = { resourceId: "ins_shop", changed: true }
+const events: ReadonlyArray<EventType> = ["crm.deal.created.v1", "crm.deal.stage_changed.v1"]
+
+const path = "/v1/developer/integrations/:installationId/outbound-webhook"
+const access = { scope: "integrations.webhooks.write", module: "integrations", policy: "write" } as const
+
+export class WebhooksGroup extends HttpApiGroup.make("webhooks")
+  .add(
+    HttpApiEndpoint.put("configureWebhook", path, {
+      params: { installationId: InstallationId },
+      headers: MutationHeaders,
+      payload: WebhookConfigure,
+      success: answer,
+      error: [...mutationProblems, InstallationNotFound, VersionConflict, WebhookReferenceInvalid]
+    })
+      .middleware(RequestShape)
+      .middleware(JsonBody)
+      .annotate(Access, access)
+      .annotate(Examples, {
+        request: { endpointUrl: "https://shop.example.com/hooks", eventTypes: events, expectedVersion: null },
+        answer: { ...receiptExample, signingSecret: secretExample }
+      })
+      .annotate(OpenApi.Summary, "Configure the outbound webhook")
+      .annotate(
+        OpenApi.Description,
+        "Creates the installation's webhook (`expectedVersion` null), or changes the one at `expectedVersion`; a " +
+          "webhook that was disabled is enabled again. The endpoint is `https` at a public address, without credentials " +
+          "and fragment. The first answer carries the signing secret in force: new with a new webhook, else as it was."
+      ),
+    HttpApiEndpoint.post("rotateWebhookSecret", `${path}/rotate-secret`, {
+      params: { installationId: InstallationId },
+      headers: MutationHeaders,
+      payload: WebhookRotate,
+      success: answer,
+      error: [...mutationProblems, InstallationNotFound, VersionConflict, WebhookStateConflict]
+    })
+      .middleware(RequestShape)
+      .middleware(JsonBody)
+      .annotate(Access, access)
+      .annotate(Examples, {
+        request: { expectedVersion: 1 },
+        answer: { ...receiptExample, signingSecret: secretExample }
+      })
+      .annotate(OpenApi.Summary, "Rotate the signing secret")
+      .annotate(
+        OpenApi.Description,
+        "Makes a new signing secret, which signs at once; for 24 hours deliveries carry a signature of the old one, too. " +
+          "Only the first answer shows the secret."
+      ),
+    HttpApiEndpoint.post("retryDelivery", `${path}/deliveries/:deliveryId/retry`, {
+      params: { installationId: InstallationId, deliveryId: DeliveryId },
+      headers: MutationHeaders,
+      success: HttpApiSchema.WithHeaders(WebhookReceipt, replayed),
+      error: [...mutationProblems, InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict]
+    })
+      .annotate(Access, access)
+      .annotate(Examples, { answer: { resourceId: "dlv_0193f0cbd4e57f70819203a4b5c6d7e8", changed: true } })
+      .annotate(OpenApi.Summary, "Retry a dead delivery")
+      .annotate(
+        OpenApi.Description,
+        "Returns a dead-lettered delivery to the queue, with the retry schedule anew, while the webhook is enabled and " +
+          "still subscribes to its event type. `resourceId` is the delivery's id, the `webhook-id` of its attempts."
+      )
+  )
+  .annotate(OpenApi.Title, "Integration webhooks") {}

@@ -1,0 +1,111 @@
+/** Sends deliveries over HTTP to endpoints that nobody vouches for: only to checked addresses, within one deadline. */
+import { Clock, Context, Duration, Effect, Layer, Option, Result } from "effect"
+import { Headers } from "effect/http"
+import { type AllowedNetworks, judge } from "./Addresses.ts"
+import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
+import { freshAgents, keptAgents } from "./Sender/Agents.ts"
+import { type Answer, exchange, type ExchangeFailed } from "./Sender/Exchange.ts"
+import { Names } from "./Sender/Names.ts"
+
+export interface SenderConfig {
+  /** From the first question for an address to the end of the answer (`WEBHOOK_TIMEOUT`). */
+  readonly timeout: Duration.Duration
+  /** `WEBHOOK_ALLOWED_NETWORKS`. */
+  readonly allowed: AllowedNetworks
+}
+
+export interface Delivery {
+  readonly url: string
+  readonly body: Uint8Array
+  /** In lower case. `host`, `content-length`, `accept-encoding` and `connection` are the sender's. */
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** Why there was no answer: stable, stored with the attempt. */
+export type FailureCode = ExchangeFailed["code"] | "timeout" | "dns_failed" | "address_refused"
+
+/** `retryAfter` is how long the endpoint asks to be left alone, counted from now. */
+export type Outcome =
+  | { readonly _tag: "answered"; readonly status: number; readonly retryAfter: Option.Option<Duration.Duration> }
+  | { readonly _tag: "failed"; readonly code: FailureCode }
+
+export class Sender extends Context.Service<
+  Sender,
+  {
+    /**
+     * POSTs a delivery, and never fails: an answer of any status is an outcome like none at all. Follows no redirect. The
+     * endpoint may get the delivery twice, when a kept connection breaks before the answer begins. Interruption destroys
+     * the connection. The current span is annotated as an HTTP client's.
+     */
+    readonly send: (delivery: Delivery) => Effect.Effect<Outcome>
+  }
+>()("developer-api/integrations/Sender") {
+  static readonly layerNoDeps = (config: SenderConfig) =>
+    Layer.effect(
+      Sender,
+      Effect.gen(function* () {
+        const names = yield* Names
+        const kept = yield* keptAgents
+
+        const attempt = Effect.fnUntraced(function* (delivery: Delivery) {
+          const endpoint = checkEndpoint(delivery.url, config.allowed)
+          // Taken once, and yet not allowed now: the operator has closed networks since.
+          if (Result.isFailure(endpoint)) return failed("address_refused")
+          const { host, url } = endpoint.success
+          yield* Effect.annotateCurrentSpan(attributes(endpoint.success))
+          const addresses = endpoint.success.isAddress ? [host] : yield* names.resolve(host)
+          const checked = addresses.filter((address) => mayConnect(url, judge(address, config.allowed)))
+          if (checked.length === 0) return failed("address_refused")
+          const post = { url, host, addresses: checked, headers: delivery.headers, body: delivery.body }
+          const answer = yield* exchange(kept, post).pipe(
+            Effect.catchIf(
+              ({ stale }) => stale,
+              () => exchange(freshAgents(), post)
+            )
+          )
+          return answered(answer, yield* Clock.currentTimeMillis)
+        })
+
+        return {
+          send: (delivery) =>
+            attempt(delivery).pipe(
+              Effect.catchTags({
+                NameUnresolved: () => Effect.succeed(failed("dns_failed")),
+                ExchangeFailed: ({ code }) => Effect.succeed(failed(code))
+              }),
+              Effect.timeoutOrElse({
+                duration: config.timeout,
+                orElse: () => Effect.succeed(failed("timeout"))
+              }),
+              Effect.tap((outcome) =>
+                Effect.annotateCurrentSpan(
+                  outcome._tag === "answered"
+                    ? { "http.response.status_code": outcome.status }
+                    : { "error.type": outcome.code }
+                )
+              )
+            )
+        }
+      })
+    )
+
+  static readonly layer = (config: SenderConfig) => Sender.layerNoDeps(config).pipe(Layer.provide(Names.layer))
+}
+
+const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })
+
+const answered = ({ retryAfter, status }: Answer, now: number): Outcome => ({
+  _tag: "answered",
+  status,
+  retryAfter: retryAfter.pipe(
+    Option.flatMap((value) => Result.getSuccess(Headers.parseRetryAfter(value))),
+    Option.map((value) => Headers.retryAfterDelay(value, now))
+  )
+})
+
+/** OpenTelemetry's semantic conventions for HTTP clients. Path and query stay out: with many they hold a secret. */
+const attributes = ({ host, url }: Endpoint) => ({
+  "http.request.method": "POST",
+  "server.address": host,
+  "server.port": Number(url.port === "" ? (url.protocol === "https:" ? 443 : 80) : url.port)
+})

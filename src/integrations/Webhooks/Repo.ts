@@ -1,0 +1,221 @@
+/** The SQL of webhooks. Every statement names the project first. */
+import { Duration } from "effect"
+import type { SqlClient, Statement } from "effect/sql"
+import type { DeliveryId, InstallationId, ProjectId } from "../../api/Ids.ts"
+import type { WebhookConfigure } from "../../api/integrations/Webhooks.ts"
+import {
+  InstallationNotFound,
+  VersionConflict,
+  WebhookReferenceInvalid,
+  WebhookStateConflict
+} from "../../api/Problems.ts"
+import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** What the secrets of a webhook are sealed for. */
+export const secretOwner = (projectId: ProjectId, id: InstallationId) => ["webhook", projectId, id]
+
+/** The installation, and its webhook, locked; no row, or no version, where there is none. */
+const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
+  installation AS MATERIALIZED (
+    SELECT installations.id FROM project JOIN installations USING (project_id) WHERE installations.id = ${id}
+  ),
+  target AS MATERIALIZED (
+    SELECT webhook.* FROM project, LATERAL (
+      SELECT * FROM webhooks WHERE project_id = project.project_id AND installation_id = ${id} FOR NO KEY UPDATE
+    ) webhook
+  )`
+
+const installation_not_found = () =>
+  new InstallationNotFound({ detail: "The path names no installation of this project." })
+
+const version_conflict = ({ version }: Refusal) =>
+  new VersionConflict({
+    detail:
+      version === null
+        ? "The installation has no webhook yet: create it with expectedVersion null."
+        : `The webhook is at version ${version}. Look at what has changed, then decide.`,
+    currentVersion: version
+  })
+
+export const configure = (
+  sql: Sql,
+  projectId: ProjectId,
+  id: InstallationId,
+  { endpointUrl, eventTypes, expectedVersion }: WebhookConfigure,
+  sealed: Uint8Array,
+  at: Date
+): Mutation<InstallationNotFound | VersionConflict> => {
+  const types = [...new Set(eventTypes)].toSorted()
+  return {
+    at,
+    verdict: sql`
+      ${target(sql, id)},
+      verdict AS (
+        SELECT
+          CASE
+            WHEN installation.id IS NULL THEN 'installation_not_found'
+            WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN 'version_conflict'
+          END AS failure,
+          ${id}::text AS resource_id, changed,
+          CASE
+            WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN target.version
+            ELSE coalesce(target.version, 0) + changed::int
+          END AS version
+        FROM project LEFT JOIN installation ON true LEFT JOIN target ON true, LATERAL (
+          SELECT (target.endpoint_url, target.event_types, target.enabled)
+            IS DISTINCT FROM (${endpointUrl}::text, ${types}::text[], true)
+        ) AS difference (changed)
+      )`,
+    effect: sql`
+      -- Two that create at once: the later one fails as a whole on the unique key, and looks again.
+      created AS (
+        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+        SELECT ${projectId}::text, ${id}::text, ${endpointUrl}::text, ${types}::text[], true, 1
+        FROM claim WHERE NOT EXISTS (SELECT FROM target)
+        RETURNING project_id, installation_id
+      ),
+      secret AS (
+        INSERT INTO webhook_secrets (project_id, installation_id, version, sealed)
+        SELECT project_id, installation_id, 1, ${sealed}::bytea FROM created
+      ),
+      health AS (INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM created),
+      updated AS (
+        UPDATE webhooks SET endpoint_url = ${endpointUrl}::text, event_types = ${types}::text[], enabled = true,
+          version = webhooks.version + 1
+        FROM claim, target
+        WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
+      ),
+      unparked AS (
+        UPDATE endpoint_health SET failures = 0, failed_probes = 0, parked_until = NULL
+        FROM claim
+        WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${id}
+      )`,
+    returning: sql`coalesce(
+      (SELECT sealed FROM webhook_secrets
+       WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'),
+      ${sealed}::bytea
+    )`,
+    problems: { installation_not_found, version_conflict }
+  }
+}
+
+/** A new secret at an expected version, and how long the old one goes on. */
+interface Rotation {
+  readonly expectedVersion: number
+  readonly sealed: Uint8Array
+  readonly overlap: Duration.Duration
+}
+
+export const rotate = (
+  sql: Sql,
+  projectId: ProjectId,
+  id: InstallationId,
+  { expectedVersion, overlap, sealed }: Rotation,
+  at: Date
+): Mutation<InstallationNotFound | VersionConflict | WebhookStateConflict> => ({
+  at,
+  verdict: sql`
+    ${target(sql, id)},
+    verdict AS (
+      SELECT
+        CASE
+          WHEN installation.id IS NULL THEN 'installation_not_found'
+          WHEN target.version IS NULL THEN 'webhook_state_conflict'
+          WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'
+        END AS failure,
+        ${id}::text AS resource_id, true AS changed,
+        target.version + (target.version = ${expectedVersion}::bigint)::int AS version
+      FROM project LEFT JOIN installation ON true LEFT JOIN target ON true
+    )`,
+  effect: sql`
+    updated AS (
+      UPDATE webhooks SET version = webhooks.version + 1 FROM claim
+      WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id}
+      RETURNING webhooks.version
+    ),
+    forgotten AS (
+      DELETE FROM webhook_secrets USING claim
+      WHERE webhook_secrets.project_id = ${projectId} AND webhook_secrets.installation_id = ${id}
+        AND webhook_secrets.retires_at <= ${at}::timestamptz
+    ),
+    retired AS (
+      UPDATE webhook_secrets SET retires_at = ${new Date(at.getTime() + Duration.toMillis(overlap))}::timestamptz
+      FROM claim
+      WHERE webhook_secrets.project_id = ${projectId} AND webhook_secrets.installation_id = ${id}
+        AND webhook_secrets.retires_at = 'infinity'
+    ),
+    secret AS (
+      INSERT INTO webhook_secrets (project_id, installation_id, version, sealed)
+      SELECT ${projectId}::text, ${id}::text, version, ${sealed}::bytea FROM updated
+    )`,
+  returning: sql`${sealed}::bytea`,
+  problems: {
+    installation_not_found,
+    version_conflict,
+    webhook_state_conflict: () =>
+      new WebhookStateConflict({ detail: "The installation has no webhook: configure one first." })
+  }
+})
+
+/** Why a delivery can't be retried, by the word for it. */
+const notRetriable: Readonly<Record<string, string>> = {
+  state: "Only a dead delivery can be retried.",
+  disabled: "The webhook is disabled: configure it again first.",
+  unsubscribed: "The webhook no longer subscribes to the delivery's event type."
+}
+
+export const retry = (
+  sql: Sql,
+  projectId: ProjectId,
+  id: InstallationId,
+  deliveryId: DeliveryId,
+  at: Date
+): Mutation<InstallationNotFound | WebhookReferenceInvalid | WebhookStateConflict> => ({
+  at,
+  verdict: sql`
+    installation AS MATERIALIZED (
+      SELECT installations.id FROM project JOIN installations USING (project_id) WHERE installations.id = ${id}
+    ),
+    webhook AS MATERIALIZED (
+      -- Held until the delivery waits again, so that nobody disables the webhook in between and misses it.
+      SELECT locked.* FROM project, LATERAL (
+        SELECT enabled, event_types FROM webhooks
+        WHERE project_id = project.project_id AND installation_id = ${id} FOR SHARE
+      ) locked
+    ),
+    target AS MATERIALIZED (
+      SELECT delivery.* FROM project, LATERAL (
+        SELECT * FROM deliveries
+        WHERE project_id = project.project_id AND id = ${deliveryId} AND installation_id = ${id}
+        FOR NO KEY UPDATE
+      ) delivery
+    ),
+    verdict AS (
+      SELECT
+        CASE
+          WHEN installation.id IS NULL THEN 'installation_not_found'
+          WHEN target.id IS NULL THEN 'webhook_reference_invalid'
+          WHEN target.status <> 'dead' THEN 'webhook_state_conflict state'
+          WHEN webhook.enabled IS NOT TRUE THEN 'webhook_state_conflict disabled'
+          WHEN events.type <> ALL(webhook.event_types) THEN 'webhook_state_conflict unsubscribed'
+        END AS failure,
+        ${deliveryId}::text AS resource_id, true AS changed, NULL::int AS version
+      FROM project LEFT JOIN installation ON true LEFT JOIN webhook ON true LEFT JOIN target ON true
+        LEFT JOIN events ON events.project_id = target.project_id AND events.id = target.event_id
+    )`,
+  effect: sql`
+    retried AS (
+      UPDATE deliveries SET status = 'pending', retries = 0, available_at = ${at}::timestamptz, finished_at = NULL
+      FROM claim
+      WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId}
+    )`,
+  problems: {
+    installation_not_found,
+    webhook_reference_invalid: () =>
+      new WebhookReferenceInvalid({ detail: "The path names no delivery of this installation." }),
+    webhook_state_conflict: ({ faults: [fault = "state"] }) =>
+      new WebhookStateConflict({ detail: notRetriable[fault] ?? "The delivery can't be retried." })
+  }
+})

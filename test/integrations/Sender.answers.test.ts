@@ -1,0 +1,217 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Duration, Effect, Option } from "effect"
+import { answering, answerOf, endpoint, type Endpoint, send, sender, told, until } from "./Sender.support.ts"
+
+const url = ({ port }: Endpoint, path = "/") => `http://hooks.test:${port}${path}`
+
+const drip = (bytes: string) => (socket: { readonly write: (text: string) => void; readonly destroyed: boolean }) => {
+  let at = 0
+  const timer = setInterval(() => {
+    if (socket.destroyed) clearInterval(timer)
+    else socket.write(bytes[at++ % bytes.length] ?? "")
+  }, 20)
+}
+
+describe("a delivery", () => {
+  it.live("is sent as it is, with a length, and asks for an answer that is not packed", () =>
+    Effect.gen(function* () {
+      const hook = yield* answering(answerOf(200))
+      const body = Buffer.from([0, 1, 0xff, 0x0d, 0x0a])
+      const headers = { "webhook-id": "dlv_1", "user-agent": "developer-api/1", "accept-encoding": "gzip" }
+      const outcome = yield* send(url(hook, "/a%20b/ü?x=1&y="), { body, headers })
+      assert.deepStrictEqual(outcome, { _tag: "answered", status: 200, retryAfter: Option.none() })
+      const [head = "", sent] = hook.received[0]?.text.split("\r\n\r\n") ?? []
+      const [line, ...fields] = head.split("\r\n").map((line, i) => (i === 0 ? line : line.toLowerCase()))
+      assert.strictEqual(line, "POST /a%20b/%C3%BC?x=1&y= HTTP/1.1")
+      assert.deepStrictEqual(fields.sort(), [
+        "accept-encoding: identity",
+        "connection: keep-alive",
+        "content-length: 5",
+        `host: hooks.test:${hook.port}`,
+        "user-agent: developer-api/1",
+        "webhook-id: dlv_1"
+      ])
+      assert.strictEqual(sent, body.toString("latin1"))
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("has the answer's status as its outcome, and follows no redirect", () =>
+    Effect.gen(function* () {
+      const other = yield* answering(answerOf(200))
+      for (const status of [200, 202, 299, 301, 302, 307, 308, 400, 401, 404, 410, 418, 429, 500, 503, 599, 999]) {
+        const hook = yield* answering(answerOf(status, `location: ${url(other)}`))
+        assert.strictEqual(told(yield* send(url(hook))), status)
+      }
+      assert.strictEqual(other.connections(), 0)
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("may be answered without a body, in HTTP/1.0, in chunks, after interim answers", () =>
+    Effect.gen(function* () {
+      const answers = [
+        ["HTTP/1.1 204 No Content", "", ""],
+        ["HTTP/1.1 304 Not Modified", "content-length: 1000", "", ""],
+        ["HTTP/1.1 200 OK", "content-length: 0", "", ""],
+        ["HTTP/1.1 200", "transfer-encoding: chunked", "trailer: x", "", "2", "ok", "0", "x: y", "", ""],
+        ["HTTP/1.1 100 Continue", "", "HTTP/1.1 103 Early Hints", "link: x", "", answerOf(201)]
+      ]
+      const outcomes = []
+      for (const answer of answers) outcomes.push(told(yield* send(url(yield* answering(...answer)))))
+      assert.deepStrictEqual(outcomes, [204, 304, 200, 200, 201])
+      for (const answer of [
+        "HTTP/1.0 200 OK\r\n\r\nuntil the end",
+        "HTTP/1.1 200 OK\r\n\r\n",
+        "HTTP/1.0 200 OK\r\n\r\n"
+      ]) {
+        const hook = yield* endpoint(({ socket }) => socket.end(answer))
+        assert.strictEqual(told(yield* send(url(hook))), 200)
+      }
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("hears when the endpoint wants to be called again: in seconds, or by a date of any of the three forms", () =>
+    Effect.gen(function* () {
+      const after = (value: string) =>
+        Effect.gen(function* () {
+          const outcome = yield* send(url(yield* answering(answerOf(503, `retry-after: ${value}`))))
+          return outcome._tag === "answered" ? Option.map(outcome.retryAfter, Duration.toSeconds) : Option.some(-1)
+        })
+      assert.deepStrictEqual(yield* after("120"), Option.some(120))
+      assert.deepStrictEqual(yield* after("0"), Option.some(0))
+      const date = new Date(Date.now() + 3_600_000)
+      const [day = "", dayOfMonth = "", month = "", year = "", time = ""] = date.toUTCString().split(" ")
+      const longDay = date.toLocaleDateString("en", { weekday: "long", timeZone: "UTC" })
+      const forms = [
+        date.toUTCString(),
+        `${longDay}, ${dayOfMonth}-${month}-${year.slice(2)} ${time} GMT`,
+        `${day.slice(0, 3)} ${month} ${dayOfMonth.replace(/^0/, " ")} ${time} ${year}`
+      ]
+      for (const form of forms) {
+        const seconds = Number(Option.getOrThrow(yield* after(form)))
+        assert.isTrue(seconds > 3_570 && seconds <= 3_600, `${form} ${seconds}`)
+      }
+      assert.deepStrictEqual(yield* after("Sun, 06 Nov 1994 08:49:37 GMT"), Option.some(0))
+      for (const garbage of ["-5", "1.5", "soon", "", "2030-01-01", "Sun, 31 Feb 2027 00:00:00 GMT", "5, 6"]) {
+        assert.isTrue(Option.isNone(yield* after(garbage)), garbage)
+      }
+    }).pipe(Effect.provide(sender()))
+  )
+})
+
+describe("an answer", () => {
+  it.live("is read to its limit, then cut off, and counts", () =>
+    Effect.gen(function* () {
+      const endless = yield* endpoint(({ socket }) => {
+        const pour = () => {
+          while (socket.write(Buffer.alloc(65_536)));
+        }
+        socket.write("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n")
+        socket.on("drain", pour)
+        pour()
+      })
+      const huge = yield* answering("HTTP/1.1 202 OK", "content-length: 99999999", "", "x".repeat(16_384))
+      assert.strictEqual(told(yield* send(url(endless))), 200)
+      assert.strictEqual(told(yield* send(url(huge))), 202)
+      yield* until(() => endless.closed() === 1 && huge.closed() === 1)
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("counts when it is whole, whatever follows", () =>
+    Effect.gen(function* () {
+      for (const [status, answer] of [
+        [200, `${answerOf(200)} and more`],
+        [201, `${answerOf(201)}${answerOf(500)}`],
+        [204, "HTTP/1.1 204 No Content\r\n\r\nand yet a body"]
+      ] as const) {
+        const hook = yield* answering(answer)
+        assert.strictEqual(told(yield* send(url(hook))), status)
+        yield* until(() => hook.closed() === 1)
+      }
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("counts at once, also when it comes before the request is through; the connection ends then", () =>
+    Effect.gen(function* () {
+      const deaf = yield* endpoint(() => {}, {
+        connected: (socket) => {
+          socket.once("data", () => {
+            socket.pause()
+            socket.write(answerOf(413))
+          })
+        }
+      })
+      assert.strictEqual(told(yield* send(url(deaf), { body: Buffer.alloc(64 * 1024 * 1024) })), 413)
+      const again = yield* send(url(deaf))
+      assert.strictEqual(told(again), 413)
+      assert.strictEqual(deaf.connections(), 2)
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("that breaks off is a connection lost", () =>
+    Effect.gen(function* () {
+      const broken = [
+        "",
+        "HTTP/1.1 200 OK\r\ncontent-",
+        "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nshort",
+        "HTTP/1.1 100 Continue\r\n\r\n"
+      ]
+      for (const text of broken) {
+        for (const cut of ["end", "resetAndDestroy"] as const) {
+          const hook = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()))
+          assert.strictEqual(told(yield* send(url(hook))), "connection_lost", `${text} ${cut}`)
+          assert.strictEqual(hook.connections(), 1)
+        }
+      }
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("that is no HTTP, or has no certain length, or a header section without end, is invalid", () =>
+    Effect.gen(function* () {
+      const invalid = [
+        "SSH-2.0-OpenSSH_9.9\r\n",
+        "HTTP/9.9 200 OK\r\n\r\n",
+        "HTTP/1.1 20 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: ten\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n",
+        "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        `HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(10_000)}`,
+        `HTTP/1.1 200 OK\r\nx: ${"y".repeat(20_000)}`,
+        `HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n${"x: y\r\n".repeat(10_000)}`,
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+      ]
+      for (const text of invalid) {
+        const hook = yield* answering(text)
+        assert.strictEqual(told(yield* send(url(hook))), "invalid_response", text.slice(0, 80))
+        yield* until(() => hook.closed() === 1)
+      }
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("has one deadline, however the endpoint spends it", () =>
+    Effect.gen(function* () {
+      const slow = [
+        yield* endpoint(() => {}),
+        yield* endpoint(({ socket }) => drip("HTTP/1.1 200 OK\r\n")(socket)),
+        yield* endpoint(({ socket }) => {
+          socket.write("HTTP/1.1 200 OK\r\ncontent-length: 16000\r\n\r\n")
+          drip("x")(socket)
+        }),
+        yield* endpoint(({ socket }) => {
+          socket.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+          drip("1\r\nx\r\n")(socket)
+        }),
+        yield* endpoint(({ socket }) => drip("HTTP/1.1 100 Continue\r\n\r\n")(socket))
+      ]
+      const [duration, outcomes] = yield* Effect.timed(
+        Effect.forEach(slow, (hook) => send(url(hook)), { concurrency: "unbounded" })
+      )
+      assert.isTrue(outcomes.every((outcome) => told(outcome) === "timeout"))
+      assert.isTrue(Duration.toMillis(duration) >= 300 && Duration.toMillis(duration) < 5_000)
+      yield* until(() => slow.every((hook) => hook.closed() === hook.connections()))
+    }).pipe(Effect.provide(sender({ timeout: "300 millis" })))
+  )
+})

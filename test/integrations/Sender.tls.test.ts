@@ -1,0 +1,101 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { getCACertificates, setDefaultCACertificates, TLSSocket } from "node:tls"
+import { answering, answerOf, endpoint, type Received, send, sender, told } from "./Sender.support.ts"
+
+/** Signed by itself for `hooks.test`, until 2120. */
+const tls = {
+  key: `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgrzOtTqCn4U+blNTe
+UdTD0TkqAO6TcfXTh+ExDMaPgXChRANCAAQByYdbR9NHhu0Kcmw5fQLQduveMIt4
+awObvAM6oTrlxWNc6raZguHtrJsrxwQ/Q1X9lbYGk5L+mXPyW6wnRfL6
+-----END PRIVATE KEY-----`,
+  cert: `-----BEGIN CERTIFICATE-----
+MIIBZTCCAQqgAwIBAgIBATAKBggqhkjOPQQDAjAVMRMwEQYDVQQDDApob29rcy50
+ZXN0MCAXDTIwMDEwMTAwMDAwMFoYDzIxMjAwMTAxMDAwMDAwWjAVMRMwEQYDVQQD
+DApob29rcy50ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEAcmHW0fTR4bt
+CnJsOX0C0Hbr3jCLeGsDm7wDOqE65cVjXOq2mYLh7aybK8cEP0NV/ZW2BpOS/plz
+8lusJ0Xy+qNJMEcwFQYDVR0RBA4wDIIKaG9va3MudGVzdDAPBgNVHRMBAf8EBTAD
+AQH/MB0GA1UdDgQWBBTEplzI/8xDEJuSjI0twm1hjHVbjzAKBggqhkjOPQQDAgNJ
+ADBGAiEAyGRzUDIx/J4LKl+9a6VJzzQo0JWwWrzFXfAIQvc0LXcCIQC+JCtzEVYS
+zS7Ibm4oHqph3Tctd+YEM+H0cE83SdtJQg==
+-----END CERTIFICATE-----`
+}
+
+/** An authority that this process trusts, while the test runs. */
+const trusted = Effect.acquireRelease(
+  Effect.sync(() => {
+    const before = getCACertificates("default")
+    setDefaultCACertificates([...before, tls.cert])
+    return before
+  }),
+  (before) => Effect.sync(() => setDefaultCACertificates(before))
+)
+
+const secure = (answer: (received: Received) => void) => endpoint(answer, { tls })
+const at = ({ port }: { readonly port: number }, host = "hooks.test") => `https://${host}:${port}/`
+
+describe("over TLS", () => {
+  it.live("the endpoint's certificate must be of somebody whom we trust", () =>
+    Effect.gen(function* () {
+      const hook = yield* secure(({ socket }) => socket.write(answerOf(200)))
+      assert.strictEqual(told(yield* send(at(hook))), "tls_failed")
+      assert.strictEqual(hook.received.length, 0)
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("it must be of the host that the URL names, and that name is asked for", () =>
+    Effect.gen(function* () {
+      yield* trusted
+      const asked: Array<unknown> = []
+      const hook = yield* endpoint(() => {}, {
+        tls,
+        connected: (socket) => {
+          if (socket instanceof TLSSocket) asked.push(socket.servername)
+          socket.on("data", (chunk) => {
+            asked.push(/\r\nhost: (.*)\r\n/i.exec(chunk.toString())?.[1])
+            socket.write(answerOf(200))
+          })
+        }
+      })
+      assert.strictEqual(told(yield* send(at(hook))), 200)
+      assert.deepStrictEqual(asked.splice(0), ["hooks.test", `hooks.test:${hook.port}`])
+      // The name with a dot at its end is the same to DNS and TLS, and stays as it is in HTTP.
+      assert.strictEqual(told(yield* send(at(hook, "hooks.test."))), 200)
+      assert.deepStrictEqual(asked.splice(0), ["hooks.test", `hooks.test.:${hook.port}`])
+      assert.strictEqual(told(yield* send(at(hook, "other.test"))), "tls_failed")
+      assert.strictEqual(told(yield* send(at(hook, "127.0.0.1"))), "tls_failed")
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("connections are kept, and replaced when they break, as without", () =>
+    Effect.gen(function* () {
+      yield* trusted
+      for (const cut of ["end", "destroy"] as const) {
+        const hook = yield* secure(({ connection, earlier, socket }) =>
+          connection === 1 && earlier === 2 ? socket[cut]() : socket.write(answerOf(200 + earlier))
+        )
+        assert.strictEqual(told(yield* send(at(hook))), 200)
+        assert.strictEqual(told(yield* send(at(hook))), 201)
+        assert.strictEqual(hook.connections(), 1)
+        assert.strictEqual(told(yield* send(at(hook))), 203, cut)
+        assert.strictEqual(hook.connections(), 2)
+      }
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("an endpoint that speaks something else, or breaks off, has failed at that", () =>
+    Effect.gen(function* () {
+      const plain = yield* answering(answerOf(200))
+      const talking = yield* endpoint(() => {}, { connected: (socket) => socket.end(answerOf(200)) })
+      const closing = yield* endpoint(() => {}, { connected: (socket) => socket.once("data", () => socket.end()) })
+      const resetting = yield* endpoint(() => {}, {
+        connected: (socket) => socket.once("data", () => socket.resetAndDestroy())
+      })
+      for (const hook of [talking, closing, resetting]) {
+        assert.strictEqual(told(yield* send(at(hook))), "tls_failed")
+      }
+      assert.strictEqual(told(yield* send(at(plain))), "timeout")
+    }).pipe(Effect.provide(sender({ timeout: "1 second" })))
+  )
+})
