@@ -18,6 +18,9 @@ export default Effect.gen(function* () {
       FOREIGN KEY (project_id, installation_id) REFERENCES webhooks (project_id, installation_id)
     )`
 
+  // The retry of a delivery has no version.
+  yield* sql`ALTER TABLE idempotency_keys ALTER COLUMN version DROP NOT NULL`
+
   // Apart from the webhook, whose row every new delivery refers to: this one changes with each batch of attempts.
   yield* sql`
     CREATE TABLE endpoint_health (
@@ -59,5 +62,6 @@ export default Effect.gen(function* () {
     CREATE INDEX deliveries_finished ON deliveries (project_id, finished_at)
     WHERE status IN ('delivered', 'dead')`
   yield* sql`CREATE INDEX deliveries_by_age ON deliveries (project_id, created_at DESC, id DESC)`
+  yield* sql`CREATE INDEX events_by_age ON events (project_id, occurred_at)`
   yield* sql`CREATE INDEX deliveries_by_event ON deliveries (project_id, event_id)`
 })

@@ -1,16 +1,17 @@
 /** `task`: the tasks of a project. */
-import { Effect, Option, Schema } from "effect"
+import { Effect, Layer, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { text } from "../api/Fields.ts"
 import { ClientId, DealId, type ProjectId, TaskId } from "../api/Ids.ts"
 import { TaskReferenceUnknown, Tasks } from "../crm/Tasks.ts"
+import { Wake } from "../platform/outbox/Wake.ts"
 import { Instant } from "../project/ProjectFile/Times.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
 import { answer, cli } from "./Output.ts"
 
 const onTasks = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(Effect.provide(Tasks.layer), onMigratedDatabase)
+  command.pipe(Effect.provide(Tasks.layer.pipe(Layer.provide(Wake.layerInline))), onMigratedDatabase)
 
 const create = Command.make(
   "create",

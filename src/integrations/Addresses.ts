@@ -2,7 +2,7 @@
  * Which addresses a delivery may connect to: those that IANA's special-purpose registries leave globally reachable, and
  * those of the networks that the operator has opened.
  */
-import { Option, Result } from "effect"
+import { Option } from "effect"
 import { BlockList, isIP, isIPv4, isIPv6 } from "node:net"
 
 /** `refused`: neither public nor in an allowed network. */
@@ -90,13 +90,8 @@ const parseNetwork = (text: string): Option.Option<Network> => {
   return Option.some({ address, prefix, family: version === 4 ? "ipv4" : "ipv6" })
 }
 
-/** Reads CIDR networks; fails with those that aren't. */
-export const allowedNetworks = (
-  networks: ReadonlyArray<string>
-): Result.Result<AllowedNetworks, ReadonlyArray<string>> => {
-  const faults = networks.filter((text) => Option.isNone(parseNetwork(text)))
-  return faults.length > 0 ? Result.fail(faults) : Result.succeed(listOf(known(networks)))
-}
+/** Networks in CIDR notation; the settings have judged them already. */
+export const networksOf = (networks: ReadonlyArray<string>): AllowedNetworks => listOf(known(networks))
 
 /** Nothing but public addresses. */
 export const noNetworks: AllowedNetworks = listOf([])

@@ -15,10 +15,11 @@ import { type Command, mutate, type Outcome } from "../platform/idempotency/Idem
 import { Wake } from "../platform/outbox/Wake.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
-import { AllowedNetworks } from "./Addresses.ts"
+import { networksOf } from "./Addresses.ts"
 import { unacceptable } from "./EndpointUrl.ts"
 import { newSecret } from "./Signature.ts"
-import { configure, retry, rotate, secretOwner } from "./Webhooks/Repo.ts"
+import { configure, retry, rotate } from "./Webhooks/Repo.ts"
+import { secretOwner } from "./Webhooks/Secrets.ts"
 
 /** The outcome of a command; with the signing secret in force where this is its first answer. */
 export type WebhookOutcome = Outcome<Redacted.Redacted>
@@ -63,8 +64,8 @@ export class Webhooks extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       const box = yield* SecretBox
       const wake = yield* Wake
-      const allowed = yield* AllowedNetworks
       const { webhooks } = yield* Settings
+      const allowed = networksOf(webhooks.allowedNetworks)
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       /** A secret that no key of ours opens is a fault of the operator's `SECRET_KEY`. */

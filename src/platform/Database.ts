@@ -67,6 +67,13 @@ export const operatorLayer = Layer.unwrap(
   )
 )
 
+/** The client of those who wait for NOTIFY: a connection that is silent for as long as nothing happens. */
+export const listenerLayer = Layer.unwrap(
+  Effect.map(DatabaseUrl, (url) =>
+    PgClient.layer({ url, applicationName: "developer-api listener", maxConnections: 1, connectTimeout: patience })
+  )
+)
+
 /**
  * Nothing answered, or what answered is going away (57P01 to 57P03: shutting down, starting up), full
  * (class 53), or no longer the primary (25006): worth another try later.

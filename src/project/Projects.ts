@@ -73,6 +73,7 @@ export class Projects extends Context.Service<
           ["clients", Parts.clients(sql, now), file.clients?.map(clientRecord)],
           ["deals", Parts.deals(sql, now), file.deals && deals.records],
           ["tickets", Parts.tickets(sql), file.tickets?.map(ticketRecord)],
+          ["installations", Parts.installations(sql), file.installations],
           ["tasks", Parts.tasks(sql, now), file.tasks]
         ]
         for (const [name, part, records] of parts) {

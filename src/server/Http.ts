@@ -12,6 +12,8 @@ import { Notes } from "../crm/Notes.ts"
 import * as NotesHttp from "../crm/Notes/Http.ts"
 import { Tickets } from "../crm/Tickets.ts"
 import * as TicketsHttp from "../crm/Tickets/Http.ts"
+import { Webhooks } from "../integrations/Webhooks.ts"
+import * as WebhooksHttp from "../integrations/Webhooks/Http.ts"
 import * as Bearer from "../platform/auth/Bearer.ts"
 import * as Throttle from "../platform/rateLimit/Throttle.ts"
 import * as Answers from "./Answers.ts"
@@ -22,8 +24,8 @@ import * as RequestShape from "./RequestShape.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
 
 const api = HttpApiBuilder.layer(Api).pipe(
-  Layer.provide([ClientsHttp.layer, DealsHttp.layer, NotesHttp.layer, TicketsHttp.layer]),
-  Layer.provide([Clients.layer, Deals.layer, Notes.layer, Tickets.layer]),
+  Layer.provide([ClientsHttp.layer, DealsHttp.layer, NotesHttp.layer, TicketsHttp.layer, WebhooksHttp.layer]),
+  Layer.provide([Clients.layer, Deals.layer, Notes.layer, Tickets.layer, Webhooks.layer]),
   Layer.provide([Answers.operations, Bearer.layer, Throttle.layer, RequestShape.layer, JsonBody.layer])
 )
 

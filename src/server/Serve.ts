@@ -2,6 +2,9 @@
 import { NodeServices } from "@effect/platform-node"
 import { Console, Effect, Layer, Option, PartitionedSemaphore, Queue } from "effect"
 import { HttpServer } from "effect/http"
+import { networksOf } from "../integrations/Addresses.ts"
+import * as DeliveryLoop from "../integrations/DeliveryLoop.ts"
+import { Sender } from "../integrations/Sender.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
 import { PublicUrl } from "../platform/Responses.ts"
@@ -9,10 +12,12 @@ import * as Database from "../platform/Database.ts"
 import { Turns } from "../platform/idempotency/Idempotency.ts"
 import * as Pruner from "../platform/idempotency/Pruner.ts"
 import * as Logging from "../platform/Logging.ts"
+import { Wake } from "../platform/outbox/Wake.ts"
 import { assertMigrated, migrate } from "../platform/Migrations.ts"
 import { Pages } from "../platform/Pages.ts"
 import { RateLimits } from "../platform/rateLimit/RateLimits.ts"
 import { RequestMetrics } from "../platform/RequestMetrics.ts"
+import { SecretBox } from "../platform/SecretBox.ts"
 import { SecretKey } from "../platform/SecretKey.ts"
 import { Settings } from "../platform/Settings.ts"
 import * as Telemetry from "../platform/Telemetry.ts"
@@ -47,20 +52,29 @@ const platform = Layer.mergeAll(
   RateLimits.layer,
   RequestMetrics.layer,
   Pages.layer,
+  SecretBox.layer,
+  Wake.layer,
   Drain.layer
 ).pipe(
   Layer.merge(turns),
   Layer.provide(SecretKey.layer),
   Layer.provideMerge(migrated),
   Layer.provideMerge(Database.layer),
-  Layer.provide(Database.DatabaseUrl.layer),
+  Layer.provideMerge(Database.DatabaseUrl.layer),
   Layer.provideMerge(Telemetry.layer),
   Layer.provideMerge(Logging.layer),
   Layer.provideMerge(Settings.layer),
   Layer.provide(NodeServices.layer)
 )
 
-const background = Layer.mergeAll(Pruner.layer)
+/** What sends deliveries, as the settings bound it. */
+const sender = Layer.unwrap(
+  Effect.map(Settings, ({ webhooks }) =>
+    Sender.layer({ timeout: webhooks.timeout, allowed: networksOf(webhooks.allowedNetworks) })
+  )
+)
+
+const background = Layer.mergeAll(Pruner.layer, Layer.provide(DeliveryLoop.layer, sender))
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */
 const face = (role: Role) =>

@@ -6,6 +6,7 @@ import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { ClientId, DealId, ProjectId, TaskId } from "../../src/api/Ids.ts"
 import { type NewTask, Tasks } from "../../src/crm/Tasks.ts"
+import { Wake } from "../../src/platform/outbox/Wake.ts"
 import { withDeals } from "../support/Deals.ts"
 import { slowDown } from "../support/SlowRows.ts"
 import { apply, rowsOf, services } from "../project/Projects.support.ts"
@@ -31,10 +32,12 @@ const records = {
   ...withDeals("deal")
 }
 
+const tasks = Tasks.layer.pipe(Layer.provide(Wake.layerInline))
+
 /** The service as another operator's process has it, on a connection of its own. */
 const another = Effect.gen(function* () {
   const { url } = yield* TestDatabase
-  const own = Layer.provide(Tasks.layer, PgClient.layer({ url, maxConnections: 1 }))
+  const own = tasks.pipe(Layer.provide(PgClient.layer({ url, maxConnections: 1 })))
   return Context.get(yield* Layer.build(Layer.fresh(own)), Tasks)
 })
 
@@ -49,7 +52,7 @@ const told = Effect.fnUntraced(function* (projectId: ProjectId) {
   }))
 })
 
-layer(Tasks.layer.pipe(Layer.provideMerge(services)))("Tasks", (it) => {
+layer(tasks.pipe(Layer.provideMerge(services)))("Tasks", (it) => {
   it.effect("tells what a new task is, and what it was when it is completed", () =>
     Effect.gen(function* () {
       const tasks = yield* Tasks

@@ -1,9 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
-import { allowedNetworks, noNetworks } from "../../src/integrations/Addresses.ts"
+import { networksOf, noNetworks } from "../../src/integrations/Addresses.ts"
 import { checkEndpoint, mayConnect } from "../../src/integrations/EndpointUrl.ts"
 
-const loopback = Result.getOrThrow(allowedNetworks(["127.0.0.0/8", "::1/128"]))
+const loopback = networksOf(["127.0.0.0/8", "::1/128"])
 
 const verdict = (url: string, allowed = noNetworks) =>
   Result.match(checkEndpoint(url, allowed), { onSuccess: () => "taken", onFailure: (reason) => reason })

@@ -1,11 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Duration, Effect, Exit, Fiber, Layer, Result, Scope } from "effect"
+import { Duration, Effect, Exit, Fiber, Layer, Scope } from "effect"
 import type { Socket } from "node:net"
-import { allowedNetworks } from "../../src/integrations/Addresses.ts"
+import { networksOf } from "../../src/integrations/Addresses.ts"
 import { Sender } from "../../src/integrations/Sender.ts"
 import { answering, answerOf, at, endpoint, names, send, sender, told, unknown, until } from "./Sender.support.ts"
 
-const loopback = Result.getOrThrow(allowedNetworks(["127.0.0.0/8"]))
+const loopback = networksOf(["127.0.0.0/8"])
 const url = ({ port }: { readonly port: number }, host = "hooks.test") => `http://${host}:${port}/`
 
 describe("a connection", () => {

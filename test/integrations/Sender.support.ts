@@ -1,8 +1,8 @@
 /** Endpoints that answer as a test says, to the byte, and senders that find them. All end with the test. */
-import { Duration, Effect, Layer, Result } from "effect"
+import { Duration, Effect, Layer } from "effect"
 import { createServer, type Socket } from "node:net"
 import { createServer as createTlsServer } from "node:tls"
-import { allowedNetworks } from "../../src/integrations/Addresses.ts"
+import { networksOf } from "../../src/integrations/Addresses.ts"
 import { type Delivery, type Outcome, Sender } from "../../src/integrations/Sender.ts"
 import { Names, NameUnresolved } from "../../src/integrations/Sender/Names.ts"
 
@@ -109,7 +109,7 @@ export interface SenderOptions {
 export const sender = (options: SenderOptions = {}) =>
   Sender.layerNoDeps({
     timeout: Duration.fromInputUnsafe(options.timeout ?? "10 seconds"),
-    allowed: Result.getOrThrow(allowedNetworks(options.allowed ?? ["127.0.0.0/8"]))
+    allowed: networksOf(options.allowed ?? ["127.0.0.0/8"])
   }).pipe(Layer.provide(options.names ?? at("127.0.0.1")))
 
 export const send = (url: string, delivery: Partial<Delivery> = {}): Effect.Effect<Outcome, never, Sender> =>

@@ -13,7 +13,7 @@ import type { DealId, ProjectId } from "../../api/Ids.ts"
 import { DealNotFound, DealReferenceNotFound, DealStatusInvalid, ValidationFailed } from "../../api/Problems.ts"
 import { assigned, differ, jsonObject, patched, selected } from "../../platform/Columns.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
-import { append, type Cause } from "../../platform/outbox/Outbox.ts"
+import { append, appended, type Cause } from "../../platform/outbox/Outbox.ts"
 import { following, type Window } from "../../platform/Pages.ts"
 import { client, dangling, organization, responsibleMember } from "../References.ts"
 
@@ -153,6 +153,7 @@ export const create = (sql: Sql, cause: Cause, id: DealId, deal: DealCreate): Mu
         RETURNING *
       ),
       ${append(sql, cause, sql`SELECT 'crm.deal.created.v1', ${sql.literal(createdData)} FROM created`)}`,
+    returning: appended(sql),
     problems: { deal_reference_not_found }
   }
 }
@@ -252,6 +253,7 @@ export const patch = (sql: Sql, cause: Cause, id: DealId, changes: DealPatch): M
             json_build_object(${sql.literal(updatedDeal)}, 'previousStageId', target.stage_id)
           FROM updated, target WHERE updated.stage_id <> target.stage_id`
       )}`,
+    returning: appended(sql),
     problems: {
       deal_not_found: () => new DealNotFound({ detail: noSuchDeal }),
       validation_failed: ({ faults }) => invalid(faults),

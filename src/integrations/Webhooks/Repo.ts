@@ -13,9 +13,6 @@ import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.t
 
 type Sql = SqlClient.SqlClient
 
-/** What the secrets of a webhook are sealed for. */
-export const secretOwner = (projectId: ProjectId, id: InstallationId) => ["webhook", projectId, id]
-
 /** The installation, and its webhook, locked; no row, or no version, where there is none. */
 const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
   installation AS MATERIALIZED (

@@ -151,7 +151,8 @@ export const mutate = Effect.fnUntraced(function* <Problem, Returned = null>(
     // A failed guard says little as long as the key may be known: the command that it repeats has moved the guard.
     const [first] = yield* statement(stored)
     if (first !== undefined) {
-      if (Buffer.compare(first.fingerprint, fingerprint) === 0) return { ...outcome(first), replayed: true, returned: null }
+      if (Buffer.compare(first.fingerprint, fingerprint) === 0)
+        return { ...outcome(first), replayed: true, returned: null }
       return yield* new IdempotencyKeyReused({
         detail: "Send a new idempotency-key with a new request; keep a key for repeats of the same one."
       })

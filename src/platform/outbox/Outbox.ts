@@ -38,6 +38,9 @@ const newTraceparent = () => `00-${hexId()}-${hexId().slice(16)}-01`
 
 const hexId = () => randomUUID().replaceAll("-", "")
 
+/** Whether the statement that `append` is part of has made deliveries: then the deliverers are to be woken. */
+export const appended = (sql: SqlClient.SqlClient) => sql.literal("EXISTS (SELECT FROM delivery)")
+
 /**
  * Common table expressions that append each event of `happened`, a query of `type` and `data` (json), with a delivery
  * for every enabled webhook of the project that subscribes to its type. An event that nobody subscribes to leaves no row.
@@ -59,9 +62,10 @@ export const append = (
     RETURNING id, type
   ),
   delivery AS (
-    INSERT INTO deliveries (project_id, id, installation_id, event_id, next_attempt_at, created_at)
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
     SELECT ${projectId}::text, new_id('dlv', ${at}::timestamptz), webhooks.installation_id, event.id,
            ${at}::timestamptz, ${at}::timestamptz
     FROM event JOIN webhooks
       ON webhooks.project_id = ${projectId} AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
+    RETURNING id
   )`

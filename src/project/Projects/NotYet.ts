@@ -13,7 +13,8 @@ const notYet = [
   "segments",
   "templates",
   "campaigns",
-  "installations"
+  "installations/*/importProfile",
+  "installations/*/stagedRecords"
 ]
 
 /** Whether a value asks for nothing: what a new record has without it. */

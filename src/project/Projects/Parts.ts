@@ -135,3 +135,11 @@ export const tasks = (sql: Sql, now: Date): Part => ({
   ],
   derived: [version(sql), { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` }]
 })
+
+export const installations = (sql: Sql): Part => ({
+  table: "installations",
+  given: [
+    { member: "name", column: "name", type: "text" },
+    { member: "status", column: "status", type: "text", initial: sql`'active'` }
+  ]
+})

@@ -19,6 +19,7 @@ const ids = [
   "clients/*/id",
   "deals/*/id",
   "tickets/*/id",
+  "installations/*/id",
   "tasks/*/id"
 ]
 

@@ -1,0 +1,94 @@
+/** Puts right what no worker will: leases that ran out, and what waits for a webhook that is disabled. */
+import type { SqlClient } from "effect/sql"
+import type { Claim } from "./Claims.ts"
+
+/** Returns what was leased to a worker that died, or is too slow, to the queue. */
+export const reclaim = (sql: SqlClient.SqlClient, now: Date, leaseMillis: number) => sql<{ readonly id: string }>`
+  WITH gate AS MATERIALIZED (
+    SELECT project_id, installation_id FROM endpoint_health
+    WHERE in_flight > 0
+    ORDER BY project_id, installation_id
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  lost AS MATERIALIZED (
+    SELECT delivery.* FROM gate, LATERAL (
+      SELECT project_id, installation_id, id FROM deliveries
+      WHERE project_id = gate.project_id AND installation_id = gate.installation_id
+        AND status = 'delivering' AND available_at <= ${now}::timestamptz
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) delivery
+  ),
+  returned AS (
+    UPDATE deliveries SET status = 'pending', available_at = ${now}::timestamptz,
+      attempt_log = attempt_log || jsonb_build_object(
+        'number', attempts, 'startedAt',
+        to_char((available_at - ${leaseMillis}::float8 * interval '1 millisecond') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+        'finishedAt', ${now.toISOString()}::text, 'statusCode', NULL, 'errorCode', 'lease_lost', 'durationMs', NULL
+      )
+    FROM lost
+    WHERE deliveries.project_id = lost.project_id AND deliveries.id = lost.id
+    RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id
+  ),
+  counted AS (
+    UPDATE endpoint_health health SET in_flight = health.in_flight - freed.count
+    FROM (SELECT project_id, installation_id, count(*)::int FROM returned GROUP BY project_id, installation_id) freed
+    WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
+  )
+  SELECT id FROM returned`
+
+/** Keeps what is still being delivered leased. */
+export const extend = (
+  sql: SqlClient.SqlClient,
+  claims: ReadonlyArray<Pick<Claim, "projectId" | "id" | "attempt">>,
+  leaseEnd: Date
+) => sql`
+  UPDATE deliveries SET available_at = ${leaseEnd}::timestamptz
+  FROM jsonb_to_recordset(${JSON.stringify(claims.map(({ attempt, id, projectId }) => ({ attempt, id, projectId })))}::jsonb)
+    AS lease ("projectId" text, id text, attempt int)
+  WHERE deliveries.project_id = lease."projectId" AND deliveries.id = lease.id
+    AND deliveries.status = 'delivering' AND deliveries.attempts = lease.attempt`
+
+/** Disables a webhook whose endpoint is gone for good, unless it was configured to go elsewhere meanwhile. */
+export const disable = (sql: SqlClient.SqlClient, { endpointUrl, installationId, projectId }: Claim) => sql`
+  UPDATE webhooks SET enabled = false, version = version + 1
+  WHERE project_id = ${projectId} AND installation_id = ${installationId}
+    AND enabled AND endpoint_url = ${endpointUrl}`
+
+/** Gives up what waits for a disabled webhook; with its disabling nothing new comes to wait. */
+export const giveUp = (sql: SqlClient.SqlClient, now: Date) => sql<{ readonly id: string }>`
+  UPDATE deliveries SET status = 'dead', available_at = NULL, finished_at = ${now}::timestamptz
+  FROM webhooks
+  WHERE NOT webhooks.enabled
+    AND deliveries.project_id = webhooks.project_id AND deliveries.installation_id = webhooks.installation_id
+    AND deliveries.status = 'pending'
+  RETURNING deliveries.id`
+
+/** How long finished deliveries are kept, with the log of their attempts. */
+export const retentionDays = 30
+
+/** Removes a batch of what finished long ago; true while there may be more. */
+export const prune = (sql: SqlClient.SqlClient, horizon: Date, batch: number) => sql<{ readonly more: boolean }>`
+  WITH old AS (
+    SELECT expired.* FROM projects, LATERAL (
+      SELECT project_id, id FROM deliveries
+      WHERE project_id = projects.project_id AND status IN ('delivered', 'dead') AND finished_at < ${horizon}::timestamptz
+      ORDER BY finished_at LIMIT ${batch}::int FOR UPDATE SKIP LOCKED
+    ) expired LIMIT ${batch}::int
+  ),
+  deliveries_gone AS (
+    DELETE FROM deliveries USING old WHERE deliveries.project_id = old.project_id AND deliveries.id = old.id RETURNING 1
+  ),
+  untold AS (
+    SELECT orphan.* FROM projects, LATERAL (
+      SELECT project_id, id FROM events
+      WHERE project_id = projects.project_id AND occurred_at < ${horizon}::timestamptz
+        AND NOT EXISTS (
+          SELECT FROM deliveries WHERE deliveries.project_id = events.project_id AND deliveries.event_id = events.id
+        )
+      ORDER BY occurred_at LIMIT ${batch}::int FOR UPDATE SKIP LOCKED
+    ) orphan LIMIT ${batch}::int
+  ),
+  events_gone AS (
+    DELETE FROM events USING untold WHERE events.project_id = untold.project_id AND events.id = untold.id RETURNING 1
+  )
+  SELECT (SELECT count(*) FROM deliveries_gone) = ${batch}::int OR (SELECT count(*) FROM events_gone) = ${batch}::int AS more`

@@ -1,0 +1,173 @@
+/**
+ * Delivers the outbox: fibers that claim what is due, send it, and record what became of it. Any number of processes may
+ * run it. It is woken by NOTIFY and looks by itself, too; it claims no more than it has free slots for.
+ */
+import { PgClient } from "@effect/sql-pg"
+import { Clock, Context, Duration, Effect, FiberSet, Layer, Queue, Random, Schedule } from "effect"
+import { SqlClient } from "effect/sql"
+import { listenerLayer, statement } from "../platform/Database.ts"
+import { channel } from "../platform/outbox/Wake.ts"
+import { SecretBox } from "../platform/SecretBox.ts"
+import { Settings } from "../platform/Settings.ts"
+import { attempt } from "./Deliveries/Attempt.ts"
+import { type Claim, claim } from "./Deliveries/Claims.ts"
+import { disable, extend, giveUp, prune, reclaim, retentionDays } from "./Deliveries/Repairs.ts"
+import { record, type Result } from "./Deliveries/Results.ts"
+import { isGone, resultOf } from "./Deliveries/Schedule.ts"
+import { Sender } from "./Sender.ts"
+
+/** Attempts under way in one process. */
+const slots = 128
+/** How often the queue is looked at without being told: half of what a retry may be late. */
+const lookEvery = Duration.millis(250)
+/** How much longer than an attempt its lease lasts. */
+const leaseMargin = Duration.seconds(15)
+const repairEvery = Duration.seconds(1)
+const pruneEvery = Duration.minutes(1)
+const pruneBatch = 1_000
+
+export const layer = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const parts = { box: yield* SecretBox, sender: yield* Sender }
+    const { webhooks } = yield* Settings
+    const lease = Duration.sum(webhooks.timeout, leaseMargin)
+
+    const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
+    const leaseEnd = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis + Duration.toMillis(lease)))
+
+    /** What this process has claimed and not yet recorded. */
+    const underWay = new Map<string, Claim>()
+    const results = yield* Queue.unbounded<Result>()
+    const bell = yield* Queue.sliding<void>(1)
+    const ring = Queue.offer(bell, undefined)
+
+    // The first finalizer is the last to run: by then nothing is being sent any more.
+    yield* Effect.addFinalizer(() =>
+      Effect.gen(function* () {
+        const at = yield* now
+        const left = [...underWay.values()].map((claim): Result => released(claim, at))
+        if (left.length > 0) yield* record(sql, left, at)
+      }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
+    )
+    const run = yield* FiberSet.makeRuntime<never>()
+
+    const deliver = Effect.fnUntraced(function* (claim: Claim) {
+      const startedAt = yield* now
+      const outcome = yield* attempt(parts, claim, startedAt.getTime())
+      if (isGone(outcome)) yield* persistently(disable(sql, claim))
+      const times = { startedAt, finishedAt: yield* now }
+      yield* Queue.offer(results, resultOf(claim, outcome, times, webhooks.retrySchedule, yield* Random.next))
+    })
+
+    const claimDue = Effect.gen(function* () {
+      const free = slots - underWay.size
+      if (free === 0) return
+      const terms = { now: yield* now, leaseEnd: yield* leaseEnd, slots: free }
+      const claims = yield* statement(claim(sql, { ...terms, endpointConcurrency: webhooks.endpointConcurrency }))
+      for (const claim of claims) {
+        underWay.set(keyOf(claim), claim)
+        run(deliver(claim))
+      }
+    })
+
+    yield* Queue.take(bell).pipe(
+      Effect.timeoutOption(lookEvery),
+      Effect.andThen(claimDue),
+      Effect.catchCause((cause) =>
+        Effect.andThen(Effect.logWarning("Due deliveries were not claimed", cause), Effect.sleep(repairEvery))
+      ),
+      Effect.forever,
+      Effect.forkScoped
+    )
+
+    yield* Queue.takeBetween(results, 1, 500).pipe(
+      Effect.flatMap((batch) =>
+        Effect.gen(function* () {
+          yield* persistently(Effect.flatMap(now, (at) => record(sql, batch, at)))
+          for (const result of batch) underWay.delete(keyOf(result))
+          yield* ring
+        })
+      ),
+      Effect.forever,
+      Effect.forkScoped
+    )
+
+    yield* every(
+      Duration.millis(Duration.toMillis(lease) / 3),
+      "Leases were not extended",
+      Effect.suspend(() =>
+        underWay.size === 0
+          ? Effect.void
+          : Effect.flatMap(leaseEnd, (end) => statement(extend(sql, [...underWay.values()], end)))
+      )
+    )
+
+    yield* every(
+      repairEvery,
+      "Lost deliveries were not returned",
+      Effect.gen(function* () {
+        const at = yield* now
+        const lost = yield* statement(reclaim(sql, at, Duration.toMillis(lease)))
+        if (lost.length > 0) yield* ring
+        yield* statement(giveUp(sql, at))
+      })
+    )
+
+    yield* every(
+      pruneEvery,
+      "Old deliveries were not removed",
+      Effect.gen(function* () {
+        const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(Duration.days(retentionDays)))
+        return (yield* statement(prune(sql, horizon, pruneBatch)))[0]?.more === true
+      }).pipe(Effect.repeat({ while: (more) => more }))
+    )
+
+    yield* listening(ring).pipe(Effect.forkScoped)
+  })
+)
+
+const keyOf = ({ id, projectId }: Pick<Claim, "projectId" | "id">) => `${projectId}/${id}`
+
+const released = ({ attempt, id, installationId, projectId }: Claim, at: Date): Result => ({
+  projectId,
+  installationId,
+  id,
+  attempt,
+  on: "released",
+  statusCode: null,
+  errorCode: "interrupted",
+  startedAt: at,
+  finishedAt: at,
+  availableAt: at,
+  restUntil: null,
+  spread: 1
+})
+
+/** Until it succeeds: while the database is away the leases run on, and then others deliver again. */
+const persistently = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A> =>
+  effect.pipe(
+    Effect.tapError((error) => Effect.logWarning("Results of deliveries were not recorded", error)),
+    Effect.retry(Schedule.spaced(Duration.millis(500))),
+    Effect.orDie
+  )
+
+/** Does something now and again for as long as the scope lives; a failure is logged, and the next time comes. */
+const every = <A, E>(pause: Duration.Duration, complaint: string, effect: Effect.Effect<A, E>) =>
+  effect.pipe(
+    Effect.catchCause((cause) => Effect.logWarning(complaint, cause)),
+    Effect.repeat(Schedule.spaced(pause)),
+    Effect.forkScoped
+  )
+
+/** Rings at each NOTIFY, on a connection of its own, anew when that breaks. */
+const listening = (ring: Effect.Effect<unknown>) =>
+  Effect.gen(function* () {
+    const client = Context.get(yield* Layer.build(listenerLayer), PgClient.PgClient)
+    const heard = yield* client.listen(channel)
+    yield* Effect.forever(Effect.andThen(Queue.take(heard), ring))
+  }).pipe(
+    Effect.scoped,
+    Effect.catchCause((cause) => Effect.logDebug("Listening for deliveries broke off", cause)),
+    Effect.repeat(Schedule.spaced(Duration.seconds(1)))
+  )
