@@ -1,5 +1,6 @@
 /** The operator's commands (contract §13): `npm run --silent cli -- <command>`. */
 import { Command } from "effect/cli"
+import { deliveries } from "./cli/deliveries.ts"
 import { migrate } from "./cli/migrate.ts"
 import { cli } from "./cli/Output.ts"
 import { project } from "./cli/project.ts"
@@ -10,6 +11,6 @@ import { token } from "./cli/token.ts"
 
 Command.make(cli).pipe(
   Command.withDescription("Operate the developer API: its projects, keys and database"),
-  Command.withSubcommands([project, token, task, migrate, serveAs("serve")]),
+  Command.withSubcommands([project, token, task, deliveries, migrate, serveAs("serve")]),
   run
 )

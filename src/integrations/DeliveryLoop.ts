@@ -11,6 +11,7 @@ import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { attempt } from "./Deliveries/Attempt.ts"
 import { type Claim, claim } from "./Deliveries/Claims.ts"
+import * as Metrics from "./Deliveries/Metrics.ts"
 import { disable, extend, giveUp, prune, reclaim, retentionDays } from "./Deliveries/Repairs.ts"
 import { record, type Result } from "./Deliveries/Results.ts"
 import { isGone, resultOf } from "./Deliveries/Schedule.ts"
@@ -25,12 +26,14 @@ const leaseMargin = Duration.seconds(15)
 const repairEvery = Duration.seconds(1)
 const pruneEvery = Duration.minutes(1)
 const pruneBatch = 1_000
+const measureEvery = Duration.seconds(15)
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     const parts = { box: yield* SecretBox, sender: yield* Sender }
     const { webhooks } = yield* Settings
+    const measured = yield* Metrics.enabled
     const lease = Duration.sum(webhooks.timeout, leaseMargin)
 
     const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
@@ -87,6 +90,7 @@ export const layer = Layer.effectDiscard(
           yield* persistently(Effect.flatMap(now, (at) => record(sql, batch, at)))
           for (const result of batch) underWay.delete(keyOf(result))
           yield* ring
+          if (measured) yield* Metrics.count(batch)
         })
       ),
       Effect.forever,
@@ -122,6 +126,14 @@ export const layer = Layer.effectDiscard(
         return (yield* statement(prune(sql, horizon, pruneBatch)))[0]?.more === true
       }).pipe(Effect.repeat({ while: (more) => more }))
     )
+
+    if (measured) {
+      yield* every(
+        measureEvery,
+        "The queue of deliveries was not measured",
+        Effect.flatMap(now, (at) => Metrics.gauge(sql, at))
+      )
+    }
 
     yield* listening(ring).pipe(Effect.forkScoped)
   })
@@ -165,7 +177,7 @@ const listening = (ring: Effect.Effect<unknown>) =>
   Effect.gen(function* () {
     const client = Context.get(yield* Layer.build(listenerLayer), PgClient.PgClient)
     const heard = yield* client.listen(channel)
-    yield* Effect.forever(Effect.andThen(Queue.take(heard), ring))
+    return yield* Effect.forever(Effect.andThen(Queue.take(heard), ring))
   }).pipe(
     Effect.scoped,
     Effect.catchCause((cause) => Effect.logDebug("Listening for deliveries broke off", cause)),

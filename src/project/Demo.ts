@@ -118,6 +118,7 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
     { id: "tic_descaling", subject: "How often to descale?", status: "resolved", clientId: "cli_mara" },
     { id: "tic_invoice", subject: "The invoice names the wrong street", status: "open", clientId: "cli_workshop" }
   ],
+  installations: [{ id: "ins_shop", name: "Web shop" }],
   tasks: [
     {
       id: "task_call",

@@ -1,0 +1,80 @@
+/** `deliveries`: what the webhooks of a project were told. */
+import { Effect } from "effect"
+import { Command, Flag } from "effect/cli"
+import { Deliveries, type Delivery } from "../integrations/Deliveries.ts"
+import { states } from "../integrations/Deliveries/States.ts"
+import * as Flags from "./Flags.ts"
+import { onMigratedDatabase } from "./OnDatabase.ts"
+import { answer, cli, table } from "./Output.ts"
+
+const onDeliveries = <A, E, R>(command: Effect.Effect<A, E, R>) =>
+  command.pipe(Effect.provide(Deliveries.layer), onMigratedDatabase)
+
+const list = Command.make(
+  "list",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    installationId: Flag.String("installation").pipe(
+      Flag.withMetavar("ID"),
+      Flag.withDescription("Those to one installation"),
+      Flag.optional
+    ),
+    status: Flag.Literals("status", states).pipe(Flag.withDescription("Those in one state"), Flag.optional)
+  },
+  Effect.fn(function* ({ installationId, json, project, status }) {
+    const deliveries = yield* Deliveries
+    const items = yield* deliveries.list(yield* Flags.projectId(project), { installationId, status })
+    yield* answer(json, { items }, items.length === 0 ? "No deliveries" : table([head, ...items.map(row)]))
+  }, onDeliveries)
+).pipe(
+  Command.withDescription("List the deliveries of a project, the newest first"),
+  Command.withExamples([
+    { command: `${cli} deliveries list --project demo --status dead`, description: "What was given up" }
+  ])
+)
+
+const show = Command.make(
+  "show",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    delivery: Flag.String("delivery").pipe(Flag.withMetavar("ID"), Flag.withDescription("The delivery's id (required)"))
+  },
+  Effect.fn(function* ({ delivery, json, project }) {
+    const deliveries = yield* Deliveries
+    const found = yield* deliveries.show(yield* Flags.projectId(project), delivery)
+    const attempts = found.attemptLog.map(({ durationMs, errorCode, number, startedAt, statusCode }) => [
+      String(number),
+      startedAt,
+      String(statusCode ?? "-"),
+      errorCode ?? "-",
+      durationMs === null ? "-" : `${durationMs} ms`
+    ])
+    const log = table([["ATTEMPT", "STARTED", "STATUS", "ERROR", "TOOK"], ...attempts])
+    yield* answer(json, found, `${table([head, row(found)])}\n\n${attempts.length === 0 ? "No attempts yet" : log}`)
+  }, onDeliveries)
+).pipe(
+  Command.withDescription("Show a delivery, and every attempt to make it"),
+  Command.withExamples([
+    { command: `${cli} deliveries show --project demo --delivery dlv_0193f0cbd4e57f70819203a4b5c6d7e8` }
+  ])
+)
+
+export const deliveries = Command.make("deliveries").pipe(
+  Command.withDescription("List and show what the webhooks of a project were told"),
+  Command.withSubcommands([list, show])
+)
+
+const head = ["DELIVERY", "INSTALLATION", "EVENT", "STATUS", "ATTEMPTS", "NEXT", "LAST", "CREATED"]
+
+const row = (delivery: Delivery) => [
+  delivery.deliveryId,
+  delivery.installationId,
+  delivery.eventType,
+  delivery.status,
+  String(delivery.attempts),
+  delivery.nextAttemptAt ?? "-",
+  String(delivery.lastStatusCode ?? delivery.lastErrorCode ?? "-"),
+  delivery.createdAt
+]

@@ -1,0 +1,99 @@
+/** Deliveries as operators see them (contract §13). */
+import { Context, Data, Effect, Layer, Option } from "effect"
+import { SqlClient } from "effect/sql"
+import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
+import type { EventType } from "../api/integrations/Events.ts"
+import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
+import type { State } from "./Deliveries/States.ts"
+
+/** A delivery, with what its last attempt came to. */
+export interface Delivery {
+  readonly deliveryId: DeliveryId
+  readonly installationId: InstallationId
+  readonly eventType: EventType
+  readonly status: State
+  readonly attempts: number
+  /** RFC 3339; null unless it is pending. */
+  readonly nextAttemptAt: string | null
+  readonly lastStatusCode: number | null
+  readonly lastErrorCode: string | null
+  readonly createdAt: string
+}
+
+export interface Attempt {
+  readonly number: number
+  readonly startedAt: string
+  readonly finishedAt: string
+  readonly statusCode: number | null
+  readonly errorCode: string | null
+  readonly durationMs: number | null
+}
+
+export class DeliveryUnknown extends Data.TaggedError("DeliveryUnknown")<{
+  readonly projectId: ProjectId
+  readonly deliveryId: string
+}> {
+  override get message() {
+    return `Project "${this.projectId}" has no delivery "${this.deliveryId}"`
+  }
+}
+
+export class Deliveries extends Context.Service<
+  Deliveries,
+  {
+    /** Those of a project, of one installation or in one state if wanted, newest first. */
+    readonly list: (
+      projectId: ProjectId,
+      filter: { readonly installationId: Option.Option<string>; readonly status: Option.Option<State> }
+    ) => Effect.Effect<ReadonlyArray<Delivery>, ProjectUnknown>
+
+    /** One with the log of its attempts, the oldest first. */
+    readonly show: (
+      projectId: ProjectId,
+      id: string
+    ) => Effect.Effect<Delivery & { readonly attemptLog: ReadonlyArray<Attempt> }, ProjectUnknown | DeliveryUnknown>
+  }
+>()("developer-api/integrations/Deliveries") {
+  static readonly layer = Layer.effect(
+    Deliveries,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+
+      const known = Effect.fnUntraced(function* (projectId: ProjectId) {
+        const rows = yield* Effect.orDie(sql`SELECT FROM projects WHERE project_id = ${projectId}`)
+        if (rows.length === 0) return yield* new ProjectUnknown({ projectId })
+      })
+
+      return {
+        list: Effect.fn("Deliveries.list")(function* (projectId, { installationId, status }) {
+          yield* known(projectId)
+          return yield* sql<Delivery>`
+            SELECT ${sql.literal(columns)} FROM deliveries JOIN events
+              ON events.project_id = deliveries.project_id AND events.id = deliveries.event_id
+            WHERE deliveries.project_id = ${projectId}
+              AND (${Option.getOrNull(installationId)}::text IS NULL
+                OR deliveries.installation_id = ${Option.getOrNull(installationId)})
+              AND (${Option.getOrNull(status)}::text IS NULL OR deliveries.status = ${Option.getOrNull(status)})
+            ORDER BY deliveries.created_at DESC, deliveries.id DESC`.pipe(Effect.orDie)
+        }),
+        show: Effect.fn("Deliveries.show")(function* (projectId, id) {
+          yield* known(projectId)
+          const [delivery] = yield* sql<Delivery & { readonly attemptLog: ReadonlyArray<Attempt> }>`
+            SELECT ${sql.literal(columns)}, attempt_log AS "attemptLog" FROM deliveries JOIN events
+              ON events.project_id = deliveries.project_id AND events.id = deliveries.event_id
+            WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${id}`.pipe(Effect.orDie)
+          return delivery ?? (yield* new DeliveryUnknown({ projectId, deliveryId: id }))
+        })
+      }
+    })
+  )
+}
+
+const instant = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+const columns = `
+  deliveries.id AS "deliveryId", deliveries.installation_id AS "installationId", events.type AS "eventType",
+  deliveries.status, deliveries.attempts,
+  CASE WHEN deliveries.status = 'pending' THEN ${instant("deliveries.available_at")} END AS "nextAttemptAt",
+  (attempt_log->-1->>'statusCode')::int AS "lastStatusCode", attempt_log->-1->>'errorCode' AS "lastErrorCode",
+  ${instant("deliveries.created_at")} AS "createdAt"`
