@@ -32,6 +32,8 @@ export default Effect.gen(function* () {
       -- While it is parked, nothing is sent before this time, and then one probe at a time.
       parked_until    timestamptz(3),
       failed_probes   integer NOT NULL DEFAULT 0,
+      -- Until when the endpoint asks to be left alone (Retry-After).
+      resting_until   timestamptz(3),
       -- Turns go round: the endpoint that was served last comes last.
       served_at       timestamptz(3) NOT NULL DEFAULT '-infinity',
       PRIMARY KEY (project_id, installation_id),

@@ -22,7 +22,7 @@ export interface Delivery {
 }
 
 /** Why there was no answer: stable, stored with the attempt. */
-export type FailureCode = ExchangeFailed["code"] | "timeout" | "dns_failed" | "address_refused"
+export type FailureCode = ExchangeFailed["code"] | "timeout" | "dns_failed" | "address_refused" | "internal"
 
 /** `retryAfter` is how long the endpoint asks to be left alone, counted from now. */
 export type Outcome =

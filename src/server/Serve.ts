@@ -3,7 +3,7 @@ import { NodeServices } from "@effect/platform-node"
 import { Console, Effect, Layer, Option, PartitionedSemaphore, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import { networksOf } from "../integrations/Addresses.ts"
-import * as DeliveryLoop from "../integrations/DeliveryLoop.ts"
+import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
 import { Sender } from "../integrations/Sender.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
@@ -125,6 +125,13 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   yield* Console.log(`listening on ${url}`)
 
   const { drain } = yield* Drain
+  const deliveries = yield* Effect.serviceOption(DeliveryLoop)
+  const drained = Effect.all(
+    [drain, Option.match(deliveries, { onNone: () => Effect.void, onSome: (loop) => loop.drain })],
+    {
+      concurrency: 2
+    }
+  )
   if ((yield* Queue.take(queue)) === "SIGINT") return
-  yield* drain.pipe(Effect.timeoutOption(shutdownGrace), Effect.raceFirst(Queue.take(queue)))
+  yield* drained.pipe(Effect.timeoutOption(shutdownGrace), Effect.raceFirst(Queue.take(queue)))
 })

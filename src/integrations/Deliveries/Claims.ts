@@ -62,6 +62,7 @@ export const claim = (sql: SqlClient.SqlClient, { endpointConcurrency, leaseEnd,
       JOIN webhooks USING (project_id, installation_id)
       JOIN endpoint_health health USING (project_id, installation_id)
     WHERE queue.available_at <= ${now}::timestamptz AND webhooks.enabled
+      AND (resting_until IS NULL OR resting_until <= ${now}::timestamptz)
       AND CASE
         WHEN parked_until IS NULL THEN in_flight < ${endpointConcurrency}::int
         ELSE parked_until <= ${now}::timestamptz AND in_flight = 0

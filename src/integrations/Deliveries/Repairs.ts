@@ -48,13 +48,23 @@ export const extend = (
   WHERE deliveries.project_id = lease."projectId" AND deliveries.id = lease.id
     AND deliveries.status = 'delivering' AND deliveries.attempts = lease.attempt`
 
-/** Disables a webhook whose endpoint is gone for good, unless it was configured to go elsewhere meanwhile. */
-export const disable = (sql: SqlClient.SqlClient, { endpointUrl, installationId, projectId }: Claim) => sql`
-  UPDATE webhooks SET enabled = false, version = version + 1
-  WHERE project_id = ${projectId} AND installation_id = ${installationId}
-    AND enabled AND endpoint_url = ${endpointUrl}`
+/**
+ * Disables a webhook whose endpoint is gone for good, unless it was configured to go elsewhere meanwhile, and gives up
+ * what waits for it.
+ */
+export const disable = (sql: SqlClient.SqlClient, { endpointUrl, installationId, projectId }: Claim, now: Date) => sql`
+  WITH disabled AS (
+    UPDATE webhooks SET enabled = false, version = version + 1
+    WHERE project_id = ${projectId} AND installation_id = ${installationId}
+      AND enabled AND endpoint_url = ${endpointUrl}
+    RETURNING project_id, installation_id
+  )
+  UPDATE deliveries SET status = 'dead', available_at = NULL, finished_at = ${now}::timestamptz
+  FROM disabled
+  WHERE deliveries.project_id = disabled.project_id AND deliveries.installation_id = disabled.installation_id
+    AND deliveries.status = 'pending'`
 
-/** Gives up what waits for a disabled webhook; with its disabling nothing new comes to wait. */
+/** Gives up what came to wait for a webhook while it was being disabled. */
 export const giveUp = (sql: SqlClient.SqlClient, now: Date) => sql<{ readonly id: string }>`
   UPDATE deliveries SET status = 'dead', available_at = NULL, finished_at = ${now}::timestamptz
   FROM webhooks

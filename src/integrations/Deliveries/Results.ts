@@ -80,17 +80,16 @@ export const record = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>,
     failures = next.failures,
     -- Only a probe is made once the pause is over.
     failed_probes = next.failed_probes + (next.failing AND coalesce(next.parked_until <= ${now}::timestamptz, false))::int,
-    parked_until = greatest(
-      next.rest_until,
-      CASE
-        WHEN next.failing AND next.parked_until IS NULL AND next.failures >= ${failuresToPark}::int
-          THEN ${now}::timestamptz + ${firstPause}::float8 * next.spread * interval '1 millisecond'
-        WHEN next.failing AND next.parked_until <= ${now}::timestamptz
-          THEN ${now}::timestamptz + least(${firstPause}::float8 * 2 ^ (next.failed_probes + 1), ${longestPause}::float8)
-            * next.spread * interval '1 millisecond'
-        ELSE next.parked_until
-      END
-    )
+    parked_until = CASE
+      WHEN next.failing AND next.parked_until IS NULL AND next.failures >= ${failuresToPark}::int
+        THEN ${now}::timestamptz + ${firstPause}::float8 * next.spread * interval '1 millisecond'
+      WHEN next.failing AND next.parked_until <= ${now}::timestamptz
+        THEN ${now}::timestamptz + next.spread * interval '1 millisecond'
+          -- The exponent is bounded, too: an endpoint may be dead for weeks.
+          * least(${firstPause}::float8 * 2 ^ least(next.failed_probes + 1, 20), ${longestPause}::float8)
+      ELSE next.parked_until
+    END,
+    resting_until = greatest(health.resting_until, next.rest_until)
   FROM next
   WHERE health.project_id = next.project_id AND health.installation_id = next.installation_id
   )

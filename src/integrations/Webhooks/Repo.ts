@@ -85,7 +85,7 @@ export const configure = (
         WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
       ),
       unparked AS (
-        UPDATE endpoint_health SET failures = 0, failed_probes = 0, parked_until = NULL
+        UPDATE endpoint_health SET failures = 0, failed_probes = 0, parked_until = NULL, resting_until = NULL
         FROM claim
         WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${id}
       )`,

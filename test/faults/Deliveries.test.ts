@@ -1,0 +1,271 @@
+/** Every committed event is delivered, whatever dies on the way (contract §10, §15). */
+import { Effect, Exit, Scope } from "effect"
+import { randomBytes } from "node:crypto"
+import { setTimeout as sleep } from "node:timers/promises"
+import { beforeAll, describe, expect, it } from "vitest"
+import { pipelines } from "../contract/Deals.support.ts"
+import { type Answering, bodyOf, hang, ok, receiver, settings, slowly } from "../integrations/Deliveries.support.ts"
+import { defer, ended, eventually, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { database, project, serviceEnv, session } from "./Projects.support.ts"
+import { bearer, send } from "./Requests.support.ts"
+
+let databaseUrl: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+})
+
+const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
+  startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
+
+/** A receiver that may be told to answer in another way. */
+const listen = async (first: Answering) => {
+  const scope = Scope.makeUnsafe()
+  defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+  let answer = first
+  const opened = receiver((hit, n) => answer(hit, n))
+  const shop = await Effect.runPromise(Scope.provide(opened, scope))
+  return {
+    ...shop,
+    answerWith: (next: Answering) => {
+      answer = next
+      for (const { response } of shop.hits) if (!response.writableEnded && !response.destroyed) response.end()
+    },
+    /** How often each event came. */
+    seen: () => Map.groupBy(shop.hits, (hit) => String(bodyOf(hit)["id"]))
+  }
+}
+
+/** A project of the test's own whose webhook is told of deals, and what its ledger says. */
+const openShop = async (api: Service, url: string) => {
+  const id = `p-${randomBytes(6).toString("hex")}`
+  const plenty = { limit: 1_000_000, windowSeconds: 1 }
+  const rateLimits = { read: plenty, write: plenty, messages: plenty }
+  const installations = [{ id: "shop", name: "Shop" }]
+  const token = await project(databaseUrl, {
+    pipelines,
+    installations,
+    project: { id, name: id, defaultPipelineId: "sales", rateLimits }
+  })
+  const query = await session(databaseUrl)
+  const call = (of: Service, method: string, path: string, key: string, json: unknown) =>
+    send(`${of.url}/api/v1/developer/${path}`, { method, headers: { ...bearer(token), "idempotency-key": key }, json })
+  const configured = await call(api, "PUT", "integrations/shop/outbound-webhook", "configure-1", {
+    endpointUrl: url,
+    eventTypes: ["crm.deal.created.v1"],
+    expectedVersion: null
+  })
+  expect(configured.status).toBe(200)
+  const count = async (what: string) => Number((await query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
+  const ofUs = `WHERE project_id = '${id}'`
+  return {
+    query,
+    /** Creates a deal, trying again under the same key for as long as it takes. */
+    create: (key: string, of = api) =>
+      eventually(async () => {
+        const { status } = await call(of, "POST", "crm/deals", key, { title: key })
+        expect(status).toBe(201)
+      }),
+    deals: () => count(`deals ${ofUs}`),
+    inState: (...states: ReadonlyArray<string>) =>
+      count(`deliveries ${ofUs} AND status IN (${states.map((state) => `'${state}'`).join()})`),
+    inFlight: async () => Number((await query(`SELECT in_flight FROM endpoint_health ${ofUs}`))[0]?.["in_flight"]),
+    events: async () => (await query(`SELECT id FROM events ${ofUs}`)).map((row) => String(row["id"])),
+    /** As if the time of every lease had passed. */
+    endLeases: () => query(`UPDATE deliveries SET available_at = now() ${ofUs} AND status = 'delivering'`)
+  }
+}
+type Shop = Awaited<ReturnType<typeof openShop>>
+
+/** All that was committed has been told, and nothing is left over. */
+const expectAllTold = async (shop: Shop, seen: () => ReadonlyMap<string, unknown>) => {
+  await eventually(async () => expect(await shop.inState("pending", "delivering")).toBe(0))
+  const events = await shop.events()
+  expect(events).toHaveLength(await shop.deals())
+  expect(await shop.inState("delivered")).toBe(events.length)
+  expect([...seen().keys()].sort()).toEqual(events.sort())
+  expect(await shop.inFlight()).toBe(0)
+}
+
+const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
+
+describe("a worker that is killed", () => {
+  it("loses nothing of what it was sending: others deliver it once its leases are over, no earlier", async () => {
+    const api = await start("api")
+    const receiver = await listen(hang)
+    const shop = await openShop(api, receiver.url)
+    const first = await start("worker", { WEBHOOK_TIMEOUT: "1s" })
+    await Promise.all(numbers(12).map((n) => shop.create(`deal-killed-${n}`)))
+    await eventually(() => expect(receiver.hits).toHaveLength(4))
+    first.kill("SIGKILL")
+    await first.exited
+    expect(await shop.inState("delivering")).toBe(4)
+    expect(await shop.inFlight()).toBe(4)
+
+    receiver.answerWith(ok)
+    await start("worker", { WEBHOOK_TIMEOUT: "1s" })
+    // The leases of the dead are the whole share of the endpoint.
+    await sleep(3_000)
+    expect(receiver.hits).toHaveLength(4)
+    await shop.endLeases()
+    await expectAllTold(shop, receiver.seen)
+    expect([...receiver.seen().values()].map(({ length }) => length).sort()).toEqual([
+      ...numbers(8).map(() => 1),
+      ...numbers(4).map(() => 2)
+    ])
+    const logs = await shop.query(`
+      SELECT attempt_log #>> '{0,errorCode}' AS code FROM deliveries WHERE attempts = 2 AND status = 'delivered'`)
+    expect(logs.map((row) => row["code"])).toEqual(numbers(4).map(() => "lease_lost"))
+  })
+
+  it("again and again, at any moment, loses nothing", async () => {
+    const api = await start("api")
+    const receiver = await listen(slowly(20))
+    const shop = await openShop(api, receiver.url)
+    let n = 0
+    let open = true
+    const creating = (async () => {
+      while (open) await shop.create(`deal-again-${n++}`)
+    })()
+    for (const pause of [0, 40, 170, 400]) {
+      const worker = await start("worker")
+      await sleep(pause)
+      worker.kill("SIGKILL")
+      await worker.exited
+      await shop.endLeases()
+    }
+    open = false
+    await creating
+    await start("worker")
+    await expectAllTold(shop, receiver.seen)
+    expect(receiver.hits.length).toBeGreaterThan(10)
+  })
+})
+
+describe("a worker that is told to end", () => {
+  it.each([
+    ["SIGTERM, and no answer comes within SHUTDOWN_GRACE", "SIGTERM"],
+    ["SIGINT", "SIGINT"]
+  ] as const)("by %s, gives its leases back", async (_, signal) => {
+    const api = await start("api")
+    const receiver = await listen(hang)
+    const shop = await openShop(api, receiver.url)
+    const first = await start("worker", { WEBHOOK_TIMEOUT: "60s", SHUTDOWN_GRACE: "1s" })
+    await Promise.all(numbers(6).map((n) => shop.create(`deal-ended-${n}`)))
+    await eventually(() => expect(receiver.hits).toHaveLength(4))
+    first.kill(signal)
+    expect(await ended(first)).toEqual(inGoodOrder)
+    expect(await shop.inState("pending")).toBe(6)
+    expect(await shop.inFlight()).toBe(0)
+    receiver.answerWith(ok)
+    await start("worker")
+    await expectAllTold(shop, receiver.seen)
+  })
+
+  it("by SIGTERM, records what is answered within SHUTDOWN_GRACE, and takes up nothing more", async () => {
+    const api = await start("api")
+    const receiver = await listen(hang)
+    const shop = await openShop(api, receiver.url)
+    const first = await start("worker", { WEBHOOK_TIMEOUT: "60s", SHUTDOWN_GRACE: "60s" })
+    await Promise.all(numbers(6).map((n) => shop.create(`deal-graceful-${n}`)))
+    await eventually(() => expect(receiver.hits).toHaveLength(4))
+    first.kill("SIGTERM")
+    await eventually(async () => expect((await send(`${first.url}/readyz`)).status).toBe(503))
+    receiver.answerWith(ok)
+    expect(await ended(first)).toEqual(inGoodOrder)
+    expect(receiver.hits).toHaveLength(4)
+    expect(await shop.inState("delivered")).toBe(4)
+    expect(await shop.inState("pending")).toBe(2)
+    expect(await shop.inFlight()).toBe(0)
+    await start("worker")
+    await expectAllTold(shop, receiver.seen)
+    expect(receiver.hits).toHaveLength(6)
+  })
+
+  it("gives back also what it has twice, because a first attempt outlived its lease", async () => {
+    const api = await start("api")
+    const receiver = await listen(hang)
+    const shop = await openShop(api, receiver.url)
+    const worker = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
+    await shop.create("deal-had-twice")
+    await eventually(() => expect(receiver.hits).toHaveLength(1))
+    await shop.endLeases()
+    await eventually(() => expect(receiver.hits).toHaveLength(2))
+    receiver.hits[0]?.response.writeHead(200).end()
+    await sleep(1_000)
+    expect(await shop.inState("delivering")).toBe(1)
+    worker.kill("SIGINT")
+    expect(await ended(worker)).toEqual(inGoodOrder)
+    expect(await shop.inState("delivering")).toBe(0)
+    expect(await shop.inFlight()).toBe(0)
+  })
+
+  it.each(["SIGTERM", "SIGINT"] as const)("by %s in the middle of a claim, leaves nothing leased", async (signal) => {
+    const api = await start("api")
+    const receiver = await listen(ok)
+    const shop = await openShop(api, receiver.url)
+    await shop.query(`
+      CREATE OR REPLACE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN PERFORM pg_sleep(0.7); RETURN NEW; END $$`)
+    await shop.query(`
+      CREATE TRIGGER slow_claim BEFORE UPDATE ON deliveries
+      FOR EACH ROW WHEN (NEW.status = 'delivering') EXECUTE FUNCTION take_time()`)
+    defer(() => shop.query("DROP TRIGGER slow_claim ON deliveries"))
+    await shop.create("deal-in-a-claim")
+    const worker = await start("worker")
+    const claiming = `pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`
+    const count = async () => Number((await shop.query(`SELECT count(*) FROM ${claiming}`))[0]?.["count"])
+    await eventually(async () => expect(await count()).toBe(1))
+    worker.kill(signal)
+    expect(await ended(worker)).toEqual(inGoodOrder)
+    await eventually(async () => expect(await count()).toBe(0))
+    expect(await shop.inState("delivering")).toBe(0)
+    expect(await shop.inFlight()).toBe(0)
+  })
+})
+
+describe("connections to PostgreSQL that are cut", () => {
+  const cut = `
+    SELECT count(pg_terminate_backend(pid)) AS count FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name LIKE 'developer-api%'`
+
+  it("cost no result: it is recorded once there are new ones, and nothing is sent twice", async () => {
+    const service = await start("all", { WEBHOOK_TIMEOUT: "30s" })
+    const receiver = await listen(hang)
+    const shop = await openShop(service, receiver.url)
+    await Promise.all(numbers(4).map((n) => shop.create(`deal-recorded-${n}`)))
+    await eventually(() => expect(receiver.hits).toHaveLength(4))
+    expect(Number((await shop.query(cut))[0]?.["count"])).toBeGreaterThan(1)
+    receiver.answerWith(ok)
+    await shop.query(cut)
+    await expectAllTold(shop, receiver.seen)
+    expect(receiver.hits).toHaveLength(4)
+  })
+
+  it("again and again, cost no event, and new ones are heard of afterwards", async () => {
+    const service = await start("all")
+    const receiver = await listen(slowly(10))
+    const shop = await openShop(service, receiver.url)
+    let n = 0
+    let open = true
+    const creating = Promise.all(
+      numbers(3).map(async () => {
+        while (open) await shop.create(`deal-cut-${n++}`)
+      })
+    )
+    for (const pause of [100, 300, 50, 700, 200]) {
+      await sleep(pause)
+      await shop.query(cut)
+    }
+    await sleep(500)
+    open = false
+    await creating
+    // What the cut has left leased without anybody to know of it.
+    await sleep(1_000)
+    await shop.endLeases()
+    await expectAllTold(shop, receiver.seen)
+    expect(receiver.hits.length).toBeGreaterThan(10)
+    await shop.create("afterwards")
+    await expectAllTold(shop, receiver.seen)
+  })
+})

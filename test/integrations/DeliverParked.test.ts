@@ -1,0 +1,174 @@
+/** Endpoints that fail are left alone, and tried again (contract §10), at times that the test sets. */
+import { assert, describe, it as test, layer } from "@effect/vitest"
+import { Duration, Effect, Option } from "effect"
+import { claim, type Claim } from "../../src/integrations/Deliveries/Claims.ts"
+import { record } from "../../src/integrations/Deliveries/Results.ts"
+import { resultOf } from "../../src/integrations/Deliveries/Schedule.ts"
+import type { Outcome } from "../../src/integrations/Sender.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { open, receiver, serve, settings, status, until, untilRows } from "./Deliveries.support.ts"
+
+const minute = 60_000
+const day = 24 * 60 * minute
+/** The middle of the spread: pauses are what they are. */
+const middle = 0.5
+const schedule = Array.from({ length: 10_000 }, () => Duration.seconds(5))
+
+const answered = (status: number, retryAfter?: number): Outcome => ({
+  _tag: "answered",
+  status,
+  retryAfter: Option.map(Option.fromUndefinedOr(retryAfter), (seconds) => Duration.seconds(seconds))
+})
+
+/** A project whose webhook `shop` has as many deliveries due as the test wants, and no worker but the test. */
+const openAt = Effect.fnUntraced(function* (deals: number) {
+  const server = yield* TestServer
+  const project = yield* open(server)
+  yield* project.subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
+  for (let n = 0; n < deals; n++) yield* project.created()
+  const { projectId, sql } = project
+  let now = Date.now() + minute
+  const claimed = (endpointConcurrency = 4) =>
+    Effect.map(
+      Effect.orDie(
+        claim(sql, {
+          now: new Date(now),
+          leaseEnd: new Date(now + minute),
+          slots: 128,
+          endpointConcurrency
+        })
+      ),
+      (claims) => claims.filter((claim) => claim.projectId === projectId)
+    )
+  const recorded = (claims: ReadonlyArray<Claim>, outcome: Outcome) => {
+    const times = { startedAt: new Date(now), finishedAt: new Date(now) }
+    const results = claims.map((claim) => resultOf(claim, outcome, times, schedule, middle))
+    return Effect.orDie(record(sql, results, new Date(now)))
+  }
+  return {
+    ...project,
+    claimed,
+    recorded,
+    now: () => now,
+    wait: (millis: number) => {
+      now += millis
+    },
+    /** How long the endpoint is left alone from now. */
+    pause: Effect.map(project.health(), ({ parkedUntil }) =>
+      parkedUntil === null ? null : parkedUntil.getTime() - now
+    ),
+    /** One attempt that fails, on its own. */
+    failed: Effect.fnUntraced(function* (outcome: Outcome = answered(500)) {
+      const claims = yield* claimed(1)
+      assert.strictEqual(claims.length, 1)
+      yield* recorded(claims, outcome)
+    })
+  }
+})
+
+layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("an endpoint", (it) => {
+  it.effect("is parked after ten failures in a row, not before; a success in between counts anew", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt(25)
+      for (let n = 0; n < 9; n++) yield* shop.failed()
+      assert.isNull(yield* shop.pause)
+      yield* shop.recorded(yield* shop.claimed(1), answered(200))
+      assert.deepInclude(yield* shop.health(), { inFlight: 0, failures: 0 })
+      for (let n = 0; n < 9; n++) yield* shop.failed()
+      assert.isNull(yield* shop.pause)
+      yield* shop.failed()
+      assert.strictEqual(yield* shop.pause, 30_000)
+      assert.deepStrictEqual(yield* shop.claimed(), [])
+      shop.wait(29_999)
+      assert.deepStrictEqual(yield* shop.claimed(), [])
+    })
+  )
+
+  it.effect("gets one probe at a time, after pauses that double to 15 minutes; a success unparks it", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt(12)
+      for (let n = 0; n < 10; n++) yield* shop.failed()
+      for (const pause of [30, 60, 120, 240, 480, 900, 900, 900]) {
+        assert.strictEqual(yield* shop.pause, pause * 1_000)
+        shop.wait(pause * 1_000)
+        const probe = yield* shop.claimed()
+        assert.strictEqual(probe.length, 1)
+        assert.deepStrictEqual(yield* shop.claimed(), [])
+        yield* shop.recorded(probe, answered(500))
+        assert.deepStrictEqual(yield* shop.claimed(), [])
+      }
+      shop.wait(15 * minute)
+      yield* shop.recorded(yield* shop.claimed(), answered(204))
+      assert.deepStrictEqual(yield* shop.health(), {
+        inFlight: 0,
+        failures: 0,
+        failedProbes: 0,
+        parkedUntil: null
+      })
+      const claims = yield* shop.claimed()
+      assert.strictEqual(claims.length, 4)
+      yield* shop.recorded(claims, answered(200))
+      assert.strictEqual((yield* shop.health()).inFlight, 0)
+    })
+  )
+
+  it.effect("is probed for as long as it has deliveries, weeks of failed probes included", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt(1)
+      for (let n = 0; n < 10; n++) {
+        yield* shop.failed()
+        shop.wait(minute)
+      }
+      // 15 minutes apart, a month has 2,880.
+      yield* shop.sql`UPDATE endpoint_health SET failed_probes = 2880 WHERE project_id = ${shop.projectId}`
+      shop.wait(day)
+      yield* shop.failed()
+      assert.strictEqual(yield* shop.pause, 15 * minute)
+    })
+  )
+
+  it.effect("that asks for a moment's rest is not parked: only ten failures in a row do that", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt(5)
+      yield* shop.failed(answered(503, 1))
+      shop.wait(5_000)
+      yield* shop.failed(answered(503, 1))
+      assert.isAtMost((yield* shop.pause) ?? 0, 1_000)
+      shop.wait(1_000)
+      assert.strictEqual((yield* shop.claimed()).length, 4)
+    })
+  )
+
+  it.effect("that is parked is tried at once when its webhook is configured", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt(12)
+      for (let n = 0; n < 10; n++) yield* shop.failed()
+      const again = yield* shop.configure("shop", "http://127.0.0.1:9/", 1, ["crm.deal.created.v1"])
+      assert.strictEqual(again.status, 200)
+      assert.deepInclude(yield* shop.health(), { inFlight: 0, failures: 0, failedProbes: 0, parkedUntil: null })
+      const claims = yield* shop.claimed()
+      assert.strictEqual(claims.length, 2)
+      yield* shop.recorded(claims, answered(200))
+    })
+  )
+})
+
+describe("an endpoint that has failed for weeks", () => {
+  test.live("is nobody else's trouble", () =>
+    Effect.gen(function* () {
+      const server = yield* serve()
+      const [dead, healthy] = [yield* receiver(status(500)), yield* receiver()]
+      const project = yield* open(server, ["dead", "healthy"])
+      yield* project.subscribe("dead", dead.url)
+      yield* project.subscribe("healthy", healthy.url)
+      yield* project.sql`
+        UPDATE endpoint_health SET failures = 2890, failed_probes = 2880, parked_until = now()
+        WHERE project_id = ${project.projectId} AND installation_id = 'dead'`
+      yield* project.created()
+      yield* until(() => dead.hits.length > 0)
+      for (let n = 1; n <= 10; n++) yield* project.created()
+      yield* untilRows(project.deliveries("healthy"), (rows) => rows.every(({ status }) => status === "delivered"))
+      for (const name of ["dead", "healthy"]) assert.strictEqual((yield* project.health(name)).inFlight, 0)
+    }).pipe(Effect.scoped)
+  )
+})
