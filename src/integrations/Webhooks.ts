@@ -1,5 +1,5 @@
 /** Outbound webhooks: where an installation is told what happens, and the secrets that sign it (contract §10). */
-import { Clock, Context, Effect, Layer, Option, type Redacted } from "effect"
+import { Clock, Context, Effect, Layer, type Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId } from "../api/Ids.ts"
 import type { WebhookConfigure, WebhookRotate } from "../api/integrations/Webhooks.ts"
@@ -8,7 +8,7 @@ import {
   type InstallationNotFound,
   type ServiceUnavailable,
   type VersionConflict,
-  WebhookReferenceInvalid,
+  type WebhookReferenceInvalid,
   type WebhookStateConflict
 } from "../api/Problems.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
@@ -80,14 +80,13 @@ export class Webhooks extends Context.Service<
 
       return {
         configure: Effect.fnUntraced(function* (command, id, webhook) {
-          const fault = unacceptable(webhook.endpointUrl, allowed)
-          if (Option.isSome(fault)) return yield* new WebhookReferenceInvalid({ detail: fault.value })
           const { projectId } = command
           const sealed = yield* box.seal(secretOwner(projectId, id), yield* newSecret)
-          const outcome = yield* mutate<VersionConflict | InstallationNotFound, Uint8Array>(
+          const change = { ...webhook, fault: unacceptable(webhook.endpointUrl, allowed), sealed }
+          const outcome = yield* mutate<VersionConflict | InstallationNotFound | WebhookReferenceInvalid, Uint8Array>(
             sql,
             command,
-            configure(sql, projectId, id, webhook, sealed, yield* now)
+            configure(sql, projectId, id, change, yield* now)
           )
           // A parked endpoint is tried at once.
           yield* wake.deliverers

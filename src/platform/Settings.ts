@@ -18,9 +18,11 @@ import {
 import { isIP } from "node:net"
 import { faultsOf } from "./Faults.ts"
 
+const isDuration = /^[0-9]{1,9}(?:ms|s|m|h|d)$/
+
 /** A duration as settings and commands write it: `250ms`, `5s`, `2m`, `24h`, `7d`. */
 export const DurationText = Schema.String.check(
-  Schema.isPattern(/^[0-9]{1,9}(?:ms|s|m|h|d)$/, { expected: "a duration such as 250ms, 5s, 2m, 24h or 7d" })
+  Schema.isPattern(isDuration, { expected: "a duration such as 250ms, 5s, 2m, 24h or 7d" })
 ).pipe(
   Schema.decodeTo(Schema.Duration, {
     decode: SchemaGetter.transform((text) => {
@@ -50,15 +52,28 @@ const list = (isItem: (text: string) => boolean, expected: string) =>
     })
   )
 
-const durations = list(Schema.is(Schema.toEncoded(DurationText)), "a list of durations, such as 5s,30s,2m").pipe(
-  Schema.decodeTo(Schema.Array(DurationText))
+/** What is added to a time must not lead out of the calendar. */
+const Delay = DurationText.check(
+  Schema.makeFilter((duration: Duration.Duration) => Duration.toDays(duration) <= 3650, {
+    expected: "a duration of at most 3650d"
+  })
+)
+
+const durations = list((text) => isDuration.test(text), "a list of durations, such as 5s,30s,2m").pipe(
+  Schema.decodeTo(Schema.Array(Delay))
 )
 
 /** A network in CIDR notation, or one address. */
 const isNetwork = (text: string): boolean => {
   const [address = "", prefix = "0", ...rest] = text.split("/")
   const bits = isIP(address) === 4 ? 32 : 128
-  return isIP(address) !== 0 && rest.length === 0 && /^[0-9]{1,3}$/.test(prefix) && Number(prefix) <= bits
+  return (
+    isIP(address) !== 0 &&
+    !address.includes("%") &&
+    rest.length === 0 &&
+    /^[0-9]{1,3}$/.test(prefix) &&
+    Number(prefix) <= bits
+  )
 }
 
 const url = (protocols: ReadonlyArray<string>) =>
@@ -111,7 +126,7 @@ const variables = {
   SHUTDOWN_GRACE: DurationText,
   IDEMPOTENCY_RETENTION: DurationText,
   WEBHOOK_TIMEOUT: DurationText,
-  WEBHOOK_SECRET_OVERLAP: DurationText,
+  WEBHOOK_SECRET_OVERLAP: Delay,
   WEBHOOK_RETRY_SCHEDULE: durations,
   WEBHOOK_ENDPOINT_CONCURRENCY: integer(1, 1_000),
   WEBHOOK_ALLOWED_NETWORKS: list(isNetwork, "a list of networks, such as 10.0.0.0/8,fd00::/8"),

@@ -2,6 +2,7 @@
 import { Context, Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../src/api/Access.ts"
+import { receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
 import { type Change, requestOf } from "./Requests.ts"
@@ -11,6 +12,8 @@ export interface Reference {
   readonly at: readonly ["path" | "body", string]
   readonly foreign: string
   readonly code: string
+  /** 404 unless told. */
+  readonly status?: 400
 }
 
 export interface Sample {
@@ -31,6 +34,8 @@ export interface Sample {
   readonly required?: ReadonlyArray<string>
   /** The form of the idempotency key (specification 4.1): of clients and deals, or of everything else. */
   readonly key?: "record" | "printable"
+  /** What its receipt has more than others, or less: a signing secret, or no version. */
+  readonly receipt?: "secret" | "unversioned"
   readonly references?: ReadonlyArray<Reference>
   /** Codes of what else its records can refuse. */
   readonly refusals?: ReadonlyArray<string>
@@ -51,7 +56,11 @@ const fixtures: Parts = {
   ],
   pipelines: [{ id: "pipe_own", name: "Own", stages: [{ id: "stage_own", name: "Own" }] }],
   deals: [{ id: "deal_own", title: "Own", pipelineId: "pipe_own", stageId: "stage_own" }],
-  tickets: [{ id: "tic_own", subject: "Own", status: "resolved" }]
+  tickets: [{ id: "tic_own", subject: "Own", status: "resolved" }],
+  installations: [
+    { id: "ins_own", name: "Own" },
+    { id: "ins_new", name: "New" }
+  ]
 }
 
 /** The records of another project, under ids that the first one doesn't have. */
@@ -61,7 +70,8 @@ const foreign: Parts = {
   clients: [{ id: "cli_foreign", displayName: "Foreign" }],
   pipelines: [{ id: "pipe_foreign", name: "Foreign", stages: [{ id: "stage_foreign", name: "Foreign" }] }],
   deals: [{ id: "deal_foreign", title: "Foreign", pipelineId: "pipe_foreign", stageId: "stage_foreign" }],
-  tickets: [{ id: "tic_foreign", subject: "Foreign", status: "resolved" }]
+  tickets: [{ id: "tic_foreign", subject: "Foreign", status: "resolved" }],
+  installations: [{ id: "ins_foreign", name: "Foreign" }]
 }
 
 /** A note as it was first written, whatever has become of it since. */
@@ -73,6 +83,47 @@ const putNote =
       SELECT project_id, ${id}, ${dealId}, 'Own', key_id, 1, now(), now()
       FROM api_keys WHERE project_id = ${projectId} LIMIT 1
       ON CONFLICT (project_id, id) DO UPDATE SET body = excluded.body, version = 1`.pipe(Effect.asVoid, Effect.orDie)
+
+/** Takes the webhook away again. */
+const removeWebhook =
+  (installationId: string): Restore =>
+  (sql, projectId) =>
+    Effect.forEach(
+      ["webhook_secrets", "endpoint_health", "webhooks"],
+      (table) => sql`DELETE FROM ${sql(table)} WHERE project_id = ${projectId} AND installation_id = ${installationId}`
+    ).pipe(Effect.asVoid, Effect.orDie)
+
+/** A webhook at its first version, told of nothing that the walk does. */
+const putWebhook =
+  (installationId: string): Restore =>
+  (sql, projectId) =>
+    sql`
+      WITH webhook AS (
+        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+        VALUES (${projectId}, ${installationId}, 'https://shop.example.com/', '{crm.task.created.v1}', true, 1)
+        ON CONFLICT (project_id, installation_id) DO UPDATE SET version = 1
+      )
+      DELETE FROM webhook_secrets WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(
+      Effect.asVoid,
+      Effect.orDie
+    )
+
+/** A delivery that has died, whatever was done for it since, with its webhook. */
+const putDeadDelivery =
+  (installationId: string, id: string): Restore =>
+  (sql, projectId) =>
+    Effect.andThen(
+      putWebhook(installationId)(sql, projectId),
+      sql`
+        WITH event AS (
+          INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+          VALUES (${projectId}, ${id}, 'crm.task.created.v1', '{}', '', now())
+          ON CONFLICT DO NOTHING
+        )
+        INSERT INTO deliveries (project_id, id, installation_id, event_id, status, attempts, created_at, finished_at)
+        VALUES (${projectId}, ${id}, ${installationId}, ${id}, 'dead', 11, now(), now())
+        ON CONFLICT (project_id, id) DO UPDATE SET status = 'dead', available_at = NULL, finished_at = now()`
+    ).pipe(Effect.asVoid, Effect.orDie)
 
 const client = {
   displayName: "Ada Lovelace",
@@ -108,6 +159,12 @@ const noteReferences: ReadonlyArray<Reference> = [
   { at: ["path", "dealId"], foreign: "deal_foreign", code: "note_not_found" },
   { at: ["path", "noteId"], foreign: "note_foreign", code: "note_not_found" }
 ]
+
+const installationReference: Reference = {
+  at: ["path", "installationId"],
+  foreign: "ins_foreign",
+  code: "installation_not_found"
+}
 
 /** By the names that the HttpApi gives them. An operation that is missing here fails the walk. */
 export const samples: Readonly<Record<string, Sample>> = {
@@ -272,7 +329,66 @@ export const samples: Readonly<Record<string, Sample>> = {
     key: "printable",
     references: [{ at: ["path", "ticketId"], foreign: "tic_foreign", code: "ticket_not_found" }],
     refusals: ["ticket_not_rateable", "rating_customer_owned"]
+  },
+  configureWebhook: {
+    method: "PUT",
+    path: "/v1/developer/integrations/{installationId}/outbound-webhook",
+    status: 200,
+    scope: "integrations.webhooks.write",
+    module: "integrations",
+    policy: "write",
+    params: { installationId: "ins_new" },
+    body: {
+      endpointUrl: "https://shop.example.com/hooks",
+      eventTypes: ["crm.task.created.v1", "crm.task.completed.v1"],
+      expectedVersion: null
+    },
+    required: ["endpointUrl", "eventTypes", "expectedVersion"],
+    key: "printable",
+    receipt: "secret",
+    references: [installationReference],
+    refusals: ["version_conflict", "webhook_reference_invalid"],
+    restore: removeWebhook("ins_new")
+  },
+  rotateWebhookSecret: {
+    method: "POST",
+    path: "/v1/developer/integrations/{installationId}/outbound-webhook/rotate-secret",
+    status: 200,
+    scope: "integrations.webhooks.write",
+    module: "integrations",
+    policy: "write",
+    params: { installationId: "ins_own" },
+    body: { expectedVersion: 1 },
+    required: ["expectedVersion"],
+    key: "printable",
+    receipt: "secret",
+    references: [installationReference],
+    refusals: ["version_conflict", "webhook_state_conflict"],
+    restore: putWebhook("ins_own")
+  },
+  retryDelivery: {
+    method: "POST",
+    path: "/v1/developer/integrations/{installationId}/outbound-webhook/deliveries/{deliveryId}/retry",
+    status: 200,
+    scope: "integrations.webhooks.write",
+    module: "integrations",
+    policy: "write",
+    params: { installationId: "ins_own", deliveryId: "dlv_own" },
+    key: "printable",
+    receipt: "unversioned",
+    references: [
+      installationReference,
+      { at: ["path", "deliveryId"], foreign: "dlv_foreign", code: "webhook_reference_invalid", status: 400 }
+    ],
+    refusals: ["webhook_state_conflict"],
+    restore: putDeadDelivery("ins_own", "dlv_own")
   }
+}
+
+/** Holds an answer to be the receipt of an operation that makes one. */
+export const receiptOfSample = ({ receipt, status }: Sample, answer: Answer) => {
+  if (receipt === "secret") return secretReceiptOf(answer)
+  return receipt === "unversioned" ? unversionedReceiptOf(answer) : receiptOf(answer, status)
 }
 
 /** Whose a request is: the project, and one of its tokens or none. */
@@ -311,6 +427,7 @@ export class World extends Context.Service<
       })
       const other = yield* server.seed(foreign)
       yield* putNote("deal_foreign", "note_foreign")(server.sql, other.projectId)
+      yield* putDeadDelivery("ins_foreign", "dlv_foreign")(server.sql, other.projectId)
       return {
         own: yield* seed(),
         seed,
@@ -321,5 +438,6 @@ export class World extends Context.Service<
     })
   )
 
-  static readonly layer = World.layerNoDeps.pipe(Layer.provideMerge(TestServer.layer()))
+  /** In the role that sends no deliveries: what they say, nobody is to hear. */
+  static readonly layer = World.layerNoDeps.pipe(Layer.provideMerge(TestServer.layer({}, "api")))
 }

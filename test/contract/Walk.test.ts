@@ -205,13 +205,13 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
       Effect.gen(function* () {
         const { ask, own } = yield* World
         const references = sample.references ?? []
-        const assertAlike = Effect.fnUntraced(function* (of: ReadonlyArray<Reference>, code: string) {
+        const assertAlike = Effect.fnUntraced(function* (of: ReadonlyArray<Reference>, by: Reference) {
           const [foreign, missing] = yield* Effect.forEach(
             [({ foreign }: Reference) => foreign, () => "xxx_nothing"],
             Effect.fnUntraced(function* (idOf) {
               // Nothing but the id is wrong.
               const answer = yield* ask(sample, own, { ...referring(sample, of, idOf), headers: fixedId })
-              problemOf(answer, 404, code)
+              problemOf(answer, by.status ?? 404, by.code)
               remainingOf(answer, sample.policy)
               const text = of.reduce((text, reference) => text.replaceAll(idOf(reference), "<id>"), answer.text)
               return looksOf({ ...answer, text })
@@ -219,16 +219,16 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
           )
           assert.deepStrictEqual(foreign, missing, of.map(({ at }) => at.join("/")).join())
         })
-        for (const reference of references) yield* assertAlike([reference], reference.code)
-        // Nor is a record below another there when both are the other project's.
+        for (const reference of references) yield* assertAlike([reference], reference)
+        // Nor is a record below another there when both are the other project's: the upper one is missed first.
         const inPath = references.filter(({ at: [slot] }) => slot === "path")
-        for (const { code } of inPath) yield* assertAlike(inPath, code)
+        for (const upper of inPath.slice(0, 1)) yield* assertAlike(inPath, upper)
       }),
     ({ references = [] }) => references.length > 0
   )
 
   walk(
-    "tells in every 404 what happened, for a person",
+    "tells of every missing record what happened, for a person",
     (sample) =>
       Effect.gen(function* () {
         const { ask, own } = yield* World
@@ -238,7 +238,8 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
             own,
             referring(sample, [reference], () => "nothing")
           )
-          assert.isString(problemOf(answer, 404, reference.code).detail, reference.at.join("/"))
+          const { detail } = problemOf(answer, reference.status ?? 404, reference.code)
+          assert.isString(detail, reference.at.join("/"))
         }
       }),
     ({ references = [] }) => references.length > 0

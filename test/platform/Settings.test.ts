@@ -19,8 +19,97 @@ describe("Settings", () => {
       assert.strictEqual(Duration.toMillis(settings.shutdownGrace), 25_000)
       assert.strictEqual(Duration.toMillis(settings.idempotencyRetention), 7 * 86_400_000)
       assert.deepStrictEqual(settings.telemetry, Option.none())
+      const { webhooks } = settings
+      assert.strictEqual(Duration.toMillis(webhooks.timeout), 15_000)
+      assert.strictEqual(Duration.toMillis(webhooks.secretOverlap), 24 * 3_600_000)
+      assert.deepStrictEqual(
+        webhooks.retrySchedule.map(Duration.toSeconds),
+        [5, 30, 120, 600, 1_800, 7_200, 21_600, 43_200, 86_400, 108_000]
+      )
+      assert.strictEqual(webhooks.endpointConcurrency, 4)
     })
   )
+
+  it.effect("let webhooks reach this machine by default, but not from a database that is a server's", () =>
+    Effect.gen(function* () {
+      const networksOf = (environment: Record<string, string>) =>
+        Effect.map(read(environment), ({ webhooks }) => webhooks.allowedNetworks)
+      const external = { DATABASE_URL: "postgres://db/app", SECRET_KEY: Buffer.alloc(32, 7).toString("base64") }
+      assert.deepStrictEqual(yield* networksOf({}), ["127.0.0.0/8", "::1/128"])
+      assert.deepStrictEqual(yield* networksOf({ DATABASE_URL: "" }), ["127.0.0.0/8", "::1/128"])
+      assert.deepStrictEqual(yield* networksOf(external), [])
+      const networks = { WEBHOOK_ALLOWED_NETWORKS: "10.0.0.0/8, fd00::/8,192.0.2.1 ,0.0.0.0/0,::/0,::1" }
+      for (const environment of [networks, { ...external, ...networks }]) {
+        assert.deepStrictEqual(yield* networksOf(environment), [
+          "10.0.0.0/8",
+          "fd00::/8",
+          "192.0.2.1",
+          "0.0.0.0/0",
+          "::/0",
+          "::1"
+        ])
+      }
+    })
+  )
+
+  it.effect("read how webhooks are delivered", () =>
+    Effect.gen(function* () {
+      const { webhooks } = yield* read({
+        WEBHOOK_TIMEOUT: "500ms",
+        WEBHOOK_SECRET_OVERLAP: "2d",
+        WEBHOOK_RETRY_SCHEDULE: "250ms, 5s,2m ,24h",
+        WEBHOOK_ENDPOINT_CONCURRENCY: "16"
+      })
+      assert.strictEqual(Duration.toMillis(webhooks.timeout), 500)
+      assert.strictEqual(Duration.toMillis(webhooks.secretOverlap), 2 * 86_400_000)
+      assert.deepStrictEqual(webhooks.retrySchedule.map(Duration.toMillis), [250, 5_000, 120_000, 86_400_000])
+      assert.strictEqual(webhooks.endpointConcurrency, 16)
+      const { webhooks: once } = yield* read({ WEBHOOK_RETRY_SCHEDULE: "1s" })
+      assert.deepStrictEqual(once.retrySchedule.map(Duration.toMillis), [1_000])
+    })
+  )
+
+  for (const [name, values] of [
+    ["WEBHOOK_TIMEOUT", ["15", "-1s", "1.5s", "s", "5 s", "1w"]],
+    ["WEBHOOK_SECRET_OVERLAP", ["24", "-1h", "h", "1y"]],
+    ["WEBHOOK_RETRY_SCHEDULE", [",", "5s,", ",5s", "5s,,30s", "5s;30s", "5s 30s", "5,30", "5s,never"]],
+    ["WEBHOOK_ENDPOINT_CONCURRENCY", ["0", "-1", "1.5", "four", "1e1", "9999999999"]],
+    [
+      "WEBHOOK_ALLOWED_NETWORKS",
+      [
+        "10.0.0.0/33",
+        "::/129",
+        "10.0.0.0/-1",
+        "10.0.0.0/",
+        "10.0.0.0/8/8",
+        "10.0.0/8",
+        "10.0.0.256",
+        "010.0.0.0/8",
+        "localhost",
+        "example.com/8",
+        "[::1]/128",
+        "fe80::1%eth0",
+        "fe80::1%eth0/64",
+        "10.0.0.0/8,",
+        ",",
+        "10.0.0.0/8;10.1.0.0/16",
+        "*"
+      ]
+    ]
+  ] as const) {
+    it.effect(`tell a faulty ${name} by its name`, () =>
+      Effect.gen(function* () {
+        for (const value of values) {
+          const faults = yield* Effect.match(read({ [name]: value }), {
+            onFailure: ({ faults }) => faults,
+            onSuccess: () => []
+          })
+          assert.strictEqual(faults.length, 1, value)
+          assert.match(faults.join(), new RegExp(`^${name} must be `), value)
+        }
+      })
+    )
+  }
 
   it.effect("take an empty variable as unset, as compose files write it", () =>
     Effect.gen(function* () {
@@ -60,7 +149,12 @@ describe("Settings", () => {
           OTEL_TRACES_SAMPLER: "sometimes",
           OTEL_TRACES_SAMPLER_ARG: "2",
           OTEL_RESOURCE_ATTRIBUTES: "novalue",
-          MIGRATE_ON_START: "yes"
+          MIGRATE_ON_START: "yes",
+          WEBHOOK_TIMEOUT: "soon",
+          WEBHOOK_SECRET_OVERLAP: "a day",
+          WEBHOOK_RETRY_SCHEDULE: "5s,hunter2",
+          WEBHOOK_ENDPOINT_CONCURRENCY: "many",
+          WEBHOOK_ALLOWED_NETWORKS: "hunter2"
         })
       )
       const names = faults.map((fault) => fault.split(" ")[0]).sort()
@@ -75,7 +169,12 @@ describe("Settings", () => {
         "PORT",
         "REDIS_URL",
         "SECRET_KEY",
-        "SHUTDOWN_GRACE"
+        "SHUTDOWN_GRACE",
+        "WEBHOOK_ALLOWED_NETWORKS",
+        "WEBHOOK_ENDPOINT_CONCURRENCY",
+        "WEBHOOK_RETRY_SCHEDULE",
+        "WEBHOOK_SECRET_OVERLAP",
+        "WEBHOOK_TIMEOUT"
       ])
       assert.notInclude(faults.join(), "hunter2")
     })

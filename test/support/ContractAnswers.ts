@@ -200,14 +200,51 @@ export const dealPageOf = pagesOf(DealShape)
 /** No operation answers with a single note. */
 export const notePageOf = pagesOf(NoteShape)
 
-const decodeReceipt = decodes(Schema.Struct({ resourceId: Schema.NonEmptyString, changed: Schema.Boolean }))
+const receiptMembers = { resourceId: Schema.NonEmptyString, changed: Schema.Boolean }
+const decodeReceipt = decodes(Schema.Struct(receiptMembers))
+const decodeSecretReceipt = decodes(
+  Schema.Struct({
+    ...receiptMembers,
+    // 32 bytes in base64.
+    signingSecret: Schema.String.check(Schema.isPattern(/^whsec_[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/))
+  })
+)
+
+const replayedOf = ({ headers }: Answer) => {
+  const replayed = headers["idempotent-replayed"]
+  assert.include([undefined, "true"], replayed)
+  return replayed === "true"
+}
+
+const versionOf = ({ headers }: Answer) => {
+  const match = /^"([1-9][0-9]*)"$/.exec(String(headers["etag"]))
+  assert.isNotNull(match, `etag: ${String(headers["etag"])}`)
+  return Number(match?.[1])
+}
 
 /** Holds an answer to be the receipt of a mutation with a version. */
 export const receiptOf = (answer: Answer, status: 200 | 201) => {
   assertJson(answer, status)
-  const match = /^"([1-9][0-9]*)"$/.exec(String(answer.headers["etag"]))
-  assert.isNotNull(match, `etag: ${String(answer.headers["etag"])}`)
-  const replayed = answer.headers["idempotent-replayed"]
-  assert.include([undefined, "true"], replayed)
-  return { ...decodeReceipt(answer.json), version: Number(match?.[1]), replayed: replayed === "true" }
+  return { ...decodeReceipt(answer.json), version: versionOf(answer), replayed: replayedOf(answer) }
+}
+
+/** Holds an answer to be the first receipt of a command that tells a signing secret. */
+export const secretOf = (answer: Answer) => {
+  assertJson(answer, 200)
+  assert.isFalse(replayedOf(answer))
+  return { ...decodeSecretReceipt(answer.json), version: versionOf(answer) }
+}
+
+/** Holds an answer to be a receipt with a signing secret, or the repeat of one, without. */
+export const secretReceiptOf = (answer: Answer) => {
+  if (replayedOf(answer)) return receiptOf(answer, 200)
+  const { signingSecret: _, ...receipt } = secretOf(answer)
+  return { ...receipt, replayed: false }
+}
+
+/** Holds an answer to be the receipt of a mutation of what has no version. */
+export const unversionedReceiptOf = (answer: Answer) => {
+  assertJson(answer, 200)
+  assert.notProperty(answer.headers, "etag")
+  return { ...decodeReceipt(answer.json), version: null, replayed: replayedOf(answer) }
 }

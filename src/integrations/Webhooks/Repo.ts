@@ -1,5 +1,5 @@
 /** The SQL of webhooks. Every statement names the project first. */
-import { Duration } from "effect"
+import { Duration, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { WebhookConfigure } from "../../api/integrations/Webhooks.ts"
@@ -36,14 +36,19 @@ const version_conflict = ({ version }: Refusal) =>
     currentVersion: version
   })
 
+/** A webhook as it is to be, what is wrong with its URL, and the secret of a new one. */
+interface Configuration extends WebhookConfigure {
+  readonly fault: Option.Option<string>
+  readonly sealed: Uint8Array
+}
+
 export const configure = (
   sql: Sql,
   projectId: ProjectId,
   id: InstallationId,
-  { endpointUrl, eventTypes, expectedVersion }: WebhookConfigure,
-  sealed: Uint8Array,
+  { endpointUrl, eventTypes, expectedVersion, fault, sealed }: Configuration,
   at: Date
-): Mutation<InstallationNotFound | VersionConflict> => {
+): Mutation<InstallationNotFound | VersionConflict | WebhookReferenceInvalid> => {
   const types = [...new Set(eventTypes)].toSorted()
   return {
     at,
@@ -52,6 +57,8 @@ export const configure = (
       verdict AS (
         SELECT
           CASE
+            -- A guard like the others: a repeated command is told its outcome, whatever is allowed by now.
+            WHEN ${Option.isSome(fault)}::boolean THEN 'webhook_reference_invalid'
             WHEN installation.id IS NULL THEN 'installation_not_found'
             WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN 'version_conflict'
           END AS failure,
@@ -94,7 +101,11 @@ export const configure = (
        WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'),
       ${sealed}::bytea
     )`,
-    problems: { installation_not_found, version_conflict }
+    problems: {
+      webhook_reference_invalid: () => new WebhookReferenceInvalid({ detail: Option.getOrElse(fault, () => "") }),
+      installation_not_found,
+      version_conflict
+    }
   }
 }
 

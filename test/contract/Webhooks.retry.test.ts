@@ -1,0 +1,168 @@
+/** Dead deliveries: when the retry operation takes one, and what it makes of it (contract §5, §10). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { problemOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
+import { atOnce } from "./Clients.support.ts"
+import { newKey } from "./Requests.ts"
+import { api, created, open, stageChanged, updated } from "./Webhooks.support.ts"
+
+/** A webhook that is told of created and updated deals, with a dead delivery of a created one. */
+const openDead = Effect.fnUntraced(function* (...others: ReadonlyArray<string>) {
+  const webhooks = yield* open("ins", ...others)
+  yield* webhooks.configured()
+  yield* webhooks.deliver("dead")
+  return webhooks
+})
+
+layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
+  it.effect("is due now, its schedule begins anew, and its attempts are counted on", () =>
+    Effect.gen(function* () {
+      const { delivery, retry } = yield* openDead()
+      const before = Date.now()
+      const answer = yield* retry("dead")
+      assert.deepStrictEqual(unversionedReceiptOf(answer), {
+        resourceId: "dead",
+        changed: true,
+        version: null,
+        replayed: false
+      })
+      assert.deepStrictEqual(answer.json, { resourceId: "dead", changed: true })
+      const { availableAt, ...row } = yield* delivery("dead")
+      assert.deepStrictEqual(row, { status: "pending", attempts: 11, retries: 0, finishedAt: null })
+      const due = availableAt?.getTime() ?? 0
+      assert.isTrue(due >= before && due <= Date.now(), `${due}`)
+    })
+  )
+
+  it.effect("is queued once by a key, however often that is sent", () =>
+    Effect.gen(function* () {
+      const { delivery, retry, server } = yield* openDead()
+      const key = newKey()
+      assert.isFalse(unversionedReceiptOf(yield* retry("dead", key)).replayed)
+      const queued = yield* delivery("dead")
+      assert.isTrue(unversionedReceiptOf(yield* retry("dead", key)).replayed)
+      assert.deepStrictEqual(yield* delivery("dead"), queued)
+      // Even once it has died again.
+      yield* Effect.orDie(server.sql`
+        UPDATE deliveries SET status = 'dead', available_at = NULL, finished_at = now() WHERE id = 'dead'`)
+      const died = yield* delivery("dead")
+      assert.deepStrictEqual(unversionedReceiptOf(yield* retry("dead", key)), {
+        resourceId: "dead",
+        changed: true,
+        version: null,
+        replayed: true
+      })
+      assert.deepStrictEqual(yield* delivery("dead"), died)
+      assert.isFalse(unversionedReceiptOf(yield* retry("dead")).replayed)
+    })
+  )
+
+  it.effect("is taken by one of 20 who retry it at once", () =>
+    Effect.gen(function* () {
+      const { deliver, retry } = yield* openDead()
+      for (const id of ["one", "two", "three"]) {
+        yield* deliver(id)
+        const answers = yield* atOnce(20, () => retry(id))
+        const [winner, ...others] = answers.toSorted((left, right) => left.status - right.status)
+        unversionedReceiptOf(winner ?? assert.fail())
+        for (const other of others) problemOf(other, 409, "webhook_state_conflict")
+      }
+    })
+  )
+
+  it.effect("is alone in that: no other state can be retried", () =>
+    Effect.gen(function* () {
+      const { deliver, delivery, retry } = yield* openDead()
+      for (const status of ["pending", "delivering", "delivered"]) {
+        yield* deliver(status, status)
+        const before = yield* delivery(status)
+        assert.isString(problemOf(yield* retry(status), 409, "webhook_state_conflict").detail)
+        assert.deepStrictEqual(yield* delivery(status), before)
+      }
+    })
+  )
+
+  it.effect("stays dead while its webhook is disabled", () =>
+    Effect.gen(function* () {
+      const { configured, delivery, disable, retry } = yield* openDead()
+      yield* disable
+      const before = yield* delivery("dead")
+      const key = newKey()
+      problemOf(yield* retry("dead", key), 409, "webhook_state_conflict")
+      assert.deepStrictEqual(yield* delivery("dead"), before)
+      yield* configured({ expectedVersion: 1 })
+      assert.isFalse(unversionedReceiptOf(yield* retry("dead", key)).replayed)
+    })
+  )
+
+  it.effect("stays dead while its webhook is not told of its type", () =>
+    Effect.gen(function* () {
+      const { configured, deliver, delivery, retry } = yield* openDead()
+      yield* deliver("never", "dead", stageChanged)
+      yield* configured({ expectedVersion: 1, eventTypes: [updated] })
+      const before = yield* delivery("dead")
+      for (const id of ["dead", "never"]) problemOf(yield* retry(id), 409, "webhook_state_conflict")
+      assert.deepStrictEqual(yield* delivery("dead"), before)
+      yield* configured({ expectedVersion: 2, eventTypes: [created, updated], endpointUrl: "https://new.example.com/" })
+      unversionedReceiptOf(yield* retry("dead"))
+      problemOf(yield* retry("never"), 409, "webhook_state_conflict")
+    })
+  )
+
+  it.effect("is refused for a reason that its problem tells apart", () =>
+    Effect.gen(function* () {
+      const { configured, deliver, disable, retry } = yield* openDead()
+      const detailOf = (id: string) =>
+        Effect.map(retry(id), (answer) => problemOf(answer, 409, "webhook_state_conflict").detail)
+      yield* deliver("pending", "pending")
+      yield* deliver("unwanted", "dead", stageChanged)
+      const details = [yield* detailOf("pending"), yield* detailOf("unwanted")]
+      yield* disable
+      details.push(yield* detailOf("dead"))
+      assert.strictEqual(new Set(details).size, 3, details.join(" "))
+      yield* configured({ expectedVersion: 1 })
+      unversionedReceiptOf(yield* retry("dead"))
+    })
+  )
+
+  it.effect("belongs to its installation: to every other it is not there", () =>
+    Effect.gen(function* () {
+      const webhooks = yield* openDead("other", "bare")
+      const other = webhooks.but({ installationId: "other" })
+      const bare = webhooks.but({ installationId: "bare" })
+      yield* other.configured()
+      yield* other.deliver("others")
+      const neighbour = yield* openDead()
+      yield* neighbour.deliver("theirs")
+      const before = yield* webhooks.delivery("dead")
+      for (const answer of [
+        yield* webhooks.retry("others"),
+        yield* other.retry("dead"),
+        // Without a webhook an installation has none.
+        yield* bare.retry("dead"),
+        yield* bare.retry("nothing"),
+        yield* webhooks.retry("theirs"),
+        yield* webhooks.retry("nothing"),
+        yield* webhooks.retry("evt dead")
+      ]) {
+        problemOf(answer, 400, "webhook_reference_invalid")
+      }
+      problemOf(yield* webhooks.but({ installationId: "nothing" }).retry("dead"), 404, "installation_not_found")
+      // What belongs to two projects under one id is retried in the token's.
+      unversionedReceiptOf(yield* neighbour.retry("dead"))
+      assert.deepStrictEqual(yield* webhooks.delivery("dead"), before)
+      assert.strictEqual((yield* neighbour.delivery("dead")).status, "pending")
+    })
+  )
+
+  it.effect("leaves a parked endpoint parked", () =>
+    Effect.gen(function* () {
+      const { delivery, found, health, park, retry } = yield* openDead()
+      yield* park
+      const [ill, webhook] = [yield* health, yield* found]
+      unversionedReceiptOf(yield* retry("dead"))
+      assert.deepStrictEqual([yield* health, yield* found], [ill, webhook])
+      assert.strictEqual((yield* delivery("dead")).status, "pending")
+    })
+  )
+})

@@ -1,0 +1,216 @@
+/** Signing secrets: how one follows another, and where they can't be read (contract §10, §15). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { vi } from "vitest"
+import { faultsOf, problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { newKey } from "./Requests.ts"
+import { api, assertConflict, callsOf, open } from "./Webhooks.support.ts"
+
+const hour = 3_600_000
+
+/** The forms in which a secret could be read: base64, in a URL too, its bytes in hex, and its text in hex. */
+const formsOf = (secret: string) => {
+  const base64 = secret.slice("whsec_".length)
+  return [
+    base64,
+    encodeURIComponent(base64),
+    Buffer.from(base64, "base64").toString("hex"),
+    Buffer.from(base64).toString("hex")
+  ]
+}
+
+layer(api, { excludeTestServices: true })("a signing secret", (it) => {
+  it.effect("is made anew by each rotation, and is then the one in force", () =>
+    Effect.gen(function* () {
+      const { configured, found, rotate } = yield* open()
+      const { signingSecret } = yield* configured()
+      const { version: _, ...webhook } = yield* found
+      const secrets = [signingSecret]
+      for (let version = 1; version <= 4; version++) {
+        const { signingSecret, ...receipt } = secretOf(yield* rotate(version))
+        assert.deepStrictEqual(receipt, { resourceId: "ins", changed: true, version: version + 1 })
+        secrets.push(signingSecret)
+        assert.deepStrictEqual(yield* found, { ...webhook, version: version + 1 })
+        const again = yield* configured({ expectedVersion: version + 1 })
+        assert.deepStrictEqual(again, { ...receipt, changed: false, signingSecret })
+      }
+      assert.strictEqual(new Set(secrets).size, 5)
+    })
+  )
+
+  it.effect("is rotated at the webhook's version alone", () =>
+    Effect.gen(function* () {
+      const { configured, found, rotate, rotated, secrets } = yield* open()
+      yield* configured()
+      yield* rotated(1)
+      const before = [yield* found, yield* secrets]
+      for (const expectedVersion of [1, 3, 2 ** 31, Number.MAX_SAFE_INTEGER]) {
+        assertConflict(yield* rotate(expectedVersion), 2)
+      }
+      for (const expectedVersion of [undefined, null, 0, -1, 1.5, "2", true, [2], 2 ** 53]) {
+        const answer = yield* rotate(expectedVersion)
+        assert.deepStrictEqual(faultsOf(answer), ["body/expectedVersion"], String(expectedVersion))
+      }
+      assert.deepStrictEqual([yield* found, yield* secrets], before)
+      yield* rotated(2)
+    })
+  )
+
+  it.effect("is not rotated where no webhook is", () =>
+    Effect.gen(function* () {
+      const { configured, read, rotate, rotated, secrets } = yield* open()
+      const key = newKey()
+      for (const version of [1, 2]) problemOf(yield* rotate(version, key), 409, "webhook_state_conflict")
+      assert.isUndefined(yield* read)
+      assert.deepStrictEqual(yield* secrets, [])
+      yield* configured()
+      yield* rotated(1)
+    })
+  )
+
+  it.effect("is told in the first answer to a key, and in no repeat of it", () =>
+    Effect.gen(function* () {
+      const { configured, found, rotate, rotated, secrets } = yield* open()
+      yield* configured()
+      const key = newKey()
+      const { signingSecret: _, ...receipt } = secretOf(yield* rotate(1, key))
+      yield* rotated(2)
+      const before = [yield* found, yield* secrets]
+      for (const _ of [1, 2]) {
+        const answer = yield* rotate(1, key)
+        assert.deepStrictEqual(receiptOf(answer, 200), { ...receipt, replayed: true })
+        assert.strictEqual(answer.text, '{"resourceId":"ins","changed":true}')
+      }
+      problemOf(yield* rotate(3, key), 409, "idempotency_key_reused")
+      assert.deepStrictEqual([yield* found, yield* secrets], before)
+    })
+  )
+
+  it.effect("is rotated without a word on whether the webhook is enabled or its endpoint parked", () =>
+    Effect.gen(function* () {
+      const { configured, disable, found, health, park, rotated } = yield* open()
+      yield* configured()
+      yield* disable
+      yield* park
+      const before = yield* health
+      yield* rotated(1)
+      assert.deepInclude(yield* found, { enabled: false, version: 2 })
+      assert.deepStrictEqual(yield* health, before)
+    })
+  )
+
+  it.effect("retires 24 hours after the rotation, or when the setting says, and is then forgotten", () =>
+    Effect.gen(function* () {
+      const webhooks = yield* open()
+      const { projectId, server, token } = webhooks
+      const quick = yield* startServer({ DATABASE_URL: server.databaseUrl, WEBHOOK_SECRET_OVERLAP: "250ms" }, "api")
+      yield* webhooks.configured()
+      const start = Date.now()
+      yield* webhooks.rotated(1)
+      const assertRetires = (at: Date | null | undefined, millis: number) => {
+        const after = (at?.getTime() ?? 0) - start
+        assert.isTrue(after >= millis && after < millis + 10_000, `${after}`)
+      }
+      const [second, first, ...others] = yield* webhooks.secrets
+      assert.deepStrictEqual(others, [])
+      assert.isNull(second?.retiresAt)
+      assertRetires(first?.retiresAt, 24 * hour)
+
+      yield* callsOf(quick, { projectId, token }, "ins").rotated(2)
+      const retires = (yield* webhooks.secrets).map(({ retiresAt }) => retiresAt)
+      assert.strictEqual(retires.length, 3)
+      assert.isNull(retires[0])
+      assertRetires(retires[1], 250)
+      // The one before keeps the time that it was given.
+      assert.deepStrictEqual(retires[2], first?.retiresAt)
+      yield* Effect.sleep(300)
+      yield* webhooks.rotated(3)
+      assert.strictEqual((yield* webhooks.secrets).length, 3)
+    })
+  )
+
+  it.effect("stands nowhere in the database so that it could be read there", () =>
+    Effect.gen(function* () {
+      const { configured, rotated, secrets, server } = yield* open()
+      const told = [(yield* configured()).signingSecret, yield* rotated(1), yield* rotated(2)]
+      for (const { sealed } of yield* secrets) assert.notInclude(Buffer.from(sealed).toString("latin1"), "whsec_")
+      const tables = yield* server.sql<{ name: string }>`
+        SELECT relname AS name FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')`
+      assert.include(
+        tables.map(({ name }) => name),
+        "webhook_secrets"
+      )
+      for (const { name } of tables) {
+        const rows = yield* server.sql<{ text: string }>`SELECT ${server.sql(name)}::text FROM ${server.sql(name)}`
+        const text = JSON.stringify(rows)
+        for (const form of [...told.flatMap(formsOf), "whsec_", Buffer.from("whsec_").toString("hex")]) {
+          assert.notInclude(text, form, name)
+        }
+      }
+    })
+  )
+
+  it.effect("is sealed for its installation: another's can't be opened in its place", () =>
+    Effect.gen(function* () {
+      const webhooks = yield* open("ins", "other")
+      const other = webhooks.but({ installationId: "other" })
+      const neighbour = yield* open()
+      const { signingSecret } = yield* webhooks.configured()
+      for (const victim of [other, neighbour]) {
+        yield* victim.configured()
+        const [stolen = assert.fail()] = yield* webhooks.secrets
+        const installationId = victim === other ? "other" : "ins"
+        yield* Effect.orDie(webhooks.server.sql`
+          UPDATE webhook_secrets SET sealed = ${stolen.sealed}
+          WHERE project_id = ${victim.projectId} AND installation_id = ${installationId}`)
+        const answer = yield* victim.configure({ expectedVersion: 1 })
+        problemOf(answer, 500, "internal")
+        assert.notInclude(answer.text, signingSecret)
+      }
+      assert.strictEqual((yield* webhooks.configured({ expectedVersion: 1 })).signingSecret, signingSecret)
+    })
+  )
+})
+
+layer(TestServer.layer({ LOG_LEVEL: "trace", LOG_FORMAT: "json" }, "api"), { excludeTestServices: true })(
+  "what is logged of a webhook, and its problems,",
+  (it) => {
+    it.effect("hold none of its secrets", () =>
+      Effect.gen(function* () {
+        let logged = ""
+        const write = vi.spyOn(process.stderr, "write").mockImplementation((text) => {
+          logged += String(text)
+          return true
+        })
+        yield* Effect.addFinalizer(() => Effect.sync(() => write.mockRestore()))
+        const { configure, configured, retry, rotate, rotated, server } = yield* open()
+        const secrets = [(yield* configured()).signingSecret, yield* rotated(1)]
+        const key = newKey()
+        const first = yield* rotate(2, key)
+        secrets.push(secretOf(first).signingSecret)
+        const [secret = assert.fail()] = secrets
+        const answers = [
+          yield* rotate(2, key),
+          yield* rotate(2),
+          yield* configure(),
+          yield* configure({ expectedVersion: 3, endpointUrl: `https://${encodeURIComponent(secret)}@a.example/` }),
+          yield* configure({ expectedVersion: 3, endpointUrl: `https://127.0.0.1/${secret}` }),
+          yield* configure({ expectedVersion: 3, eventTypes: [secret] }),
+          yield* configure({ expectedVersion: secret }),
+          yield* rotate(secret),
+          yield* retry(secret)
+        ]
+        yield* Effect.orDie(server.sql`ALTER TABLE webhook_secrets ADD CONSTRAINT broken CHECK (false) NOT VALID`)
+        const failed = yield* rotate(3)
+        problemOf(failed, 500, "internal")
+        for (const { text } of [...answers, failed]) {
+          for (const form of secrets.flatMap(formsOf)) assert.notInclude(text, form)
+        }
+        assert.include(logged, "outbound-webhook")
+        assert.include(logged, "broken")
+        for (const form of secrets.flatMap(formsOf)) assert.notInclude(logged, form)
+      }).pipe(Effect.scoped)
+    )
+  }
+)

@@ -1,0 +1,141 @@
+/** A project with installations, and the operations on the webhook of one of them. */
+import { assert } from "@effect/vitest"
+import { Effect } from "effect"
+import { problemOf, secretOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import type { EventType } from "../support/Events.ts"
+import { type Seeded, TestServer } from "../support/TestServer.ts"
+import { newKey } from "./Requests.ts"
+
+export const created = "crm.deal.created.v1"
+export const updated = "crm.deal.updated.v1"
+export const stageChanged = "crm.deal.stage_changed.v1"
+
+/** What a new webhook is configured with unless a test says otherwise. */
+export const usual = {
+  endpointUrl: "https://shop.example.com/hooks",
+  eventTypes: [created, updated],
+  expectedVersion: null
+} as const
+
+interface Row {
+  readonly endpointUrl: string
+  readonly eventTypes: ReadonlyArray<string>
+  readonly enabled: boolean
+  readonly version: number
+}
+
+interface Secret {
+  readonly sealed: Uint8Array
+  /** Null: never. */
+  readonly retiresAt: Date | null
+}
+
+interface Health {
+  readonly failures: number
+  readonly failedProbes: number
+  readonly parkedUntil: Date | null
+}
+
+interface Delivery {
+  readonly status: string
+  readonly attempts: number
+  readonly retries: number
+  readonly availableAt: Date | null
+  readonly finishedAt: Date | null
+}
+
+/** A server without the fibers that send deliveries, so that webhooks and deliveries stay as the operations leave them. */
+export const api = TestServer.layer({}, "api")
+
+/** Calls on the webhook of an installation with one of the tokens of its project, and what the database knows of it. */
+export const callsOf = (server: TestServer["Service"], seeded: Seeded, installationId: string) => {
+  const { projectId, token } = seeded
+  const { send, sql } = server
+  const path = `/api/v1/developer/integrations/${encodeURIComponent(installationId)}/outbound-webhook`
+  const put = (json: unknown, key = newKey()) => send({ method: "PUT", path, token, key, json })
+  const configure = (change: object = {}, key = newKey()) => put({ ...usual, ...change }, key)
+  const rotate = (expectedVersion: unknown, key = newKey()) =>
+    send({ method: "POST", path: `${path}/rotate-secret`, token, key, json: { expectedVersion } })
+  const read = sql<Row>`
+    SELECT endpoint_url AS "endpointUrl", event_types AS "eventTypes", enabled, version
+    FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(
+    Effect.map(([row]) => row),
+    Effect.orDie
+  )
+  return {
+    server,
+    projectId,
+    token,
+    put,
+    configure,
+    rotate,
+    retry: (deliveryId: string, key = newKey()) =>
+      send({
+        method: "POST",
+        path: `${path}/deliveries/${encodeURIComponent(deliveryId)}/retry`,
+        token,
+        key
+      }),
+    /** Configures what has to be taken, and tells the receipt with the secret. */
+    configured: (change?: object) => Effect.map(configure(change), secretOf),
+    /** Rotates what has to be taken, and tells the new secret. */
+    rotated: (version: number) => Effect.map(rotate(version), (answer) => secretOf(answer).signingSecret),
+    /** The webhook as it is now; undefined when there is none. */
+    read,
+    /** As `read`, for where there has to be one. */
+    found: Effect.map(read, (row) => row ?? assert.fail("There is no webhook")),
+    /** The secrets that are kept, the newest first. */
+    secrets: sql<Secret>`
+      SELECT sealed, nullif(retires_at, 'infinity') AS "retiresAt"
+      FROM webhook_secrets WHERE project_id = ${projectId} AND installation_id = ${installationId}
+      ORDER BY version DESC`.pipe(Effect.orDie),
+    disable: sql`
+      UPDATE webhooks SET enabled = false
+      WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(Effect.orDie),
+    /** Parks the endpoint until long after the test. */
+    park: sql`
+      UPDATE endpoint_health SET failures = 12, failed_probes = 2, parked_until = now() + interval '1 hour'
+      WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(Effect.orDie),
+    health: sql<Health>`
+      SELECT failures, failed_probes AS "failedProbes", parked_until AS "parkedUntil"
+      FROM endpoint_health WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(
+      Effect.map(([row]) => row ?? assert.fail("The endpoint has no health")),
+      Effect.orDie
+    ),
+    /** A delivery that has used up its schedule, or one in another state. */
+    deliver: (id: string, status = "dead", type: EventType = created) =>
+      Effect.orDie(sql`
+        WITH event AS (
+          INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+          VALUES (${projectId}, ${`evt ${id}`}, ${type}, '{}', '', now())
+        )
+        INSERT INTO deliveries (
+          project_id, id, installation_id, event_id, status, attempts, retries, available_at, created_at, finished_at
+        )
+        SELECT ${projectId}, ${id}, ${installationId}, ${`evt ${id}`}, status, 11, 10,
+          CASE WHEN status IN ('pending', 'delivering') THEN now() + interval '1 hour' END, now() - interval '1 day',
+          CASE WHEN status IN ('delivered', 'dead') THEN now() - interval '1 hour' END
+        FROM (VALUES (${status}::text)) AS delivery (status)`),
+    delivery: (id: string) =>
+      sql<Delivery>`
+        SELECT status, attempts, retries, available_at AS "availableAt", finished_at AS "finishedAt"
+        FROM deliveries WHERE project_id = ${projectId} AND id = ${id}`.pipe(
+        Effect.map(([row]) => row ?? assert.fail(`There is no delivery ${id}`)),
+        Effect.orDie
+      ),
+    /** The calls on another installation's webhook, or through another server. */
+    but: (change: { readonly installationId?: string; readonly server?: TestServer["Service"] }) =>
+      callsOf(change.server ?? server, seeded, change.installationId ?? installationId)
+  }
+}
+
+/** A new project with installations; the calls are on the webhook of the first. */
+export const open = Effect.fnUntraced(function* (installationId = "ins", ...others: ReadonlyArray<string>) {
+  const server = yield* TestServer
+  const installations = [installationId, ...others].map((id) => ({ id, name: "Shop" }))
+  return callsOf(server, yield* server.seed({ installations }), installationId)
+})
+
+export const assertConflict = (answer: Answer, currentVersion: number | null) =>
+  assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, currentVersion)

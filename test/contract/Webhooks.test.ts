@@ -1,0 +1,277 @@
+/** Outbound webhooks: what a configure does, and at which version it does it (contract §5, §10). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { faultsOf, problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
+import { startServer } from "../support/TestServer.ts"
+import { newKey } from "./Requests.ts"
+import { api, assertConflict, created, open, stageChanged, updated, usual } from "./Webhooks.support.ts"
+
+const url = "https://other.example.com/"
+
+layer(api, { excludeTestServices: true })("a webhook", (it) => {
+  it.effect("is created, and its secret is told", () =>
+    Effect.gen(function* () {
+      const { configure, found, read } = yield* open()
+      assert.isUndefined(yield* read)
+      const { signingSecret, ...receipt } = secretOf(yield* configure())
+      assert.deepStrictEqual(receipt, { resourceId: "ins", changed: true, version: 1 })
+      assert.strictEqual(Buffer.from(signingSecret.slice("whsec_".length), "base64").byteLength, 32)
+      assert.deepStrictEqual(yield* found, {
+        endpointUrl: usual.endpointUrl,
+        eventTypes: [created, updated],
+        enabled: true,
+        version: 1
+      })
+    })
+  )
+
+  it.effect("is created once: with expectedVersion null only where there is none", () =>
+    Effect.gen(function* () {
+      const { configure, configured, found } = yield* open()
+      const { signingSecret } = yield* configured()
+      for (const change of [{}, { endpointUrl: url }, { eventTypes: [stageChanged] }]) {
+        assertConflict(yield* configure(change), 1)
+      }
+      assert.deepInclude(yield* found, { endpointUrl: usual.endpointUrl, version: 1 })
+      yield* configured({ endpointUrl: url, expectedVersion: 1 })
+      assertConflict(yield* configure({ endpointUrl: url }), 2)
+      assert.strictEqual((yield* configured({ endpointUrl: url, expectedVersion: 2 })).signingSecret, signingSecret)
+    })
+  )
+
+  it.effect("has no version before it is there", () =>
+    Effect.gen(function* () {
+      const { configure, read, secrets } = yield* open()
+      for (const expectedVersion of [1, 2, Number.MAX_SAFE_INTEGER]) {
+        assertConflict(yield* configure({ expectedVersion }), null)
+      }
+      assert.isUndefined(yield* read)
+      assert.deepStrictEqual(yield* secrets, [])
+    })
+  )
+
+  it.effect("is changed at its version alone, and keeps its secret", () =>
+    Effect.gen(function* () {
+      const { configure, configured, found } = yield* open()
+      const { signingSecret } = yield* configured()
+      for (const [index, change] of [
+        { endpointUrl: url },
+        { endpointUrl: `${url}?a=1` },
+        { endpointUrl: url, eventTypes: [stageChanged] },
+        {}
+      ].entries()) {
+        const version = index + 1
+        for (const expectedVersion of [version - 1 || 9, version + 1, 2 ** 31, Number.MAX_SAFE_INTEGER]) {
+          assertConflict(yield* configure({ ...change, expectedVersion }), version)
+        }
+        const receipt = yield* configured({ ...change, expectedVersion: version })
+        assert.deepStrictEqual(receipt, { resourceId: "ins", changed: true, version: version + 1, signingSecret })
+        const { expectedVersion: _, ...row } = { ...usual, ...change, enabled: true, version: version + 1 }
+        assert.deepStrictEqual(yield* found, row)
+      }
+    })
+  )
+
+  it.effect("is not changed by what it is, and tells its secret all the same", () =>
+    Effect.gen(function* () {
+      const { configure, configured, found } = yield* open()
+      const { signingSecret } = yield* configured()
+      const before = yield* found
+      for (const _ of [1, 2]) {
+        const receipt = yield* configured({ expectedVersion: 1 })
+        assert.deepStrictEqual(receipt, { resourceId: "ins", changed: false, version: 1, signingSecret })
+      }
+      assertConflict(yield* configure({ expectedVersion: 2 }), 1)
+      assert.deepStrictEqual(yield* found, before)
+    })
+  )
+
+  it.effect("is told of a set of event types: neither order nor repeats count", () =>
+    Effect.gen(function* () {
+      const { configured, found } = yield* open()
+      yield* configured({ eventTypes: [updated, created, updated] })
+      const before = yield* found
+      assert.sameMembers([...before.eventTypes], [created, updated])
+      for (const eventTypes of [
+        [created, updated],
+        [updated, created],
+        [created, created, updated, created],
+        [...Array<string>(19).fill(updated), created]
+      ]) {
+        assert.deepInclude(yield* configured({ eventTypes, expectedVersion: 1 }), { changed: false, version: 1 })
+      }
+      assert.deepStrictEqual(yield* found, before)
+      for (const [index, eventTypes] of [[created], [updated], [updated, stageChanged]].entries()) {
+        assert.deepInclude(yield* configured({ eventTypes, expectedVersion: index + 1 }), { changed: true })
+        assert.sameMembers([...(yield* found).eventTypes], eventTypes)
+      }
+    })
+  )
+
+  it.effect("is told of 1 to 20 event types of the specification", () =>
+    Effect.gen(function* () {
+      const { configure, configured, read } = yield* open()
+      for (const eventTypes of [[], Array<string>(21).fill(created), null, created, { 0: created }, undefined]) {
+        assert.deepStrictEqual(faultsOf(yield* configure({ eventTypes })), ["body/eventTypes"])
+      }
+      for (const type of [
+        "",
+        "crm.deal.deleted.v1",
+        "crm.deal.created",
+        "CRM.DEAL.CREATED.V1",
+        `${created} `,
+        1,
+        null
+      ]) {
+        const eventTypes = [created, type]
+        assert.deepStrictEqual(faultsOf(yield* configure({ eventTypes })), ["body/eventTypes/1"], String(type))
+      }
+      assert.isUndefined(yield* read)
+      const every = [created, updated, stageChanged, "crm.task.created.v1", "crm.task.completed.v1"]
+      yield* configured({ eventTypes: Array<string>(20).fill(created) })
+      yield* configured({ eventTypes: [...every, ...every, ...every, ...every], expectedVersion: 1 })
+    })
+  )
+
+  it.effect("is expected at a version that is null or an integer from 1 on", () =>
+    Effect.gen(function* () {
+      const { configure, put, read } = yield* open()
+      for (const expectedVersion of [undefined, 0, -1, 1.5, "1", "", true, [], 2 ** 53, 1e300]) {
+        const answer = yield* configure({ expectedVersion })
+        assert.deepStrictEqual(faultsOf(answer), ["body/expectedVersion"], String(expectedVersion))
+      }
+      assert.deepStrictEqual(faultsOf(yield* put({ endpointUrl: "x", eventTypes: [], enabled: true })), [
+        "body/enabled",
+        "body/endpointUrl",
+        "body/eventTypes",
+        "body/expectedVersion"
+      ])
+      assert.isUndefined(yield* read)
+    })
+  )
+
+  it.effect("that was disabled is enabled by what it is, which changes it", () =>
+    Effect.gen(function* () {
+      const { configure, configured, disable, found } = yield* open()
+      const { signingSecret } = yield* configured()
+      yield* disable
+      assertConflict(yield* configure({ expectedVersion: 2 }), 1)
+      assert.isFalse((yield* found).enabled)
+      const receipt = yield* configured({ expectedVersion: 1 })
+      assert.deepStrictEqual(receipt, { resourceId: "ins", changed: true, version: 2, signingSecret })
+      assert.deepInclude(yield* found, { enabled: true, version: 2 })
+      yield* disable
+      assert.deepInclude(yield* configured({ endpointUrl: url, expectedVersion: 2 }), { changed: true, version: 3 })
+      assert.isTrue((yield* found).enabled)
+    })
+  )
+
+  it.effect("has its endpoint unparked by every configure that is taken, and by no other", () =>
+    Effect.gen(function* () {
+      const { configure, configured, health, park } = yield* open()
+      const well = { failures: 0, failedProbes: 0, parkedUntil: null }
+      yield* configured()
+      assert.deepStrictEqual(yield* health, well)
+      for (const change of [{ expectedVersion: 1 }, { expectedVersion: 1, endpointUrl: url }]) {
+        yield* park
+        const ill = yield* health
+        for (const refused of [{}, { expectedVersion: 7 }, { expectedVersion: 1, endpointUrl: "http://a.example/" }]) {
+          assert.oneOf((yield* configure(refused)).status, [400, 409])
+        }
+        assert.deepStrictEqual(yield* health, ill)
+        const key = newKey()
+        secretOf(yield* configure(change, key))
+        assert.deepStrictEqual(yield* health, well)
+        // Nor does a repeat: it has no effect.
+        yield* park
+        const parked = yield* health
+        assert.isTrue(receiptOf(yield* configure(change, key), 200).replayed)
+        assert.deepStrictEqual(yield* health, parked)
+      }
+    })
+  )
+
+  it.effect("has every answer repeated without its secret, whatever became of it since", () =>
+    Effect.gen(function* () {
+      const { configure, configured, found, rotated } = yield* open()
+      const commands = [
+        [{}, newKey()],
+        [{ expectedVersion: 1 }, newKey()],
+        [{ expectedVersion: 1, endpointUrl: url }, newKey()]
+      ] as const
+      const firsts = yield* Effect.forEach(commands, ([change, key]) => Effect.map(configure(change, key), secretOf))
+      yield* rotated(2)
+      yield* configured({ expectedVersion: 3 })
+      const before = yield* found
+      for (const _ of [1, 2]) {
+        for (const [index, [change, key]] of commands.entries()) {
+          const answer = yield* configure(change, key)
+          const { signingSecret: _, ...receipt } = firsts[index] ?? assert.fail()
+          assert.deepStrictEqual(receiptOf(answer, 200), { ...receipt, replayed: true })
+          assert.strictEqual(answer.text, JSON.stringify({ resourceId: "ins", changed: receipt.changed }))
+        }
+      }
+      assert.deepStrictEqual(yield* found, before)
+    })
+  )
+
+  it.effect("leaves a key free that a configure could not use, and keeps one that it has used", () =>
+    Effect.gen(function* () {
+      const { configure } = yield* open()
+      const key = newKey()
+      assertConflict(yield* configure({ expectedVersion: 1 }, key), null)
+      problemOf(yield* configure({ endpointUrl: "https://127.0.0.1/" }, key), 400, "webhook_reference_invalid")
+      faultsOf(yield* configure({ eventTypes: [] }, key))
+      secretOf(yield* configure({}, key))
+      for (const change of [{ expectedVersion: 1 }, { endpointUrl: url }]) {
+        problemOf(yield* configure(change, key), 409, "idempotency_key_reused")
+      }
+    })
+  )
+
+  it.effect("has its key looked at before its endpoint's address", () =>
+    Effect.gen(function* () {
+      const { configure } = yield* open()
+      const key = newKey()
+      secretOf(yield* configure({}, key))
+      for (const endpointUrl of ["https://127.0.0.1/", "http://shop.example.com/"]) {
+        problemOf(yield* configure({ endpointUrl }, key), 409, "idempotency_key_reused")
+      }
+    })
+  )
+
+  it.effect("has its answer repeated though its endpoint's network is allowed no more", () =>
+    Effect.gen(function* () {
+      const webhooks = yield* open()
+      const { server } = webhooks
+      const before = yield* startServer(
+        { DATABASE_URL: server.databaseUrl, WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" },
+        "api"
+      )
+      const key = newKey()
+      const change = { endpointUrl: "https://127.0.0.1/" }
+      const { signingSecret: _, ...receipt } = secretOf(yield* webhooks.but({ server: before }).configure(change, key))
+      assert.deepStrictEqual(receiptOf(yield* webhooks.configure(change, key), 200), { ...receipt, replayed: true })
+    })
+  )
+
+  it.effect("is one to an installation, of any id, and another in each project", () =>
+    Effect.gen(function* () {
+      const ids = ["a/b", "..", "100%", "a?b#c", "日本", ":installationId", "😀".repeat(160)]
+      const webhooks = yield* open("ins", ...ids)
+      const neighbour = yield* open()
+      const { signingSecret } = yield* webhooks.configured()
+      const secrets = new Set([signingSecret])
+      for (const installationId of ids) {
+        const { configured, found } = webhooks.but({ installationId })
+        const { resourceId, signingSecret } = yield* configured({ endpointUrl: url })
+        assert.strictEqual(resourceId, installationId)
+        assert.deepInclude(yield* found, { endpointUrl: url, version: 1 })
+        secrets.add(signingSecret)
+      }
+      secrets.add((yield* neighbour.configured({ endpointUrl: `${url}neighbour` })).signingSecret)
+      assert.strictEqual(secrets.size, ids.length + 2)
+      assert.deepInclude(yield* webhooks.found, { endpointUrl: usual.endpointUrl, version: 1 })
+    })
+  )
+})
