@@ -57,23 +57,23 @@ const mutation = (verdict: string, effect: string) => `
   SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed
   FROM verdict WHERE EXISTS (SELECT FROM fresh)`
 
-/** The events of `happened`, a query of type and data, with their deliveries. The change's own `traceparent` is named. */
+/** The events of `happened`, a query of type, data and time, with their deliveries. The change's own `traceparent` is named. */
 const append = (traceparent: string, happened: string) => `
   event AS (
     INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
     SELECT $1::text, new_id('evt', $4::timestamptz), happened.type, happened.data,
-           ${traceparent}::text, $4::timestamptz
-    FROM (${happened}) AS happened (type, data)
+           ${traceparent}::text, happened.at
+    FROM (${happened}) AS happened (type, data, at)
     WHERE EXISTS (
       SELECT FROM webhooks
       WHERE webhooks.project_id = $1 AND webhooks.enabled AND happened.type = ANY(webhooks.event_types)
     )
-    RETURNING id, type
+    RETURNING id, type, occurred_at
   ),
   delivery AS (
     INSERT INTO deliveries (project_id, id, installation_id, event_id, next_attempt_at, created_at)
     SELECT $1::text, new_id('dlv', $4::timestamptz), webhooks.installation_id, event.id,
-           $4::timestamptz, $4::timestamptz
+           event.occurred_at, event.occurred_at
     FROM event JOIN webhooks
       ON webhooks.project_id = $1 AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
   )`
@@ -173,7 +173,7 @@ export const createDeal = mutation(
     FROM claim, next, place
     RETURNING *
   ),
-  ${append("$7", `SELECT 'crm.deal.created.v1', ${createdDeal} FROM created`)}`
+  ${append("$7", `SELECT 'crm.deal.created.v1', ${createdDeal}, created_at FROM created`)}`
 )
 
 /** $5 note, $6 deal, $7 body, $8 expected version. */
