@@ -78,7 +78,7 @@ export const Phone = Schema.String.check(
 )
 
 /** A record's revision: 1 at first, one more with each change that changed something. */
-export const Version = Schema.Int.check(Schema.isGreaterThan(0))
+export const Version = Schema.Int.check(Schema.isGreaterThan(0, { expected: "an integer from 1" }))
 
 /** A version in a query: decimal digits only; the document calls it an integer. */
 export const VersionText = Schema.String.check(

@@ -21,7 +21,8 @@ export const deal: Reference = { member: "dealId", column: "deal_id", table: "de
 
 /**
  * The members, each after a space, whose column in `row` names a record that the project lacks. No record of these
- * tables is ever removed, so none has to be locked.
+ * tables is ever removed, so none has to be locked. `row` holds what the request names: what a locked row refers to may
+ * be newer than what the statement sees.
  */
 export const dangling = (
   sql: SqlClient.SqlClient,

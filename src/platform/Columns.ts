@@ -1,6 +1,6 @@
 /**
- * Which member of a record stands in which column, as data: what is read, told in events, patched and written is spelled
- * out once, and the SQL of all four is made of it. Repositories make it when they are loaded, not for every statement.
+ * Which member of a record stands in which column, as data: said once for what is read, told in events and patched, whose
+ * SQL is made of it. Repositories make it when they are loaded, not for every statement.
  */
 
 type ColumnType = "text" | "text[]" | "integer" | "bigint" | "date" | "timestamptz"

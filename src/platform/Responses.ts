@@ -47,11 +47,11 @@ const nextTarget = (target: string, cursor: string) => {
   const query = new URLSearchParams(rest.join("?"))
   query.delete("cursor")
   query.append("cursor", cursor)
-  return `${path.replace(notInUri, encodeURIComponent)}?${query}`
+  return `${path.replace(notInPath, encodeURIComponent)}?${query}`
 }
 
-/** Characters that no URI holds (RFC 3986, appendix A), though HTTP servers take them. */
-const notInUri = /[^\x21-\x7E]|[<>"\\^`{|}]/g
+/** Characters that no path of a URI holds (RFC 3986, appendix A), though HTTP servers take them. */
+const notInPath = /[^\x21-\x7E]|[#<>"\\^`{|}]/g
 
 /** Where the caller sent the request; nothing for a Host that is no host, which makes the link relative (RFC 8288). */
 const originOf = (host: string | undefined) =>

@@ -2,7 +2,7 @@
  * Tells every fault of a request at once (contract §1, §2). The framework decodes path, headers, query and body in
  * turn and stops at the first that fails; only then is the rest decoded too.
  */
-import { Effect, Layer, Predicate, Result, Schema, type SchemaIssue } from "effect"
+import { Effect, Layer, Predicate, Result, Schema, SchemaIssue } from "effect"
 import { HttpRouter, HttpServerRequest } from "effect/http"
 import { type HttpApiEndpoint, HttpApiError } from "effect/http-api"
 import { type Faults, ValidationFailed } from "../api/Problems.ts"
@@ -116,6 +116,6 @@ const rulesOf =
       ? (ast.checks ?? []).flatMap((check) => {
           const isRule = check._tag === "Filter" && check.annotations?.["~structural"] === true
           const issue = isRule ? check.run(body, ast, strict) : undefined
-          return issue === undefined ? [] : located("body", issue)
+          return issue === undefined || !isRule ? [] : located("body", new SchemaIssue.Filter(check, issue))
         })
       : []

@@ -1,6 +1,6 @@
 /** Deals: what a patch does (contract §7). */
 import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Fiber } from "effect"
 import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { open } from "./Deals.support.ts"
@@ -213,6 +213,30 @@ layer(TestServer.layer(), { excludeTestServices: true })("a patch of a deal", (i
         )
         assert.deepInclude(yield* read(id), Object.assign({ version: changes.length + 1 }, ...changes))
       }
+    })
+  )
+
+  it.effect("names no reference but its own: what it waited for may refer to what came meanwhile", () =>
+    Effect.gen(function* () {
+      const { created, patch, projectId, read, server } = yield* open()
+      const { sql } = server
+      const { id } = yield* created()
+      const waiting = yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql`SELECT FROM deals WHERE project_id = ${projectId} AND id = ${id} FOR UPDATE`
+          const waiting = yield* Effect.forkChild(patch(id, { title: "B" }))
+          yield* sql`SELECT count(*)::int AS waiting FROM pg_locks WHERE NOT granted`.pipe(
+            Effect.repeat({ until: ([row]) => Number(row?.["waiting"]) > 0 })
+          )
+          yield* sql`
+            INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
+            VALUES (${projectId}, 'new', 'New', '{}', 'active', 1, now(), now())`
+          yield* sql`UPDATE deals SET client_id = 'new' WHERE project_id = ${projectId} AND id = ${id}`
+          return waiting
+        })
+      )
+      receiptOf(yield* Fiber.join(waiting), 200)
+      assert.deepInclude(yield* read(id), { title: "B", clientId: "new" })
     })
   )
 })

@@ -52,9 +52,14 @@ layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
       yield* apply(project.projectId, { deals: [{ id: "..", title: "Up" }] })
       const sample = samples["createNote"] ?? assert.fail("createNote")
       for (const _ of [1, 2]) receiptOf(yield* ask(sample, project, { params: { dealId: "%2E%2E" } }), 201)
-      const list = "/api/v1/developer/crm/deals/%2E%2E/notes?limit=1"
-      const { headers } = yield* send({ path: list, token: project.token })
-      assert.include(String(headers["link"]), `<${url}${list}&cursor=`)
+      const deals = "/api/v1/developer/crm/deals"
+      const { headers } = yield* send({ path: `${deals}/%2E%2E/notes?limit=1`, token: project.token })
+      assert.include(String(headers["link"]), `<${url}${deals}/%2E%2E/notes?limit=1&cursor=`)
+
+      yield* apply(project.projectId, { deals: [{ id: "a#b", title: "Hash" }] })
+      for (const _ of [1, 2]) receiptOf(yield* ask(sample, project, { params: { dealId: "a%23b" } }), 201)
+      const hash = yield* send({ path: `${deals}/a#b/notes?limit=1`, token: project.token })
+      assert.include(String(hash.headers["link"]), `<${url}${deals}/a%23b/notes?limit=1&cursor=`)
     })
   )
 

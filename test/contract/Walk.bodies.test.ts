@@ -140,6 +140,16 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
+    "wants a change in a patch",
+    (_, ask) =>
+      Effect.gen(function* () {
+        const { errors } = problemOf(yield* ask({ json: {} }), 400, "validation_failed")
+        assert.deepStrictEqual(errors, { body: ["must be at least one member to change"] })
+      }),
+    ({ method, required = [] }) => method === "PATCH" && required.length === 0
+  )
+
+  walk(
     "refuses unknown members, and misses those that are required",
     (sample, ask) =>
       Effect.gen(function* () {

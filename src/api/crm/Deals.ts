@@ -1,5 +1,5 @@
 /** CRM deals: operations 5 to 8 of the specification, section 4.1. */
-import { Schema } from "effect"
+import { Effect, Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access } from "../Access.ts"
 import { Currency } from "../Currencies.ts"
@@ -155,8 +155,8 @@ export class DealsGroup extends HttpApiGroup.make("deals")
   .add(
     HttpApiEndpoint.get("listDeals", path, {
       query: {
-        lifecycle: Schema.optionalKey(DealLifecycleFilter),
-        status: Schema.optionalKey(DealStatusFilter),
+        lifecycle: DealLifecycleFilter.pipe(Schema.withDecodingDefaultKey(Effect.succeed("active" as const))),
+        status: DealStatusFilter.pipe(Schema.withDecodingDefaultKey(Effect.succeed("all" as const))),
         ...pageQuery(512)
       },
       success: page(Deal),

@@ -45,7 +45,8 @@ export class TicketsGroup extends HttpApiGroup.make("tickets")
       .annotate(
         OpenApi.Description,
         `Records the operator's feedback on a ticket that is ${rateable.map((state) => `\`${state}\``).join(" or ")}, in ` +
-          "place of the operator's earlier one. A rating by the customer can't be replaced. `resourceId` is the ticket's id."
+          "place of the operator's earlier one, comment included: without `comment` there is none. The same rating again is " +
+          "`changed: false`. A rating by the customer can't be replaced. `resourceId` is the ticket's id."
       )
   )
   .annotate(OpenApi.Title, "CRM tickets") {}

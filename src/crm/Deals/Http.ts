@@ -14,9 +14,8 @@ export const layer = HttpApiBuilder.group(
   Effect.fn(function* (handlers) {
     const deals = yield* Deals
     return handlers.handleAll({
-      listDeals: Effect.fnUntraced(function* ({ query: { lifecycle = "active", status = "all", ...query }, request }) {
+      listDeals: Effect.fnUntraced(function* ({ query: { cursor, lifecycle, limit, status }, request }) {
         const { projectId } = yield* Principal
-        const { cursor, limit } = query
         return yield* pageAnswer<Deal>(request, yield* deals.list(projectId, { lifecycle, status, limit, cursor }))
       }),
       createDeal: Effect.fnUntraced(function* (request) {

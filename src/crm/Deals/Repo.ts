@@ -152,7 +152,7 @@ export const create = (sql: Sql, cause: Cause, id: DealId, deal: DealCreate): Mu
         FROM claim, next, place
         RETURNING *
       ),
-      ${append(sql, cause, sql`SELECT 'crm.deal.created.v1', ${sql.literal(createdData)} FROM created`)}`,
+      ${append(sql, cause, sql`SELECT 'crm.deal.created.v1', ${sql.literal(createdData)}, created_at FROM created`)}`,
     returning: appended(sql),
     problems: { deal_reference_not_found }
   }
@@ -193,6 +193,11 @@ export const patch = (sql: Sql, cause: Cause, id: DealId, changes: DealPatch): M
           END AS lost_reason
         FROM target, patch
       ),
+      given AS (
+        SELECT p->>'clientId' AS client_id, p->>'organizationId' AS organization_id,
+          p->>'responsibleMemberId' AS responsible_member_id
+        FROM patch
+      ),
       judged AS (
         SELECT
           ${sql.literal(differs)} AS changed,
@@ -204,7 +209,7 @@ export const patch = (sql: Sql, cause: Cause, id: DealId, changes: DealPatch): M
             CASE WHEN next.status <> 'lost' AND next.lost_reason IS NOT NULL THEN ' lostReason' END
           ) AS invalid,
           concat(
-            ${dangling(sql, projectId, "next", references)},
+            ${dangling(sql, projectId, "given", references)},
             CASE
               WHEN EXISTS (
                 SELECT FROM stages
@@ -216,7 +221,7 @@ export const patch = (sql: Sql, cause: Cause, id: DealId, changes: DealPatch): M
           ) AS dangling,
           next.status <> target.status
             AND (target.status, next.status) NOT IN (${sql.literal(statusMoves)}) AS immovable
-        FROM target, next
+        FROM target, next, given
       ),
       verdict AS (
         SELECT
@@ -235,7 +240,7 @@ export const patch = (sql: Sql, cause: Cause, id: DealId, changes: DealPatch): M
           ${sql.literal(assignments)},
           closed_at = CASE
             WHEN next.status = 'open' THEN NULL
-            WHEN deals.status = 'open' THEN ${at}::timestamptz
+            WHEN deals.status = 'open' THEN greatest(deals.updated_at, ${at}::timestamptz)
             ELSE deals.closed_at
           END,
           version = deals.version + 1, updated_at = greatest(deals.updated_at, ${at}::timestamptz)
@@ -247,10 +252,10 @@ export const patch = (sql: Sql, cause: Cause, id: DealId, changes: DealPatch): M
         sql,
         cause,
         sql`
-          SELECT 'crm.deal.updated.v1', json_build_object(${sql.literal(updatedDeal)}) FROM updated
+          SELECT 'crm.deal.updated.v1', json_build_object(${sql.literal(updatedDeal)}), updated_at FROM updated
           UNION ALL
           SELECT 'crm.deal.stage_changed.v1',
-            json_build_object(${sql.literal(updatedDeal)}, 'previousStageId', target.stage_id)
+            json_build_object(${sql.literal(updatedDeal)}, 'previousStageId', target.stage_id), updated.updated_at
           FROM updated, target WHERE updated.stage_id <> target.stage_id`
       )}`,
     returning: appended(sql),

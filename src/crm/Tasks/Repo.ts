@@ -44,7 +44,7 @@ export const create = (sql: Sql, cause: Cause, id: TaskId, task: NewTask) => {
       FROM given, verdict WHERE members = ''
       RETURNING *
     ),
-    ${append(sql, cause, sql`SELECT 'crm.task.created.v1', ${sql.literal(createdData)} FROM created`)}
+    ${append(sql, cause, sql`SELECT 'crm.task.created.v1', ${sql.literal(createdData)}, created_at FROM created`)}
     SELECT members, ${appended(sql)} AS appended FROM verdict`
 }
 
@@ -59,7 +59,7 @@ export const complete = (sql: Sql, cause: Cause, id: TaskId) => {
       WHERE tasks.project_id = project.project_id AND tasks.id = ${id} AND tasks.completed_at IS NULL
       RETURNING tasks.*
     ),
-    ${append(sql, cause, sql`SELECT 'crm.task.completed.v1', ${sql.literal(completedData)} FROM completed`)}
+    ${append(sql, cause, sql`SELECT 'crm.task.completed.v1', ${sql.literal(completedData)}, completed_at FROM completed`)}
     SELECT EXISTS (SELECT FROM tasks WHERE project_id = ${projectId} AND id = ${id}) AS known,
       ${appended(sql)} AS appended
     FROM project`

@@ -42,8 +42,9 @@ const hexId = () => randomUUID().replaceAll("-", "")
 export const appended = (sql: SqlClient.SqlClient) => sql.literal("EXISTS (SELECT FROM delivery)")
 
 /**
- * Common table expressions that append each event of `happened`, a query of `type` and `data` (json), with a delivery
- * for every enabled webhook of the project that subscribes to its type. An event that nobody subscribes to leaves no row.
+ * Common table expressions that append each event of `happened`, a query of `type`, `data` (json) and time, with a
+ * delivery for every enabled webhook of the project that subscribes to its type. An event that nobody subscribes to
+ * leaves no row. A webhook that is disabled at the same time may get a delivery yet: whoever claims it gives it up.
  */
 export const append = (
   sql: SqlClient.SqlClient,
@@ -53,18 +54,18 @@ export const append = (
   event AS (
     INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
     SELECT ${projectId}::text, new_id('evt', ${at}::timestamptz), happened.type, happened.data,
-           ${traceparent}::text, ${at}::timestamptz
-    FROM (${happened}) AS happened (type, data)
+           ${traceparent}::text, happened.at
+    FROM (${happened}) AS happened (type, data, at)
     WHERE EXISTS (
       SELECT FROM webhooks
       WHERE webhooks.project_id = ${projectId} AND webhooks.enabled AND happened.type = ANY(webhooks.event_types)
     )
-    RETURNING id, type
+    RETURNING id, type, occurred_at
   ),
   delivery AS (
     INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
     SELECT ${projectId}::text, new_id('dlv', ${at}::timestamptz), webhooks.installation_id, event.id,
-           ${at}::timestamptz, ${at}::timestamptz
+           event.occurred_at, event.occurred_at
     FROM event JOIN webhooks
       ON webhooks.project_id = ${projectId} AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
     RETURNING id

@@ -37,7 +37,7 @@ export const listClients = (ofStatus: boolean, after: "id" | "digest" | undefine
  * A change between the claim of its key and the outcome, all in one statement. $1 project, $2 key, $3 fingerprint, $4 at;
  * what is particular to the change follows.
  */
-const mutation = (verdict: string, effect: string) => `
+const mutation = (verdict: string, effect: string, returning = "NULL") => `
   WITH seen AS MATERIALIZED (SELECT revision FROM projects WHERE project_id = $1),
   project AS MATERIALIZED (
     SELECT project_id, contact_capacity, default_pipeline_id, revision FROM projects
@@ -54,28 +54,30 @@ const mutation = (verdict: string, effect: string) => `
     RETURNING changed
   ),
   ${effect}
-  SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed
+  SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed,
+         ${returning} AS returned
   FROM verdict WHERE EXISTS (SELECT FROM fresh)`
 
-/** The events of `happened`, a query of type and data, with their deliveries. The change's own `traceparent` is named. */
+/** The events of `happened`, a query of type, data and time, with their deliveries. The change's own `traceparent` is named. */
 const append = (traceparent: string, happened: string) => `
   event AS (
     INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
     SELECT $1::text, new_id('evt', $4::timestamptz), happened.type, happened.data,
-           ${traceparent}::text, $4::timestamptz
-    FROM (${happened}) AS happened (type, data)
+           ${traceparent}::text, happened.at
+    FROM (${happened}) AS happened (type, data, at)
     WHERE EXISTS (
       SELECT FROM webhooks
       WHERE webhooks.project_id = $1 AND webhooks.enabled AND happened.type = ANY(webhooks.event_types)
     )
-    RETURNING id, type
+    RETURNING id, type, occurred_at
   ),
   delivery AS (
-    INSERT INTO deliveries (project_id, id, installation_id, event_id, next_attempt_at, created_at)
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
     SELECT $1::text, new_id('dlv', $4::timestamptz), webhooks.installation_id, event.id,
-           $4::timestamptz, $4::timestamptz
+           event.occurred_at, event.occurred_at
     FROM event JOIN webhooks
       ON webhooks.project_id = $1 AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
+    RETURNING id
   )`
 
 /** $5 id, $6 display name, $7 first, $8 last, $9 email, $10 phone, $11 tags, $12 external id. */
@@ -173,7 +175,8 @@ export const createDeal = mutation(
     FROM claim, next, place
     RETURNING *
   ),
-  ${append("$7", `SELECT 'crm.deal.created.v1', ${createdDeal} FROM created`)}`
+  ${append("$7", `SELECT 'crm.deal.created.v1', ${createdDeal}, created_at FROM created`)}`,
+  "EXISTS (SELECT FROM delivery)"
 )
 
 /** $5 note, $6 deal, $7 body, $8 expected version. */
