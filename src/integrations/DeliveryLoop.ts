@@ -165,7 +165,9 @@ const loop = Effect.gen(function* () {
     )
   }
 
-  yield* listening(ring).pipe(Effect.forkScoped)
+  // Its end is not waited for: a database that hangs does not even take leave.
+  const listener = yield* Effect.forkDetach(listening(ring))
+  yield* Effect.addFinalizer(() => Effect.sync(() => listener.interruptUnsafe()))
 
   return {
     drain: Effect.suspend(() => {

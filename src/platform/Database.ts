@@ -35,30 +35,35 @@ const limits = { lock_timeout: "1s", statement_timeout: "3500ms" }
 const silence = Duration.seconds(5)
 
 /**
- * The client of the service. Statements of many requests are pipelined on few connections, so a request needs none of
- * its own; four to a connection keep enough backends busy that their commits share a flush.
+ * Statements of many requests are pipelined on few connections, so a request needs none of its own; four to a connection
+ * keep enough backends busy that their commits share a flush.
  */
-export const layer = Layer.unwrap(
-  Effect.gen(function* () {
-    const { databaseMaxConnections } = yield* Settings
-    const url = yield* DatabaseUrl
-    const { hostname, port } = new URL(Redacted.value(url))
-    return PgClient.layer({
-      url,
-      applicationName: "developer-api",
-      maxConnections: databaseMaxConnections,
-      connectTimeout: patience,
-      multiplex: true,
-      multiplexConcurrency: 4,
-      startupParameters: limits,
-      // Without a host it is a Unix socket, which can't fall silent.
-      stream:
-        hostname === ""
-          ? undefined
-          : () => watchedSocket(hostname.replace(/^\[(.*)\]$/, "$1"), Number(port || 5432), silence)
-    })
+const client = Effect.fnUntraced(function* (applicationName: string, maxConnections: number) {
+  const url = yield* DatabaseUrl
+  const { hostname, port } = new URL(Redacted.value(url))
+  return PgClient.layer({
+    url,
+    applicationName,
+    maxConnections,
+    connectTimeout: patience,
+    multiplex: true,
+    multiplexConcurrency: 4,
+    startupParameters: limits,
+    // Without a host it is a Unix socket, which can't fall silent.
+    stream:
+      hostname === ""
+        ? undefined
+        : () => watchedSocket(hostname.replace(/^\[(.*)\]$/, "$1"), Number(port || 5432), silence)
   })
+})
+
+/** The client of requests. */
+export const layer = Layer.unwrap(
+  Effect.flatMap(Settings, ({ databaseMaxConnections }) => client("developer-api", databaseMaxConnections))
 )
+
+/** The client of the background fibers: they wait behind no request, and no request behind them. */
+export const backgroundLayer = Layer.unwrap(Effect.suspend(() => client("developer-api background", 4)))
 
 /** The client of operators, for migrations and project files: it takes the time that they take. */
 export const operatorLayer = Layer.unwrap(

@@ -74,7 +74,9 @@ const sender = Layer.unwrap(
   )
 )
 
-const background = Layer.mergeAll(Pruner.layer, Layer.provide(DeliveryLoop.layer, sender))
+const background = Layer.mergeAll(Pruner.layer, Layer.provide(DeliveryLoop.layer, sender)).pipe(
+  Layer.provide(Database.backgroundLayer)
+)
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */
 const face = (role: Role) =>

@@ -22,6 +22,7 @@ layer(services)("apply", (it) => {
         clients: 5,
         deals: 3,
         tickets: 2,
+        installations: 1,
         tasks: 1
       }
       const zero = Object.fromEntries(Object.keys(all).map((part) => [part, 0]))
