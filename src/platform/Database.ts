@@ -28,8 +28,11 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
 /** How long a request waits for the database, connecting included, before it is told so (contract §15: within 5 s). */
 const patience = Duration.seconds(4)
 
-/** What the database itself cuts, so that nothing goes on for a caller who has been told to come again. */
-const limits = { lock_timeout: "1s", statement_timeout: "3500ms" }
+/**
+ * What the database itself cuts, so that nothing goes on for a caller who has been told to come again. A statement that
+ * waits for a row that long is sent again: those that are pipelined behind it, perhaps of other projects, go first.
+ */
+const limits = { lock_timeout: "200ms", statement_timeout: "3500ms" }
 
 /** Longer than any statement may take: a connection that is silent for this long is dead. */
 const silence = Duration.seconds(5)
