@@ -47,7 +47,7 @@ export interface Outcome {
 
 /** What a guard saw when it failed. */
 export interface Refusal {
-  /** The version of the record as it is; 0 where there is none. */
+  /** The verdict's: of a version guard, the record's version as it is. */
   readonly version: number
   /** What the request got wrong: the words after the code. */
   readonly faults: ReadonlyArray<string>
