@@ -1,8 +1,8 @@
 /** A project of the test's own, with the operations on its clients. */
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { clientOf, pageOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
+import { walkPages } from "../support/Pages.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 
@@ -35,22 +35,8 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
     read: (id: string) => Effect.map(get(id), clientOf),
     page: (query = "") => Effect.map(list(query), pageOf),
     /** The ids of every page, from the first to the last. */
-    walk: Effect.fnUntraced(function* (
-      query: string,
-      between: (page: number) => Effect.Effect<unknown> = () => Effect.void
-    ) {
-      const pages: Array<ReadonlyArray<string>> = []
-      let cursor = ""
-      while (true) {
-        const page: ReturnType<typeof pageOf> = pageOf(yield* list(`${query}${cursor}`))
-        pages.push(page.items.map(({ id }) => id))
-        assert.isBelow(pages.length, 1_000, "the pages never end")
-        if (page.nextCursor === null) return pages
-        assert.match(page.nextCursor, /^[A-Za-z0-9._~-]{1,512}$/)
-        cursor = `&cursor=${page.nextCursor}`
-        yield* between(pages.length)
-      }
-    })
+    walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) =>
+      walkPages((query) => Effect.map(list(query), pageOf), query, between)
   }
 }
 

@@ -2,6 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { dealOf, dealPageOf, receiptOf } from "../support/ContractAnswers.ts"
+import { walkPages } from "../support/Pages.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 
@@ -41,22 +42,8 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
       }),
     page: (query = "") => Effect.map(list(query), dealPageOf),
     /** The ids of every page, from the first to the last. */
-    walk: Effect.fnUntraced(function* (
-      query: string,
-      between: (page: number) => Effect.Effect<unknown> = () => Effect.void
-    ) {
-      const pages: Array<ReadonlyArray<string>> = []
-      let cursor = ""
-      while (true) {
-        const page: ReturnType<typeof dealPageOf> = dealPageOf(yield* list(`${query}${cursor}`))
-        pages.push(page.items.map(({ id }) => id))
-        assert.isBelow(pages.length, 1_000, "the pages never end")
-        if (page.nextCursor === null) return pages
-        assert.match(page.nextCursor, /^[A-Za-z0-9._~-]{1,512}$/)
-        cursor = `&cursor=${page.nextCursor}`
-        yield* between(pages.length)
-      }
-    })
+    walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) =>
+      walkPages((query) => Effect.map(list(query), dealPageOf), query, between)
   }
 }
 

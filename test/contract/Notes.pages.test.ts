@@ -2,6 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { assertFault, notePageOf, pageOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { walkPages } from "../support/Pages.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { open } from "./Notes.support.ts"
 
@@ -23,22 +24,11 @@ const inOrder = (notes: ReturnType<typeof many>) =>
 const idsOf = ({ items }: ReturnType<typeof notePageOf>) => items.map(({ id }) => id)
 
 /** The ids of every page, from the first to the last. */
-const walk = Effect.fnUntraced(function* (
+const walk = (
   { page }: Effect.Success<ReturnType<typeof open>>,
   limit: number,
-  between: (page: number) => Effect.Effect<unknown> = () => Effect.void
-) {
-  const pages: Array<ReadonlyArray<string>> = []
-  let cursor = ""
-  while (true) {
-    const next: ReturnType<typeof notePageOf> = yield* page(`limit=${limit}${cursor}`)
-    pages.push(idsOf(next))
-    assert.isBelow(pages.length, 1_000, "the pages never end")
-    if (next.nextCursor === null) return pages
-    cursor = `&cursor=${next.nextCursor}`
-    yield* between(pages.length)
-  }
-})
+  between?: (page: number) => Effect.Effect<unknown>
+) => walkPages(page, `limit=${limit}`, between)
 
 layer(TestServer.layer(), { excludeTestServices: true })("the notes of a deal", (it) => {
   it.effect("are none at first", () =>

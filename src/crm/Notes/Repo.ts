@@ -88,6 +88,13 @@ const target = (sql: Sql, { dealId, id }: NotePath) => sql`
     ) note
   )`
 
+/** What keeps a writer from a note that is gone, or is no longer what they have seen. */
+const guard = (sql: Sql, expectedVersion: number) => sql`
+  CASE
+    WHEN target.version IS NULL THEN 'note_not_found'
+    WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'
+  END`
+
 export const patch = (
   sql: Sql,
   projectId: ProjectId,
@@ -100,17 +107,15 @@ export const patch = (
     ${target(sql, path)},
     verdict AS (
       SELECT
-        CASE
-          WHEN target.version IS NULL THEN 'note_not_found'
-          WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'
-        END AS failure,
+        ${guard(sql, expectedVersion)} AS failure,
         ${path.id}::text AS resource_id, target.body <> ${body}::text AS changed,
         target.version + (target.version = ${expectedVersion}::bigint AND target.body <> ${body}::text)::int AS version
       FROM project LEFT JOIN target ON true
     )`,
   effect: sql`
     updated AS (
-      UPDATE notes SET body = ${body}::text, version = notes.version + 1, updated_at = greatest(notes.updated_at, ${at}::timestamptz)
+      UPDATE notes SET body = ${body}::text, version = notes.version + 1,
+        updated_at = greatest(notes.updated_at, ${at}::timestamptz)
       FROM claim
       WHERE notes.project_id = ${projectId} AND notes.id = ${path.id} AND claim.changed
     )`,
@@ -129,10 +134,7 @@ export const remove = (
     ${target(sql, path)},
     verdict AS (
       SELECT
-        CASE
-          WHEN target.version IS NULL THEN 'note_not_found'
-          WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'
-        END AS failure,
+        ${guard(sql, expectedVersion)} AS failure,
         ${path.id}::text AS resource_id, true AS changed, target.version AS version
       FROM project LEFT JOIN target ON true
     )`,

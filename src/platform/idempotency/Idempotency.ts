@@ -49,7 +49,7 @@ export interface Outcome<Returned = null> {
 
 /** What a guard saw when it failed. */
 export interface Refusal {
-  /** The version of the record as it is; null where there is none. */
+  /** The verdict's: of a version guard, the record's version as it is; null where there is none. */
   readonly version: number | null
   /** What the request got wrong: the words after the code. */
   readonly faults: ReadonlyArray<string>

@@ -44,7 +44,7 @@ export const appended = (sql: SqlClient.SqlClient) => sql.literal("EXISTS (SELEC
 /**
  * Common table expressions that append each event of `happened`, a query of `type`, `data` (json) and time, with a
  * delivery for every enabled webhook of the project that subscribes to its type. An event that nobody subscribes to
- * leaves no row. A webhook that is disabled at the same time may get a delivery yet: whoever claims it gives it up.
+ * leaves no row. A webhook that is disabled at the same time may get a delivery yet, as none of its rows is locked.
  */
 export const append = (
   sql: SqlClient.SqlClient,
