@@ -6,12 +6,13 @@ import { DealsGroup } from "./crm/Deals.ts"
 import { NotesGroup } from "./crm/Notes.ts"
 import { TicketsGroup } from "./crm/Tickets.ts"
 import { WebhooksGroup } from "./integrations/Webhooks.ts"
+import { MessagingGroup } from "./messaging/Messaging.ts"
 import { Answers, RateLimited, RequestShape } from "./Requests.ts"
 
 const strict = { onExcessProperty: "error", errors: "all" } as const
 
 export class Api extends HttpApi.make("developer-api")
-  .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup, WebhooksGroup)
+  .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup, WebhooksGroup, MessagingGroup)
   .prefix("/api")
   .middleware(RequestShape)
   .middleware(RateLimited)

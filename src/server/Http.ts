@@ -14,6 +14,9 @@ import { Tickets } from "../crm/Tickets.ts"
 import * as TicketsHttp from "../crm/Tickets/Http.ts"
 import { Webhooks } from "../integrations/Webhooks.ts"
 import * as WebhooksHttp from "../integrations/Webhooks/Http.ts"
+import * as MessagingHttp from "../messaging/Http.ts"
+import { Sending } from "../messaging/Sending.ts"
+import { Sources } from "../messaging/Sources.ts"
 import * as Bearer from "../platform/auth/Bearer.ts"
 import * as Throttle from "../platform/rateLimit/Throttle.ts"
 import * as Answers from "./Answers.ts"
@@ -24,8 +27,15 @@ import * as RequestShape from "./RequestShape.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
 
 const api = HttpApiBuilder.layer(Api).pipe(
-  Layer.provide([ClientsHttp.layer, DealsHttp.layer, NotesHttp.layer, TicketsHttp.layer, WebhooksHttp.layer]),
-  Layer.provide([Clients.layer, Deals.layer, Notes.layer, Tickets.layer, Webhooks.layer]),
+  Layer.provide([
+    ClientsHttp.layer,
+    DealsHttp.layer,
+    NotesHttp.layer,
+    TicketsHttp.layer,
+    WebhooksHttp.layer,
+    MessagingHttp.layer
+  ]),
+  Layer.provide([Clients.layer, Deals.layer, Notes.layer, Tickets.layer, Webhooks.layer, Sources.layer, Sending.layer]),
   Layer.provide([Answers.operations, Bearer.layer, Throttle.layer, RequestShape.layer, JsonBody.layer])
 )
 

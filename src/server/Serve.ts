@@ -5,6 +5,9 @@ import { HttpServer } from "effect/http"
 import { networksOf } from "../integrations/Addresses.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
 import { Sender } from "../integrations/Sender.ts"
+import { Calls } from "../messaging/Calls.ts"
+import { Connectors } from "../messaging/Connectors.ts"
+import { Retrier } from "../messaging/Retrier.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
 import { PublicUrl } from "../platform/Responses.ts"
@@ -74,7 +77,7 @@ const sender = Layer.unwrap(
   )
 )
 
-const background = Layer.mergeAll(Pruner.layer, Layer.provide(DeliveryLoop.layer, sender)).pipe(
+const background = Layer.mergeAll(Pruner.layer, Retrier.layer, Layer.provide(DeliveryLoop.layer, sender)).pipe(
   Layer.provide(Database.backgroundLayer)
 )
 
@@ -102,7 +105,10 @@ const face = (role: Role) =>
 
 /** The whole service in one role: what it serves, what it works on, and what both stand on. */
 export const application = (role: Role) =>
-  (role === "api" ? face(role) : Layer.merge(face(role), background)).pipe(Layer.provideMerge(platform))
+  (role === "api" ? face(role) : Layer.merge(face(role), background)).pipe(
+    Layer.provideMerge(Layer.provide(Calls.layer, Connectors.layer)),
+    Layer.provideMerge(platform)
+  )
 
 /**
  * Runs the service until a signal ends it. SIGTERM lets what is in flight finish within `SHUTDOWN_GRACE`;
@@ -127,13 +133,16 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   yield* Console.log(`listening on ${url}`)
 
   const { drain } = yield* Drain
+  const calls = yield* Calls
   const deliveries = yield* Effect.serviceOption(DeliveryLoop)
-  const drained = Effect.all(
-    [drain, Option.match(deliveries, { onNone: () => Effect.void, onSome: (loop) => loop.drain })],
-    {
-      concurrency: 2
-    }
-  )
+  const retrier = yield* Effect.serviceOption(Retrier)
+  const drained = Effect.gen(function* () {
+    if (Option.isSome(retrier)) yield* retrier.value.stop
+    const loop = Option.match(deliveries, { onNone: () => Effect.void, onSome: (loop) => loop.drain })
+    yield* Effect.all([drain, loop], { concurrency: 2 })
+    // Those whose callers have gone.
+    yield* calls.drain
+  })
   if ((yield* Queue.take(queue)) === "SIGINT") return
   yield* drained.pipe(Effect.timeoutOption(shutdownGrace), Effect.raceFirst(Queue.take(queue)))
 })

@@ -1,8 +1,8 @@
 /** One attempt of a delivery: its body, its headers and signatures, and its span. */
-import { Effect, Option, References, type Tracer } from "effect"
-import { Headers, HttpTraceContext } from "effect/http"
+import { Effect, Option, References } from "effect"
 import manifest from "../../../package.json" with { type: "json" }
 import type { SecretBox } from "../../platform/SecretBox.ts"
+import { spanOf, traceparentOf } from "../../platform/TraceContext.ts"
 import type { Outcome, Sender } from "../Sender.ts"
 import { signatures } from "../Signature.ts"
 import { secretOwner } from "../Webhooks/Secrets.ts"
@@ -40,14 +40,14 @@ export const attempt = (
         "webhook-signature": signatures(secrets, claim.id, timestamp, body),
         traceparent: Option.match(span, {
           onNone: () => claim.traceparent,
-          onSome: ({ sampled, spanId, traceId }) => `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`
+          onSome: traceparentOf
         })
       }
     })
   }).pipe(
     Effect.withSpan("POST", {
       kind: "client",
-      parent: causeOf(claim.traceparent),
+      parent: spanOf(claim.traceparent),
       attributes: {
         "webhook.delivery.id": claim.id,
         "webhook.event.type": claim.type,
@@ -57,6 +57,3 @@ export const attempt = (
       }
     })
   )
-
-const causeOf = (traceparent: string): Tracer.AnySpan | undefined =>
-  Option.getOrUndefined(HttpTraceContext.w3c(Headers.fromRecordUnsafe({ traceparent })))

@@ -1,0 +1,126 @@
+/** Calls of providers: each is made once for its attempt, and what it came to is recorded, whoever still waits for it. */
+import { Clock, Context, Duration, Effect, Fiber, FiberSet, Layer, Option, Schedule } from "effect"
+import { SqlClient } from "effect/sql"
+import type { ServiceUnavailable } from "../api/Problems.ts"
+import { statement } from "../platform/Database.ts"
+import { SecretBox } from "../platform/SecretBox.ts"
+import { Settings } from "../platform/Settings.ts"
+import { spanOf } from "../platform/TraceContext.ts"
+import { openConfig } from "./Channels.ts"
+import { Connectors, type Outcome } from "./Connectors.ts"
+import * as Metrics from "./Messages/Metrics.ts"
+import { type Attempt, record } from "./Messages/Attempts.ts"
+import type { Message } from "./Messages/Record.ts"
+import { resultOf } from "./Messages/Schedule.ts"
+
+/** What the attempt left; none where its lease was lost, and somebody else tells what became of it. */
+type Recorded = Option.Option<Message>
+
+export class Calls extends Context.Service<
+  Calls,
+  {
+    /** How long an attempt is leased: a call's deadline, and time to record what it came to (contract §8). */
+    readonly lease: Duration.Duration
+    /** Makes a leased attempt. The call goes on, and is recorded, when whoever waits for it is interrupted. */
+    readonly make: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
+    /** Records an attempt whose process has died as one with an unknown outcome. */
+    readonly lose: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
+    /** Waits until no call is under way. */
+    readonly drain: Effect.Effect<void>
+  }
+>()("developer-api/messaging/Calls") {
+  static readonly layer = Layer.effect(
+    Calls,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const box = yield* SecretBox
+      const connectors = yield* Connectors
+      const { providerTimeout } = yield* Settings
+      const lease = Duration.sum(providerTimeout, Duration.seconds(5))
+      const fibers = yield* FiberSet.make<unknown, ServiceUnavailable>()
+
+      const recorded = Effect.fnUntraced(function* (
+        attempt: Attempt,
+        outcome: Outcome
+      ): Effect.fn.Return<Recorded, ServiceUnavailable> {
+        const idempotent = connectors.isIdempotent(attempt.providerType)
+        const finishedAt = new Date(yield* Clock.currentTimeMillis)
+        const result = resultOf({ ...attempt, idempotent }, outcome, finishedAt)
+        yield* Metrics.count(attempt.providerType, result)
+        const recording = statement(record(sql, attempt, result))
+        const rows = yield* recording.pipe(
+          // The request is told that nobody knows; as long as the lease runs, the database may come back.
+          Effect.tapError(() =>
+            recording.pipe(
+              Effect.retry(Schedule.spaced(Duration.millis(500))),
+              Effect.timeoutOption(lease),
+              FiberSet.run(fibers)
+            )
+          )
+        )
+        return Option.fromUndefinedOr(rows[0])
+      })
+
+      const call = ({
+        address,
+        channelId,
+        config,
+        conversationId,
+        messageId,
+        projectId,
+        providerType,
+        text
+      }: Attempt) =>
+        Effect.gen(function* () {
+          const channel = yield* openConfig(box, projectId, channelId, providerType, config)
+          return yield* connectors.send(channel, { messageId, conversationId, recipient: address, text })
+        }).pipe(
+          // A fault of the operator's SECRET_KEY: nobody was called.
+          Effect.catchTag("SecretUnreadable", () =>
+            Effect.as(
+              Effect.logError(`The config of channel ${channelId} can't be opened with this SECRET_KEY`),
+              outcomes.configUnreadable
+            )
+          ),
+          Effect.catchDefect((defect) =>
+            Effect.as(Effect.logError("A call of a provider failed", defect), outcomes.internal)
+          )
+        )
+
+      const attempt = (leased: Attempt) =>
+        Effect.uninterruptibleMask((restore) =>
+          restore(call(leased)).pipe(
+            // The process ends in the middle of it: the provider may have taken the message.
+            Effect.onInterrupt(() =>
+              recorded(leased, outcomes.interrupted).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
+            ),
+            Effect.flatMap((outcome) => recorded(leased, outcome))
+          )
+        ).pipe(
+          Effect.withSpan("Calls.make", {
+            parent: spanOf(leased.traceparent),
+            attributes: {
+              "project.id": leased.projectId,
+              "message.id": leased.messageId,
+              "message.attempt": leased.number
+            }
+          })
+        )
+
+      return {
+        lease,
+        make: (leased) => Effect.flatMap(FiberSet.run(fibers, Effect.interruptible(attempt(leased))), Fiber.join),
+        lose: (leased) => recorded(leased, outcomes.leaseLost),
+        drain: FiberSet.awaitEmpty(fibers)
+      }
+    })
+  )
+}
+
+/** What calls come to that no provider has answered. */
+const outcomes = {
+  configUnreadable: { _tag: "refused", errorCode: "config_unreadable" },
+  internal: { _tag: "unknown", errorCode: "internal" },
+  interrupted: { _tag: "unknown", errorCode: "interrupted" },
+  leaseLost: { _tag: "unknown", errorCode: "lease_lost" }
+} as const satisfies Record<string, Outcome>
