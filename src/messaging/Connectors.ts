@@ -1,8 +1,12 @@
 /** What sends a text over a channel: one connector for each type of provider (contract §8). */
-import { Context, type Duration, type Effect, type Option } from "effect"
+import { Context, type Duration, Effect, Layer, type Option } from "effect"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
 import type { ConversationId, MessageId } from "../api/Ids.ts"
-import type { ChannelConfig } from "./Connectors/Config.ts"
+import { Settings } from "../platform/Settings.ts"
+import type { ChannelConfig, Configs } from "./Connectors/Config.ts"
+import { http } from "./Connectors/Http.ts"
+import { sandbox } from "./Connectors/Sandbox.ts"
+import { telegram } from "./Connectors/Telegram.ts"
 
 /** A text and whom it is for. */
 export interface Outgoing {
@@ -39,4 +43,23 @@ export class Connectors extends Context.Service<
     /** Calls the channel's provider once, by its connector. */
     readonly send: (channel: ChannelConfig, message: Outgoing) => Effect.Effect<Outcome>
   }
->()("developer-api/messaging/Connectors") {}
+>()("developer-api/messaging/Connectors") {
+  static readonly layer = Layer.effect(
+    Connectors,
+    Effect.map(Settings, ({ providerTimeout }) => {
+      const connectors: Table = { http: http(providerTimeout), telegram: telegram(providerTimeout), sandbox }
+      return {
+        isIdempotent: (providerType) => connectors[providerType].idempotent,
+        send: (channel, message) => send(connectors, channel, message)
+      }
+    })
+  )
+}
+
+type Table = { readonly [Type in ProviderType]: Connector<Configs[Type]> }
+
+const send = <Type extends ProviderType>(
+  connectors: Table,
+  { config, providerType }: { readonly providerType: Type; readonly config: Configs[Type] },
+  message: Outgoing
+) => connectors[providerType].send(config, message)

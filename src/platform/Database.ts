@@ -116,8 +116,10 @@ export const statement = <A, R>(
   effect.pipe(
     // The schedule is made only for a statement that needs it.
     Effect.catchIf(isContended, () => Effect.delay(Effect.retry(effect, { while: isContended, schedule: again }), 25)),
-    Effect.catchTag("Contended", Effect.die),
-    Effect.catchTag("SqlError", (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))),
+    Effect.catchTags({
+      Contended: Effect.die,
+      SqlError: (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))
+    }),
     inTime
   )
 

@@ -4,7 +4,7 @@ import { Headers, HttpServerRequest, HttpTraceContext } from "effect/http"
 import { randomUUID } from "node:crypto"
 
 /** In the trace of the span, or of the request's own `traceparent` where the service records none; else in a new one. */
-export const currentTraceparent: Effect.Effect<string> = Effect.contextWith((context: Context.Context<never>) => {
+export const causeTraceparent: Effect.Effect<string> = Effect.contextWith((context: Context.Context<never>) => {
   const request = Context.getOption(context, HttpServerRequest.HttpServerRequest)
   return Context.getOption(context, Tracer.ParentSpan).pipe(
     Option.orElse(() => Option.flatMap(request, ({ headers }) => HttpTraceContext.w3c(headers))),

@@ -30,6 +30,7 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       ]
     }
   ],
+  channels: [{ id: "chan_sandbox", providerType: "sandbox", displayName: "Sandbox" }],
   clients: [
     {
       id: "cli_mara",
@@ -41,7 +42,8 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       externalId: "shop-1001",
       organizationId: "org_harbour",
       responsibleMemberId: "mem_rosa",
-      createdAt: "2026-03-02T09:15:00.000Z"
+      createdAt: "2026-03-02T09:15:00.000Z",
+      addresses: [{ channelId: "chan_sandbox", address: "mara" }]
     },
     {
       id: "cli_jonas",
@@ -52,7 +54,8 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       tags: ["newsletter"],
       externalId: "shop-1002",
       responsibleMemberId: "mem_tom",
-      createdAt: "2026-04-18T14:40:00.000Z"
+      createdAt: "2026-04-18T14:40:00.000Z",
+      addresses: [{ channelId: "chan_sandbox", address: "jonas" }]
     },
     {
       id: "cli_ines",
@@ -62,7 +65,8 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       email: "ines.okoro@example.com",
       organizationId: "org_lindgren",
       responsibleMemberId: "mem_rosa",
-      createdAt: "2026-06-09T11:05:00.000Z"
+      createdAt: "2026-06-09T11:05:00.000Z",
+      addresses: [{ channelId: "chan_sandbox", address: "ines" }]
     },
     {
       id: "cli_workshop",
@@ -117,6 +121,16 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
   tickets: [
     { id: "tic_descaling", subject: "How often to descale?", status: "resolved", clientId: "cli_mara" },
     { id: "tic_invoice", subject: "The invoice names the wrong street", status: "open", clientId: "cli_workshop" }
+  ],
+  conversations: [
+    {
+      id: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8",
+      clientId: "cli_mara",
+      channelId: "chan_sandbox",
+      address: "mara"
+    },
+    // Somebody who isn't a client yet.
+    { id: "0193f0cb-f607-4a81-92a3-14b5c6d7e8f9", channelId: "chan_sandbox", address: "somebody" }
   ],
   installations: [{ id: "ins_shop", name: "Web shop" }],
   tasks: [

@@ -2,8 +2,10 @@
 import { Context, Data, DateTime, Effect, Layer, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
+import { SecretBox } from "../platform/SecretBox.ts"
 import { parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
 import { lineOf } from "./ProjectFile/FaultLines.ts"
+import * as Channels from "./Projects/Channels.ts"
 import * as Deals from "./Projects/Deals.ts"
 import type { FileRecord } from "./Projects/Lists.ts"
 import { notYetFaults } from "./Projects/NotYet.ts"
@@ -11,7 +13,7 @@ import * as Parts from "./Projects/Parts.ts"
 import * as Pipelines from "./Projects/Pipelines.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
 import { clientRecord, ticketRecord } from "./Projects/Records.ts"
-import { repeatedIds, unknownReferences } from "./Projects/References.ts"
+import { repeatedAddresses, repeatedIds, unknownReferences } from "./Projects/References.ts"
 import { type Counts, type Part, upsert } from "./Projects/Upsert.ts"
 
 /** Everything that is wrong with a project file, a line each: `path: message`. Nothing was written. */
@@ -42,19 +44,23 @@ export class Projects extends Context.Service<
     Projects,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const box = yield* SecretBox
 
       const applyFile = Effect.fnUntraced(function* (file: ProjectFile) {
         const { id } = file.project
         const { created, row } = yield* ProjectRow.open(sql, file.project)
         // Read under the lock, so that `updatedAt` never goes back behind a change that we waited for.
         const now = yield* DateTime.nowAsDate
+        const channels = yield* Channels.resolve(sql, box, file)
         const pipelines = yield* Pipelines.load(sql, file)
         const deals = yield* Deals.resolve(sql, file, { pipelines, defaultPipelineId: row.defaultPipelineId, now })
 
         const faults = [
           ...notYetFaults(file),
           ...repeatedIds(file),
+          ...repeatedAddresses(file),
           ...(yield* unknownReferences(sql, file, pipelines)),
+          ...channels.faults,
           ...Pipelines.takenStages(file, pipelines),
           ...(yield* Pipelines.lostStages(sql, file, pipelines, deals.records)),
           ...deals.faults
@@ -70,9 +76,11 @@ export class Projects extends Context.Service<
           ["pipelines", Parts.pipelines, file.pipelines],
           ["loyaltyLevels", Parts.loyaltyLevels, file.loyaltyLevels],
           ["stampOffers", Parts.stampOffers, file.stampOffers],
+          ["channels", Parts.channels(sql, now), file.channels && channels.records],
           ["clients", Parts.clients(sql, now), file.clients?.map(clientRecord)],
           ["deals", Parts.deals(sql, now), file.deals && deals.records],
           ["tickets", Parts.tickets(sql), file.tickets?.map(ticketRecord)],
+          ["conversations", Parts.conversations(sql, now), file.conversations],
           ["installations", Parts.installations(sql), file.installations],
           ["tasks", Parts.tasks(sql, now), file.tasks]
         ]

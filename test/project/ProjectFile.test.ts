@@ -133,6 +133,19 @@ describe("faults of shape", () => {
     for (const [index, pattern] of expected.entries()) assert.match(told[index] ?? "", pattern)
   })
 
+  it("of a sandbox's config are those of an object without members", () => {
+    const config = (config: unknown) =>
+      faults({ project, channels: [{ id: "c", providerType: "sandbox", displayName: "C", config }] })
+    assert.deepStrictEqual(config({}), [])
+    assert.deepStrictEqual(config({ token: "t", url: "u" }), [
+      "channels/0/config/token: is not known here",
+      "channels/0/config/url: is not known here"
+    ])
+    for (const wrong of [null, 5, "text", true, [], ["token"]]) {
+      assert.deepStrictEqual(config(wrong), ["channels/0/config: must be an object"])
+    }
+  })
+
   it("of the whole file have no path", () => {
     assert.match(faults([]).join("\n"), /^the file must be .*object$/)
     assert.deepStrictEqual(faults({}), ["project: is required"])

@@ -19,9 +19,11 @@ layer(services)("apply", (it) => {
         members: 2,
         organizations: 2,
         pipelines: 1,
+        channels: 1,
         clients: 5,
         deals: 3,
         tickets: 2,
+        conversations: 2,
         installations: 1,
         tasks: 1
       }

@@ -28,8 +28,12 @@ export const configs = {
     apiBaseUrl: Schema.optionalKey(HttpUrl).annotateKey({ default: telegramApi }),
     token: telegramToken
   }),
-  sandbox: Schema.Struct({})
+  // A Struct without members would take anything but null.
+  sandbox: Schema.Record(Schema.String, Schema.Never.annotate({ message: "is not known here" }))
 }
+
+/** What each provider needs of a channel, once it is read. */
+export type Configs = { readonly [Type in keyof typeof configs]: (typeof configs)[Type]["Type"] }
 
 /** A channel's provider, and what it needs. */
 export const ChannelConfig = Schema.Union([

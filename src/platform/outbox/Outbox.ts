@@ -5,7 +5,7 @@
 import { Clock, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
-import { currentTraceparent } from "../TraceContext.ts"
+import { causeTraceparent } from "../TraceContext.ts"
 
 /** What the events of a change have in common. */
 export interface Cause {
@@ -17,7 +17,7 @@ export interface Cause {
 
 /** What happens in the project now, for the request or command that runs. */
 export const causeOf = Effect.fnUntraced(function* (projectId: ProjectId): Effect.fn.Return<Cause> {
-  return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* currentTraceparent }
+  return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* causeTraceparent }
 })
 
 /** Whether the statement that `append` is part of has made deliveries: then the deliverers are to be woken. */

@@ -4,7 +4,17 @@ import { clientFields, ClientStatus } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"
 import { ratingFields, TicketStatus } from "../../api/crm/Tickets.ts"
 import { Email, text } from "../../api/Fields.ts"
-import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId, TaskId, TicketId } from "../../api/Ids.ts"
+import {
+  ChannelId,
+  ClientId,
+  DealId,
+  MemberId,
+  OrganizationId,
+  PipelineId,
+  StageId,
+  TaskId,
+  TicketId
+} from "../../api/Ids.ts"
 import { count, id, name, optional } from "./Parts.ts"
 import { Instant } from "./Times.ts"
 
@@ -55,7 +65,7 @@ export const Client = Schema.Struct({
   suppressed: optional(Schema.Boolean, false),
   mergedIntoClientId: optional(Schema.NullOr(ClientId)),
   createdAt: optional(Instant),
-  addresses: optional(Schema.Array(Schema.Struct({ channelId: id, address: text(1, 500) })), []),
+  addresses: optional(Schema.Array(Schema.Struct({ channelId: ChannelId, address: text(1, 500) })), []),
   loyalty: optional(Schema.NullOr(Loyalty))
 })
 

@@ -4,12 +4,9 @@ import type { ProjectFile } from "../ProjectFile.ts"
 import { find } from "./Paths.ts"
 
 const notYet = [
-  "channels",
   "clients/*/marketingConsent",
   "clients/*/suppressed",
   "clients/*/mergedIntoClientId",
-  "clients/*/addresses",
-  "conversations",
   "segments",
   "templates",
   "campaigns",

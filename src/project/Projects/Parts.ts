@@ -48,6 +48,27 @@ export const stampOffers: Part = {
   given: [{ member: "name", column: "name", type: "text" }]
 }
 
+/** Of the records that `resolve` of Channels.ts makes. */
+export const channels = (sql: Sql, now: Date): Part => ({
+  table: "channels",
+  given: [
+    { member: "providerType", column: "provider_type", type: "text" },
+    { member: "displayName", column: "display_name", type: "text" },
+    { member: "status", column: "status", type: "text", initial: sql`'active'` },
+    { member: "config", column: "config", type: "bytea" }
+  ],
+  derived: [
+    { column: "source_id", created: sql`new_id('src', ${now}::timestamptz)`, changed: sql`old.source_id` },
+    { column: "connected_at", created: sql`${now}::timestamptz`, changed: sql`old.connected_at` },
+    {
+      column: "revoked_at",
+      created: sql`CASE WHEN file.status = 'revoked' THEN ${now}::timestamptz END`,
+      changed: sql`CASE WHEN coalesce(file.status, old.status) = 'revoked'
+        THEN coalesce(old.revoked_at, ${now}::timestamptz) END`
+    }
+  ]
+})
+
 const version = (sql: Sql): Derived => ({ column: "version", created: sql`1`, changed: sql`old.version + 1` })
 const updatedAt = (sql: Sql, now: Date): Derived => ({
   column: "updated_at",
@@ -83,6 +104,18 @@ export const clients = (sql: Sql, now: Date): Part => ({
       created: sql`CASE WHEN file.status = 'archived' THEN ${now}::timestamptz END`,
       changed: sql`CASE WHEN coalesce(file.status, old.status) = 'archived'
         THEN coalesce(old.archived_at, ${now}::timestamptz) END`
+    }
+  ],
+  lists: [
+    {
+      member: "addresses",
+      table: "client_addresses",
+      owner: "client_id",
+      position: "position",
+      items: [
+        { member: "channelId", column: "channel_id", type: "text" },
+        { member: "address", column: "address", type: "text" }
+      ]
     }
   ]
 })
@@ -121,6 +154,22 @@ export const tickets = (sql: Sql): Part => ({
     { member: "ratingBy", column: "rating_by", type: "text" }
   ],
   derived: [version(sql)]
+})
+
+export const conversations = (sql: Sql, now: Date): Part => ({
+  table: "conversations",
+  given: [
+    { member: "clientId", column: "client_id", type: "text" },
+    { member: "channelId", column: "channel_id", type: "text" },
+    { member: "address", column: "address", type: "text" }
+  ],
+  derived: [
+    {
+      column: "observed_at",
+      created: sql`${now}::timestamptz`,
+      changed: sql`CASE WHEN file."channelId" = old.channel_id THEN old.observed_at ELSE ${now}::timestamptz END`
+    }
+  ]
 })
 
 export const tasks = (sql: Sql, now: Date): Part => ({

@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import fc from "fast-check"
 import { Webhook } from "standardwebhooks"
-import { newSecret, signatures } from "../../src/integrations/Signature.ts"
+import { newSecret, signatures } from "../../src/platform/StandardWebhooks.ts"
 
 const now = () => Math.floor(Date.now() / 1000)
 const secret = () => Effect.runSync(newSecret)
