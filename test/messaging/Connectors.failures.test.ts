@@ -6,26 +6,20 @@ import { failures } from "../../src/messaging/Connectors/Outcomes.ts"
 import { answering, endpoint, until } from "../support/Endpoints.ts"
 import { tls, trusted } from "../support/Tls.ts"
 import {
-  accepted,
   both,
   connectors,
   eventually,
   http,
-  httpTo,
   overdue,
   postponed,
   reply,
   send,
   start,
   taken,
-  telegram,
-  telegramTo,
   unknown
 } from "./Connectors.support.ts"
 
-/** Both providers at a URL. */
-const at = (url: string) => [httpTo(`${url}/`), telegramTo(url)]
-const secureAt = ({ port }: { readonly port: number }) => at(`https://localhost:${port}`)
+const secure = "https://localhost"
 
 describe("the table", () => {
   it("holds what contract §8 says of a failure", () => {
@@ -44,17 +38,19 @@ describe("the table", () => {
 describe("a call that surely was not processed", () => {
   it.live("found no address for the provider's name", () =>
     Effect.gen(function* () {
-      for (const channel of [...at("http://provider.invalid"), ...at("https://provider.invalid:8443")]) {
-        assert.deepStrictEqual(yield* send(channel), postponed("dns_failed"))
+      for (const origin of ["http://provider.invalid", "https://provider.invalid"]) {
+        for (const channel of both({ port: 8080 }, origin)) {
+          assert.deepStrictEqual(yield* send(channel), postponed("dns_failed"))
+        }
       }
     }).pipe(Effect.provide(connectors()))
   )
 
   it.live("found nobody who takes connections, at any address of the name", () =>
     Effect.gen(function* () {
-      const { port } = yield* Effect.scoped(endpoint(() => {}))
+      const nobody = yield* Effect.scoped(endpoint(() => {}))
       for (const host of ["127.0.0.1", "localhost", "[::1]"]) {
-        for (const channel of [...at(`http://${host}:${port}`), ...at(`https://${host}:${port}`)]) {
+        for (const channel of [...both(nobody, `http://${host}`), ...both(nobody, `https://${host}`)]) {
           assert.deepStrictEqual(yield* send(channel), postponed("connect_failed"), host)
         }
       }
@@ -64,16 +60,23 @@ describe("a call that surely was not processed", () => {
   it.live("met a certificate of nobody whom we trust, or of another host", () =>
     Effect.gen(function* () {
       const read: Array<unknown> = []
-      const provider = yield* endpoint(() => {}, {
-        tls,
-        connected: (socket) => socket.on("data", (chunk) => read.push(chunk))
-      })
-      for (const channel of secureAt(provider)) assert.deepStrictEqual(yield* send(channel), postponed("tls_failed"))
-      yield* trusted
-      for (const channel of at(`https://127.0.0.1:${provider.port}`)) {
-        assert.deepStrictEqual(yield* send(channel), postponed("tls_failed"))
+      const providing = (version: "TLSv1.2" | "TLSv1.3") =>
+        endpoint(() => {}, {
+          tls: { ...tls, minVersion: version, maxVersion: version },
+          connected: (socket) => socket.on("data", (chunk) => read.push(chunk))
+        })
+      const providers = [yield* providing("TLSv1.2"), yield* providing("TLSv1.3")]
+      for (const provider of providers) {
+        for (const channel of both(provider, secure))
+          assert.deepStrictEqual(yield* send(channel), postponed("tls_failed"))
       }
-      yield* until(() => provider.closed() === provider.connections())
+      yield* trusted
+      for (const provider of providers) {
+        for (const channel of both(provider, "https://127.0.0.1")) {
+          assert.deepStrictEqual(yield* send(channel), postponed("tls_failed"))
+        }
+      }
+      yield* until(() => providers.every((provider) => provider.closed() === provider.connections()))
       assert.deepStrictEqual(read, [])
     }).pipe(Effect.provide(connectors()))
   )
@@ -92,7 +95,7 @@ describe("a call that surely was not processed", () => {
         })
       ]
       for (const [i, provider] of providers.entries()) {
-        for (const channel of secureAt(provider)) {
+        for (const channel of both(provider, secure)) {
           assert.deepStrictEqual(yield* send(channel), postponed("tls_failed"), `${i}`)
         }
       }
@@ -103,7 +106,7 @@ describe("a call that surely was not processed", () => {
     Effect.gen(function* () {
       let hellos = 0
       const provider = yield* endpoint(() => {}, { connected: (socket) => socket.on("data", () => hellos++) })
-      for (const channel of secureAt(provider)) {
+      for (const channel of both(provider, secure)) {
         const before = hellos
         assert.deepStrictEqual(yield* overdue(channel, () => hellos > before), postponed("connect_timeout"))
         yield* eventually(() => provider.closed() === provider.connections())
@@ -177,7 +180,7 @@ describe("a call that may have been processed", () => {
     Effect.gen(function* () {
       yield* trusted
       const provider = yield* endpoint(() => {}, { tls })
-      for (const [i, channel] of secureAt(provider).entries()) {
+      for (const [i, channel] of both(provider, secure).entries()) {
         assert.deepStrictEqual(yield* overdue(channel, () => provider.received.length > i), unknown("timeout"))
       }
     }).pipe(Effect.provide(connectors({})))
@@ -203,11 +206,11 @@ describe("a call that may have been processed", () => {
           assert.strictEqual(plain.received.length, 2)
         }
         for (const cut of ["end", "destroy"] as const) {
-          const secure = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()), { tls })
-          for (const channel of secureAt(secure)) {
+          const encrypted = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()), { tls })
+          for (const channel of both(encrypted, secure)) {
             assert.deepStrictEqual(yield* send(channel), unknown("connection_lost"), `${cut} ${text}`)
           }
-          assert.strictEqual(secure.received.length, 2)
+          assert.strictEqual(encrypted.received.length, 2)
         }
       }
     }).pipe(Effect.provide(connectors()))
@@ -220,7 +223,8 @@ describe("a call that may have been processed", () => {
       const provider = yield* endpoint(() => {}, {
         tls: { ...tls, requestCert: true, rejectUnauthorized: true, minVersion: "TLSv1.3" }
       })
-      for (const channel of secureAt(provider)) assert.deepStrictEqual(yield* send(channel), unknown("connection_lost"))
+      for (const channel of both(provider, secure))
+        assert.deepStrictEqual(yield* send(channel), unknown("connection_lost"))
     }).pipe(Effect.provide(connectors()))
   )
 
@@ -245,56 +249,6 @@ describe("a call that may have been processed", () => {
           assert.deepStrictEqual(yield* send(channel), unknown("unreadable_answer"), text.slice(0, 80))
         }
         yield* until(() => provider.closed() === 2)
-      }
-    }).pipe(Effect.provide(connectors()))
-  )
-})
-
-describe("a connection", () => {
-  it.live("is made for each call, and ends with its answer", () =>
-    Effect.gen(function* () {
-      const provider = yield* answering(reply(200, taken.http, "connection: keep-alive"))
-      for (let i = 1; i <= 3; i++) {
-        assert.deepStrictEqual(yield* send(http(provider)), accepted("8812"))
-        assert.strictEqual(provider.connections(), i)
-        yield* until(() => provider.closed() === i)
-      }
-    }).pipe(Effect.provide(connectors()))
-  )
-
-  it.live("is never replaced: a call that lost it is not made again", () =>
-    Effect.gen(function* () {
-      const provider = yield* endpoint(({ connection, socket }) =>
-        connection === 1 ? socket.resetAndDestroy() : socket.write(reply(200, taken.telegram))
-      )
-      assert.deepStrictEqual(yield* send(telegram(provider)), unknown("connection_lost"))
-      assert.strictEqual(provider.connections(), 1)
-    }).pipe(Effect.provide(connectors()))
-  )
-
-  it.live("may have TLS, and leads to the next address of a name when one takes none", () =>
-    Effect.gen(function* () {
-      yield* trusted
-      const provider = yield* endpoint(
-        ({ socket, text }) => socket.write(reply(200, text.includes("/bot") ? taken.telegram : taken.http)),
-        { tls }
-      )
-      for (const channel of secureAt(provider)) assert.deepStrictEqual(yield* send(channel), accepted("8812"))
-    }).pipe(Effect.provide(connectors()))
-  )
-
-  it.live("ends with the fiber that waits for it, whether it is ready or not", () =>
-    Effect.gen(function* () {
-      const silent = yield* endpoint(() => {})
-      const inHandshake = yield* endpoint(() => {}, { connected: (socket) => socket.resume() })
-      for (const [provider, channel] of [
-        [silent, http(silent)],
-        [inHandshake, httpTo(`https://127.0.0.1:${inHandshake.port}/`)]
-      ] as const) {
-        const sending = yield* start(channel)
-        yield* until(() => provider.received.length + (provider === silent ? 0 : provider.connections()) === 1)
-        yield* Fiber.interrupt(sending)
-        yield* until(() => provider.closed() === 1)
       }
     }).pipe(Effect.provide(connectors()))
   )

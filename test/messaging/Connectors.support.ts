@@ -32,7 +32,10 @@ export const http = ({ port }: Port) => httpTo(`http://127.0.0.1:${port}/send`)
 export const telegram = ({ port }: Port) => telegramTo(`http://127.0.0.1:${port}`)
 
 /** Both providers that are spoken to over a network, at one endpoint. */
-export const both = (at: Port): ReadonlyArray<ChannelConfig> => [http(at), telegram(at)]
+export const both = ({ port }: Port, origin = "http://127.0.0.1"): ReadonlyArray<ChannelConfig> => [
+  httpTo(`${origin}:${port}/send`),
+  telegramTo(`${origin}:${port}`)
+]
 
 export const message: Outgoing = {
   messageId: MessageId.make("msg_0193f0cd92c37d5e8b2c3d4e5f607182"),

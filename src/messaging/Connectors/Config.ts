@@ -2,10 +2,16 @@
 import { Schema } from "effect"
 import { text } from "../../api/Fields.ts"
 
-/** The operator's own choice, so no address is out of bounds. */
+const isHttpUrl = (text: string) => {
+  if (!URL.canParse(text)) return false
+  const { password, protocol, username } = new URL(text)
+  return ["http:", "https:"].includes(protocol) && username === "" && password === ""
+}
+
+/** The operator's own choice, so no address is out of bounds. Credentials in it would not be sent. */
 const HttpUrl = text(1, 2048).check(
-  Schema.makeFilter((text: string) => URL.canParse(text) && ["http:", "https:"].includes(new URL(text).protocol), {
-    expected: "an http or https URL",
+  Schema.makeFilter(isHttpUrl, {
+    expected: "an http or https URL without credentials",
     toJsonSchema: () => ({ format: "uri" })
   })
 )
