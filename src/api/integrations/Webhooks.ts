@@ -2,7 +2,7 @@
 import { Schema, SchemaGetter } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access } from "../Access.ts"
-import { Examples } from "../Document.ts"
+import { Examples } from "../Examples.ts"
 import { ETag, text, Version } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, replayed } from "../Idempotency.ts"
 import { DeliveryId, InstallationId } from "../Ids.ts"
