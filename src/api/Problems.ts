@@ -206,6 +206,12 @@ export class WebhookStateConflict extends problem<WebhookStateConflict>()(
   "The webhook's state does not allow this."
 ) {}
 
+export class InstallationNotReady extends problem<InstallationNotReady>()(
+  "installation_not_ready",
+  409,
+  "The installation has nothing to preview."
+) {}
+
 // 413, 415, 429, 431
 
 export class BodyTooLarge extends problem<BodyTooLarge>()("body_too_large", 413, "The request body is too large.") {}

@@ -12,9 +12,7 @@ const notYet = [
   "conversations",
   "segments",
   "templates",
-  "campaigns",
-  "installations/*/importProfile",
-  "installations/*/stagedRecords"
+  "campaigns"
 ]
 
 /** Whether a value asks for nothing: what a new record has without it. */
