@@ -5,6 +5,7 @@ import { ClientsGroup } from "./crm/Clients.ts"
 import { DealsGroup } from "./crm/Deals.ts"
 import { NotesGroup } from "./crm/Notes.ts"
 import { TicketsGroup } from "./crm/Tickets.ts"
+import { PreviewGroup } from "./integrations/Preview.ts"
 import { WebhooksGroup } from "./integrations/Webhooks.ts"
 import { MessagingGroup } from "./messaging/Messaging.ts"
 import { Answers, RateLimited, RequestShape } from "./Requests.ts"
@@ -12,7 +13,7 @@ import { Answers, RateLimited, RequestShape } from "./Requests.ts"
 const strict = { onExcessProperty: "error", errors: "all" } as const
 
 export class Api extends HttpApi.make("developer-api")
-  .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup, WebhooksGroup, MessagingGroup)
+  .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup, WebhooksGroup, PreviewGroup, MessagingGroup)
   .prefix("/api")
   .middleware(RequestShape)
   .middleware(RateLimited)

@@ -226,6 +226,12 @@ export class ProviderConflict extends problemWith<ProviderConflict>()(
   { messageId: MessageId }
 ) {}
 
+export class InstallationNotReady extends problem<InstallationNotReady>()(
+  "installation_not_ready",
+  409,
+  "The installation has nothing to preview."
+) {}
+
 // 413, 415, 429, 431
 
 export class BodyTooLarge extends problem<BodyTooLarge>()("body_too_large", 413, "The request body is too large.") {}

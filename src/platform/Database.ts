@@ -41,7 +41,11 @@ const silence = Duration.seconds(5)
  * Statements of many requests are pipelined on few connections, so a request needs none of its own; four to a connection
  * keep enough backends busy that their commits share a flush.
  */
-const client = Effect.fnUntraced(function* (applicationName: string, maxConnections: number) {
+const client = Effect.fnUntraced(function* (
+  applicationName: string,
+  maxConnections: number,
+  options: Pick<PgClient.PgPoolConfig, "multiplexConcurrency" | "startupParameters"> = {}
+) {
   const url = yield* DatabaseUrl
   const { hostname, port } = new URL(Redacted.value(url))
   return PgClient.layer({
@@ -56,7 +60,8 @@ const client = Effect.fnUntraced(function* (applicationName: string, maxConnecti
     stream:
       hostname === ""
         ? undefined
-        : () => watchedSocket(hostname.replace(/^\[(.*)\]$/, "$1"), Number(port || 5432), silence)
+        : () => watchedSocket(hostname.replace(/^\[(.*)\]$/, "$1"), Number(port || 5432), silence),
+    ...options
   })
 })
 
@@ -67,6 +72,25 @@ export const layer = Layer.unwrap(
 
 /** The client of the background fibers: they wait behind no request, and no request behind them. */
 export const backgroundLayer = Layer.unwrap(Effect.suspend(() => client("developer-api background", 4)))
+
+/**
+ * For statements that read many rows, and never change one. The planner guesses how many there are; where it guesses one
+ * (of a project that has just come, before the statistics know of it) a nested loop of two tables would look at every
+ * pair of their rows. Without nested loops a wrong guess costs little. One core, as others want the rest.
+ */
+const reports = {
+  default_transaction_read_only: "on",
+  enable_nestloop: "off",
+  jit: "off",
+  max_parallel_workers_per_gather: "0"
+}
+
+/** The client of requests that take a while: no other request waits behind them on a connection, or for one. */
+export const reportLayer = Layer.unwrap(
+  Effect.suspend(() =>
+    client("developer-api reports", 4, { multiplexConcurrency: 1, startupParameters: { ...limits, ...reports } })
+  )
+)
 
 /** The client of operators, for migrations and project files: it takes the time that they take. */
 export const operatorLayer = Layer.unwrap(

@@ -2,6 +2,7 @@
 import { Context, Data, DateTime, Effect, Layer, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
+import { stage } from "../integrations/Preview/Staging.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
 import { lineOf } from "./ProjectFile/FaultLines.ts"
@@ -12,7 +13,7 @@ import { notYetFaults } from "./Projects/NotYet.ts"
 import * as Parts from "./Projects/Parts.ts"
 import * as Pipelines from "./Projects/Pipelines.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
-import { clientRecord, ticketRecord } from "./Projects/Records.ts"
+import { clientRecord, installationRecord, ticketRecord } from "./Projects/Records.ts"
 import { repeatedAddresses, repeatedIds, unknownReferences } from "./Projects/References.ts"
 import { type Counts, type Part, upsert } from "./Projects/Upsert.ts"
 
@@ -81,12 +82,13 @@ export class Projects extends Context.Service<
           ["deals", Parts.deals(sql, now), file.deals && deals.records],
           ["tickets", Parts.tickets(sql), file.tickets?.map(ticketRecord)],
           ["conversations", Parts.conversations(sql, now), file.conversations],
-          ["installations", Parts.installations(sql), file.installations],
+          ["installations", Parts.installations(sql), file.installations?.map(installationRecord)],
           ["tasks", Parts.tasks(sql, now), file.tasks]
         ]
         for (const [name, part, records] of parts) {
           if (records !== undefined) counts[name] = yield* upsert(sql, part, id, records)
         }
+        yield* stage(sql, id, file.installations ?? [])
         yield* ProjectRow.close(sql, id)
         return report(id, counts)
       })

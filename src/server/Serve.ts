@@ -4,6 +4,7 @@ import { Console, Effect, Layer, Option, PartitionedSemaphore, Queue } from "eff
 import { HttpServer } from "effect/http"
 import { networksOf } from "../integrations/Addresses.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
+import * as Rejudging from "../integrations/Preview/Rejudging.ts"
 import { Sender } from "../integrations/Sender.ts"
 import { Calls } from "../messaging/Calls.ts"
 import { Providers } from "../messaging/Providers.ts"
@@ -78,7 +79,8 @@ const sender = Layer.unwrap(
 )
 
 const background = Layer.mergeAll(Pruner.layer, Retrier.layer, Layer.provide(DeliveryLoop.layer, sender)).pipe(
-  Layer.provide(Database.backgroundLayer)
+  Layer.provide(Database.backgroundLayer),
+  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer))
 )
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */

@@ -185,10 +185,14 @@ export const tasks = (sql: Sql, now: Date): Part => ({
   derived: [version(sql), { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` }]
 })
 
+/** Of the records that `installationRecord` makes. */
 export const installations = (sql: Sql): Part => ({
   table: "installations",
   given: [
     { member: "name", column: "name", type: "text" },
-    { member: "status", column: "status", type: "text", initial: sql`'active'` }
+    { member: "status", column: "status", type: "text", initial: sql`'active'` },
+    { member: "profileVersion", column: "profile_version", type: "integer" },
+    { member: "profileMappings", column: "profile_mappings", type: "jsonb" },
+    { member: "stagedDigest", column: "staged_digest", type: "text" }
   ]
 })
