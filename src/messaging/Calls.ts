@@ -3,15 +3,14 @@ import { Clock, Context, Duration, Effect, Fiber, FiberSet, Layer, Option, Sched
 import { SqlClient } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
-import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { spanOf } from "../platform/TraceContext.ts"
-import { Connectors, type Outcome } from "./Connectors.ts"
-import { openConfig } from "./Connectors/Sealed.ts"
+import type { Outcome } from "./Connectors.ts"
 import * as Metrics from "./Messages/Metrics.ts"
 import { type Attempt, record } from "./Messages/Attempts.ts"
 import type { Message } from "./Messages/Record.ts"
 import { resultOf } from "./Messages/Schedule.ts"
+import { outcomes, Providers } from "./Providers.ts"
 
 /** What the attempt left; none where its lease was lost, and somebody else tells what became of it. */
 type Recorded = Option.Option<Message>
@@ -33,8 +32,7 @@ export class Calls extends Context.Service<
     Calls,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
-      const box = yield* SecretBox
-      const connectors = yield* Connectors
+      const providers = yield* Providers
       const { providerTimeout } = yield* Settings
       const lease = Duration.sum(providerTimeout, Duration.seconds(5))
       const fibers = yield* FiberSet.make<unknown, ServiceUnavailable>()
@@ -43,7 +41,7 @@ export class Calls extends Context.Service<
         attempt: Attempt,
         outcome: Outcome
       ): Effect.fn.Return<Recorded, ServiceUnavailable> {
-        const idempotent = connectors.isIdempotent(attempt.providerType)
+        const idempotent = providers.isIdempotent(attempt.providerType)
         const finishedAt = new Date(yield* Clock.currentTimeMillis)
         const result = resultOf({ ...attempt, idempotent }, outcome, finishedAt)
         yield* Metrics.count(attempt.providerType, result)
@@ -61,31 +59,10 @@ export class Calls extends Context.Service<
         return Option.fromUndefinedOr(rows[0])
       })
 
-      const call = ({
-        address,
-        channelId,
-        config,
-        conversationId,
-        messageId,
-        projectId,
-        providerType,
-        text
-      }: Attempt) =>
-        Effect.gen(function* () {
-          const channel = yield* openConfig(box, projectId, channelId, providerType, config)
-          return yield* connectors.send(channel, { messageId, conversationId, recipient: address, text })
-        }).pipe(
-          // A fault of the operator's SECRET_KEY: nobody was called.
-          Effect.catchTag("SecretUnreadable", () =>
-            Effect.as(
-              Effect.logError(`The config of channel ${channelId} can't be opened with this SECRET_KEY`),
-              outcomes.configUnreadable
-            )
-          ),
-          Effect.catchDefect((defect) =>
-            Effect.as(Effect.logError("A call of a provider failed", defect), outcomes.internal)
-          )
-        )
+      const call = (leased: Attempt) => {
+        const { address, conversationId, messageId, text } = leased
+        return providers.send(leased, { messageId, conversationId, recipient: address, text })
+      }
 
       const attempt = (leased: Attempt) =>
         Effect.uninterruptibleMask((restore) =>
@@ -116,11 +93,3 @@ export class Calls extends Context.Service<
     })
   )
 }
-
-/** What calls come to that no provider has answered. */
-const outcomes = {
-  configUnreadable: { _tag: "refused", errorCode: "config_unreadable" },
-  internal: { _tag: "unknown", errorCode: "internal" },
-  interrupted: { _tag: "unknown", errorCode: "interrupted" },
-  leaseLost: { _tag: "unknown", errorCode: "lease_lost" }
-} as const satisfies Record<string, Outcome>

@@ -6,7 +6,7 @@ import { networksOf } from "../integrations/Addresses.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
 import { Sender } from "../integrations/Sender.ts"
 import { Calls } from "../messaging/Calls.ts"
-import { Connectors } from "../messaging/Connectors.ts"
+import { Providers } from "../messaging/Providers.ts"
 import { Retrier } from "../messaging/Retrier.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
@@ -106,7 +106,7 @@ const face = (role: Role) =>
 /** The whole service in one role: what it serves, what it works on, and what both stand on. */
 export const application = (role: Role) =>
   (role === "api" ? face(role) : Layer.merge(face(role), background)).pipe(
-    Layer.provideMerge(Layer.provide(Calls.layer, Connectors.layer)),
+    Layer.provideMerge(Calls.layer.pipe(Layer.provideMerge(Providers.layer))),
     Layer.provideMerge(platform)
   )
 

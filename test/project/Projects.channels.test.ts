@@ -112,6 +112,10 @@ layer(services)("channels", (it) => {
       assert.deepStrictEqual({ ...changed, config: created["config"] }, created)
       assert.notDeepEqual(config, created["config"])
       assert.deepStrictEqual(yield* configOf(id, "c0"), { ...http, url: "http://10.0.0.1/" })
+      // Two secrets that differ look the same unless somebody looks inside.
+      const secret = { url: "http://10.0.0.1/", signingSecret: "whsec_bmV4dA" }
+      assert.strictEqual((yield* apply(id, fileOf({ config: secret }))).updated["channels"], 1)
+      assert.deepStrictEqual(yield* configOf(id, "c0"), secret)
       // A config is one value: what it requires is never kept from the old one.
       assert.deepStrictEqual(yield* refused(id, { config: { url: http.url } }), [
         "channels/0/config/signingSecret: is required"

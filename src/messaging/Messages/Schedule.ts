@@ -6,6 +6,9 @@ import type { Event } from "./States.ts"
 /** Before the second attempt, the third, and so on; there is one attempt more than that. */
 const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30), Duration.minutes(2)]
 
+/** All attempts together. */
+export const maxAttempts = backoff.length + 1
+
 /** An attempt that was made. */
 export interface Attempted {
   readonly number: number
