@@ -44,7 +44,7 @@ export class Calls extends Context.Service<
         const idempotent = providers.isIdempotent(attempt.providerType)
         const finishedAt = new Date(yield* Clock.currentTimeMillis)
         const result = resultOf({ ...attempt, idempotent }, outcome, finishedAt)
-        yield* Metrics.count(attempt.providerType, result)
+        yield* Metrics.count(attempt.providerType, result.on)
         const recording = statement(record(sql, attempt, result))
         const rows = yield* recording.pipe(
           // The request is told that nobody knows; as long as the lease runs, the database may come back.

@@ -6,6 +6,7 @@ import { networksOf } from "../integrations/Addresses.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
 import * as Rejudging from "../integrations/Preview/Rejudging.ts"
 import { Sender } from "../integrations/Sender.ts"
+import { Runner } from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
 import { Providers } from "../messaging/Providers.ts"
 import { Retrier } from "../messaging/Retrier.ts"
@@ -78,10 +79,12 @@ const sender = Layer.unwrap(
   )
 )
 
-const background = Layer.mergeAll(Pruner.layer, Retrier.layer, Layer.provide(DeliveryLoop.layer, sender)).pipe(
-  Layer.provide(Database.backgroundLayer),
-  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer))
-)
+const background = Layer.mergeAll(
+  Pruner.layer,
+  Retrier.layer,
+  Runner.layer,
+  Layer.provide(DeliveryLoop.layer, sender)
+).pipe(Layer.provide(Database.backgroundLayer), Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer)))
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */
 const face = (role: Role) =>
@@ -138,13 +141,19 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   const calls = yield* Calls
   const deliveries = yield* Effect.serviceOption(DeliveryLoop)
   const retrier = yield* Effect.serviceOption(Retrier)
+  const runner = yield* Effect.serviceOption(Runner)
   const drained = Effect.gen(function* () {
     if (Option.isSome(retrier)) yield* retrier.value.stop
-    const loop = Option.match(deliveries, { onNone: () => Effect.void, onSome: (loop) => loop.drain })
-    yield* Effect.all([drain, loop], { concurrency: 2 })
+    yield* Effect.all([drain, drainOf(deliveries), drainOf(runner)], { concurrency: 3 })
     // Those whose callers have gone.
     yield* calls.drain
   })
   if ((yield* Queue.take(queue)) === "SIGINT") return
   yield* drained.pipe(Effect.timeoutOption(shutdownGrace), Effect.raceFirst(Queue.take(queue)))
+})
+
+/** A role that has no such fibers has nothing to wait for. */
+const drainOf = Option.match({
+  onNone: () => Effect.void,
+  onSome: ({ drain }: { readonly drain: Effect.Effect<void> }) => drain
 })
