@@ -141,18 +141,21 @@ export default Effect.gen(function* () {
     CREATE INDEX campaign_recipients_open ON campaign_recipients (project_id, audience_id, available_at, position)
     WHERE status IN ('pending', 'sending')`
 
-  // Of recipients in their order, each with the pairs of channel and address that reach them (numbered from 1), tells
-  // whose pairs no earlier one has taken. Who is told "no" takes nothing. Both arrays are as long as there are such
-  // pairs, a recipient's in a row. That is one after the other by nature: a set can't say it, a loop does in linear
-  // time, as PL/pgSQL changes an array of its own in place.
+  // Of recipients in their order (numbered from 1), each with the pairs of channel and address that reach them (numbered
+  // from 1, too), tells who comes first to all of theirs: 1, else 2, and 0 for those whom nothing reaches. Who is told 2
+  // takes nothing. Both arrays are as long as there are such pairs, a recipient's in a row. By nature that goes one after
+  // the other: no set says it, but a loop does in linear time, as PL/pgSQL changes an array of its own in place.
   yield* sql`
-    CREATE FUNCTION first_come(owners integer[], pairs integer[], pair_count integer)
-    RETURNS TABLE (owner integer, is_first boolean) LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+    CREATE FUNCTION first_come(owners integer[], pairs integer[], owner_count integer, pair_count integer)
+    RETURNS smallint[] LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
     DECLARE
-      taken boolean[] := array_fill(false, ARRAY[pair_count]);
-      size  integer := coalesce(array_length(owners, 1), 0);
-      next  integer := 1;
-      start integer;
+      verdicts smallint[] := array_fill(0::smallint, ARRAY[owner_count]);
+      taken    boolean[] := array_fill(false, ARRAY[pair_count]);
+      size     integer := cardinality(owners);
+      next     integer := 1;
+      start    integer;
+      owner    integer;
+      is_first boolean;
     BEGIN
       WHILE next <= size LOOP
         start := next;
@@ -167,7 +170,8 @@ export default Effect.gen(function* () {
             taken[pairs[i]] := true;
           END LOOP;
         END IF;
-        RETURN NEXT;
+        verdicts[owner] := CASE WHEN is_first THEN 1 ELSE 2 END;
       END LOOP;
+      RETURN verdicts;
     END $$`
 })

@@ -12,8 +12,15 @@ import { notYetFaults } from "./Projects/NotYet.ts"
 import * as Parts from "./Projects/Parts.ts"
 import * as Pipelines from "./Projects/Pipelines.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
-import { clientRecord, ticketRecord } from "./Projects/Records.ts"
-import { repeatedAddresses, repeatedIds, unknownReferences } from "./Projects/References.ts"
+import { clientRecord, segmentRecord, ticketRecord } from "./Projects/Records.ts"
+import {
+  mergedIntoSelf,
+  repeatedAddresses,
+  repeatedIds,
+  repeatedMembers,
+  repeatedTemplates,
+  unknownReferences
+} from "./Projects/References.ts"
 import { type Counts, type Part, upsert } from "./Projects/Upsert.ts"
 
 /** Everything that is wrong with a project file, a line each: `path: message`. Nothing was written. */
@@ -59,6 +66,9 @@ export class Projects extends Context.Service<
           ...notYetFaults(file),
           ...repeatedIds(file),
           ...repeatedAddresses(file),
+          ...repeatedMembers(file),
+          ...repeatedTemplates(file),
+          ...mergedIntoSelf(file),
           ...(yield* unknownReferences(sql, file, pipelines)),
           ...channels.faults,
           ...Pipelines.takenStages(file, pipelines),
@@ -81,6 +91,9 @@ export class Projects extends Context.Service<
           ["deals", Parts.deals(sql, now), file.deals && deals.records],
           ["tickets", Parts.tickets(sql), file.tickets?.map(ticketRecord)],
           ["conversations", Parts.conversations(sql, now), file.conversations],
+          ["segments", Parts.segments(sql, now), file.segments?.map(segmentRecord)],
+          ["templates", Parts.templates, file.templates],
+          ["campaigns", Parts.campaigns(sql, now), file.campaigns],
           ["installations", Parts.installations(sql), file.installations],
           ["tasks", Parts.tasks(sql, now), file.tasks]
         ]

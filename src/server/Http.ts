@@ -4,6 +4,9 @@ import { HttpRouter } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { PrometheusMetrics } from "effect/observability"
 import { Api } from "../api/Api.ts"
+import { Campaigns } from "../campaigns/Campaigns.ts"
+import * as CampaignsHttp from "../campaigns/Http.ts"
+import { Segments } from "../campaigns/Segments.ts"
 import { Clients } from "../crm/Clients.ts"
 import * as ClientsHttp from "../crm/Clients/Http.ts"
 import { Deals } from "../crm/Deals.ts"
@@ -33,9 +36,11 @@ const api = HttpApiBuilder.layer(Api).pipe(
     NotesHttp.layer,
     TicketsHttp.layer,
     WebhooksHttp.layer,
-    MessagingHttp.layer
+    MessagingHttp.layer,
+    CampaignsHttp.layer
   ]),
   Layer.provide([Clients.layer, Deals.layer, Notes.layer, Tickets.layer, Webhooks.layer, Sources.layer, Sending.layer]),
+  Layer.provide([Segments.layer, Campaigns.layer]),
   Layer.provide([Answers.operations, Bearer.layer, Throttle.layer, RequestShape.layer, JsonBody.layer])
 )
 

@@ -8,6 +8,7 @@ import { Sender } from "../integrations/Sender.ts"
 import { Calls } from "../messaging/Calls.ts"
 import { Connectors } from "../messaging/Connectors.ts"
 import { Retrier } from "../messaging/Retrier.ts"
+import { Bulk } from "../platform/Bulk.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
 import { PublicUrl } from "../platform/Responses.ts"
@@ -57,7 +58,8 @@ const platform = Layer.mergeAll(
   Pages.layer,
   SecretBox.layer,
   Wake.layer,
-  Drain.layer
+  Drain.layer,
+  Bulk.layer
 ).pipe(
   Layer.merge(turns),
   Layer.provide(SecretKey.layer),

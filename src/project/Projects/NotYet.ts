@@ -3,16 +3,7 @@ import type { Fault } from "../../platform/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 import { find } from "./Paths.ts"
 
-const notYet = [
-  "clients/*/marketingConsent",
-  "clients/*/suppressed",
-  "clients/*/mergedIntoClientId",
-  "segments",
-  "templates",
-  "campaigns",
-  "installations/*/importProfile",
-  "installations/*/stagedRecords"
-]
+const notYet = ["installations/*/importProfile", "installations/*/stagedRecords"]
 
 /** Whether a value asks for nothing: what a new record has without it. */
 const isEmpty = (value: unknown) =>

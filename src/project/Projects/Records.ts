@@ -2,6 +2,7 @@
 import type { ProjectFile } from "../ProjectFile.ts"
 
 type Client = NonNullable<ProjectFile["clients"]>[number]
+type Segment = NonNullable<ProjectFile["segments"]>[number]
 type Ticket = NonNullable<ProjectFile["tickets"]>[number]
 
 const noLoyalty = { cardNumber: null, levelId: null, balance: 0, readyStampOfferIds: [] }
@@ -26,3 +27,9 @@ export const ticketRecord = ({ rating, ...ticket }: Ticket) => {
   const { by, comment = null, score } = rating ?? noRating
   return { ...ticket, ratingScore: score, ratingComment: comment, ratingBy: by }
 }
+
+/** A segment is a set: in whatever order its clients are named, it is the same. */
+export const segmentRecord = ({ clientIds, ...segment }: Segment) => ({
+  ...segment,
+  clients: clientIds.toSorted().map((clientId) => ({ clientId }))
+})
