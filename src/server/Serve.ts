@@ -2,6 +2,7 @@
 import { NodeServices } from "@effect/platform-node"
 import { Console, Effect, Layer, Option, PartitionedSemaphore, Queue } from "effect"
 import { HttpServer } from "effect/http"
+import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { networksOf } from "../integrations/Addresses.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
 import { Sender } from "../integrations/Sender.ts"
@@ -79,9 +80,12 @@ const sender = Layer.unwrap(
   )
 )
 
-const background = Layer.mergeAll(Pruner.layer, Retrier.layer, Layer.provide(DeliveryLoop.layer, sender)).pipe(
-  Layer.provide(Database.backgroundLayer)
-)
+const background = Layer.mergeAll(
+  Pruner.layer,
+  AudiencePruner.layer,
+  Retrier.layer,
+  Layer.provide(DeliveryLoop.layer, sender)
+).pipe(Layer.provide(Database.backgroundLayer))
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */
 const face = (role: Role) =>
