@@ -4,6 +4,9 @@ import { HttpRouter } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { PrometheusMetrics } from "effect/observability"
 import { Api } from "../api/Api.ts"
+import { Campaigns } from "../campaigns/Campaigns.ts"
+import * as CampaignsHttp from "../campaigns/Http.ts"
+import { Segments } from "../campaigns/Segments.ts"
 import { Clients } from "../crm/Clients.ts"
 import * as ClientsHttp from "../crm/Clients/Http.ts"
 import { Deals } from "../crm/Deals.ts"
@@ -40,7 +43,8 @@ const api = HttpApiBuilder.layer(Api).pipe(
     TicketsHttp.layer,
     WebhooksHttp.layer,
     PreviewHttp.layer,
-    MessagingHttp.layer
+    MessagingHttp.layer,
+    CampaignsHttp.layer
   ]),
   Layer.provide([
     Clients.layer,
@@ -52,6 +56,7 @@ const api = HttpApiBuilder.layer(Api).pipe(
     Sources.layer,
     Sending.layer
   ]),
+  Layer.provide([Segments.layer, Campaigns.layer]),
   Layer.provide([Answers.operations, Bearer.layer, Throttle.layer, RequestShape.layer, JsonBody.layer])
 )
 

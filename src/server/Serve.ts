@@ -2,6 +2,7 @@
 import { NodeServices } from "@effect/platform-node"
 import { Console, Effect, Layer, Option, PartitionedSemaphore, Queue } from "effect"
 import { HttpServer } from "effect/http"
+import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { networksOf } from "../integrations/Addresses.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
 import * as Rejudging from "../integrations/Preview/Rejudging.ts"
@@ -10,6 +11,7 @@ import { Runner } from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
 import { Providers } from "../messaging/Providers.ts"
 import { Retrier } from "../messaging/Retrier.ts"
+import { Bulk } from "../platform/Bulk.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
 import { PublicUrl } from "../platform/Responses.ts"
@@ -59,7 +61,8 @@ const platform = Layer.mergeAll(
   Pages.layer,
   SecretBox.layer,
   Wake.layer,
-  Drain.layer
+  Drain.layer,
+  Bulk.layer
 ).pipe(
   Layer.merge(turns),
   Layer.provide(SecretKey.layer),
@@ -81,6 +84,7 @@ const sender = Layer.unwrap(
 
 const background = Layer.mergeAll(
   Pruner.layer,
+  AudiencePruner.layer,
   Retrier.layer,
   Runner.layer,
   Layer.provide(DeliveryLoop.layer, sender)

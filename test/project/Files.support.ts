@@ -1,6 +1,7 @@
 /** Any project file, for properties that hold for all of them. */
 import * as fc from "fast-check"
 import { byId, id, maybe, record, text } from "./Arbitraries.support.ts"
+import { segmentsOf, templates } from "./Files.campaigns.support.ts"
 import { addressesOn, channels, conversationsOn } from "./Files.messaging.support.ts"
 import type { File } from "./Projects.support.ts"
 
@@ -106,6 +107,9 @@ export const file: fc.Arbitrary<File> = fc
               status: fc.constantFrom("active", "archived"),
               organizationId: oneOf(targets.organizations),
               responsibleMemberId: oneOf(targets.members),
+              marketingConsent: fc.boolean(),
+              suppressed: fc.boolean(),
+              mergedIntoClientId: fc.constantFrom(null, ...clientIds.filter((other) => other !== id)),
               createdAt: instant,
               addresses: addressesOn(targets.channels),
               loyalty: maybe(
@@ -162,6 +166,9 @@ export const file: fc.Arbitrary<File> = fc
         byId
       ),
       conversations: conversationsOn(targets.channels, client),
+      segments: segmentsOf(clientIds),
+      templates,
+      campaigns: named,
       tasks: fc.uniqueArray(
         record(
           {

@@ -53,14 +53,24 @@ const tables = [
   "deals",
   "tickets",
   "conversations",
+  "segments",
+  "segment_clients",
+  "templates",
+  "campaigns",
   "tasks"
 ] as const
 type Table = (typeof tables)[number]
 
+const orders: Partial<Record<Table, ReadonlyArray<string>>> = {
+  client_addresses: ["client_id", "position"],
+  segment_clients: ["segment_id", "client_id"],
+  templates: ["id", "version"]
+}
+
 /** All rows of a project, ordered by id. */
 export const rowsOf = Effect.fnUntraced(function* (table: Table, projectId: string) {
   const sql = yield* SqlClient.SqlClient
-  const order = table === "client_addresses" ? ["client_id", "position"] : ["id"]
+  const order = orders[table] ?? ["id"]
   return yield* sql`
     SELECT * FROM ${sql(table)} WHERE project_id = ${projectId} ORDER BY ${sql.csv(order.map((column) => sql`${sql(column)}`))}`
 })

@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import type { Answer } from "./ContractHttp.ts"
 
-const decodes = <A, I>(schema: Schema.Codec<A, I>) =>
+export const decodes = <A, I>(schema: Schema.Codec<A, I>) =>
   Schema.decodeUnknownSync(schema, { onExcessProperty: "error", errors: "all" })
 
 const problemMembers = {
@@ -22,7 +22,8 @@ const problems: Readonly<Record<string, Schema.Codec<ProblemBody, unknown>>> = {
     errors: Schema.Record(Schema.String, Schema.NonEmptyArray(Schema.NonEmptyString))
   }),
   scope_missing: Schema.Struct({ ...problemMembers, requiredScope: Schema.String }),
-  version_conflict: Schema.Struct({ ...problemMembers, currentVersion: Schema.NullOr(Schema.Int) })
+  version_conflict: Schema.Struct({ ...problemMembers, currentVersion: Schema.NullOr(Schema.Int) }),
+  campaign_not_ready: Schema.Struct({ ...problemMembers, missing: Schema.NonEmptyArray(Schema.String) })
 }
 
 interface ProblemBody {
@@ -35,6 +36,7 @@ interface ProblemBody {
   readonly errors?: Readonly<Record<string, ReadonlyArray<string>>>
   readonly requiredScope?: string
   readonly currentVersion?: number | null
+  readonly missing?: ReadonlyArray<string>
 }
 
 const titles = new Map<string, string>()
@@ -160,7 +162,7 @@ export const NoteShape = Schema.Struct({
 })
 export type NoteShape = typeof NoteShape.Type
 
-const assertJson = (answer: Answer, status: number) => {
+export const assertJson = (answer: Answer, status: number) => {
   assert.strictEqual(answer.status, status, answer.text)
   assert.match(String(answer.headers["content-type"]), /^application\/json(; ?charset=utf-8)?$/i)
   requestIdOf(answer)
@@ -178,7 +180,7 @@ const recordOf = <A extends { readonly version: number }, I>(shape: Schema.Codec
 }
 
 /** Holds answers to be pages of records of a shape, with a `Link` exactly while there is a next one. */
-const pagesOf = <A, I>(shape: Schema.Codec<A, I>) => {
+export const pagesOf = <A, I>(shape: Schema.Codec<A, I>) => {
   const decode = decodes(
     Schema.Struct({ items: Schema.Array(shape), nextCursor: Schema.NullOr(Schema.NonEmptyString) })
   )
@@ -216,7 +218,7 @@ const replayedOf = ({ headers }: Answer) => {
   return replayed === "true"
 }
 
-const versionOf = ({ headers }: Answer) => {
+export const versionOf = ({ headers }: Answer) => {
   const match = /^"([1-9][0-9]*)"$/.exec(String(headers["etag"]))
   assert.isNotNull(match, `etag: ${String(headers["etag"])}`)
   return Number(match?.[1])

@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access } from "../Access.ts"
-import { Examples } from "../Document.ts"
+import { Examples } from "../Examples.ts"
 import { ETag, text, Timestamp } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
 import { CampaignId, SegmentId } from "../Ids.ts"

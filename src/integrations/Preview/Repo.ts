@@ -58,7 +58,7 @@ export const preview = (sql: SqlClient.SqlClient, projectId: ProjectId, id: Inst
               ${sql.literal(differs)} AS differs
             FROM staged_contacts AS contact JOIN clients AS client ON ${sql.literal(found)}
             WHERE contact.project_id = ${projectId} AND contact.installation_id = ${id}
-              AND client.project_id = ${projectId}`
+              AND client.project_id = ${projectId} AND client.merged_into_client_id IS NULL`
         )
       )}) AS pair
       ORDER BY position, way, created_at, id

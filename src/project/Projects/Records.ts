@@ -4,6 +4,7 @@ import type { ProjectFile } from "../ProjectFile.ts"
 
 type Client = NonNullable<ProjectFile["clients"]>[number]
 type Installation = NonNullable<ProjectFile["installations"]>[number]
+type Segment = NonNullable<ProjectFile["segments"]>[number]
 type Ticket = NonNullable<ProjectFile["tickets"]>[number]
 
 const noLoyalty = { cardNumber: null, levelId: null, balance: 0, readyStampOfferIds: [] }
@@ -35,4 +36,10 @@ export const installationRecord = ({ importProfile, stagedRecords, ...installati
   profileVersion: importProfile && importProfile.version,
   profileMappings: importProfile && importProfile.mappings,
   stagedDigest: stagedRecords && digestOf(stagedRecords)
+})
+
+/** A segment is a set: in whatever order its clients are named, it is the same. */
+export const segmentRecord = ({ clientIds, ...segment }: Segment) => ({
+  ...segment,
+  clients: clientIds.toSorted().map((clientId) => ({ clientId }))
 })
