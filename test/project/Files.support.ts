@@ -1,19 +1,8 @@
 /** Any project file, for properties that hold for all of them. */
 import * as fc from "fast-check"
+import { byId, id, maybe, record, text } from "./Arbitraries.support.ts"
+import { installations } from "./Files.integrations.support.ts"
 import type { File } from "./Projects.support.ts"
-
-const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: null })
-const text = (maxLength: number) =>
-  fc
-    .string({ unit: "binary", minLength: 1, maxLength })
-    .filter((value) => value.isWellFormed() && !value.includes("\u0000"))
-/** Any id, but often one that an earlier file has used. */
-const id = fc.oneof(text(160), fc.constantFrom("a", "b", "c", "d"))
-const byId = { selector: ({ id }: { readonly id: string }) => id, maxLength: 6 }
-
-/** Every member but the required ones may be absent. */
-const record = <T, K extends keyof T>(members: { [P in keyof T]: fc.Arbitrary<T[P]> }, requiredKeys: Array<K>) =>
-  fc.record(members, { requiredKeys })
 
 const limit = fc.record({ limit: fc.integer({ min: 1, max: 999 }), windowSeconds: fc.integer({ min: 1, max: 999 }) })
 const instant = fc
@@ -169,6 +158,7 @@ export const file: fc.Arbitrary<File> = fc
         ),
         byId
       ),
+      installations,
       tasks: fc.uniqueArray(
         record(
           {
