@@ -31,12 +31,11 @@ export class Preview extends Context.Service<
           if (status === "disabled") return yield* notReady("The installation is disabled.")
           if (!hasProfile) return yield* notReady("The installation has no import profile.")
           if (judged === null) return yield* notReady("The installation has staged nothing.")
-          const records = Object.values(judged.counts).reduce((sum, count) => sum + count, 0)
-          const skip = judged.duplicateCount + matched - differing
-          return {
-            ...judged,
-            estimatedChanges: { create: records - differing - skip, update: differing, skip }
-          }
+          const { counts, duplicateCount, fingerprint, profileVersion, unsupportedFields } = judged
+          const records = Object.values(counts).reduce((sum, count) => sum + count, 0)
+          const skip = duplicateCount + matched - differing
+          const estimatedChanges = { create: records - differing - skip, update: differing, skip }
+          return { counts, duplicateCount, unsupportedFields, estimatedChanges, profileVersion, fingerprint }
         })
       }
     })

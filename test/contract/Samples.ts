@@ -45,6 +45,12 @@ export interface Sample {
 
 type Restore = (sql: SqlClient.SqlClient, projectId: string) => Effect.Effect<void>
 
+/** What makes an installation ready for a preview. */
+const staged = {
+  importProfile: { version: 1, mappings: { contact: { name: "displayName" } } },
+  stagedRecords: [{ entityType: "contact", externalId: "crm-1815", fields: { name: "Ada Lovelace", age: 36 } }]
+} as const
+
 /** What the samples refer to. */
 const fixtures: Parts = {
   project: { defaultPipelineId: "pipe_own" },
@@ -59,7 +65,8 @@ const fixtures: Parts = {
   tickets: [{ id: "tic_own", subject: "Own", status: "resolved" }],
   installations: [
     { id: "ins_own", name: "Own" },
-    { id: "ins_new", name: "New" }
+    { id: "ins_new", name: "New" },
+    { id: "ins_staged", name: "Staged", ...staged }
   ]
 }
 
@@ -71,7 +78,7 @@ const foreign: Parts = {
   pipelines: [{ id: "pipe_foreign", name: "Foreign", stages: [{ id: "stage_foreign", name: "Foreign" }] }],
   deals: [{ id: "deal_foreign", title: "Foreign", pipelineId: "pipe_foreign", stageId: "stage_foreign" }],
   tickets: [{ id: "tic_foreign", subject: "Foreign", status: "resolved" }],
-  installations: [{ id: "ins_foreign", name: "Foreign" }]
+  installations: [{ id: "ins_foreign", name: "Foreign", ...staged }]
 }
 
 /** A note as it was first written, whatever has become of it since. */
@@ -382,6 +389,17 @@ export const samples: Readonly<Record<string, Sample>> = {
     ],
     refusals: ["webhook_state_conflict"],
     restore: putDeadDelivery("ins_own", "dlv_own")
+  },
+  previewImport: {
+    method: "POST",
+    path: "/v1/developer/integrations/{installationId}/preview",
+    status: 200,
+    scope: "integrations.operations.read",
+    module: "integrations",
+    policy: "read",
+    params: { installationId: "ins_staged" },
+    references: [installationReference],
+    refusals: ["installation_not_ready"]
   }
 }
 

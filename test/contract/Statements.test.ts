@@ -376,7 +376,10 @@ layer(TestServer.layer(), { excludeTestServices: true })("in the catalog", (it) 
           "webhook_secrets",
           "endpoint_health",
           "events",
-          "deliveries"
+          "deliveries",
+          "staged_batches",
+          "staged_records",
+          "staged_contacts"
         ]
       )
       assert.deepStrictEqual(

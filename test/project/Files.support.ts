@@ -3,6 +3,7 @@ import * as fc from "fast-check"
 import { byId, id, maybe, record, text } from "./Arbitraries.support.ts"
 import { segmentsOf, templates } from "./Files.campaigns.support.ts"
 import { addressesOn, channels, conversationsOn } from "./Files.messaging.support.ts"
+import { installations } from "./Files.integrations.support.ts"
 import type { File } from "./Projects.support.ts"
 
 const limit = fc.record({ limit: fc.integer({ min: 1, max: 999 }), windowSeconds: fc.integer({ min: 1, max: 999 }) })
@@ -169,6 +170,7 @@ export const file: fc.Arbitrary<File> = fc
       segments: segmentsOf(clientIds),
       templates,
       campaigns: named,
+      installations,
       tasks: fc.uniqueArray(
         record(
           {

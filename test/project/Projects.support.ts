@@ -57,7 +57,8 @@ const tables = [
   "segment_clients",
   "templates",
   "campaigns",
-  "tasks"
+  "tasks",
+  "installations"
 ] as const
 type Table = (typeof tables)[number]
 
@@ -86,9 +87,24 @@ export const configOf = Effect.fnUntraced(function* (projectId: string, channelI
   return config
 })
 
+/** All that a project has staged, and what was made of it. */
+export const stagedOf = Effect.fnUntraced(function* (projectId: string) {
+  const sql = yield* SqlClient.SqlClient
+  return yield* Effect.forEach(
+    ["staged_batches", "staged_records", "staged_contacts"],
+    // With what tells one writing of a row from the next.
+    (table) =>
+      sql`SELECT xmin::text, * FROM ${sql(table)} AS staged WHERE project_id = ${projectId} ORDER BY staged::text`
+  )
+})
+
 /** Everything that the project file says of a project, as it is stored. */
 export const stateOf = Effect.fnUntraced(function* (projectId: string) {
-  return [yield* projectRow(projectId), ...(yield* Effect.forEach(tables, (table) => rowsOf(table, projectId)))]
+  return [
+    yield* projectRow(projectId),
+    ...(yield* Effect.forEach(tables, (table) => rowsOf(table, projectId))),
+    ...(yield* stagedOf(projectId))
+  ]
 })
 
 /** The project's row but for its revision, which counts the files. */

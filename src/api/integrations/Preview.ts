@@ -75,7 +75,7 @@ export class PreviewGroup extends HttpApiGroup.make("preview")
     })
       .annotate(Access, { scope: "integrations.operations.read", module: "integrations", policy: "read" })
       .annotate(Examples, { answer: example })
-      .annotate(OpenApi.Summary, "Preview an import")
+      .annotate(OpenApi.Summary, "Preview the import of staged records")
       .annotate(
         OpenApi.Description,
         "Tells what an import of the installation's staged records would do, and does nothing. A record is a duplicate " +

@@ -106,14 +106,14 @@ export const addContacts = (sql: Sql, { installationId, projectId }: Batch, cont
     FROM json_to_recordset(${JSON.stringify(contacts)}::json) AS contact
       (position integer, external_id text, email text, phone text, mapped jsonb)`
 
+export const removeContacts = (sql: Sql, batch: Batch) => emptied(sql, batch, "staged_contacts")
+
 /** Takes back what was judged of a batch. */
-export const withdraw = Effect.fnUntraced(function* (sql: Sql, batch: Batch) {
-  yield* emptied(sql, batch, "staged_contacts")
-  yield* sql`
+export const withdraw = (sql: Sql, { installationId, projectId }: Batch) =>
+  sql`
     UPDATE staged_batches SET profile_version = NULL, profile_mappings = NULL, rules = NULL, counts = NULL,
       duplicate_count = NULL, unsupported_fields = NULL, fingerprint = NULL
-    WHERE project_id = ${batch.projectId} AND installation_id = ${batch.installationId}`
-})
+    WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
 /** What was found of a batch, and what by. */
 interface Verdict {

@@ -24,7 +24,7 @@ export const importFields = {
 } as const satisfies Record<EntityType, Readonly<Record<string, Schema.Codec<unknown, unknown>>>>
 
 /**
- * Names what these schemas take. It is kept with what was judged by them, and one more with every change of a schema
- * above: what an earlier release has judged is then judged anew.
+ * Names what these schemas take, and what Judgement.ts makes of it. It is kept with each batch that was judged so. Raise
+ * it with every change there: what an earlier release has judged is then judged anew.
  */
 export const rules = 1

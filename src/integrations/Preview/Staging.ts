@@ -74,8 +74,8 @@ const judgeBatch = Effect.fnUntraced(function* (
   batch: Batches.Batch,
   { mappings, profileVersion }: { readonly profileVersion: number | null; readonly mappings: Mappings | null }
 ) {
-  yield* Batches.withdraw(sql, batch)
-  if (profileVersion === null || mappings === null) return
+  yield* Batches.removeContacts(sql, batch)
+  if (profileVersion === null || mappings === null) return yield* Batches.withdraw(sql, batch)
   const profile = profileOf(mappings)
   const fingerprint = fingerprinting(batch.installationId, profileVersion)
   const { add, counts, unsupportedFields } = tally()
