@@ -53,8 +53,10 @@ export class Sending extends Context.Service<
         )
       })
 
+      // A call that took all its time has yet to be recorded, and those who wait are told what it came to, too.
+      const patience = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
       const isCalling = ({ createdAt, deliveryStatus }: Message, now: number) =>
-        deliveryStatus === "pending" && now < Date.parse(createdAt) + Duration.toMillis(providerTimeout)
+        deliveryStatus === "pending" && now < Date.parse(createdAt) + patience
 
       return {
         send: Effect.fnUntraced(function* (command, conversationId, text) {
@@ -68,7 +70,7 @@ export class Sending extends Context.Service<
             create(sql, cause, { id: messageId, conversationId, text }, leaseEnd)
           )
           if (replayed || returned === null) {
-            return { message: yield* settled(projectId, MessageId.make(resourceId)), replayed }
+            return { message: yield* Effect.interruptible(settled(projectId, MessageId.make(resourceId))), replayed }
           }
           if (returned.status === "revoked") return { message: yield* current(projectId, messageId), replayed }
           const recorded = yield* calls.make({
@@ -87,7 +89,8 @@ export class Sending extends Context.Service<
             onSome: Effect.succeed
           })
           return { message, replayed }
-        })
+          // A caller who hangs up while the message is made would leave one that nobody sends.
+        }, Effect.uninterruptible)
       }
     })
   )
