@@ -73,7 +73,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay", (i
             const told = sendOf(answer)
             assert.deepInclude(told, { kind, messageId, replayed: true })
             if (answer.status === 200) {
-              const [stored] = (yield* rows).filter(({ id }) => id === messageId)
+              const stored = (yield* rows).find(({ id }) => id === messageId)
               assert.deepStrictEqual(messageReceiptOf(answer).attempts, stored?.log)
             }
           }

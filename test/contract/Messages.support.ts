@@ -45,7 +45,7 @@ const partsAt = (port: number): Parts => ({
   conversations: Object.entries(conversations).map(([channelId, id]) => ({ id, channelId, address }))
 })
 
-export const isTelegram = ({ path }: Hit) => path.startsWith("/bot")
+export const isTelegram = ({ path }: Hit) => path.includes("/bot")
 
 /** Answers with a status and a body of JSON. */
 export const json =
