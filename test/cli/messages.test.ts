@@ -6,7 +6,7 @@ import { newKey } from "../contract/Requests.ts"
 import { type Answering, status } from "../integrations/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
-import { at, documentOf, failure, run } from "./Cli.support.ts"
+import { at, documentOf, type Ended, failure, run } from "./Cli.support.ts"
 
 const hour = 3_600_000
 const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null }
@@ -37,6 +37,16 @@ const start = Effect.fnUntraced(function* (answering?: Answering) {
   }
 })
 
+/** Commands take a process each, and a second or two: those that don't mind each other run together. */
+const together = <A>(commands: ReadonlyArray<Effect.Effect<A>>) => Effect.all(commands, { concurrency: 4 })
+
+const assertUsage = (ended: ReadonlyArray<Ended>) => {
+  for (const { status, stderr, stdout } of ended) {
+    assert.deepStrictEqual([status, stdout], [2, ""])
+    assert.lengthOf(stderr.trim().split("\n"), 1)
+  }
+}
+
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list", (it) => {
   it.effect("tells every message of the project, the newest first, and no other's", () =>
     Effect.gen(function* () {
@@ -58,8 +68,10 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
 
       const before = yield* everything
       assert.deepStrictEqual(documentOf(yield* list("--json")), { items })
-      for (const status of states) {
-        assert.deepStrictEqual(documentOf(yield* list("--json", "--status", status)), {
+      const filtered = yield* together(states.map((status) => list("--json", "--status", status)))
+      for (const [index, status] of states.entries()) {
+        const [ended = assert.fail("not listed")] = filtered.slice(index)
+        assert.deepStrictEqual(documentOf(ended), {
           items: items.filter((item) => "deliveryStatus" in item && item.deliveryStatus === status)
         })
       }
@@ -105,17 +117,16 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
         yield* messages("settle", "--project", "nobody", "--message", "m", "--as", "sent"),
         failure(1, missing)
       )
-      for (const wrong of [
-        yield* messages("list"),
-        yield* list("--status", "lost"),
-        yield* list("--state", "sent"),
-        yield* list("more"),
-        yield* messages(),
-        yield* messages("show")
-      ]) {
-        assert.deepStrictEqual([wrong.status, wrong.stdout], [2, ""])
-        assert.lengthOf(wrong.stderr.trim().split("\n"), 1)
-      }
+      assertUsage(
+        yield* together([
+          messages("list"),
+          list("--status", "lost"),
+          list("--state", "sent"),
+          list("more"),
+          messages(),
+          messages("show")
+        ])
+      )
     })
   )
 })
@@ -168,31 +179,33 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
       const { everything, leave, sent, settle } = yield* start()
       const neighbour = yield* start(reset)
       const { id: other, key } = yield* neighbour.lost("telegram")
-      const { messageId } = yield* sent(newKey())
-      for (const [status, as] of [
-        ["pending", "sent"],
-        ["pending", "failed"],
-        ["retrying", "sent"],
-        ["retrying", "failed"],
-        ["sent", "failed"],
-        ["failed", "sent"]
-      ] as const) {
-        const waits = status === "pending" ? { attempting: true, availableIn: hour, attempt: begun } : {}
-        yield* leave(messageId, { status, ...waits })
-        const before = yield* everything
-        const { status: exit, stderr, stdout } = yield* settle(messageId, as, "--json")
+      const left = yield* Effect.forEach(
+        [
+          ["pending", "sent"],
+          ["pending", "failed"],
+          ["retrying", "sent"],
+          ["retrying", "failed"],
+          ["sent", "failed"],
+          ["failed", "sent"]
+        ] as const,
+        ([status, as]) =>
+          Effect.gen(function* () {
+            const { messageId } = yield* sent(newKey())
+            const waits = status === "pending" ? { attempting: true, availableIn: hour, attempt: begun } : {}
+            yield* leave(messageId, { status, ...waits })
+            return { id: messageId, as, says: [messageId, status] }
+          })
+      )
+      const [before, theirs] = [yield* everything, yield* neighbour.everything]
+      const missing = [other, "nothing", ""].map((id) => ({ id, as: "sent", says: [id] }))
+      const asked = [...left, ...missing]
+      const ended = yield* together(asked.map(({ as, id }) => settle(id, as, "--json")))
+      for (const [index, { status: exit, stderr, stdout }] of ended.entries()) {
         assert.deepStrictEqual([exit, stdout], [1, ""])
         assert.lengthOf(stderr.trim().split("\n"), 1)
-        assert.include(stderr, messageId)
-        assert.include(stderr, status)
-        assert.deepStrictEqual(yield* everything, before)
+        for (const word of asked[index]?.says ?? []) assert.include(stderr, word)
       }
-      const theirs = yield* neighbour.everything
-      for (const missing of [other, "nothing", ""]) {
-        const { status: exit, stderr, stdout } = yield* settle(missing, "sent")
-        assert.deepStrictEqual([exit, stdout], [1, ""])
-        assert.lengthOf(stderr.trim().split("\n"), 1)
-      }
+      assert.deepStrictEqual(yield* everything, before)
       assert.deepStrictEqual(yield* neighbour.everything, theirs)
       unknownOf(yield* neighbour.send("telegram", key))
     })
@@ -201,16 +214,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
   it.effect("is not typed otherwise", () =>
     Effect.gen(function* () {
       const { messages, projectId, settle } = yield* start()
-      for (const wrong of [
-        yield* settle("m", "unknown"),
-        yield* settle("m", "Sent"),
-        yield* messages("settle", "--project", projectId, "--message", "m"),
-        yield* messages("settle", "--project", projectId, "--as", "sent"),
-        yield* messages("settle", "--message", "m", "--as", "sent")
-      ]) {
-        assert.deepStrictEqual([wrong.status, wrong.stdout], [2, ""])
-        assert.lengthOf(wrong.stderr.trim().split("\n"), 1)
-      }
+      assertUsage(
+        yield* together([
+          settle("m", "unknown"),
+          settle("m", "Sent"),
+          messages("settle", "--project", projectId, "--message", "m"),
+          messages("settle", "--project", projectId, "--as", "sent"),
+          messages("settle", "--message", "m", "--as", "sent")
+        ])
+      )
     })
   )
 
