@@ -66,6 +66,7 @@ export class Calls extends Context.Service<
         channelId,
         config,
         conversationId,
+        inDoubt,
         messageId,
         projectId,
         providerType,
@@ -75,11 +76,11 @@ export class Calls extends Context.Service<
           const channel = yield* openConfig(box, projectId, channelId, providerType, config)
           return yield* connectors.send(channel, { messageId, conversationId, recipient: address, text })
         }).pipe(
-          // A fault of the operator's SECRET_KEY: nobody was called.
+          // A fault of the operator's SECRET_KEY: nobody was called, but perhaps before.
           Effect.catchTag("SecretUnreadable", () =>
             Effect.as(
               Effect.logError(`The config of channel ${channelId} can't be opened with this SECRET_KEY`),
-              outcomes.configUnreadable
+              inDoubt ? outcomes.configUnreadableInDoubt : outcomes.configUnreadable
             )
           ),
           Effect.catchDefect((defect) =>
@@ -123,6 +124,7 @@ export class Calls extends Context.Service<
 /** What calls come to that no provider has answered. */
 const outcomes = {
   configUnreadable: { _tag: "refused", errorCode: "config_unreadable" },
+  configUnreadableInDoubt: { _tag: "unknown", errorCode: "config_unreadable" },
   internal: { _tag: "unknown", errorCode: "internal" },
   interrupted: { _tag: "unknown", errorCode: "interrupted" },
   leaseLost: { _tag: "unknown", errorCode: "lease_lost" }

@@ -6,7 +6,7 @@ import { Webhook } from "standardwebhooks"
 import { httpChannel, reset, signingSecret, taken } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { type Answering, status } from "../integrations/Deliveries.support.ts"
-import { messageReceiptOf, refusedOf, unknownOf } from "../support/MessagingAnswers.ts"
+import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { sentinel, start } from "./Messages.retries.support.ts"
 import { untilLater } from "./Messages.support.ts"
@@ -144,6 +144,30 @@ layer(TestServer.layer())("a message that waits", (it) => {
         }
         assert.deepInclude(yield* row(messageId), { status: "unknown", attempts: 5, availableAt: null })
         assert.deepInclude(unknownOf(yield* send("http", key)), { messageId, replayed: true })
+      }
+    })
+  )
+
+  it.effect("has not failed because its channel's config can't be read, when an attempt may have been processed", () =>
+    Effect.gen(function* () {
+      for (const [first, state] of [
+        [reset, "unknown"],
+        [status(503), "failed"]
+      ] as const) {
+        const { calls, projectId, row, rows, send, server, untilCalled } = yield* start(first, taken)
+        const key = newKey()
+        yield* send("http", key)
+        const [{ id: messageId } = assert.fail("no message")] = yield* rows
+        // As if SECRET_KEY were another one.
+        yield* server.sql`UPDATE channels SET config = '\\x00' WHERE project_id = ${projectId} AND id = 'http'`
+        yield* TestClock.adjust("1 seconds")
+        yield* untilCalled(messageId, 2)
+        assert.strictEqual((yield* row(messageId)).status, state)
+        assert.deepInclude(sendOf(yield* send("http", key)), {
+          messageId,
+          kind: state === "failed" ? "refused" : state
+        })
+        assert.strictEqual(calls(), 1)
       }
     })
   )
