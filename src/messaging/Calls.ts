@@ -86,7 +86,10 @@ export class Calls extends Context.Service<
 
       return {
         lease,
-        make: (leased) => Effect.flatMap(FiberSet.run(fibers, Effect.interruptible(attempt(leased))), Fiber.join),
+        make: (leased) =>
+          FiberSet.run(fibers, Effect.interruptible(attempt(leased))).pipe(
+            Effect.flatMap((call) => Effect.interruptible(Fiber.join(call)))
+          ),
         lose: (leased) => recorded(leased, outcomes.leaseLost),
         drain: FiberSet.awaitEmpty(fibers)
       }

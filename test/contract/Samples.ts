@@ -4,8 +4,10 @@ import type { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../src/api/Access.ts"
 import { receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
+import { messageReceiptOf } from "../support/MessagingAnswers.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
 import { type Change, requestOf } from "./Requests.ts"
+import * as Messaging from "./Samples.messaging.ts"
 
 /** A reference to another record: where it stands in the request, an id that another project has, and the answer. */
 export interface Reference {
@@ -14,7 +16,13 @@ export interface Reference {
   readonly code: string
   /** 404 unless told. */
   readonly status?: 400
+  /** What an id has to look like; anything of 1 to 160 characters unless told. */
+  readonly form?: "uuid"
 }
+
+/** An id of a reference's form that no project has. */
+export const missingOf = ({ form }: Reference) =>
+  form === "uuid" ? "00000000-0000-4000-8000-000000000000" : "xxx_nothing"
 
 export interface Sample {
   readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE"
@@ -34,8 +42,8 @@ export interface Sample {
   readonly required?: ReadonlyArray<string>
   /** The form of the idempotency key (specification 4.1): of clients and deals, or of everything else. */
   readonly key?: "record" | "printable"
-  /** What its receipt has more than others, or less: a signing secret, or no version. */
-  readonly receipt?: "secret" | "unversioned"
+  /** What its receipt has more than others, or less: a signing secret, or no version; a message's is one of its own. */
+  readonly receipt?: "secret" | "unversioned" | "message"
   readonly references?: ReadonlyArray<Reference>
   /** Codes of what else its records can refuse. */
   readonly refusals?: ReadonlyArray<string>
@@ -67,7 +75,8 @@ const fixtures: Parts = {
     { id: "ins_own", name: "Own" },
     { id: "ins_new", name: "New" },
     { id: "ins_staged", name: "Staged", ...staged }
-  ]
+  ],
+  ...Messaging.fixtures
 }
 
 /** The records of another project, under ids that the first one doesn't have. */
@@ -78,7 +87,8 @@ const foreign: Parts = {
   pipelines: [{ id: "pipe_foreign", name: "Foreign", stages: [{ id: "stage_foreign", name: "Foreign" }] }],
   deals: [{ id: "deal_foreign", title: "Foreign", pipelineId: "pipe_foreign", stageId: "stage_foreign" }],
   tickets: [{ id: "tic_foreign", subject: "Foreign", status: "resolved" }],
-  installations: [{ id: "ins_foreign", name: "Foreign", ...staged }]
+  installations: [{ id: "ins_foreign", name: "Foreign", ...staged }],
+  ...Messaging.foreign
 }
 
 /** A note as it was first written, whatever has become of it since. */
@@ -400,12 +410,17 @@ export const samples: Readonly<Record<string, Sample>> = {
     params: { installationId: "ins_staged" },
     references: [installationReference],
     refusals: ["installation_not_ready"]
-  }
+  },
+  ...Messaging.samples
 }
 
 /** Holds an answer to be the receipt of an operation that makes one. */
 export const receiptOfSample = ({ receipt, status }: Sample, answer: Answer) => {
   if (receipt === "secret") return secretReceiptOf(answer)
+  if (receipt === "message") {
+    const { replayed, ...message } = messageReceiptOf(answer)
+    return { ...message, resourceId: message.messageId, changed: true, version: null, replayed }
+  }
   return receipt === "unversioned" ? unversionedReceiptOf(answer) : receiptOf(answer, status)
 }
 

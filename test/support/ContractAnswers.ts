@@ -3,6 +3,7 @@ import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import type { Answer } from "./ContractHttp.ts"
 
+/** What reads a body of a schema, and nothing beside it. */
 export const decodes = <A, I>(schema: Schema.Codec<A, I>) =>
   Schema.decodeUnknownSync(schema, { onExcessProperty: "error", errors: "all" })
 
@@ -23,7 +24,9 @@ const problems: Readonly<Record<string, Schema.Codec<ProblemBody, unknown>>> = {
   }),
   scope_missing: Schema.Struct({ ...problemMembers, requiredScope: Schema.String }),
   version_conflict: Schema.Struct({ ...problemMembers, currentVersion: Schema.NullOr(Schema.Int) }),
-  campaign_not_ready: Schema.Struct({ ...problemMembers, missing: Schema.NonEmptyArray(Schema.String) })
+  campaign_not_ready: Schema.Struct({ ...problemMembers, missing: Schema.NonEmptyArray(Schema.String) }),
+  provider_conflict: Schema.Struct({ ...problemMembers, messageId: Schema.NonEmptyString }),
+  provider_outcome_unknown: Schema.Struct({ ...problemMembers, messageId: Schema.NullOr(Schema.NonEmptyString) })
 }
 
 interface ProblemBody {
@@ -37,6 +40,7 @@ interface ProblemBody {
   readonly requiredScope?: string
   readonly currentVersion?: number | null
   readonly missing?: ReadonlyArray<string>
+  readonly messageId?: string | null
 }
 
 const titles = new Map<string, string>()
@@ -91,7 +95,7 @@ export const assertUnlimited = (answer: Answer) => {
   assert.notProperty(answer.headers, "ratelimit")
 }
 
-const Timestamp = Schema.String.check(
+export const Timestamp = Schema.String.check(
   Schema.isPattern(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, { expected: "RFC 3339 UTC with milliseconds" })
 )
 const Version = Schema.Int.check(Schema.isGreaterThanOrEqualTo(1))
@@ -162,6 +166,7 @@ export const NoteShape = Schema.Struct({
 })
 export type NoteShape = typeof NoteShape.Type
 
+/** Holds an answer to be a success that is JSON. */
 export const assertJson = (answer: Answer, status: number) => {
   assert.strictEqual(answer.status, status, answer.text)
   assert.match(String(answer.headers["content-type"]), /^application\/json(; ?charset=utf-8)?$/i)
@@ -212,7 +217,8 @@ const decodeSecretReceipt = decodes(
   })
 )
 
-const replayedOf = ({ headers }: Answer) => {
+/** Whether an answer repeats that of an earlier request. */
+export const replayedOf = ({ headers }: Answer) => {
   const replayed = headers["idempotent-replayed"]
   assert.include([undefined, "true"], replayed)
   return replayed === "true"
