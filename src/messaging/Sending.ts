@@ -57,6 +57,7 @@ export class Sending extends Context.Service<
         deliveryStatus === "pending" && now < Date.parse(createdAt) + Duration.toMillis(providerTimeout)
 
       return {
+        // Who hangs up while the message is being committed leaves none that nobody calls for.
         send: Effect.fnUntraced(function* (command, conversationId, text) {
           const { projectId } = command
           const cause = yield* causeOf(projectId)
@@ -68,7 +69,7 @@ export class Sending extends Context.Service<
             create(sql, cause, { id: messageId, conversationId, text }, leaseEnd)
           )
           if (replayed || returned === null) {
-            return { message: yield* settled(projectId, MessageId.make(resourceId)), replayed }
+            return { message: yield* Effect.interruptible(settled(projectId, MessageId.make(resourceId))), replayed }
           }
           if (returned.status === "revoked") return { message: yield* current(projectId, messageId), replayed }
           const recorded = yield* calls.make({
@@ -87,7 +88,7 @@ export class Sending extends Context.Service<
             onSome: Effect.succeed
           })
           return { message, replayed }
-        })
+        }, Effect.uninterruptible)
       }
     })
   )

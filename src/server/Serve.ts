@@ -137,9 +137,8 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   const deliveries = yield* Effect.serviceOption(DeliveryLoop)
   const retrier = yield* Effect.serviceOption(Retrier)
   const drained = Effect.gen(function* () {
-    if (Option.isSome(retrier)) yield* retrier.value.stop
-    const loop = Option.match(deliveries, { onNone: () => Effect.void, onSome: (loop) => loop.drain })
-    yield* Effect.all([drain, loop], { concurrency: 2 })
+    const loops = [deliveries, retrier].flatMap(Option.toArray).map((loop) => loop.drain)
+    yield* Effect.all([drain, ...loops], { concurrency: "unbounded" })
     // Those whose callers have gone.
     yield* calls.drain
   })
