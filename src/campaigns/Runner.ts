@@ -2,7 +2,7 @@
  * Sends campaigns: fibers that begin those whose time has come, send to their recipients at their pace, and complete
  * them. Any number of processes may run it.
  */
-import { Clock, Context, Duration, Effect, FiberSet, Layer, Queue, Schedule } from "effect"
+import { Clock, Context, Duration, Effect, FiberSet, Layer, Queue, Schedule, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import { createHash } from "node:crypto"
 import { MessageId } from "../api/Ids.ts"
@@ -48,6 +48,8 @@ export class Runner extends Context.Service<
       let unrecorded = 0
       let running = false
       let draining = false
+      let ending = false
+      const claiming = yield* Semaphore.make(1)
 
       // The first finalizer is the last to run: by then nothing is being sent any more.
       yield* Effect.addFinalizer(() =>
@@ -90,10 +92,15 @@ export class Runner extends Context.Service<
         const until = new Date(at.getTime() + Duration.toMillis(horizon))
         const claims = yield* statement(claim(sql, { now: at, until, leaseMillis, slots: slots - unrecorded }))
         unrecorded += claims.length
-        yield* Effect.forEach(claims, (claim) => FiberSet.run(sends, Effect.interruptible(send(claim))), {
-          discard: true
-        })
-      }).pipe(Effect.uninterruptible)
+        yield* Effect.forEach(
+          claims,
+          (claim) =>
+            ending
+              ? Effect.asVoid(finish(released(claim)))
+              : Effect.asVoid(FiberSet.run(sends, Effect.interruptible(send(claim)))),
+          { discard: true }
+        )
+      }).pipe(claiming.withPermit, Effect.uninterruptible)
 
       yield* every(claimEvery, "Recipients were not claimed", claimNext)
       yield* every(
@@ -124,10 +131,17 @@ export class Runner extends Context.Service<
         Effect.forkScoped
       )
 
+      // The last finalizer is the first to run: what a claim brings from now on is given back.
+      yield* Effect.addFinalizer(() => Effect.sync(() => void (ending = true)))
+
       return {
         drain: Effect.suspend(() => {
           draining = true
-          return Effect.sleep(Duration.millis(20)).pipe(Effect.repeat({ until: () => unrecorded === 0 }), Effect.asVoid)
+          // A claim that is under way is the last.
+          return Effect.andThen(
+            claiming.withPermit(Effect.void),
+            Effect.sleep(Duration.millis(20)).pipe(Effect.repeat({ until: () => unrecorded === 0 }))
+          )
         })
       }
     })

@@ -24,6 +24,8 @@ export class Calls extends Context.Service<
     readonly make: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
     /** Records an attempt whose process has died as one with an unknown outcome. */
     readonly lose: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
+    /** Puts a leased attempt off that this process won't make any more. */
+    readonly postpone: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
     /** Waits until no call is under way. */
     readonly drain: Effect.Effect<void>
   }
@@ -86,11 +88,15 @@ export class Calls extends Context.Service<
 
       return {
         lease,
+        // Who is interrupted on the way to the call leaves no lease behind that nobody works on.
         make: (leased) =>
-          FiberSet.run(fibers, Effect.interruptible(attempt(leased))).pipe(
-            Effect.flatMap((call) => Effect.interruptible(Fiber.join(call)))
+          Effect.uninterruptible(
+            Effect.flatMap(FiberSet.run(fibers, Effect.interruptible(attempt(leased))), (fiber) =>
+              Effect.interruptible(Fiber.join(fiber))
+            )
           ),
         lose: (leased) => recorded(leased, outcomes.leaseLost),
+        postpone: (leased) => recorded(leased, outcomes.notCalled),
         drain: FiberSet.awaitEmpty(fibers)
       }
     })

@@ -71,6 +71,7 @@ export class Sending extends Context.Service<
         deliveryStatus === "pending" && now < Date.parse(createdAt) + patience
 
       return {
+        // Who hangs up while the message is being committed leaves none that nobody calls for.
         send: Effect.fnUntraced(function* (command, conversationId, text) {
           const { projectId } = command
           const cause = yield* causeOf(projectId)
@@ -100,7 +101,6 @@ export class Sending extends Context.Service<
           })
           const recorded = Effect.flatMap(call, Option.match({ onNone: () => asItIs, onSome: Effect.succeed }))
           return { message: yield* known(messageId, recorded), replayed }
-          // A caller who hangs up while the message is made would leave one that nobody sends.
         }, Effect.uninterruptible)
       }
     })

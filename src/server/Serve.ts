@@ -147,17 +147,11 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   const retrier = yield* Effect.serviceOption(Retrier)
   const runner = yield* Effect.serviceOption(Runner)
   const drained = Effect.gen(function* () {
-    if (Option.isSome(retrier)) yield* retrier.value.stop
-    yield* Effect.all([drain, drainOf(deliveries), drainOf(runner)], { concurrency: 3 })
+    const loops = [deliveries, retrier, runner].flatMap(Option.toArray).map((loop) => loop.drain)
+    yield* Effect.all([drain, ...loops], { concurrency: "unbounded" })
     // Those whose callers have gone.
     yield* calls.drain
   })
   if ((yield* Queue.take(queue)) === "SIGINT") return
   yield* drained.pipe(Effect.timeoutOption(shutdownGrace), Effect.raceFirst(Queue.take(queue)))
-})
-
-/** A role that has no such fibers has nothing to wait for. */
-const drainOf = Option.match({
-  onNone: () => Effect.void,
-  onSome: ({ drain }: { readonly drain: Effect.Effect<void> }) => drain
 })

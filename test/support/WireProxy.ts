@@ -11,7 +11,7 @@ export interface RoundTrip {
 const protocol3 = 196_608
 
 /** Reads the messages of one connection: https://www.postgresql.org/docs/current/protocol-message-formats.html */
-const reader = (onRoundTrip: (roundTrip: RoundTrip) => void) => {
+export const reader = (onRoundTrip: (roundTrip: RoundTrip) => void) => {
   let pending = Buffer.alloc(0)
   let started = false
   const prepared = new Map<string, string>()
