@@ -376,7 +376,13 @@ layer(TestServer.layer(), { excludeTestServices: true })("in the catalog", (it) 
           "webhook_secrets",
           "endpoint_health",
           "events",
-          "deliveries"
+          "deliveries",
+          "segments",
+          "segment_clients",
+          "templates",
+          "campaigns",
+          "audiences",
+          "campaign_recipients"
         ]
       )
       assert.deepStrictEqual(
