@@ -40,6 +40,8 @@ export interface Sample {
   readonly body?: Readonly<Record<string, unknown>>
   /** Members that a body must have. */
   readonly required?: ReadonlyArray<string>
+  /** The member that names the variant of the body: what else is wrong, nobody can tell without it. */
+  readonly discriminator?: string
   /** The form of the idempotency key (specification 4.1): of clients and deals, or of everything else. */
   readonly key?: "record" | "printable"
   /** What its receipt has more than others, or less: a signing secret, or no version; a message's is one of its own. */
@@ -65,9 +67,20 @@ const fixtures: Parts = {
   members: [{ id: "mem_own", name: "Own" }],
   organizations: [{ id: "org_own", name: "Own" }],
   clients: [
-    { id: "cli_own", displayName: "Own", email: "own@example.com" },
+    {
+      id: "cli_own",
+      displayName: "Own",
+      email: "own@example.com",
+      tags: ["newsletter"],
+      marketingConsent: true,
+      addresses: [{ channelId: "chan_own", address: "own" }]
+    },
     { id: "cli_other", displayName: "Other" }
   ],
+  channels: [{ id: "chan_own", providerType: "sandbox", displayName: "Own" }],
+  segments: [{ id: "seg_own", name: "Own", clientIds: ["cli_own", "cli_other"] }],
+  templates: [{ id: "tpl_own", version: 1, name: "Own", body: "Hello" }],
+  campaigns: [{ id: "cmp_own", name: "Own" }],
   pipelines: [{ id: "pipe_own", name: "Own", stages: [{ id: "stage_own", name: "Own" }] }],
   deals: [{ id: "deal_own", title: "Own", pipelineId: "pipe_own", stageId: "stage_own" }],
   tickets: [{ id: "tic_own", subject: "Own", status: "resolved" }],
@@ -86,6 +99,7 @@ const foreign: Parts = {
   clients: [{ id: "cli_foreign", displayName: "Foreign" }],
   pipelines: [{ id: "pipe_foreign", name: "Foreign", stages: [{ id: "stage_foreign", name: "Foreign" }] }],
   deals: [{ id: "deal_foreign", title: "Foreign", pipelineId: "pipe_foreign", stageId: "stage_foreign" }],
+  campaigns: [{ id: "cmp_foreign", name: "Foreign" }],
   tickets: [{ id: "tic_foreign", subject: "Foreign", status: "resolved" }],
   installations: [{ id: "ins_foreign", name: "Foreign", ...staged }],
   ...Messaging.foreign
@@ -181,6 +195,12 @@ const installationReference: Reference = {
   at: ["path", "installationId"],
   foreign: "ins_foreign",
   code: "installation_not_found"
+}
+
+const campaignReference: Reference = {
+  at: ["path", "campaignId"],
+  foreign: "cmp_foreign",
+  code: "campaign_not_found"
 }
 
 /** By the names that the HttpApi gives them. An operation that is missing here fails the walk. */
@@ -411,7 +431,60 @@ export const samples: Readonly<Record<string, Sample>> = {
     references: [installationReference],
     refusals: ["installation_not_ready"]
   },
-  ...Messaging.samples
+  ...Messaging.samples,
+  listSegments: {
+    method: "GET",
+    path: "/v1/developer/campaigns/audience-segments",
+    status: 200,
+    scope: "campaigns.read",
+    module: "campaigns",
+    policy: "read",
+    query: { limit: "10", cursor: null }
+  },
+  getCampaignAudience: {
+    method: "GET",
+    path: "/v1/developer/campaigns/{campaignId}/audience",
+    status: 200,
+    scope: "campaigns.read",
+    module: "campaigns",
+    policy: "read",
+    params: { campaignId: "cmp_own" },
+    references: [campaignReference]
+  },
+  patchCampaign: {
+    method: "PATCH",
+    path: "/v1/developer/campaigns/{campaignId}",
+    status: 200,
+    scope: "campaigns.write",
+    module: "campaigns",
+    policy: "write",
+    params: { campaignId: "cmp_own" },
+    body: {
+      operation: "freeze_audience",
+      filter: {
+        contactStatus: "active",
+        segmentId: "seg_own",
+        providerTypes: ["sandbox"],
+        requiredTags: ["newsletter"],
+        stageIds: ["stage_own"],
+        loyaltyCardRequired: false,
+        loyaltyLevelIds: ["level"],
+        minimumLoyaltyBalance: 0,
+        readyStampOfferIds: ["offer"]
+      }
+    },
+    required: ["operation", "filter"],
+    discriminator: "operation",
+    key: "printable",
+    references: [campaignReference],
+    refusals: [
+      "campaign_reference_not_found",
+      "campaign_state_conflict",
+      "campaign_not_ready",
+      "version_conflict",
+      "schedule_invalid"
+    ]
+  }
 }
 
 /** Holds an answer to be the receipt of an operation that makes one. */

@@ -389,7 +389,13 @@ layer(TestServer.layer(), { excludeTestServices: true })("in the catalog", (it) 
           "deliveries",
           "staged_batches",
           "staged_records",
-          "staged_contacts"
+          "staged_contacts",
+          "segments",
+          "segment_clients",
+          "templates",
+          "campaigns",
+          "audiences",
+          "campaign_recipients"
         ]
       )
       assert.deepStrictEqual(

@@ -136,6 +136,7 @@ layer(services)("clients", (it) => {
   it.effect("consent, are suppressed and merged as the file says, and keep it when it says nothing", () =>
     Effect.gen(function* () {
       const id = "consent"
+      yield* anHourLater
       const state = Effect.map(rowsOf("clients", id), (rows) =>
         rows.map((row) => [row["id"], row["marketing_consent"], row["suppressed"], row["merged_into_client_id"]])
       )
