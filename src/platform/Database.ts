@@ -78,7 +78,6 @@ export const layer = Layer.unwrap(
 /** The client of the background fibers: they wait behind no request, and no request behind them. */
 export const backgroundLayer = Layer.unwrap(Effect.suspend(() => client("developer-api background", 4)))
 
-<<<<<<< ours
 /**
  * For statements that read many rows, and never change one. The planner guesses how many there are; where it guesses one
  * (of a project that has just come, before the statistics know of it) a nested loop of two tables would look at every
@@ -114,10 +113,9 @@ export const bulkLayer = (maxConnections: number) =>
       )
     )
   )
-=======
+
 /** The client of what takes its time and may: nothing else waits behind it on its connection. */
 export const maintenanceLayer = Layer.unwrap(Effect.suspend(() => client("developer-api maintenance", 1)))
->>>>>>> theirs
 
 /** The client of operators, for migrations and project files: it takes the time that they take. */
 export const operatorLayer = Layer.unwrap(
