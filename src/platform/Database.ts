@@ -100,7 +100,8 @@ export const bulkPatience = Duration.seconds(30)
 
 /**
  * The client of commands that take seconds: one at a time on a connection, so that nobody waits behind them but others
- * like them. They sort and count much; what doesn't fit into this memory goes to disk.
+ * like them. They sort and count much; what doesn't fit into this memory goes to disk. To compile such a statement takes
+ * longer than that ever saves.
  */
 export const bulkLayer = (maxConnections: number) =>
   Layer.unwrap(
@@ -108,7 +109,7 @@ export const bulkLayer = (maxConnections: number) =>
       client(
         "developer-api bulk",
         maxConnections,
-        { startupParameters: { ...limits, statement_timeout: "29s", work_mem: "64MB" } },
+        { startupParameters: { ...limits, statement_timeout: "29s", work_mem: "64MB", jit: "off" } },
         Duration.seconds(31)
       )
     )
