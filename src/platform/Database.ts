@@ -3,6 +3,7 @@ import { PgClient } from "@effect/sql-pg"
 import { Context, Data, Duration, Effect, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
 import type { SqlError } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
+import * as DatabaseMetrics from "./DatabaseMetrics.ts"
 import { watchedSocket } from "./DatabaseSocket.ts"
 import { EmbeddedPostgres } from "./EmbeddedPostgres.ts"
 import { Settings } from "./Settings.ts"
@@ -56,6 +57,7 @@ const client = Effect.fnUntraced(function* (
 ) {
   const url = yield* DatabaseUrl
   const { hostname, port } = new URL(Redacted.value(url))
+  const counted = yield* DatabaseMetrics.counted(applicationName, maxConnections)
   return PgClient.layer({
     url,
     applicationName,
@@ -66,7 +68,7 @@ const client = Effect.fnUntraced(function* (
     stream:
       hostname === ""
         ? undefined
-        : () => watchedSocket(hostname.replace(/^\[(.*)\]$/, "$1"), Number(port || 5432), longest)
+        : () => counted(watchedSocket(hostname.replace(/^\[(.*)\]$/, "$1"), Number(port || 5432), longest))
   })
 })
 
@@ -177,6 +179,7 @@ export const statement = <A, R>(
 const inTime = <A, R>(effect: Effect.Effect<A, ServiceUnavailable, R>): Effect.Effect<A, ServiceUnavailable, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
     Effect.callback<A, ServiceUnavailable>((resume) => {
+      const measured = DatabaseMetrics.begin(context)
       const fiber = Effect.runForkWith(context)(effect)
       const timer = setTimeout(
         () => {
@@ -187,6 +190,7 @@ const inTime = <A, R>(effect: Effect.Effect<A, ServiceUnavailable, R>): Effect.E
       )
       fiber.addObserver((exit) => {
         clearTimeout(timer)
+        measured()
         resume(exit)
       })
       return Effect.suspend(() => {
