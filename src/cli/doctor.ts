@@ -1,5 +1,5 @@
 /** `doctor`: whether everything is there that the service stands on, and what to do where it is not. */
-import { Data, Effect, Layer, Record } from "effect"
+import { Data, Effect, Layer, References } from "effect"
 import { Command } from "effect/cli"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { SecretKey } from "../platform/SecretKey.ts"
@@ -28,25 +28,29 @@ const keys = Checks.keys.pipe(
   Effect.catchCause(failure("Restore the file, or set SECRET_KEY."))
 )
 
-const onData = { migrations: Checks.migrations, clock: Checks.clock, keys, work: Checks.work }
+const ofRecords = Effect.all({ keys, work: Checks.work })
+const withoutRecords = { keys: skipped, work: skipped }
 
-/** Those that ask the database, on one connection to it; without a database they say nothing. */
+/** Those that ask the database. One without answer says nothing, one without its tables not much. */
 const ofDatabase = Effect.gen(function* () {
   const database = yield* Checks.database
-  const rest = database.status === "failed" ? Record.map(onData, () => Effect.succeed(skipped)) : onData
-  return { database, ...(yield* Effect.all(rest)) }
+  const migrations = database.status === "failed" ? skipped : yield* Checks.migrations
+  const clock = database.status === "failed" ? skipped : yield* Checks.clock
+  return { database, migrations, clock, ...(migrations.status === "ok" ? yield* ofRecords : withoutRecords) }
 }).pipe(
   onDatabase,
   Effect.catchCause((cause) =>
     Effect.map(
       failure("Check DATABASE_URL, or DATA_DIR of the embedded one.")(cause),
-      (database): Record<string, Judgement> => ({ database, ...Record.map(onData, () => skipped) })
+      (database): Record<string, Judgement> => ({ database, migrations: skipped, clock: skipped, ...withoutRecords })
     )
   )
 )
 
-const beside = Effect.all({ rateLimiter: Checks.rateLimiter, telemetry: Checks.telemetry }).pipe(
-  Effect.provide(Settings.layer)
+/** Their clients would log what the findings tell. */
+const beside = Effect.all({ limiter: Checks.limiter, telemetry: Checks.telemetry }).pipe(
+  Effect.provide(Settings.layer),
+  Effect.provideService(References.MinimumLogLevel, "None")
 )
 
 const examine = Effect.gen(function* () {

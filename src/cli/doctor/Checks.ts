@@ -92,7 +92,7 @@ export const keys = Effect.gen(function* () {
 }).pipe(Effect.catchCause(failure("Check SECRET_KEY, or the file secret-key under DATA_DIR.")))
 
 /** Redis answers, where rate limits are shared. */
-export const rateLimiter = Effect.gen(function* () {
+export const limiter = Effect.gen(function* () {
   const { redisUrl } = yield* Settings
   if (Option.isNone(redisUrl)) return ok("each process counts for itself; REDIS_URL shares limits among replicas")
   const { host } = new URL(Redacted.value(redisUrl.value))
@@ -150,4 +150,4 @@ export const work = Effect.gen(function* () {
         waiting.join(", "),
         `Look at them with \`${cli} deliveries list --status dead\` and \`messages list --status unknown\`, of each project.`
       )
-}).pipe(Effect.catchCause(failure("Apply the migrations first.")))
+}).pipe(Effect.catchCause(failure("Look into the database: its deliveries and messages can't be counted.")))

@@ -16,7 +16,7 @@ export type Judgement = Omit<Finding, "check">
 export const ok = (detail: string): Judgement => ({ status: "ok", detail, advice: null })
 export const warning = (detail: string, advice: string): Judgement => ({ status: "warning", detail, advice })
 export const failed = (detail: string, advice: string): Judgement => ({ status: "failed", detail, advice })
-export const skipped: Judgement = { status: "skipped", detail: "what it rests on has failed", advice: null }
+export const skipped: Judgement = { status: "skipped", detail: "what it rests on is not in order", advice: null }
 
 /** What failed, and what to do about it. */
 export const failure =
