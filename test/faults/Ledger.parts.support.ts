@@ -1,4 +1,8 @@
-/** An api and two workers that can be stopped at a statement, on the wire between them and their database. */
+/**
+ * An api and two workers that can be stopped at a statement, on the wire between them and their database, and rounds in
+ * which something of it is killed.
+ */
+import { setTimeout as sleep } from "node:timers/promises"
 import { expect } from "vitest"
 import { type Hit, settings } from "../integrations/Deliveries.support.ts"
 import { eventually, isRunning, type Service, startService } from "../support/Process.ts"
@@ -60,6 +64,7 @@ export const moments = {
   }
 } as const satisfies Readonly<Record<string, (shop: Shop, statements: Gate) => Promise<Held>>>
 export type Moment = keyof typeof moments
+export const allMoments = ["before", "during", "after"] as const satisfies ReadonlyArray<Moment>
 
 /** Kills a process at once, and waits until the database has done what it was still asked to do. */
 export const kill = async ({ query }: Shop, { service, wire }: Part) => {
@@ -136,3 +141,32 @@ export const beforeClaim = async (ledger: Ledger, workers: ReadonlyArray<Part>):
 
 /** The next delivery that arrives. Neither it nor any after it is answered. */
 export const nextHit = ({ receiver }: Ledger) => new Promise<Hit>((resolve) => receiver.answerWith(resolve))
+
+export interface Round {
+  /** What, and when. */
+  readonly kills: string
+  readonly run: (scene: Scene) => Promise<void>
+}
+
+/** Some waits have no end of their own where the service fails. */
+const tooLong = async () => {
+  await sleep(90_000, undefined, { ref: false })
+  throw new Error("It does not come to that")
+}
+
+/** Runs all rounds over one ledger, and tells what it came to. */
+export const runAll = async (databaseUrl: string, rounds: ReadonlyArray<Round>) => {
+  const scene = await openScene(databaseUrl)
+  for (const { kills, run } of rounds) {
+    await Promise.race([run(scene), tooLong()]).catch((cause: unknown) => {
+      throw new Error(`In the round that kills ${kills}`, { cause })
+    })
+  }
+  const balance = await scene.ledger.balance()
+  const { arrived, duplicates, events, replays, unknown } = balance
+  console.log(
+    `${rounds.length} rounds of kill -9: ${events} events committed (no caller knows of ${unknown}; ${replays} ` +
+      `commands were asked again), ${arrived} arrived, ${duplicates} of them duplicates`
+  )
+  return balance
+}

@@ -3,6 +3,7 @@ import { Schema } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
 import { expect } from "vitest"
 import { bodyOf, type Hit, slowly } from "../integrations/Deliveries.support.ts"
+import { dwindles } from "../support/Dwindles.ts"
 import { eventually, type Service } from "../support/Process.ts"
 import type { Answer } from "./Requests.support.ts"
 import { listen, type Listening, openShop, type Shop } from "./Shop.support.ts"
@@ -169,19 +170,6 @@ export interface Balance {
   readonly duplicates: number
 }
 
-/** Waits for as long as there is less and less to tell. */
-const allTold = async (shop: Shop) => {
-  const open = () => shop.inState("pending", "delivering")
-  let left = await open()
-  while (left > 0) {
-    left = await eventually(async () => {
-      const now = await open()
-      expect(now).toBeLessThan(left)
-      return now
-    })
-  }
-}
-
 /** Opens a shop with a stream of commands, and the ledger of it. `api` is the one that serves at the moment. */
 export const openLedger = async (databaseUrl: string, api: () => Service) => {
   const usual = slowly(10)
@@ -208,7 +196,7 @@ export const openLedger = async (databaseUrl: string, api: () => Service) => {
     /** Takes no more commands, waits until everything is told, and holds the one side against the other. */
     balance: async (): Promise<Balance> => {
       await commands.stop()
-      await allTold(shop)
+      await dwindles(() => shop.inState("pending", "delivering"))
       expect(await shop.inFlight()).toBe(0)
       const entries = await entriesOf(shop)
       await expectPromisesKept(entries, commands.promised, shop)
