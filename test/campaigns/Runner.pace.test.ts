@@ -3,16 +3,13 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { claim } from "../../src/campaigns/Runner/Claims.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
-import { addressOf, campaignOf, provider, sendOf } from "./Runner.support.ts"
+import { addressOf, campaignOf, cancelAll, provider, sendOf } from "./Runner.support.ts"
 
 const sendsPerMinute = 600
 const gap = 60_000 / sendsPerMinute
 const horizon = 300
 
 const begin = Date.UTC(2026, 10, 20, 10)
-
-/** What other tests have left must not be claimed. */
-const cancelAll = ({ sql }: TestServer["Service"]) => Effect.orDie(sql`UPDATE campaigns SET status = 'cancelled'`)
 
 // Nothing runs here but what a test claims itself.
 layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })("claims", (it) => {

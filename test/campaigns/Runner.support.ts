@@ -144,3 +144,7 @@ export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Servi
       UPDATE campaigns SET status = 'running' WHERE project_id = ${projectId} AND id = 'cmp'`)
   }
 })
+
+/** Whatever other tests have left is not claimed any more. */
+export const cancelAll = ({ sql }: TestServer["Service"]) =>
+  Effect.orDie(sql`UPDATE campaigns SET status = 'cancelled'`)
