@@ -93,10 +93,9 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
         status: "scheduled",
         scheduledIn: 3_600_000
       })
-      yield* Effect.all(
-        [1, 2, 3].map(() => startServer({ DATABASE_URL: server.databaseUrl }, "worker")),
-        { concurrency: "unbounded" }
-      )
+      yield* Effect.forEach([1, 2, 3], () => startServer({ DATABASE_URL: server.databaseUrl }, "worker"), {
+        concurrency: "unbounded"
+      })
       const before = Date.now()
       yield* run
       yield* settled("completed")
