@@ -33,7 +33,7 @@ export const listen = async (first: Answering) => {
 export type Listening = Awaited<ReturnType<typeof listen>>
 
 /** SQL text on a session that is made anew when it breaks; what is asked may be asked twice. */
-const lastingSession = async (databaseUrl: string) => {
+export const lastingSession = async (databaseUrl: string) => {
   let query = await session(databaseUrl)
   return (text: string) =>
     eventually(async () => {
