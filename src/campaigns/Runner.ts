@@ -119,14 +119,19 @@ export class Runner extends Context.Service<
 
       yield* Queue.takeBetween(results, 1, 500).pipe(
         Effect.flatMap((batch) =>
-          Effect.flatMap(Effect.result(statement(record(sql, batch))), (recorded) => {
+          statement(record(sql, batch)).pipe(
+            Effect.as(batch.length),
             // Until the database is back; their leases may run out, and then nobody knows what became of them.
-            if (recorded._tag === "Failure") return Effect.delay(Queue.offerAll(results, batch), Duration.millis(500))
-            unrecorded -= batch.length
-            return Effect.void
-          })
+            Effect.catch(() => Effect.as(Effect.delay(Queue.offerAll(results, batch), Duration.millis(500)), 0)),
+            // One batch must not hold up all that follow.
+            Effect.catchDefect((defect) =>
+              Effect.as(Effect.logError("Results of sends can't be recorded", defect), batch.length)
+            )
+          )
         ),
-        Effect.catchCause((cause) => Effect.logError("Results of sends can't be recorded", cause)),
+        Effect.map((settled) => {
+          unrecorded -= settled
+        }),
         Effect.forever,
         Effect.forkScoped
       )
