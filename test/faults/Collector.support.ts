@@ -31,12 +31,22 @@ const Span = Schema.Struct({
   parentSpanId: Schema.optionalKey(Schema.String),
   name: Schema.String,
   kind: Schema.Int,
-  attributes: Attributes
+  attributes: Attributes,
+  status: Schema.optionalKey(Schema.Struct({ code: Schema.optionalKey(Schema.Int) }))
 })
 export type Span = typeof Span.Type
 
 /** Kinds of spans on the wire (opentelemetry-proto, trace.proto). */
 export const spanKind = { internal: 1, server: 2, client: 3 } as const
+
+/** Codes of a span's status on the wire. */
+export const spanStatus = { unset: 0, ok: 1, error: 2 } as const
+
+/** Whether a span stands below another, at whatever depth. */
+export const isBelow = (spans: ReadonlyArray<Span>, { parentSpanId }: Span, ancestor: Span | undefined): boolean => {
+  const parent = spans.find(({ spanId }) => spanId === parentSpanId)
+  return parent !== undefined && (parent.spanId === ancestor?.spanId || isBelow(spans, parent, ancestor))
+}
 
 const Traces = Schema.Struct({
   resourceSpans: Schema.Array(
