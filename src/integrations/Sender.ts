@@ -1,10 +1,11 @@
 /** Sends deliveries over HTTP to endpoints that nobody vouches for: only to checked addresses, within one deadline. */
-import { Clock, Context, Duration, Effect, Layer, Option, Result } from "effect"
-import { Headers } from "effect/http"
+import { Clock, Context, type Duration, Effect, Layer, type Option, Result } from "effect"
+import { freshAgents, keptAgents } from "../platform/outbound/Agents.ts"
+import { postAttributes } from "../platform/outbound/ClientSpan.ts"
+import { type Answer, exchange, type ExchangeFailed } from "../platform/outbound/Exchange.ts"
+import { delayOf } from "../platform/outbound/RetryAfter.ts"
 import { type AllowedNetworks, judge } from "./Addresses.ts"
-import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
-import { freshAgents, keptAgents } from "./Sender/Agents.ts"
-import { type Answer, exchange, type ExchangeFailed } from "./Sender/Exchange.ts"
+import { checkEndpoint, mayConnect } from "./EndpointUrl.ts"
 import { Names } from "./Sender/Names.ts"
 
 export interface SenderConfig {
@@ -22,12 +23,15 @@ export interface Delivery {
 }
 
 /** Why there was no answer: stable, stored with the attempt. */
-export type FailureCode = ExchangeFailed["code"] | "timeout" | "dns_failed" | "address_refused" | "internal"
+export type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused" | "internal"
 
 /** `retryAfter` is how long the endpoint asks to be left alone, counted from now. */
 export type Outcome =
   | { readonly _tag: "answered"; readonly status: number; readonly retryAfter: Option.Option<Duration.Duration> }
   | { readonly _tag: "failed"; readonly code: FailureCode }
+
+/** No more of an answer's body is read. */
+const bodyLimit = 16_384
 
 export class Sender extends Context.Service<
   Sender,
@@ -52,11 +56,11 @@ export class Sender extends Context.Service<
           // Taken once, and yet not allowed now: the operator has closed networks since.
           if (Result.isFailure(endpoint)) return failed("address_refused")
           const { host, url } = endpoint.success
-          yield* Effect.annotateCurrentSpan(attributes(endpoint.success))
+          yield* Effect.annotateCurrentSpan(postAttributes(url))
           const addresses = endpoint.success.isAddress ? [host] : yield* names.resolve(host)
           const checked = addresses.filter((address) => mayConnect(url, judge(address, config.allowed)))
           if (checked.length === 0) return failed("address_refused")
-          const post = { url, host, addresses: checked, headers: delivery.headers, body: delivery.body }
+          const post = { url, addresses: checked, headers: delivery.headers, body: delivery.body, bodyLimit }
           const answer = yield* exchange(kept, post).pipe(
             Effect.catchIf(
               ({ stale }) => stale,
@@ -97,15 +101,5 @@ const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })
 const answered = ({ retryAfter, status }: Answer, now: number): Outcome => ({
   _tag: "answered",
   status,
-  retryAfter: retryAfter.pipe(
-    Option.flatMap((value) => Result.getSuccess(Headers.parseRetryAfter(value))),
-    Option.map((value) => Headers.retryAfterDelay(value, now))
-  )
-})
-
-/** OpenTelemetry's semantic conventions for HTTP clients. Path and query stay out: with many they hold a secret. */
-const attributes = ({ host, url }: Endpoint) => ({
-  "http.request.method": "POST",
-  "server.address": host,
-  "server.port": Number(url.port === "" ? (url.protocol === "https:" ? 443 : 80) : url.port)
+  retryAfter: delayOf(retryAfter, now)
 })

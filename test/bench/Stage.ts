@@ -13,6 +13,7 @@ import { migrate } from "../../src/platform/Migrations.ts"
 import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import { Projects } from "../../src/project/Projects.ts"
+import { secretBox } from "../support/SecretBox.ts"
 import { resting } from "./cases/Notes.ts"
 import { makeNotes, projectFile, projectId } from "./Seed.ts"
 
@@ -66,6 +67,9 @@ const database = Effect.gen(function* () {
   return (yield* Effect.provideContext(EmbeddedPostgres, context)).url
 })
 
+/** Of the project file and of the contenders. */
+const secretKey = randomBytes(32).toString("base64")
+
 /** Migrates, applies the project file, issues a token for everything, and writes notes with it. */
 const prepare = Effect.gen(function* () {
   yield* migrate
@@ -82,7 +86,7 @@ const prepare = Effect.gen(function* () {
   // Plans are made once per connection, and for the tables as they are then known.
   yield* sql`VACUUM ANALYZE`
   return Redacted.value(token)
-}).pipe(Effect.provide(Layer.mergeAll(Projects.layer, ApiKeys.layer)))
+}).pipe(Effect.provide([Layer.provide(Projects.layer, secretBox(secretKey)), ApiKeys.layer]))
 
 /** Starts a program and waits for its ready line. */
 const start = Effect.fnUntraced(function* ({ directory, name, ...program }: Program, env: Record<string, string>) {
@@ -113,7 +117,7 @@ export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program
   const token = yield* Effect.provideContext(prepare, context)
   const env = {
     DATABASE_URL: Redacted.value(url),
-    SECRET_KEY: randomBytes(32).toString("base64"),
+    SECRET_KEY: secretKey,
     HOST: "127.0.0.1",
     PORT: "0"
   }

@@ -2,10 +2,10 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { beforeAll, describe, expect, it } from "vitest"
 import { hang, ok, settings, slowly } from "../integrations/Deliveries.support.ts"
-import { defer, ended, eventually, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { defer, ended, eventually, inGoodOrder, startService } from "../support/Process.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
 import { send } from "./Requests.support.ts"
-import { listen, openShopIn, type Shop } from "./Shops.support.ts"
+import { listen, openShop, type Shop } from "./Shop.support.ts"
 
 let databaseUrl: string
 
@@ -15,8 +15,6 @@ beforeAll(async () => {
 
 const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
-
-const openShop = (api: Service, url: string) => openShopIn(databaseUrl, api, url)
 
 /** All that was committed has been told, and nothing is left over. */
 const expectAllTold = async (shop: Shop, seen: () => ReadonlyMap<string, unknown>) => {
@@ -34,7 +32,7 @@ describe("a worker that is killed", () => {
   it("loses nothing of what it was sending: others deliver it once its leases are over, no earlier", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "1s" })
     await Promise.all(numbers(12).map((n) => shop.create(`deal-killed-${n}`)))
     await eventually(() => expect(receiver.hits).toHaveLength(4))
@@ -62,7 +60,7 @@ describe("a worker that is killed", () => {
   it("again and again, at any moment, loses nothing", async () => {
     const api = await start("api")
     const receiver = await listen(slowly(20))
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     let n = 0
     let open = true
     const creating = (async () => {
@@ -90,7 +88,7 @@ describe("a worker that is told to end", () => {
   ] as const)("by %s, gives its leases back", async (_, signal) => {
     const api = await start("api")
     const receiver = await listen(hang)
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "60s", SHUTDOWN_GRACE: "1s" })
     await Promise.all(numbers(6).map((n) => shop.create(`deal-ended-${n}`)))
     await eventually(() => expect(receiver.hits).toHaveLength(4))
@@ -106,7 +104,7 @@ describe("a worker that is told to end", () => {
   it("tells of what it gave back when that began", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     const worker = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     await shop.create("deal-told")
     await eventually(() => expect(receiver.hits).toHaveLength(1))
@@ -115,7 +113,7 @@ describe("a worker that is told to end", () => {
     expect(await ended(worker)).toEqual(inGoodOrder)
     const rows = await shop.query(`
       SELECT attempt_log #>> '{0,startedAt}' AS started, attempt_log #>> '{0,finishedAt}' AS finished
-      FROM deliveries WHERE project_id = '${shop.projectId}'`)
+      FROM deliveries WHERE project_id = '${shop.id}'`)
     const [{ finished, started } = {}] = rows
     expect(Date.parse(String(started))).toBeLessThanOrEqual(told)
     expect(Date.parse(String(finished))).toBeGreaterThanOrEqual(told)
@@ -124,7 +122,7 @@ describe("a worker that is told to end", () => {
   it("by SIGTERM, records what is answered within SHUTDOWN_GRACE, and takes up nothing more", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "60s", SHUTDOWN_GRACE: "60s" })
     await Promise.all(numbers(6).map((n) => shop.create(`deal-graceful-${n}`)))
     await eventually(() => expect(receiver.hits).toHaveLength(4))
@@ -144,7 +142,7 @@ describe("a worker that is told to end", () => {
   it("gives back also what it has twice, because a first attempt outlived its lease", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     const worker = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     await shop.create("deal-had-twice")
     await eventually(() => expect(receiver.hits).toHaveLength(1))
@@ -162,7 +160,7 @@ describe("a worker that is told to end", () => {
   it.each(["SIGTERM", "SIGINT"] as const)("by %s in the middle of a claim, leaves nothing leased", async (signal) => {
     const api = await start("api")
     const receiver = await listen(ok)
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     await shop.query(`
       CREATE OR REPLACE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS
       $$ BEGIN PERFORM pg_sleep(0.7); RETURN NEW; END $$`)
@@ -191,7 +189,7 @@ describe("connections to PostgreSQL that are cut", () => {
   it("cost no result: it is recorded once there are new ones, and nothing is sent twice", async () => {
     const service = await start("all", { WEBHOOK_TIMEOUT: "30s" })
     const receiver = await listen(hang)
-    const shop = await openShop(service, receiver.url)
+    const shop = await openShop(databaseUrl, service, receiver.url)
     await Promise.all(numbers(4).map((n) => shop.create(`deal-recorded-${n}`)))
     await eventually(() => expect(receiver.hits).toHaveLength(4))
     expect(Number((await shop.query(cut))[0]?.["count"])).toBeGreaterThan(1)
@@ -204,7 +202,7 @@ describe("connections to PostgreSQL that are cut", () => {
   it("again and again, cost no event, and new ones are heard of afterwards", async () => {
     const service = await start("all")
     const receiver = await listen(slowly(10))
-    const shop = await openShop(service, receiver.url)
+    const shop = await openShop(databaseUrl, service, receiver.url)
     let n = 0
     let open = true
     const creating = Promise.all(

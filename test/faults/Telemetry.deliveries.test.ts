@@ -15,7 +15,7 @@ import {
 } from "./Collector.support.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
 import { expectProblem, send } from "./Requests.support.ts"
-import { listen, openShopIn, type Shop } from "./Shops.support.ts"
+import { listen, openShop, type Shop } from "./Shop.support.ts"
 
 let databaseUrl: string
 
@@ -74,7 +74,7 @@ const tracedDeal = async (...answers: ReadonlyArray<Answering>) => {
   const collector = await startCollector()
   const [api, worker] = [await startWith(collector, "api"), await startWith(collector, "worker")]
   const receiver = await listen(inTurn(...answers))
-  const shop = await openShopIn(databaseUrl, api, receiver.url)
+  const shop = await openShop(databaseUrl, api, receiver.url)
   const { headers, traceId } = newTrace()
   await shop.create("deal-traced", api, headers)
   await settled(shop)
@@ -140,7 +140,7 @@ describe("an attempt", () => {
     const collector = await startCollector()
     const service = await startWith(collector)
     const receiver = await listen(ok)
-    const shop = await openShopIn(databaseUrl, service, receiver.url)
+    const shop = await openShop(databaseUrl, service, receiver.url)
     const { headers, traceId } = newTrace("00")
     await shop.create("deal-unsampled", service, headers)
     await settled(shop)
@@ -153,9 +153,9 @@ describe("an attempt", () => {
     const collector = await startCollector()
     const service = await startWith(collector)
     const receiver = await listen(ok)
-    const shop = await openShopIn(databaseUrl, service, receiver.url, { eventTypes: ["crm.task.created.v1"] })
+    const shop = await openShop(databaseUrl, service, receiver.url, ["crm.task.created.v1"])
     for (const title of ["One", "Two"]) {
-      const args = ["src/cli.ts", "task", "create", "--project", shop.projectId, "--title", title]
+      const args = ["src/cli.ts", "task", "create", "--project", shop.id, "--title", title]
       expect(await runToEnd(process.execPath, args, serviceEnv(databaseUrl))).toMatchObject(inGoodOrder)
     }
     await eventually(() => expect(receiver.hits).toHaveLength(2))
@@ -176,7 +176,7 @@ describe("what is exported and logged", () => {
     const service = await startWith(collector, "all", { LOG_LEVEL: "trace" })
     const receiver = await listen(inTurn(status(500), reset, ok))
     const [path, query] = [randomBytes(12).toString("hex"), randomBytes(12).toString("hex")]
-    const shop = await openShopIn(databaseUrl, service, `http://127.0.0.1:${receiver.port}/${path}?key=${query}`)
+    const shop = await openShop(databaseUrl, service, `http://127.0.0.1:${receiver.port}/${path}?key=${query}`)
     const title = `deal-${randomBytes(12).toString("hex")}`
     await shop.create(title)
     await settled(shop)
@@ -237,7 +237,7 @@ describe("metrics", () => {
     const { metrics, outcomes, service, value } = await startMeasured("all")
     const open = async (...answers: ReadonlyArray<Answering>) => {
       const receiver = await listen(inTurn(...answers))
-      return { receiver, shop: await openShopIn(databaseUrl, service, receiver.url) }
+      return { receiver, shop: await openShop(databaseUrl, service, receiver.url) }
     }
     const good = await open(slowly(400))
     await good.shop.create("deal-good")
@@ -263,7 +263,7 @@ describe("metrics", () => {
     expect(new Set(series.flatMap(({ labels }) => Object.keys(labels)))).toEqual(new Set(["outcome", "le"]))
     for (const { receiver, shop } of [good, flaky, dead]) {
       const ids = receiver.hits.map(({ headers }) => String(headers["webhook-id"]))
-      for (const id of [shop.projectId, String(receiver.port), ...ids]) expect(text).not.toContain(id)
+      for (const id of [shop.id, String(receiver.port), ...ids]) expect(text).not.toContain(id)
     }
     const main = await send(`${service.url}/metrics`)
     expectProblem(main, 404, "route_not_found")
@@ -273,7 +273,7 @@ describe("metrics", () => {
   it("tell how long the queue is, and for how long the oldest that is due has waited", async () => {
     const url = await database()
     const api = await start({ DATABASE_URL: url }, "api")
-    const shop = await openShopIn(url, api, "http://127.0.0.1:9/")
+    const shop = await openShop(url, api, "http://127.0.0.1:9/")
     // Nobody takes them up, so they are what is seen.
     await shop.query("UPDATE endpoint_health SET parked_until = now() + interval '1 day'")
     for (const key of ["deal-one", "deal-two", "deal-three", "deal-four"]) await shop.create(key)

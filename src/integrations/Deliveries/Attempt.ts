@@ -1,14 +1,13 @@
 /** One attempt of a delivery: its body, its headers and signatures, and its span. */
-import { Effect, Option, References, type Tracer } from "effect"
-import { Headers, HttpTraceContext } from "effect/http"
-import manifest from "../../../package.json" with { type: "json" }
+import { Effect, Option } from "effect"
+import { currentTraceparent } from "../../platform/outbound/ClientSpan.ts"
+import { userAgent } from "../../platform/outbound/UserAgent.ts"
 import type { SecretBox } from "../../platform/SecretBox.ts"
+import { signedHeaders } from "../../platform/StandardWebhooks.ts"
+import { spanOf } from "../../platform/TraceContext.ts"
 import type { Outcome, Sender } from "../Sender.ts"
-import { signatures } from "../Signature.ts"
 import { secretOwner } from "../Webhooks/Secrets.ts"
 import type { Claim } from "./Claims.ts"
-
-const userAgent = `developer-api/${manifest.version}`
 
 /** The bytes that are signed and sent: the event for one installation, its `data` as it was stored. */
 export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, type }: Claim): Uint8Array => {
@@ -27,27 +26,21 @@ export const attempt = (
     // A secret that our key does not open is a fault of the operator's SECRET_KEY: nothing can be signed.
     const secrets = yield* Effect.orDie(Effect.forEach(claim.secrets, (sealed) => box.open(owner, sealed)))
     const body = bodyOf(claim)
-    const timestamp = Math.floor(now / 1000)
-    const span = (yield* References.TracerEnabled) ? yield* Effect.option(Effect.currentParentSpan) : Option.none()
+    const traceparent = yield* currentTraceparent
     return yield* sender.send({
       url: claim.endpointUrl,
       body,
       headers: {
         "content-type": "application/json",
         "user-agent": userAgent,
-        "webhook-id": claim.id,
-        "webhook-timestamp": String(timestamp),
-        "webhook-signature": signatures(secrets, claim.id, timestamp, body),
-        traceparent: Option.match(span, {
-          onNone: () => claim.traceparent,
-          onSome: ({ sampled, spanId, traceId }) => `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`
-        })
+        ...signedHeaders(secrets, claim.id, now, body),
+        traceparent: Option.getOrElse(traceparent, () => claim.traceparent)
       }
     })
   }).pipe(
     Effect.withSpan("POST", {
       kind: "client",
-      parent: causeOf(claim.traceparent),
+      parent: spanOf(claim.traceparent),
       attributes: {
         "webhook.delivery.id": claim.id,
         "webhook.event.type": claim.type,
@@ -57,6 +50,3 @@ export const attempt = (
       }
     })
   )
-
-const causeOf = (traceparent: string): Tracer.AnySpan | undefined =>
-  Option.getOrUndefined(HttpTraceContext.w3c(Headers.fromRecordUnsafe({ traceparent })))

@@ -4,16 +4,20 @@ import { type ClientRequest, type IncomingMessage, request as overTcp, type Requ
 import { request as overTls } from "node:https"
 import { isIP, isIPv6, type LookupFunction, type Socket, type TcpSocketConnectOpts } from "node:net"
 import type { Agents } from "./Agents.ts"
+import { hostOf } from "./Host.ts"
 
 /** What goes to the other side, and where that is. */
 export interface Post {
   readonly url: URL
-  /** The URL's host, without brackets. */
-  readonly host: string
-  /** Where the host is, one at least: a connection goes to one of these. Not asked where the host is an address. */
-  readonly addresses: ReadonlyArray<string>
+  /**
+   * Where the host is, one at least: a connection goes to one of these. Not asked where the host is an address. Absent:
+   * wherever the system says.
+   */
+  readonly addresses?: ReadonlyArray<string>
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array
+  /** An answer's body that is as long as this, in bytes, is cut off there. */
+  readonly bodyLimit: number
 }
 
 /** An answer that came to its end, or to the limit of what is read of it. */
@@ -21,17 +25,16 @@ export interface Answer {
   readonly status: number
   /** The header as it came. */
   readonly retryAfter: Option.Option<string>
+  /** None when it was cut off. */
+  readonly body: Option.Option<Uint8Array>
 }
 
 /** No answer, or not a whole one. */
 export class ExchangeFailed extends Data.TaggedError("ExchangeFailed")<{
-  readonly code: "connect_failed" | "tls_failed" | "connection_lost" | "invalid_response"
+  readonly code: "dns_failed" | "connect_failed" | "tls_failed" | "connection_lost" | "invalid_response"
   /** The connection had served before, and was gone before the answer began: a fresh one may do. */
   readonly stale: boolean
 }> {}
-
-/** No more of an answer's body is read. */
-const bodyLimit = 16_384
 
 /** No more of an answer's header section is read, nor of its trailers. */
 const headerLimit = 16_384
@@ -42,54 +45,70 @@ const attemptTimeout = 1_000
 type Options = RequestOptions &
   Pick<TcpSocketConnectOpts, "autoSelectFamily" | "autoSelectFamilyAttemptTimeout"> & { readonly servername: string }
 
-/** Makes the request on a kept connection, or on a new one. Interruption destroys the connection. */
-export const exchange = (agents: Agents, post: Post): Effect.Effect<Answer, ExchangeFailed> =>
+/**
+ * Makes the request on a kept connection, or on a new one. Interruption destroys the connection. `onReady` is called when
+ * the connection stands, TLS included: before that nothing of the request is written.
+ */
+export const exchange = (
+  agents: Agents,
+  post: Post,
+  onReady: () => void = () => {}
+): Effect.Effect<Answer, ExchangeFailed> =>
   Effect.callback((resume) => {
+    const host = hostOf(post.url)
     const secure = post.url.protocol === "https:"
     const options: Options = {
       method: "POST",
-      host: post.host,
+      host,
       port: post.url.port,
       path: `${post.url.pathname}${post.url.search}`,
       headers: {
         ...post.headers,
-        // Only the length of what comes is of interest, so it need not be packed.
+        // An answer is short, and its limit is of what comes: it need not be packed.
         "accept-encoding": "identity",
         "content-length": post.body.byteLength
       },
       // In TLS a name has no dot at its end (RFC 6066, section 3), and an address is no name.
-      servername: isIP(post.host) === 0 ? post.host.replace(/\.$/, "") : "",
+      servername: isIP(host) === 0 ? host.replace(/\.$/, "") : "",
       agent: secure ? agents.https : agents.http,
-      lookup: pinned(post.addresses),
+      ...(post.addresses === undefined ? {} : { lookup: pinned(post.addresses) }),
       autoSelectFamily: true,
       autoSelectFamilyAttemptTimeout: attemptTimeout,
       maxHeaderSize: headerLimit
     }
     const request = secure ? overTls(options) : overTcp(options)
-    const connection = watch(request, secure)
+    const connection = watch(request, secure, () => {
+      onReady()
+      request.end(post.body)
+    })
     let answer: IncomingMessage | undefined
-    const answered = (answer: IncomingMessage) =>
+    const chunks: Array<Uint8Array> = []
+    const answered = (answer: IncomingMessage, body: Option.Option<Uint8Array>) =>
       resume(
         Effect.succeed({
           status: answer.statusCode ?? 0,
-          retryAfter: Option.fromUndefinedOr(answer.headers["retry-after"])
+          retryAfter: Option.fromUndefinedOr(answer.headers["retry-after"]),
+          body
         })
       )
     // What comes after a whole answer, of whatever kind, takes nothing from it.
     const end = (error?: NodeJS.ErrnoException) =>
-      answer?.complete === true ? answered(answer) : resume(Effect.fail(connection.failure(error)))
+      answer?.complete === true
+        ? answered(answer, Option.some(Buffer.concat(chunks)))
+        : resume(Effect.fail(connection.failure(error)))
     request
       .on("response", (response) => {
         let read = 0
         answer = response
           .on("data", (chunk: Uint8Array) => {
+            chunks.push(chunk)
             read += chunk.byteLength
-            if (read < bodyLimit) return
-            answered(response)
+            if (read < post.bodyLimit) return
+            answered(response, Option.none())
             request.destroy()
           })
           .on("end", () => {
-            // A tick later the connection is free for the next delivery.
+            // A tick later the connection is free for the next request.
             setImmediate(end)
             // An answer that did not wait for the whole request: nobody would read the rest.
             if (!request.writableFinished) request.destroy()
@@ -102,10 +121,12 @@ export const exchange = (agents: Agents, post: Post): Effect.Effect<Answer, Exch
         socket.destroy()
         resume(Effect.fail(new ExchangeFailed({ code: "invalid_response", stale: false })))
       })
-      .on("error", end)
+      // Of a whole answer some may still wait to be read: that comes before the close.
+      .on("error", (error) => {
+        if (answer?.complete !== true) end(error)
+      })
       // Whatever else there may be.
       .on("close", () => setImmediate(end))
-      .end(post.body)
     return Effect.sync(() => request.destroy())
   })
 
@@ -118,25 +139,28 @@ const pinned =
       addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }))
     )
 
-/** Follows a request's connection, to tell what a failure means. */
-const watch = (request: ClientRequest, secure: boolean) => {
+/** Follows a request's connection, to tell when it is ready, and what a failure means. */
+const watch = (request: ClientRequest, secure: boolean, onReady: () => void) => {
   let code: ExchangeFailed["code"] = "connect_failed"
   let begun = () => false
+  const ready = () => {
+    code = "connection_lost"
+    onReady()
+  }
   request.on("socket", (socket: Socket) => {
     const before = socket.bytesRead
     begun = () => socket.bytesRead > before
-    if (request.reusedSocket) {
-      code = "connection_lost"
-      return
-    }
+    if (request.reusedSocket) return ready()
     // Between two requests a kept connection is without a listener for a moment; an error then would end the process.
     socket.on("error", () => {})
+    socket.once("lookup", (error) => {
+      if (error !== null) code = "dns_failed"
+    })
     socket.once("connect", () => {
-      code = secure ? "tls_failed" : "connection_lost"
+      if (!secure) return ready()
+      code = "tls_failed"
     })
-    socket.once("secureConnect", () => {
-      code = "connection_lost"
-    })
+    socket.once("secureConnect", ready)
   })
   return {
     failure: (error: NodeJS.ErrnoException | undefined) => {

@@ -1,4 +1,4 @@
-/** The connections that are kept between deliveries. */
+/** The connections that requests go out on. */
 import { Effect } from "effect"
 import { Agent } from "node:http"
 import { Agent as TlsAgent } from "node:https"
@@ -10,7 +10,7 @@ export interface Agents {
 
 /**
  * Idle connections are few for an origin, few in all, and soon closed. There is no `maxSockets`: to wait for a connection
- * that a slow answer holds would cost one delivery's time for another's. As many are in use as requests are under way,
+ * that a slow answer holds would cost one request's time for another's. As many are in use as requests are under way,
  * and how many that are is for the caller to say.
  */
 const options = { keepAlive: true, timeout: 15_000, maxFreeSockets: 8 }

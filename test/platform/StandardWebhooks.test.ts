@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import fc from "fast-check"
 import { Webhook } from "standardwebhooks"
-import { newSecret, signatures } from "../../src/integrations/Signature.ts"
+import { newSecret, signatures, signedHeaders } from "../../src/platform/StandardWebhooks.ts"
 
 const now = () => Math.floor(Date.now() / 1000)
 const secret = () => Effect.runSync(newSecret)
@@ -52,6 +52,28 @@ describe("signatures", () => {
     assert.throws(() => verify(key, "dlv_2", timestamp, "{}", signature))
     assert.throws(() => verify(key, "dlv_1", timestamp - 1, "{}", signature))
     assert.throws(() => verify(key, "dlv_1", timestamp, "{} ", signature))
+  })
+})
+
+describe("signed headers", () => {
+  it("are the three of the standard, with a time in whole seconds", () => {
+    const key = secret()
+    const milliseconds = now() * 1000 + 999
+    const headers = signedHeaders([key], "msg_1", milliseconds, "{}")
+    assert.deepStrictEqual(headers, {
+      "webhook-id": "msg_1",
+      "webhook-timestamp": `${Math.floor(milliseconds / 1000)}`,
+      "webhook-signature": signatures([key], "msg_1", Math.floor(milliseconds / 1000), "{}")
+    })
+    new Webhook(Redacted.value(key)).verify("{}", headers)
+  })
+
+  it("take a secret in either alphabet of base64, with its prefix or without", () => {
+    const key = Buffer.from(Array.from({ length: 32 }, (_, i) => 255 - i))
+    const texts = [key.toString("base64"), key.toString("base64url")].flatMap((text) => [text, `whsec_${text}`])
+    const signed = texts.map((text) => signatures([Redacted.make(text)], "msg_1", 1, "{}"))
+    assert.strictEqual(new Set(signed).size, 1)
+    assert.strictEqual(signed[0], new Webhook(key.toString("base64")).sign("msg_1", new Date(1000), "{}"))
   })
 })
 
