@@ -76,13 +76,18 @@ const Metrics = Schema.Struct({
   )
 })
 
+const LogRecord = Schema.Struct({
+  body: AnyValue,
+  attributes: Attributes,
+  traceId: Schema.optionalKey(Schema.String),
+  spanId: Schema.optionalKey(Schema.String)
+})
+
 const Logs = Schema.Struct({
   resourceLogs: Schema.Array(
     Schema.Struct({
       resource: Resource,
-      scopeLogs: Schema.Array(
-        Schema.Struct({ logRecords: Schema.Array(Schema.Struct({ body: AnyValue, attributes: Attributes })) })
-      )
+      scopeLogs: Schema.Array(Schema.Struct({ logRecords: Schema.Array(LogRecord) }))
     })
   )
 })
@@ -103,6 +108,7 @@ export interface Collector {
     readonly points: ReadonlyArray<typeof DataPoint.Type>
   }>
   readonly logs: () => ReadonlyArray<string>
+  readonly logRecords: () => ReadonlyArray<typeof LogRecord.Type>
   /** The resource of each delivery. */
   readonly resources: () => ReadonlyArray<Record<string, string | number | boolean>>
 }
@@ -130,6 +136,7 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
   const traces = () => at("/v1/traces", Traces).flatMap(({ resourceSpans }) => resourceSpans)
   const metrics = () => at("/v1/metrics", Metrics).flatMap(({ resourceMetrics }) => resourceMetrics)
   const logs = () => at("/v1/logs", Logs).flatMap(({ resourceLogs }) => resourceLogs)
+  const logRecords = () => logs().flatMap(({ scopeLogs }) => scopeLogs.flatMap(({ logRecords }) => logRecords))
   return {
     url: `http://127.0.0.1:${port}`,
     received,
@@ -138,10 +145,8 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
       metrics()
         .flatMap(({ scopeMetrics }) => scopeMetrics.flatMap(({ metrics }) => metrics))
         .map(({ histogram, name }) => ({ name, points: histogram?.dataPoints ?? [] })),
-    logs: () =>
-      logs()
-        .flatMap(({ scopeLogs }) => scopeLogs.flatMap(({ logRecords }) => logRecords))
-        .map(({ body }) => body.stringValue ?? ""),
+    logs: () => logRecords().map(({ body }) => body.stringValue ?? ""),
+    logRecords,
     resources: () => [...traces(), ...metrics(), ...logs()].map(({ resource }) => attributesOf(resource.attributes))
   }
 }
