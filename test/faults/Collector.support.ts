@@ -48,6 +48,10 @@ export const isBelow = (spans: ReadonlyArray<Span>, { parentSpanId }: Span, ance
   return parent !== undefined && (parent.spanId === ancestor?.spanId || isBelow(spans, parent, ancestor))
 }
 
+/** The statements at the database that a span caused. */
+export const statementsBelow = (spans: ReadonlyArray<Span>, ancestor: Span | undefined) =>
+  spans.filter((span) => "db.query.text" in attributesOf(span.attributes) && isBelow(spans, span, ancestor))
+
 const Traces = Schema.Struct({
   resourceSpans: Schema.Array(
     Schema.Struct({ resource: Resource, scopeSpans: Schema.Array(Schema.Struct({ spans: Schema.Array(Span) })) })

@@ -11,7 +11,8 @@ import {
   type Span,
   spanKind,
   spanStatus,
-  startCollector
+  startCollector,
+  statementsBelow
 } from "./Collector.support.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
 import { expectProblem, send } from "./Requests.support.ts"
@@ -94,6 +95,7 @@ describe("an attempt", () => {
     const attempt = spanOf(attempts, receiver.hits[0])
     expect(attempt.name).toBe("POST")
     expect(isBelow(spans, attempt, server)).toBe(true)
+    expect(statementsBelow(spans, server)).not.toEqual([])
     expect(attributesOf(attempt.attributes)).toMatchObject({
       "http.request.method": "POST",
       "server.address": "127.0.0.1",

@@ -8,7 +8,8 @@ import {
   type Span,
   spanKind,
   spanStatus,
-  startCollector
+  startCollector,
+  statementsBelow
 } from "./Collector.support.ts"
 import {
   expectTrue,
@@ -62,6 +63,7 @@ describe("a call of a provider", () => {
     expect(calls).toHaveLength(2)
     for (const server of servers) {
       expect(calls.filter((call) => isBelow(trace, call, server))).toHaveLength(1)
+      expect(statementsBelow(trace, server).length).toBeGreaterThanOrEqual(2)
     }
     for (const call of calls) {
       const attributes = attributesOf(call.attributes)
