@@ -8,6 +8,7 @@ import {
   ok,
   open,
   receiver,
+  reset,
   status,
   until,
   untilRows
@@ -75,8 +76,6 @@ export const cellsOf = (lines: ReadonlyArray<string>, text: string): ReadonlyArr
   assert.deepStrictEqual(more, [])
   return line.split(/ {2,}/)
 }
-
-const reset: Answering = ({ response }) => void response.socket?.resetAndDestroy()
 
 /** Answers the first attempt in one way, and all others in another, over a connection of their own. */
 const atFirst =
