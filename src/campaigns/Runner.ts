@@ -12,6 +12,7 @@ import { maxAttempts } from "../messaging/Messages/Schedule.ts"
 import { outcomes, Providers } from "../messaging/Providers.ts"
 import { statement } from "../platform/Database.ts"
 import { Settings } from "../platform/Settings.ts"
+import { untraced } from "../platform/Telemetry.ts"
 import { type Claim, claim, reclaim } from "./Runner/Claims.ts"
 import { advance } from "./Runner/Progress.ts"
 import { recipientResult, record, released, type Result } from "./Runner/Results.ts"
@@ -90,7 +91,9 @@ export class Runner extends Context.Service<
         if (draining || !running || unrecorded >= slots) return
         const at = yield* now
         const until = new Date(at.getTime() + Duration.toMillis(horizon))
-        const claims = yield* statement(claim(sql, { now: at, until, leaseMillis, slots: slots - unrecorded }))
+        const claims = yield* untraced(
+          statement(claim(sql, { now: at, until, leaseMillis, slots: slots - unrecorded }))
+        )
         unrecorded += claims.length
         yield* Effect.forEach(
           claims,
@@ -107,14 +110,14 @@ export class Runner extends Context.Service<
         advanceEvery,
         "Campaigns were not moved on",
         Effect.gen(function* () {
-          const [campaigns] = yield* statement(advance(sql, yield* now))
+          const [campaigns] = yield* untraced(statement(advance(sql, yield* now)))
           running = campaigns?.running === true
         })
       )
       yield* every(
         reclaimEvery,
         "Lost sends were not found",
-        Effect.flatMap(now, (at) => statement(reclaim(sql, at, idempotent, maxAttempts)))
+        Effect.flatMap(now, (at) => untraced(statement(reclaim(sql, at, idempotent, maxAttempts))))
       )
 
       yield* Queue.takeBetween(results, 1, 500).pipe(
