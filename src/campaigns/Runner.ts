@@ -13,6 +13,7 @@ import { outcomes, Providers } from "../messaging/Providers.ts"
 import { statement } from "../platform/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
+import { spanOf } from "../platform/TraceContext.ts"
 import { type Claim, claim, reclaim } from "./Runner/Claims.ts"
 import { advance } from "./Runner/Progress.ts"
 import { recipientResult, record, released, type Result } from "./Runner/Results.ts"
@@ -80,7 +81,7 @@ export class Runner extends Context.Service<
           Effect.onInterrupt(() => (calling ? settle(outcomes.interrupted) : finish(released(claim)))),
           Effect.flatMap(settle),
           Effect.withSpan("Runner.send", {
-            root: true,
+            parent: spanOf(claim.traceparent),
             attributes: { "project.id": claim.projectId, "campaign.id": claim.campaignId }
           })
         )

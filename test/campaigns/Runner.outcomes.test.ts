@@ -25,7 +25,8 @@ const base: Claim = {
   template: "Hello",
   displayName: "Ada",
   firstName: null,
-  lastName: null
+  lastName: null,
+  traceparent: ""
 }
 
 const accepted: Outcome = { _tag: "accepted", providerMessageId: "p" }

@@ -14,6 +14,7 @@ import {
 } from "../../api/Problems.ts"
 import { assigned, differ, patched } from "../../platform/Columns.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
+import type { Cause } from "../../platform/outbox/Outbox.ts"
 import * as Target from "./Target.ts"
 import { ZoneChanged } from "./ZoneChanged.ts"
 
@@ -161,7 +162,7 @@ export const change = (
   projectId: ProjectId,
   id: CampaignId,
   { expectedVersion, operation, references, start, values }: Change,
-  at: Date
+  { at, traceparent }: Pick<Cause, "at" | "traceparent">
 ): Mutation<Conflict> => ({
   at,
   verdict: sql`
@@ -187,6 +188,7 @@ export const change = (
           WHEN target.status = 'paused' AND next.status IN ('scheduled', 'running') THEN ${at}::timestamptz
           ELSE campaigns.resumed_at
         END,
+        traceparent = ${traceparent}::text,
         version = campaigns.version + 1, updated_at = greatest(campaigns.updated_at, ${at}::timestamptz)
       FROM claim, next, target
       WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id} AND claim.changed
