@@ -1,0 +1,147 @@
+/** Requests that are not sent, and what goes on the wire of those that are. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { answering, apiAt, receipt, scripted, token } from "./Scripted.support.ts"
+
+const page = answering(200, { items: [], nextCursor: null })
+
+describe("a request", () => {
+  it.live("that has not its form is not sent: it tells every fault at its location", () =>
+    Effect.gen(function* () {
+      const { baseUrl, connections } = yield* scripted(receipt)
+      const { clients } = yield* apiAt(baseUrl)
+      const unknown = { payload: { displayName: "", tags: ["a", "a"], email: "robin", "co/lour": "green" } }
+      const refused = yield* Effect.flip(
+        clients.patchClient({ params: { clientId: "" }, headers: { "idempotency-key": "short" }, ...unknown })
+      )
+      assert.strictEqual(refused._tag, "validation_failed")
+      if (refused._tag !== "validation_failed") return
+      assert.deepStrictEqual(Object.keys(refused.errors).toSorted(), [
+        "body/co~1lour",
+        "body/displayName",
+        "body/email",
+        "body/tags",
+        "header/idempotency-key",
+        "path/clientId"
+      ])
+      assert.deepStrictEqual(refused.errors["body/co~1lour"], ["is not known here"])
+      assert.isUndefined(refused.instance)
+      assert.strictEqual(connections(), 0)
+    })
+  )
+
+  for (const clientId of [".", "..", "\ud800"]) {
+    it.live(`is not sent with the id ${JSON.stringify(clientId)}, which no path can hold`, () =>
+      Effect.gen(function* () {
+        const { baseUrl, connections } = yield* scripted(receipt)
+        const { clients } = yield* apiAt(baseUrl)
+        const refused = yield* Effect.flip(clients.getClient({ params: { clientId } }))
+        assert.deepStrictEqual(refused._tag === "validation_failed" && Object.keys(refused.errors), ["path/clientId"])
+        assert.strictEqual(connections(), 0)
+      })
+    )
+  }
+
+  it.live("carries the token, and its body as JSON", () =>
+    Effect.gen(function* () {
+      const { baseUrl, requests } = yield* scripted(receipt)
+      const { notes } = yield* apiAt(baseUrl)
+      yield* notes.createNote({ params: { dealId: "a/b" }, payload: { body: "☕" } })
+      const [request] = requests
+      assert.strictEqual(request?.line, "POST /api/v1/developer/crm/deals/a%2Fb/notes HTTP/1.1")
+      assert.strictEqual(request?.headers.get("authorization"), `Bearer ${token}`)
+      assert.strictEqual(request?.headers.get("content-type"), "application/json")
+      assert.deepStrictEqual(JSON.parse(Buffer.from(request?.body ?? "", "latin1").toString()), { body: "☕" })
+    })
+  )
+
+  it.live("takes an undefined member for an absent one", () =>
+    Effect.gen(function* () {
+      const { baseUrl, requests } = yield* scripted(receipt)
+      const { clients } = yield* apiAt(baseUrl)
+      // As a caller without exactOptionalPropertyTypes may write it.
+      const absent: object = { email: undefined, tags: undefined }
+      const headers: object = { "idempotency-key": undefined }
+      yield* clients.createClient({ payload: { displayName: "Robin", ...absent }, headers })
+      assert.strictEqual(requests[0]?.body, '{"displayName":"Robin"}')
+      assert.isDefined(requests[0]?.headers.get("idempotency-key"))
+    })
+  )
+
+  it.live("of a list has what is asked for in its query, and the defaults of the contract", () =>
+    Effect.gen(function* () {
+      const { baseUrl, requests } = yield* scripted(page)
+      const { deals } = yield* apiAt(baseUrl)
+      yield* deals.listDeals()
+      yield* deals.listDeals({ query: { limit: 7, status: "won", cursor: "abc" } })
+      const queries = requests.map(({ line }) =>
+        Object.fromEntries(new URL(line.split(" ")[1] ?? "", baseUrl).searchParams)
+      )
+      assert.deepStrictEqual(queries, [
+        { limit: "50", lifecycle: "active", status: "all" },
+        { limit: "7", lifecycle: "active", status: "won", cursor: "abc" }
+      ])
+    })
+  )
+})
+
+describe("an answer", () => {
+  it.live("that redirects is not followed", () =>
+    Effect.gen(function* () {
+      const other = yield* scripted(receipt)
+      const { baseUrl, connections } = yield* scripted(answering(307, "", { location: `${other.baseUrl}/` }))
+      const failure = yield* Effect.flip(
+        (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
+      )
+      assert.strictEqual(failure._tag, "HttpClientError")
+      assert.deepStrictEqual([connections(), other.connections()], [1, 0])
+    })
+  )
+
+  it.live("with members that this client does not know is taken without them", () =>
+    Effect.gen(function* () {
+      const { baseUrl } = yield* scripted(
+        answering(201, { resourceId: "cli_1", changed: true, more: 1 }, { etag: '"1"' })
+      )
+      const { body } = yield* (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
+      assert.deepStrictEqual({ ...body }, { resourceId: "cli_1", changed: true })
+    })
+  )
+
+  it.live("that this client can't understand is a SchemaError", () =>
+    Effect.gen(function* () {
+      const { baseUrl, connections } = yield* scripted(answering(201, { resourceId: 1 }, { etag: '"1"' }))
+      const failure = yield* Effect.flip(
+        (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
+      )
+      assert.strictEqual(failure._tag, "SchemaError")
+      assert.strictEqual(connections(), 1)
+    })
+  )
+
+  it.live("with a code that is newer than this client is a problem all the same", () =>
+    Effect.gen(function* () {
+      const told = {
+        type: "urn:developer-api:problem:moon_full",
+        title: "The moon is full.",
+        status: 409,
+        code: "moon_full"
+      }
+      const { baseUrl } = yield* scripted(answering(409, told))
+      const failure = yield* Effect.flip(
+        (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
+      )
+      assert.strictEqual(failure._tag, "UnexpectedProblem")
+      assert.deepInclude(failure, { code: "moon_full", status: 409, title: "The moon is full." })
+      assert.strictEqual(failure.message, "moon_full: The moon is full.")
+    })
+  )
+
+  it.live("without its problem's form stays the HTTP error that it is", () =>
+    Effect.gen(function* () {
+      const { baseUrl } = yield* scripted(answering(404, { title: "?" }))
+      const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.getClient({ params: { clientId: "a" } }))
+      assert.strictEqual(failure._tag === "HttpClientError" && failure.response?.status, 404)
+    })
+  )
+})
