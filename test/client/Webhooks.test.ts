@@ -222,17 +222,21 @@ describe("a delivery is refused", () => {
       headers: headersOf(text)
     }))
   }
-  refuses("with a body that is not UTF-8", "body_invalid", () => {
-    const bytes = Buffer.from([0x7b, 0xff, 0x7d])
+  for (const at of [0, 20, 41]) {
+    refuses(`with a signature that differs in its character ${at} alone`, "signature_invalid", () => {
+      const other = mac[at] === "A" ? "B" : "A"
+      return {
+        headers: { ...headersOf(body), "webhook-signature": `v1,${mac.slice(0, at)}${other}${mac.slice(at + 1)}` }
+      }
+    })
+  }
+  refuses("with a body that is not UTF-8, though it is signed", "body_invalid", () => {
+    // A title that reads well enough where the byte is taken for a replacement character.
+    const bytes = Buffer.from(body.replace("Espresso", "\u00ff"), "latin1")
     const key = Buffer.from(fresh.slice("whsec_".length), "base64")
     const signed = Buffer.concat([Buffer.from(`dlv_1.${seconds}.`), bytes])
-    return {
-      body: bytes,
-      headers: {
-        ...headersOf(body),
-        "webhook-signature": `v1,${createHmac("sha256", key).update(signed).digest("base64")}`
-      }
-    }
+    const mac = createHmac("sha256", key).update(signed).digest("base64")
+    return { body: bytes, headers: { ...headersOf(body), "webhook-signature": `v1,${mac}` } }
   })
 })
 
