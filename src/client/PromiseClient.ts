@@ -6,6 +6,7 @@ import { DeveloperApi, type DeveloperApiOptions } from "./DeveloperApi.ts"
 import type { CallOptions, PromiseOperations } from "./Operations.ts"
 import type { Written } from "./RequestForm.ts"
 
+/** Of `createClient`. */
 export interface ClientOptions extends DeveloperApiOptions {
   /** In place of the platform's. */
   readonly fetch?: typeof globalThis.fetch | undefined
