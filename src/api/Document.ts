@@ -2,11 +2,8 @@
 import { Context, Predicate } from "effect"
 import { HttpApi, type HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access } from "./Access.ts"
-
-/** The example of an operation's request body, and of its success answer. */
-export class Examples extends Context.Service<Examples, { readonly request?: unknown; readonly answer: unknown }>()(
-  "developer-api/api/Examples"
-) {}
+import { Examples } from "./Examples.ts"
+import { webhooks, webhookSchemas } from "./integrations/WebhooksDocument.ts"
 
 type Headers = Record<string, OpenApi.OpenAPISpecHeader>
 
@@ -60,6 +57,8 @@ export const documented = <Id extends string, Groups extends HttpApiGroup.Constr
       }
     })
     for (const schema of Object.values(document.components.schemas)) completeProblem(schema)
+    Object.assign(document, { webhooks })
+    document.components.schemas = { ...webhookSchemas, ...document.components.schemas }
     // Problems are called by their code; the suffix tells the wire's form from the program's, which no reader needs.
     return JSON.parse(
       JSON.stringify(document).replace(/"((?:#\/components\/schemas\/)?[a-z_]+)Encoded"(?=[,:}\]])/g, '"$1"')

@@ -52,6 +52,18 @@ export type SourceId = typeof SourceId.Type
 export const MessageId = id.pipe(Schema.brand("MessageId"))
 export type MessageId = typeof MessageId.Type
 
+export const SegmentId = id.pipe(Schema.brand("SegmentId"))
+export type SegmentId = typeof SegmentId.Type
+
+export const TemplateId = id.pipe(Schema.brand("TemplateId"))
+export type TemplateId = typeof TemplateId.Type
+
+export const CampaignId = id.pipe(Schema.brand("CampaignId"))
+export type CampaignId = typeof CampaignId.Type
+
+export const AudienceId = id.pipe(Schema.brand("AudienceId"))
+export type AudienceId = typeof AudienceId.Type
+
 /** A UUID of any version (RFC 9562), in either case; lower case from here on. */
 export const ConversationId = Schema.String.check(
   Schema.isPattern(/^[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}$/u, {

@@ -71,6 +71,12 @@ export class ProjectMismatch extends problem<ProjectMismatch>()(
   "The credential is of another project than the one expected."
 ) {}
 
+export class ScheduleInvalid extends problem<ScheduleInvalid>()(
+  "schedule_invalid",
+  400,
+  "The campaign can't be scheduled for that time."
+) {}
+
 // 401
 
 export class CredentialMissing extends problem<CredentialMissing>()(
@@ -162,6 +168,18 @@ export class ConversationNotFound extends problem<ConversationNotFound>()(
   "The project has no such conversation."
 ) {}
 
+export class CampaignNotFound extends problem<CampaignNotFound>()(
+  "campaign_not_found",
+  404,
+  "The project has no such campaign."
+) {}
+
+export class CampaignReferenceNotFound extends problem<CampaignReferenceNotFound>()(
+  "campaign_reference_not_found",
+  404,
+  "The campaign refers to what the project does not have."
+) {}
+
 // 405
 
 export class MethodNotAllowed extends problem<MethodNotAllowed>()(
@@ -224,6 +242,29 @@ export class ProviderConflict extends problemWith<ProviderConflict>()(
   409,
   "The message can't be sent: its provider refused it, or its channel is revoked.",
   { messageId: MessageId }
+) {}
+
+export class InstallationNotReady extends problem<InstallationNotReady>()(
+  "installation_not_ready",
+  409,
+  "The installation has nothing to preview."
+) {}
+
+export class CampaignStateConflict extends problem<CampaignStateConflict>()(
+  "campaign_state_conflict",
+  409,
+  "The state of the campaign, or of its channel, does not allow this."
+) {}
+
+/** What a campaign needs before it can be scheduled. */
+export const missingParts = ["primary_route", "audience", "eligible_recipients"] as const
+export type MissingPart = (typeof missingParts)[number]
+
+export class CampaignNotReady extends problemWith<CampaignNotReady>()(
+  "campaign_not_ready",
+  409,
+  "The campaign lacks something that it needs to be scheduled.",
+  { missing: Schema.Array(Schema.Literals(missingParts)) }
 ) {}
 
 // 413, 415, 429, 431

@@ -5,7 +5,7 @@
 import { PgClient } from "@effect/sql-pg"
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random, Schedule, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
-import { listenerLayer, statement } from "../platform/Database.ts"
+import { listenerLayer, maintenanceLayer, statement } from "../platform/Database.ts"
 import { channel } from "../platform/outbox/Wake.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
@@ -43,6 +43,7 @@ export class DeliveryLoop extends Context.Service<
 
 const loop = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
+  const maintenance = Context.get(yield* Layer.build(maintenanceLayer), PgClient.PgClient)
   const parts = { box: yield* SecretBox, sender: yield* Sender }
   const { webhooks } = yield* Settings
   const measured = yield* Metrics.enabled
@@ -52,7 +53,7 @@ const loop = Effect.gen(function* () {
   const leaseEnd = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis + Duration.toMillis(lease)))
 
   /** What this process has claimed and not yet recorded. */
-  const underWay = new Map<string, Claim>()
+  const underWay = new Map<string, UnderWay>()
   let draining = false
   const claiming = yield* Semaphore.make(1)
   const idle = yield* Latch.make(false)
@@ -66,7 +67,7 @@ const loop = Effect.gen(function* () {
       const at = yield* now
       const known = yield* Queue.clear(results)
       for (const result of known) underWay.delete(keyOf(result))
-      const left = [...known, ...[...underWay.values()].map((claim): Result => released(claim, at))]
+      const left = [...known, ...[...underWay.values()].map((claim) => released(claim, at))]
       if (left.length > 0) yield* record(sql, left, at)
     }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
   )
@@ -95,7 +96,7 @@ const loop = Effect.gen(function* () {
     const terms = { now: yield* now, leaseEnd: yield* leaseEnd, slots: free }
     const claims = yield* statement(claim(sql, { ...terms, endpointConcurrency: webhooks.endpointConcurrency }))
     for (const claim of claims) {
-      underWay.set(keyOf(claim), claim)
+      underWay.set(keyOf(claim), { ...claim, startedAt: terms.now })
       run(deliver(claim))
     }
   }).pipe(claiming.withPermit, Effect.uninterruptible)
@@ -153,7 +154,7 @@ const loop = Effect.gen(function* () {
     "Old deliveries were not removed",
     Effect.gen(function* () {
       const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(Duration.days(retentionDays)))
-      return (yield* statement(prune(sql, horizon, pruneBatch)))[0]?.more === true
+      return (yield* statement(prune(maintenance, horizon, pruneBatch)))[0]?.more === true
     }).pipe(Effect.repeat({ while: (more) => more }))
   )
 
@@ -185,7 +186,11 @@ const loop = Effect.gen(function* () {
 const keyOf = ({ attempt, id, projectId }: Pick<Claim, "projectId" | "id" | "attempt">) =>
   `${attempt}/${projectId}/${id}`
 
-const released = ({ attempt, id, installationId, projectId }: Claim, at: Date): Result => ({
+interface UnderWay extends Claim {
+  readonly startedAt: Date
+}
+
+const released = ({ attempt, id, installationId, projectId, startedAt }: UnderWay, at: Date): Result => ({
   projectId,
   installationId,
   id,
@@ -193,7 +198,7 @@ const released = ({ attempt, id, installationId, projectId }: Claim, at: Date): 
   on: "released",
   statusCode: null,
   errorCode: "interrupted",
-  startedAt: at,
+  startedAt,
   finishedAt: at,
   availableAt: at,
   restUntil: null,

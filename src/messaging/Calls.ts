@@ -24,6 +24,8 @@ export class Calls extends Context.Service<
     readonly make: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
     /** Records an attempt whose process has died as one with an unknown outcome. */
     readonly lose: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
+    /** Puts a leased attempt off that this process won't make any more. */
+    readonly postpone: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
     /** Waits until no call is under way. */
     readonly drain: Effect.Effect<void>
   }
@@ -44,7 +46,7 @@ export class Calls extends Context.Service<
         const idempotent = providers.isIdempotent(attempt.providerType)
         const finishedAt = new Date(yield* Clock.currentTimeMillis)
         const result = resultOf({ ...attempt, idempotent }, outcome, finishedAt)
-        yield* Metrics.count(attempt.providerType, result)
+        yield* Metrics.count(attempt.providerType, result.on)
         const recording = statement(record(sql, attempt, result))
         const rows = yield* recording.pipe(
           // The request is told that nobody knows; as long as the lease runs, the database may come back.
@@ -86,8 +88,15 @@ export class Calls extends Context.Service<
 
       return {
         lease,
-        make: (leased) => Effect.flatMap(FiberSet.run(fibers, Effect.interruptible(attempt(leased))), Fiber.join),
+        // Who is interrupted on the way to the call leaves no lease behind that nobody works on.
+        make: (leased) =>
+          Effect.uninterruptible(
+            Effect.flatMap(FiberSet.run(fibers, Effect.interruptible(attempt(leased))), (fiber) =>
+              Effect.interruptible(Fiber.join(fiber))
+            )
+          ),
         lose: (leased) => recorded(leased, outcomes.leaseLost),
+        postpone: (leased) => recorded(leased, outcomes.notCalled),
         drain: FiberSet.awaitEmpty(fibers)
       }
     })

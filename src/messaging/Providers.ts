@@ -54,6 +54,8 @@ export class Providers extends Context.Service<
 /** What calls come to that no provider has answered. */
 export const outcomes = {
   configUnreadable: { _tag: "postponed", errorCode: "config_unreadable", retryAfter: Option.none() },
+  /** The process ended before anybody was called. */
+  notCalled: { _tag: "postponed", errorCode: "interrupted", retryAfter: Option.none() },
   internal: { _tag: "unknown", errorCode: "internal" },
   interrupted: { _tag: "unknown", errorCode: "interrupted" },
   leaseLost: { _tag: "unknown", errorCode: "lease_lost" }

@@ -2,7 +2,12 @@
 import { Clock, Context, Duration, Effect, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { type ConversationId, MessageId, type ProjectId } from "../api/Ids.ts"
-import type { ConversationNotFound, IdempotencyKeyReused, ServiceUnavailable } from "../api/Problems.ts"
+import {
+  type ConversationNotFound,
+  type IdempotencyKeyReused,
+  ProviderOutcomeUnknown,
+  type ServiceUnavailable
+} from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate } from "../platform/idempotency/Idempotency.ts"
 import { newId } from "../platform/NewId.ts"
@@ -10,6 +15,13 @@ import { causeOf } from "../platform/outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { Calls } from "./Calls.ts"
 import { create, type Destination, find, type Message } from "./Messages/Record.ts"
+
+/** Names the message that is on record, though nobody can tell how it stands. */
+const known = <A>(messageId: MessageId, message: Effect.Effect<A, ServiceUnavailable>) =>
+  Effect.mapError(
+    message,
+    ({ detail = "" }) => new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId })
+  )
 
 /** A message as it stands, and whether an earlier request has made it. */
 export interface Sent {
@@ -28,7 +40,7 @@ export class Sending extends Context.Service<
       command: Command,
       conversationId: ConversationId,
       text: string
-    ) => Effect.Effect<Sent, IdempotencyKeyReused | ConversationNotFound | ServiceUnavailable>
+    ) => Effect.Effect<Sent, IdempotencyKeyReused | ConversationNotFound | ProviderOutcomeUnknown | ServiceUnavailable>
   }
 >()("developer-api/messaging/Sending") {
   static readonly layer = Layer.effect(
@@ -53,10 +65,13 @@ export class Sending extends Context.Service<
         )
       })
 
+      // A call that took all its time has yet to be recorded, and those who wait are told what it came to, too.
+      const patience = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
       const isCalling = ({ createdAt, deliveryStatus }: Message, now: number) =>
-        deliveryStatus === "pending" && now < Date.parse(createdAt) + Duration.toMillis(providerTimeout)
+        deliveryStatus === "pending" && now < Date.parse(createdAt) + patience
 
       return {
+        // Who hangs up while the message is being committed leaves none that nobody calls for.
         send: Effect.fnUntraced(function* (command, conversationId, text) {
           const { projectId } = command
           const cause = yield* causeOf(projectId)
@@ -68,10 +83,12 @@ export class Sending extends Context.Service<
             create(sql, cause, { id: messageId, conversationId, text }, leaseEnd)
           )
           if (replayed || returned === null) {
-            return { message: yield* settled(projectId, MessageId.make(resourceId)), replayed }
+            const id = MessageId.make(resourceId)
+            return { message: yield* known(id, Effect.interruptible(settled(projectId, id))), replayed }
           }
-          if (returned.status === "revoked") return { message: yield* current(projectId, messageId), replayed }
-          const recorded = yield* calls.make({
+          const asItIs = current(projectId, messageId)
+          if (returned.status === "revoked") return { message: yield* known(messageId, asItIs), replayed }
+          const call = calls.make({
             projectId,
             messageId,
             conversationId,
@@ -82,12 +99,9 @@ export class Sending extends Context.Service<
             inDoubt: false,
             traceparent: cause.traceparent
           })
-          const message = yield* Option.match(recorded, {
-            onNone: () => current(projectId, messageId),
-            onSome: Effect.succeed
-          })
-          return { message, replayed }
-        })
+          const recorded = Effect.flatMap(call, Option.match({ onNone: () => asItIs, onSome: Effect.succeed }))
+          return { message: yield* known(messageId, recorded), replayed }
+        }, Effect.uninterruptible)
       }
     })
   )

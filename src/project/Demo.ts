@@ -132,7 +132,40 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
     // Somebody who isn't a client yet.
     { id: "0193f0cb-f607-4a81-92a3-14b5c6d7e8f9", channelId: "chan_sandbox", address: "somebody" }
   ],
-  installations: [{ id: "ins_shop", name: "Web shop" }],
+  installations: [
+    {
+      id: "ins_shop",
+      name: "Web shop",
+      importProfile: {
+        version: 1,
+        mappings: {
+          contact: { name: "displayName", mail: "email", labels: "tags", birthday: "restricted" },
+          organization: { company: "name" },
+          deal: { subject: "title", total: "amountMinor", currency: "currency" }
+        }
+      },
+      stagedRecords: [
+        {
+          entityType: "contact",
+          externalId: "shop-1001",
+          fields: { name: "Mara Quill", mail: "mara.quill@example.com", labels: ["vip", "newsletter"] }
+        },
+        {
+          entityType: "contact",
+          externalId: "shop-1002",
+          fields: { name: "Jonas Ferrow-Lind", mail: "jonas.ferrow@example.com", birthday: "1987-04-02" }
+        },
+        { entityType: "contact", externalId: "shop-1003", fields: { name: "Edda Strand", mail: "edda@example.com" } },
+        { entityType: "contact", externalId: "shop-1004", fields: { name: "E. Strand", mail: "Edda@Example.com" } },
+        { entityType: "organization", externalId: "shop-o-7", fields: { company: "Strand Interiors", size: 12 } },
+        {
+          entityType: "deal",
+          externalId: "shop-d-31",
+          fields: { subject: "Counter lamps", total: "480.00", currency: "EUR" }
+        }
+      ]
+    }
+  ],
   tasks: [
     {
       id: "task_call",

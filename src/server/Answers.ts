@@ -10,7 +10,7 @@ import { nameServerSpan } from "../platform/Telemetry.ts"
 import { Drain } from "./Drain.ts"
 import { isProblem, type Problem, problemResponse } from "./ProblemResponse.ts"
 import { hasEmptySegment, routable, splitTarget } from "./RequestTarget.ts"
-import type { Methods } from "./Routes.ts"
+import { isSend, type Methods } from "./Routes.ts"
 
 /** Renders the problems of an operation, and tells which one it was. */
 export const operations = Layer.succeed(
@@ -52,7 +52,11 @@ export const everything = (methods: Methods) =>
         )
         const started = yield* Clock.currentTimeMillis
         const response = drain.draining()
-          ? goingAway(current)
+          ? goingAway(
+              isSend(request.method, splitTarget(request.url)[0])
+                ? { ...current, unavailable: outcomeUnknown }
+                : current
+            )
           : hasEmptySegment(splitTarget(request.url)[0])
             ? problemResponse(notFound(), current.id)
             : yield* Effect.provideService(answer(routes, request, current, methods), CurrentRequest, current)

@@ -2,12 +2,16 @@
 import { NodeServices } from "@effect/platform-node"
 import { Console, Effect, Layer, Option, PartitionedSemaphore, Queue } from "effect"
 import { HttpServer } from "effect/http"
+import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { networksOf } from "../integrations/Addresses.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
+import * as Rejudging from "../integrations/Preview/Rejudging.ts"
 import { Sender } from "../integrations/Sender.ts"
+import { Runner } from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
 import { Providers } from "../messaging/Providers.ts"
 import { Retrier } from "../messaging/Retrier.ts"
+import { Bulk } from "../platform/Bulk.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
 import { PublicUrl } from "../platform/Responses.ts"
@@ -57,7 +61,8 @@ const platform = Layer.mergeAll(
   Pages.layer,
   SecretBox.layer,
   Wake.layer,
-  Drain.layer
+  Drain.layer,
+  Bulk.layer
 ).pipe(
   Layer.merge(turns),
   Layer.provide(SecretKey.layer),
@@ -77,9 +82,13 @@ const sender = Layer.unwrap(
   )
 )
 
-const background = Layer.mergeAll(Pruner.layer, Retrier.layer, Layer.provide(DeliveryLoop.layer, sender)).pipe(
-  Layer.provide(Database.backgroundLayer)
-)
+const background = Layer.mergeAll(
+  Pruner.layer,
+  AudiencePruner.layer,
+  Retrier.layer,
+  Runner.layer,
+  Layer.provide(DeliveryLoop.layer, sender)
+).pipe(Layer.provide(Database.backgroundLayer), Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer)))
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */
 const face = (role: Role) =>
@@ -136,10 +145,10 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   const calls = yield* Calls
   const deliveries = yield* Effect.serviceOption(DeliveryLoop)
   const retrier = yield* Effect.serviceOption(Retrier)
+  const runner = yield* Effect.serviceOption(Runner)
   const drained = Effect.gen(function* () {
-    if (Option.isSome(retrier)) yield* retrier.value.stop
-    const loop = Option.match(deliveries, { onNone: () => Effect.void, onSome: (loop) => loop.drain })
-    yield* Effect.all([drain, loop], { concurrency: 2 })
+    const loops = [deliveries, retrier, runner].flatMap(Option.toArray).map((loop) => loop.drain)
+    yield* Effect.all([drain, ...loops], { concurrency: "unbounded" })
     // Those whose callers have gone.
     yield* calls.drain
   })

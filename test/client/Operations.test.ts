@@ -192,10 +192,9 @@ layer(World.layer, { excludeTestServices: true })("the client", (it) => {
 
   it.effect("takes ids with any character in them", () =>
     Effect.gen(function* () {
-      const { seed } = yield* World
+      const { seed, url } = yield* TestServer
       const ids = ["a/b", "ü ☕", "%2F", "?x=1#y", "a.b", "..."]
       const { token } = yield* seed({ clients: ids.map((id) => ({ id, displayName: id })) })
-      const { url } = yield* TestServer
       const { clients } = yield* Effect.provide(DeveloperApi, DeveloperApi.layer({ baseUrl: url, token }))
       for (const clientId of ids) {
         assert.strictEqual((yield* clients.getClient({ params: { clientId } })).body.displayName, clientId)

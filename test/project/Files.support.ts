@@ -1,7 +1,9 @@
 /** Any project file, for properties that hold for all of them. */
 import * as fc from "fast-check"
 import { byId, id, maybe, record, text } from "./Arbitraries.support.ts"
+import { segmentsOf, templates } from "./Files.campaigns.support.ts"
 import { addressesOn, channels, conversationsOn } from "./Files.messaging.support.ts"
+import { installations } from "./Files.integrations.support.ts"
 import type { File } from "./Projects.support.ts"
 
 const limit = fc.record({ limit: fc.integer({ min: 1, max: 999 }), windowSeconds: fc.integer({ min: 1, max: 999 }) })
@@ -106,6 +108,9 @@ export const file: fc.Arbitrary<File> = fc
               status: fc.constantFrom("active", "archived"),
               organizationId: oneOf(targets.organizations),
               responsibleMemberId: oneOf(targets.members),
+              marketingConsent: fc.boolean(),
+              suppressed: fc.boolean(),
+              mergedIntoClientId: fc.constantFrom(null, ...clientIds.filter((other) => other !== id)),
               createdAt: instant,
               addresses: addressesOn(targets.channels),
               loyalty: maybe(
@@ -162,6 +167,10 @@ export const file: fc.Arbitrary<File> = fc
         byId
       ),
       conversations: conversationsOn(targets.channels, client),
+      segments: segmentsOf(clientIds),
+      templates,
+      campaigns: named,
+      installations,
       tasks: fc.uniqueArray(
         record(
           {

@@ -93,7 +93,7 @@ describe("faults of shape", () => {
       "members/1/name: is required",
       "pipelines/0/stages: must be at least one stage",
       "channels/0/config/token: is not known here",
-      "channels/0/config/url: must be an http or https URL",
+      "channels/0/config/url: must be an http or https URL without credentials",
       "channels/0/config/signingSecret: is required",
       "clients/0/displayName: must be a string of 1 to 160 characters",
       "clients/0/firstName: must be a string of 1 to 100 characters",

@@ -16,7 +16,7 @@ import {
   underAnotherKey
 } from "./Projects.support.ts"
 
-const http = { url: "https://user:hidden-in-the-url@chat.example/send", signingSecret: "whsec_aGlkZGVuLXNpZ25pbmc" }
+const http = { url: "https://chat.example/send?key=hidden-in-the-url", signingSecret: "whsec_aGlkZGVuLXNpZ25pbmc" }
 const telegram = { token: "4711:hidden-token", apiBaseUrl: "http://hidden-base:8081" }
 
 const secrets = ["hidden-in-the-url", "chat.example", "aGlkZGVuLXNpZ25pbmc", "4711:hidden-token", "hidden-base"]

@@ -56,6 +56,9 @@ const big: ReadonlyArray<readonly [part: string, records: (name: string) => Read
         address
       }))
   ],
+  ["segments", (name) => many((index) => ({ id: `${index}`, name, clientIds: [client(index)] }))],
+  ["templates", (name) => many((index) => ({ id: `${index % 100}`, version: index + 1, name, body: name }))],
+  ["campaigns", (name) => many((index) => ({ id: `${index}`, name }))],
   ["tasks", (title) => many((index) => ({ id: `${index}`, title, clientId: client(index), dealId: `${index}` }))]
 ]
 layer(services, { excludeTestServices: true })("apply", (it) => {
@@ -81,9 +84,10 @@ layer(services, { excludeTestServices: true })("apply", (it) => {
         const report = yield* apply("big", {
           channels,
           pipelines: [{ id: "one", name: "One", stages }],
-          clients: [{ id: "one", displayName: "One", addresses }]
+          clients: [{ id: "one", displayName: "One", addresses }],
+          segments: [{ id: "one", name, clientIds: many(client) }]
         })
-        assert.deepInclude(report[outcome], { pipelines: 1, clients: 1 })
+        assert.deepInclude(report[outcome], { pipelines: 1, clients: 1, segments: 1 })
         assert.isBelow(performance.now() - started, 15_000)
       }
     })

@@ -53,14 +53,25 @@ const tables = [
   "deals",
   "tickets",
   "conversations",
-  "tasks"
+  "segments",
+  "segment_clients",
+  "templates",
+  "campaigns",
+  "tasks",
+  "installations"
 ] as const
 type Table = (typeof tables)[number]
+
+const orders: Partial<Record<Table, ReadonlyArray<string>>> = {
+  client_addresses: ["client_id", "position"],
+  segment_clients: ["segment_id", "client_id"],
+  templates: ["id", "version"]
+}
 
 /** All rows of a project, ordered by id. */
 export const rowsOf = Effect.fnUntraced(function* (table: Table, projectId: string) {
   const sql = yield* SqlClient.SqlClient
-  const order = table === "client_addresses" ? ["client_id", "position"] : ["id"]
+  const order = orders[table] ?? ["id"]
   return yield* sql`
     SELECT * FROM ${sql(table)} WHERE project_id = ${projectId} ORDER BY ${sql.csv(order.map((column) => sql`${sql(column)}`))}`
 })
@@ -76,9 +87,24 @@ export const configOf = Effect.fnUntraced(function* (projectId: string, channelI
   return config
 })
 
+/** All that a project has staged, and what was made of it. */
+export const stagedOf = Effect.fnUntraced(function* (projectId: string) {
+  const sql = yield* SqlClient.SqlClient
+  return yield* Effect.forEach(
+    ["staged_batches", "staged_records", "staged_contacts"],
+    // With what tells one writing of a row from the next.
+    (table) =>
+      sql`SELECT xmin::text, * FROM ${sql(table)} AS staged WHERE project_id = ${projectId} ORDER BY staged::text`
+  )
+})
+
 /** Everything that the project file says of a project, as it is stored. */
 export const stateOf = Effect.fnUntraced(function* (projectId: string) {
-  return [yield* projectRow(projectId), ...(yield* Effect.forEach(tables, (table) => rowsOf(table, projectId)))]
+  return [
+    yield* projectRow(projectId),
+    ...(yield* Effect.forEach(tables, (table) => rowsOf(table, projectId))),
+    ...(yield* stagedOf(projectId))
+  ]
 })
 
 /** The project's row but for its revision, which counts the files. */

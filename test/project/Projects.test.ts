@@ -86,7 +86,10 @@ layer(services)("apply", (it) => {
           loyalty_card_number: null,
           loyalty_level_id: null,
           loyalty_balance: 0,
-          ready_stamp_offer_ids: []
+          ready_stamp_offer_ids: [],
+          marketing_consent: false,
+          suppressed: false,
+          merged_into_client_id: null
         }
       ])
     })

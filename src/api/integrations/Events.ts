@@ -1,13 +1,14 @@
 /** What happens in a project and is told to its outbound webhooks: specification, section 6; contract §10. */
 import { Schema } from "effect"
 import { Deal } from "../crm/Deals.ts"
-import { text, Timestamp } from "../Fields.ts"
+import { taskFields } from "../crm/Tasks.ts"
+import { Timestamp } from "../Fields.ts"
 import { ClientId, DealId, EventId, InstallationId, MemberId, ProjectId, StageId, TaskId } from "../Ids.ts"
 
 /** A piece of work. Tasks have no endpoint; operators create and complete them with commands. */
 export const Task = Schema.Struct({
   id: TaskId,
-  title: text(1, 160),
+  title: taskFields.title,
   dealId: Schema.NullOr(DealId),
   clientId: Schema.NullOr(ClientId),
   assigneeId: Schema.NullOr(MemberId),

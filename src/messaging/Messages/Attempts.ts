@@ -53,8 +53,8 @@ export interface Claim extends Attempt {
 }
 
 /**
- * Claims what is due, of each project in turn, and leases it. Where the channel is gone, there is nothing left to
- * attempt: that is settled here, too.
+ * Claims what is due, of each project in turn, and leases it. What is lost is unknown from here on: the new lease must not
+ * make it look as if it were under way. Where the channel is gone, there is nothing left to attempt: that is settled here, too.
  */
 export const claim = (
   sql: Sql,
@@ -94,6 +94,7 @@ export const claim = (
   ),
   claimed AS (
     UPDATE messages SET attempting = true, available_at = ${leaseEnd}::timestamptz,
+      status = CASE WHEN lost THEN ${after("unclear").to} ELSE messages.status END,
       attempts = attempts + (NOT lost)::int,
       attempt_log = CASE WHEN lost THEN attempt_log ELSE attempt_log || ${begun(sql, "attempts + 1", now)} END
     FROM chosen

@@ -21,6 +21,8 @@ const ids = [
   "deals/*/id",
   "tickets/*/id",
   "conversations/*/id",
+  "segments/*/id",
+  "campaigns/*/id",
   "installations/*/id",
   "tasks/*/id"
 ]
@@ -45,6 +47,7 @@ const references: ReadonlyArray<readonly [pattern: string, target: Target]> = [
   ["clients/*/loyalty/levelId", "loyaltyLevels"],
   ["clients/*/loyalty/readyStampOfferIds/*", "stampOffers"],
   ["clients/*/addresses/*/channelId", "channels"],
+  ["clients/*/mergedIntoClientId", "clients"],
   ["deals/*/clientId", "clients"],
   ["deals/*/organizationId", "organizations"],
   ["deals/*/pipelineId", "pipelines"],
@@ -53,6 +56,7 @@ const references: ReadonlyArray<readonly [pattern: string, target: Target]> = [
   ["tickets/*/clientId", "clients"],
   ["conversations/*/clientId", "clients"],
   ["conversations/*/channelId", "channels"],
+  ["segments/*/clientIds/*", "clients"],
   ["tasks/*/dealId", "deals"],
   ["tasks/*/clientId", "clients"],
   ["tasks/*/assigneeId", "members"]
@@ -99,6 +103,26 @@ export const repeatedAddresses = ({ clients = [] }: ProjectFile): ReadonlyArray<
         id: JSON.stringify([channelId, address])
       }))
     )
+  )
+
+/** Versions of a template that the file has twice. */
+export const repeatedTemplates = ({ templates = [] }: ProjectFile): ReadonlyArray<Fault> =>
+  repeatsIn(
+    templates.map(({ id, version }, index) => ({ path: ["templates", index], id: JSON.stringify([id, version]) }))
+  )
+
+/** Clients that a segment has twice. */
+export const repeatedMembers = ({ segments = [] }: ProjectFile): ReadonlyArray<Fault> =>
+  segments.flatMap(({ clientIds }, index) =>
+    repeatsIn(clientIds.map((id, place) => ({ path: ["segments", index, "clientIds", place], id })))
+  )
+
+/** Clients that are merged into themselves. */
+export const mergedIntoSelf = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
+  clients.flatMap(({ id, mergedIntoClientId }, index) =>
+    id === mergedIntoClientId
+      ? [{ path: ["clients", index, "mergedIntoClientId"], message: "must be another client than this one" }]
+      : []
   )
 
 const repeatsIn = (
