@@ -1,5 +1,5 @@
 /** The API as an Effect service. */
-import { Context, Effect, Layer, Option, Predicate, type Redacted, Stream } from "effect"
+import { Context, Effect, Layer, Option, Predicate, Redacted, Stream } from "effect"
 import { WebCrypto } from "effect/crypto"
 import { FetchHttpClient, type HttpClient } from "effect/http"
 import { HttpApi, HttpApiClient, type HttpApiEndpoint } from "effect/http-api"
@@ -13,7 +13,7 @@ import { type Complete, hasMember, requestForm, type Written } from "./RequestFo
 
 /** Where the API is, who calls, and how often a request is attempted. */
 export interface DeveloperApiOptions extends AttemptOptions {
-  /** Of the service, without a path: `https://api.example.com`. */
+  /** Of the service, `https://api.example.com`; with a path where the service is behind one. */
   readonly baseUrl: string | URL
   /** An API key's token, `dk_…`. */
   readonly token: string | Redacted.Redacted
@@ -27,8 +27,9 @@ type Call<Request> = (request: Request) => Effect.Effect<Answer, unknown>
  * all pages of a list, page by page as they are read.
  *
  * A mutation without an `idempotency-key` gets a new one. Lost connections, 429 and 503 are tried again with the same
- * key, as `retry` says. A request that has not the form that the contract asks for is not sent: it fails with the
- * `validation_failed` that it would be answered with, without `instance`.
+ * key, as `retry` says. Who may have to repeat a call that has failed gives a key, and repeats it under that: a call
+ * without one is another command each time. A request that has not the form that the contract asks for is not sent: it
+ * fails with the `validation_failed` that it would be answered with, without `instance`.
  */
 export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("developer-api/client/DeveloperApi") {
   /** On the platform's `fetch`, or on what `FetchHttpClient.Fetch` is. */
@@ -43,9 +44,29 @@ export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("d
   static readonly layerHttpClient = (
     options: DeveloperApiOptions
   ): Layer.Layer<DeveloperApi, never, HttpClient.HttpClient> =>
-    Layer.effect(DeveloperApi, operations(options.baseUrl)).pipe(
+    Layer.effect(DeveloperApi, Effect.andThen(checked(options), operations(options.baseUrl))).pipe(
       Layer.provide([bearerLayer(options.token), attemptsLayer(options)])
     )
+}
+
+/** Settings may be missing. A program learns so where it makes the client, not from its first request. */
+const checked = ({ baseUrl, token }: DeveloperApiOptions) => {
+  const faults = [
+    ...(isService(baseUrl) ? [] : ["baseUrl has to be a URL such as https://api.example.com"]),
+    ...(isToken(token) ? [] : ["token has to be an API key's, dk_…, without white space"])
+  ]
+  return faults.length === 0 ? Effect.void : Effect.die(new TypeError(faults.join("; ")))
+}
+
+const isService = (baseUrl: string | URL) => {
+  if (!URL.canParse(String(baseUrl))) return false
+  const { hash, protocol, search, username } = new URL(baseUrl)
+  return /^https?:$/.test(protocol) && [hash, search, username].every((part) => part === "")
+}
+
+const isToken = (token: string | Redacted.Redacted) => {
+  const text: unknown = Redacted.isRedacted(token) ? Redacted.value(token) : token
+  return typeof text === "string" && /^[\x21-\x7E]+$/.test(text)
 }
 
 const operations = Effect.fnUntraced(function* (baseUrl: string | URL) {

@@ -25,7 +25,7 @@ type Call = (request?: Written) => Effect.Effect<Answer, unknown>
  * It does what `DeveloperApi` does. What the API answers with a status of 400 and above rejects as an instance of its
  * class in `Problems`, with `code`, `status`, `detail` and whatever belongs to the code (`isProblem` tells them apart);
  * no answer, or one that makes no sense, as an Effect `HttpClientError` or `SchemaError`; a call that its signal ended,
- * with the signal's reason.
+ * with the signal's reason. Throws a `TypeError` when `baseUrl` or `token` can't be one.
  */
 export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperClient => {
   const layer =

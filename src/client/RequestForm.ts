@@ -1,7 +1,9 @@
 /** From what a caller writes to what an endpoint takes, or every fault that keeps it from that. */
-import { Result, Schema, SchemaIssue } from "effect"
+import { Result, Schema } from "effect"
 import type { HttpApiEndpoint } from "effect/http-api"
+import { gather, type LocatedFault, pointer, seeErrors } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
+import { bodyOfNone, faultsOfBody, faultsOfNone, faultsOfSlot, isSelfContained, strict } from "../api/Shape.ts"
 
 /** A request as a caller writes it. A member that is undefined is absent, as it is in JSON. */
 export interface Written {
@@ -19,30 +21,27 @@ export interface Complete {
   readonly payload: unknown
 }
 
-/** More in a request than its operation knows is a mistake. */
-const strict = { errors: "all", onExcessProperty: "error" } as const
-
-/** No schema of this API needs a service to decode; the framework's types have forgotten that by here. */
-const isSelfContained = (schema: Schema.Top): schema is Schema.Top & Schema.ConstraintDecoder<unknown> =>
-  Schema.isSchema(schema)
-
 /** Judges requests to an endpoint, and completes them with the defaults that the contract gives to absent members. */
 export const requestForm = (endpoint: HttpApiEndpoint.Top) => {
-  const payloads = [...endpoint.payload.values()].flatMap(({ schemas }) => [...schemas])
   const judges = {
-    params: judge("path", endpoint.params),
-    query: judge("query", endpoint.query),
-    headers: judge("header", endpoint.headers),
-    payload: judge("body", payloads.length === 0 ? undefined : Schema.Union(payloads))
+    params: slotJudge("path", endpoint.params),
+    query: slotJudge("query", endpoint.query),
+    headers: slotJudge("header", endpoint.headers),
+    payload: bodyJudge([...endpoint.payload.values()].flatMap(({ schemas }) => [...schemas]))
   }
-  return ({ headers = {}, params = {}, payload, query = {} }: Written): Result.Result<Complete, ValidationFailed> => {
+  return (request: Written): Result.Result<Complete, ValidationFailed> => {
+    const { headers = {}, params = {}, payload, query = {}, ...others } = request
     const judged = {
       params: judges.params(texts(present(params))),
       query: judges.query(texts(present(query))),
       headers: judges.headers(present(headers)),
       payload: judges.payload(present(payload))
     }
-    const found = [...segmentFaults(params), ...Object.values(judged).flatMap(({ faults }) => faults)]
+    const found = [
+      ...surplus(others),
+      ...segmentFaults(params),
+      ...Object.values(judged).flatMap(({ faults }) => faults)
+    ]
     if (found.length > 0) return Result.fail(refusal(found))
     return Result.succeed({
       params: judged.params.value,
@@ -57,29 +56,47 @@ export const requestForm = (endpoint: HttpApiEndpoint.Top) => {
 export const hasMember = (schema: Schema.Top | undefined, member: string): boolean =>
   schema?.ast._tag === "Objects" && schema.ast.propertySignatures.some(({ name }) => name === member)
 
-type Fault = readonly [location: string, message: string]
+interface Judged {
+  readonly value: unknown
+  readonly faults: ReadonlyArray<LocatedFault>
+}
 
-const judge = (slot: string, schema: Schema.Top | undefined) => {
-  if (schema === undefined || !isSelfContained(schema)) return () => ({ value: undefined, faults: [] })
+/** More in a request than its operation knows is a mistake, in each part of it. */
+const slotJudge = (name: "path" | "query" | "header", schema: Schema.Top | undefined) =>
+  schema === undefined
+    ? (input: unknown): Judged => ({ value: undefined, faults: faultsOfNone(name, Object(input)) })
+    : judge(schema, (input) => faultsOfSlot(name, schema, input, strict))
+
+const bodyJudge = (schemas: ReadonlyArray<Schema.Top>) =>
+  schemas.length === 0
+    ? (input: unknown): Judged => ({ value: undefined, faults: input === undefined ? [] : [bodyOfNone] })
+    : judge(Schema.Union(schemas), (input) => schemas.flatMap((schema) => faultsOfBody(schema, input)))
+
+const judge = (schema: Schema.Top, faultsOf: (input: unknown) => ReadonlyArray<LocatedFault>) => {
+  if (!isSelfContained(schema)) return (input: unknown): Judged => ({ value: input, faults: [] })
   const decode = Schema.decodeUnknownResult(schema, strict)
-  return (input: unknown): { readonly value: unknown; readonly faults: ReadonlyArray<Fault> } =>
+  return (input: unknown): Judged =>
     Result.match(decode(input), {
       onSuccess: (value) => ({ value, faults: [] }),
-      onFailure: ({ issue }) => ({ value: undefined, faults: faultsOf(slot, issue) })
+      onFailure: () => ({ value: undefined, faults: faultsOf(input) })
     })
 }
 
-const refusal = (found: ReadonlyArray<Fault>) => {
-  const errors: Record<string, Array<string>> = {}
-  for (const [location, message] of found) (errors[location] ??= []).push(message)
-  return new ValidationFailed({
-    detail: `Not sent. See errors: ${Object.keys(errors).slice(0, 5).join(", ")}.`,
-    errors
-  })
+const refusal = (found: ReadonlyArray<LocatedFault>) => {
+  const errors = gather(found)
+  return new ValidationFailed({ detail: `Not sent. ${seeErrors(errors)}`, errors })
 }
 
+/** `signal` in place of the options, `body` in place of `payload`: dropping it would be worse than refusing it. */
+const surplus = (others: object): ReadonlyArray<LocatedFault> =>
+  Object.entries(others).flatMap(([name, value]) =>
+    value === undefined
+      ? []
+      : [[pointer(name), "is not known here: a request has params, query, headers and payload"] as const]
+  )
+
 /** What no URL can hold as a segment: it would be resolved away, or has no UTF-8. */
-const segmentFaults = (params: object): ReadonlyArray<Fault> =>
+const segmentFaults = (params: object): ReadonlyArray<LocatedFault> =>
   Object.entries(params).flatMap(([name, value]) =>
     typeof value === "string" && (value === "." || value === ".." || !value.isWellFormed())
       ? [[`path/${pointer(name)}`, "can't be sent in a path"]]
@@ -104,25 +121,3 @@ const texts = (value: unknown): unknown =>
         Object.entries(value).map(([name, member]) => [name, typeof member === "number" ? String(member) : member])
       )
     : value
-
-const format = SchemaIssue.makeFormatterStandardSchemaV1({
-  leafHook: (issue) => {
-    switch (issue._tag) {
-      case "MissingKey":
-        return "is required"
-      case "UnexpectedKey":
-        return "is not known here"
-      default:
-        return SchemaIssue.defaultLeafHook(issue)
-    }
-  }
-})
-
-const faultsOf = (slot: string, issue: SchemaIssue.Issue): ReadonlyArray<Fault> =>
-  format(issue).issues.map(({ message, path = [] }) => {
-    const names = path.map((segment) => String(typeof segment === "object" ? segment.key : segment))
-    return [[slot, ...names.map(pointer)].join("/"), message]
-  })
-
-/** A member's name in a location (RFC 6901). */
-const pointer = (name: string) => name.replaceAll("~", "~0").replaceAll("/", "~1")

@@ -1,38 +1,12 @@
 /** The client against the real service: every operation, and each kind of them as a program would use it. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Stream } from "effect"
-import { HttpApi, HttpApiSchema } from "effect/http-api"
-import { Api } from "../../src/api/Api.ts"
 import { DeveloperApi } from "../../src/client/DeveloperApi.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
-import { hasMember } from "../../src/client/RequestForm.ts"
 import { queryOf } from "../contract/Requests.ts"
 import { samples, World } from "../contract/Samples.ts"
 import { TestServer } from "../support/TestServer.ts"
-
-const declared: Array<{ readonly group: string; readonly name: string; readonly isList: boolean }> = []
-HttpApi.reflect(Api, {
-  onGroup: () => {},
-  onEndpoint: ({ endpoint, group }) =>
-    void declared.push({
-      group: group.identifier,
-      name: endpoint.identifier,
-      // A page is told by what it answers; the client goes by what it takes.
-      isList: [...endpoint.success].some(
-        (answer) => HttpApiSchema.isWithHeaders(answer) && hasMember(answer.schema, "nextCursor")
-      )
-    })
-})
-
-type Anything = (request: object) => Promise<unknown>
-
-/** A method by names that only run time knows. */
-const methodOf = (client: object, group: string, name: string): Anything | undefined => {
-  const methods: unknown = Object.entries(client).find(([key]) => key === group)?.[1]
-  const method: unknown = Object.entries(Object(methods)).find(([key]) => key === name)?.[1]
-  return isMethod(method) ? method : undefined
-}
-const isMethod = (method: unknown): method is Anything => typeof method === "function"
+import { declared, methodOf } from "./Walk.support.ts"
 
 const promises = Effect.gen(function* () {
   const { own } = yield* World
@@ -65,11 +39,10 @@ layer(World.layer, { excludeTestServices: true })("the client", (it) => {
       Effect.gen(function* () {
         const { own, restore } = yield* World
         yield* restore(sample, own.projectId)
-        const group = declared.find((operation) => operation.name === name)?.group ?? ""
-        const method = methodOf(yield* promises, group, name)
+        const method = methodOf(yield* promises, name)
         const { body, params } = sample
         const query = Object.fromEntries(queryOf(sample))
-        const answer = yield* Effect.promise(() => method?.({ params, query, payload: body }) ?? Promise.reject())
+        const answer = yield* Effect.promise(() => method({ params, query, payload: body }))
         assert.isObject(answer)
       })
     )

@@ -1,7 +1,10 @@
 /** Requests that are not sent, and what goes on the wire of those that are. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Redacted } from "effect"
+import { ValidationFailed } from "../../src/api/Problems.ts"
+import { createClient } from "../../src/client/PromiseClient.ts"
 import { answering, apiAt, receipt, scripted, token } from "./Scripted.support.ts"
+import { methodOf } from "./Walk.support.ts"
 
 const page = answering(200, { items: [], nextCursor: null })
 
@@ -41,6 +44,33 @@ describe("a request", () => {
       })
     )
   }
+
+  it.live("with more in it than a request has is not sent without that", () =>
+    Effect.gen(function* () {
+      const { baseUrl, connections } = yield* scripted(receipt)
+      const client = createClient({ baseUrl, token })
+      const payload = { displayName: "Robin" }
+      const headers = { "Idempotency-Key": "order-4711" }
+      const calls: ReadonlyArray<readonly [operation: string, request: object]> = [
+        ["createClient", { payload, headers }],
+        ["createClient", { payload, header: headers, body: payload, signal: undefined }],
+        ["getClient", { params: { clientId: "cli_1" }, query: { status: "active" }, payload: {} }]
+      ]
+      const faults = yield* Effect.forEach(calls, ([operation, request]) =>
+        Effect.promise(() =>
+          methodOf(
+            client,
+            operation
+          )(request).catch((error: unknown) => (error instanceof ValidationFailed ? error.errors : {}))
+        )
+      )
+      assert.deepStrictEqual(
+        faults.map((errors) => Object.keys(Object(errors))),
+        [["header/Idempotency-Key"], ["header", "body"], ["query/status", "body"]]
+      )
+      assert.strictEqual(connections(), 0)
+    })
+  )
 
   it.live("carries the token, and its body as JSON", () =>
     Effect.gen(function* () {
@@ -83,6 +113,37 @@ describe("a request", () => {
       ])
     })
   )
+})
+
+describe("a client", () => {
+  const wrong: ReadonlyArray<readonly [member: "baseUrl" | "token", value: string | URL]> = [
+    ["baseUrl", ""],
+    ["baseUrl", "127.0.0.1:3000"],
+    ["baseUrl", "localhost:3000"],
+    ["baseUrl", "/api"],
+    ["baseUrl", "https://api.example.com?x=1"],
+    ["baseUrl", "https://api.example.com/#top"],
+    ["baseUrl", "https://me:secret@api.example.com"],
+    ["baseUrl", new URL("file:///api")],
+    ["token", ""],
+    ["token", "dk_1\n"],
+    ["token", "Bearer dk_1"]
+  ]
+  for (const [member, value] of wrong) {
+    it(`is not made with ${JSON.stringify(value)} for its ${member}`, () => {
+      const options = { baseUrl: "https://api.example.com", token, [member]: value }
+      assert.throws(() => createClient(options), TypeError, `${member} has to be`)
+    })
+  }
+
+  it("is not made without options: it tells all that is missing", () => {
+    const missing: { baseUrl: string; token: string } = JSON.parse("{}")
+    assert.throws(() => createClient(missing), /^baseUrl has to be .*; token has to be /)
+  })
+
+  it("is made with a token that is redacted, and a base URL with a path", () => {
+    createClient({ baseUrl: new URL("http://127.0.0.1:3000/behind/"), token: Redacted.make(token) })
+  })
 })
 
 describe("an answer", () => {
