@@ -1,6 +1,6 @@
 /** The Promise face: what it resolves to, what it rejects with, and how a call is ended. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { Deferred, Effect } from "effect"
 import { HttpClientError } from "effect/http"
 import * as Problems from "../../src/api/Problems.ts"
 import { isProblem, UnexpectedProblem } from "../../src/client/Problem.ts"
@@ -137,6 +137,46 @@ describe("a signal", () => {
       const error = yield* failed
       assert.strictEqual(error instanceof DOMException && error.name, "AbortError")
       assert.strictEqual(connections(), 1)
+    })
+  )
+
+  it.live("ends a request that is under way, and its connection", () =>
+    Effect.gen(function* () {
+      const controller = controllerOf()
+      const reason = new Error("no more")
+      const began = yield* Deferred.make<void>()
+      const ended = yield* Deferred.make<void>()
+      const client = createClient({
+        baseUrl: "https://api.example.com",
+        token,
+        fetch: (_, init) => {
+          init?.signal?.addEventListener("abort", () => Deferred.doneUnsafe(ended, Effect.void))
+          Deferred.doneUnsafe(began, Effect.void)
+          return new Promise(() => {})
+        }
+      })
+      const failed = rejection(client.clients.createClient(request, { signal: controller.signal }))
+      yield* Deferred.await(began)
+      controller.abort(reason)
+      assert.strictEqual(yield* failed, reason)
+      yield* Deferred.await(ended)
+    })
+  )
+
+  it.live("ends a walk through the pages of a list", () =>
+    Effect.gen(function* () {
+      const { client, connections } = yield* clientOf(page(["a"], "next"), page(["b"], null))
+      const controller = controllerOf()
+      const reason = new Error("no more")
+      const ids: Array<string> = []
+      const walk = async () => {
+        for await (const { id } of client.messaging.listSources.items(undefined, { signal: controller.signal })) {
+          ids.push(id)
+          controller.abort(reason)
+        }
+      }
+      assert.strictEqual(yield* rejection(walk()), reason)
+      assert.deepStrictEqual([ids, connections()], [["a"], 1])
     })
   )
 

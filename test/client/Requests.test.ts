@@ -33,6 +33,19 @@ describe("a request", () => {
     })
   )
 
+  it.live("that breaks a rule between its members is told so beside its other faults", () =>
+    Effect.gen(function* () {
+      const { baseUrl } = yield* scripted(receipt)
+      const { deals } = yield* apiAt(baseUrl)
+      const refused = yield* Effect.flip(deals.createDeal({ payload: { title: "", amountMinor: 5 } }))
+      assert.deepStrictEqual(refused._tag === "validation_failed" && refused.errors, {
+        "body/title": ["must be a string of 1 to 160 characters"],
+        "body/currency": ["is required with an amount"]
+      })
+      assert.strictEqual(refused.message, "Not sent. See errors: body/title, body/currency.")
+    })
+  )
+
   for (const clientId of [".", "..", "\ud800"]) {
     it.live(`is not sent with the id ${JSON.stringify(clientId)}, which no path can hold`, () =>
       Effect.gen(function* () {
@@ -201,6 +214,15 @@ describe("an answer", () => {
   it.live("without its problem's form stays the HTTP error that it is", () =>
     Effect.gen(function* () {
       const { baseUrl } = yield* scripted(answering(404, { title: "?" }))
+      const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.getClient({ params: { clientId: "a" } }))
+      assert.strictEqual(failure._tag === "HttpClientError" && failure.response?.status, 404)
+    })
+  )
+
+  it.live("that somebody else gives in JSON is no problem of this API, whatever it has in it", () =>
+    Effect.gen(function* () {
+      const told = { type: "urn:other", title: "Gone.", status: 404, code: "gone" }
+      const { baseUrl } = yield* scripted(answering(404, told, { "content-type": "application/json" }))
       const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.getClient({ params: { clientId: "a" } }))
       assert.strictEqual(failure._tag === "HttpClientError" && failure.response?.status, 404)
     })
