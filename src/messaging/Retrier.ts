@@ -5,13 +5,16 @@
 import { Clock, Context, Duration, Effect, FiberSet, Layer, Schedule, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import { statement } from "../platform/Database.ts"
+import { Measured } from "../platform/Measured.ts"
 import { Calls } from "./Calls.ts"
 import { type Claim, claim } from "./Messages/Attempts.ts"
+import * as Metrics from "./Messages/Metrics.ts"
 
 /** Attempts under way in one process. */
 const slots = 64
 /** How often it looks for what is due. */
 const lookEvery = Duration.millis(250)
+const measureEvery = Duration.seconds(15)
 
 export class Retrier extends Context.Service<
   Retrier,
@@ -61,6 +64,14 @@ export class Retrier extends Context.Service<
         Effect.repeat(Schedule.spaced(lookEvery)),
         Effect.forkScoped
       )
+      if (yield* Measured) {
+        yield* Clock.currentTimeMillis.pipe(
+          Effect.flatMap((millis) => Metrics.gauge(sql, new Date(millis))),
+          Effect.catchCause((cause) => Effect.logWarning("The queue of messages was not measured", cause)),
+          Effect.repeat(Schedule.spaced(measureEvery)),
+          Effect.forkScoped
+        )
+      }
       // The last finalizer is the first to run: a claim that is under way waits for no one else's end.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (ending = stopped = true)))
       return {

@@ -67,7 +67,8 @@ export const everything = (methods: Methods) =>
           route: current.route || operationalRoute(request, methods),
           method: request.method,
           status,
-          seconds: millis / 1000
+          seconds: millis / 1000,
+          replayed: response.headers["idempotent-replayed"] !== undefined
         })
         if (status >= 400 || logsSuccess) {
           yield* Effect.provideService(log(request, status, millis), CurrentRequest, current)

@@ -136,22 +136,16 @@ const referenceConflicts = (sql: Sql, projectId: ProjectId, references: Referenc
     WHERE project_id = ${projectId} AND id = ${references.channelId ?? null}::text AND status = 'revoked'
   ) THEN 'campaign_state_conflict channel'`
 
-/** What a campaign needs to be scheduled; `target` sees its audience. */
-const readiness = (sql: Sql, projectId: ProjectId) => sql`concat(
+/** What a campaign lacks to be scheduled, each after a space. */
+const lacking = `concat(
   CASE WHEN num_nulls(target.primary_template_id, target.primary_channel_id) > 0 THEN ' primary_route' END,
-  CASE
-    WHEN target.audience_id IS NULL THEN ' audience'
-    WHEN EXISTS (
-      SELECT FROM audiences
-      WHERE audiences.project_id = ${projectId} AND audiences.id = target.audience_id AND eligible_count = 0
-    ) THEN ' eligible_recipients'
-  END
+  CASE WHEN frozen.id IS NULL THEN ' audience' WHEN frozen.eligible_count = 0 THEN ' eligible_recipients' END
 )`
 
-const startConflicts = (sql: Sql, projectId: ProjectId, { fault, timeZone }: Start) => sql`
+const startConflicts = (sql: Sql, { fault, timeZone }: Start) => sql`
   WHEN project.time_zone <> ${timeZone}::text THEN 'zone_changed ' || project.time_zone
   WHEN ${fault !== null}::boolean THEN 'schedule_invalid'
-  WHEN ${readiness(sql, projectId)} <> '' THEN 'campaign_not_ready' || ${readiness(sql, projectId)}`
+  WHEN ${sql.literal(lacking)} <> '' THEN 'campaign_not_ready' || ${sql.literal(lacking)}`
 
 type Conflict =
   | CampaignNotFound
@@ -180,7 +174,7 @@ export const change = (
       conflicts: sql`
         ${expectedVersion === undefined ? none(sql) : Target.versionGuard(sql, expectedVersion)}
         ${references === undefined ? none(sql) : referenceConflicts(sql, projectId, references)}
-        ${start === undefined ? none(sql) : startConflicts(sql, projectId, start)}`,
+        ${start === undefined ? none(sql) : startConflicts(sql, start)}`,
       changed: sql.literal(differs),
       version: sql`target.version + (${sql.literal(differs)})::int`,
       from: sql`LEFT JOIN next ON true`
