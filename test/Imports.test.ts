@@ -15,9 +15,9 @@ const files = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8"
   .map((file) => join("src", file))
 
 const imports: ReadonlyArray<Import> = files.flatMap((from) =>
-  [...readFileSync(join(root, from), "utf8").matchAll(/(?:from|import)\s*\(?\s*"([^"]+)"/g)].flatMap(([, to = ""]) => [
-    { from, to: to.startsWith(".") ? normalize(join(dirname(from), to)) : to }
-  ])
+  [...readFileSync(join(root, from), "utf8").matchAll(/(?:from|import)\s*\(?\s*"([^"\s]+)"/g)].flatMap(
+    ([, to = ""]) => [{ from, to: to.startsWith(".") ? normalize(join(dirname(from), to)) : to }]
+  )
 )
 
 /** What a room may import, itself apart. A room that is not listed may not be. */
@@ -59,6 +59,15 @@ describe("imports", () => {
       (line) =>
         ["api", "client", "client.ts"].includes(roomOf(line.from)) && !isLocal(line) && !/^effect(\/|$)/.test(line.to)
     )
+    assert.deepStrictEqual(wrong.map(show), [])
+  })
+
+  it("of packages are of those that an installation without the tools of development has", () => {
+    const { dependencies } = JSON.parse(readFileSync(join(root, "deploy/package.json"), "utf8"))
+    const wrong = imports.filter((line) => {
+      const name = /^(@[^/]+\/)?[^/]+/.exec(line.to)?.[0] ?? ""
+      return !isLocal(line) && !/^(node:|migrations\/|package\.json$)/.test(line.to) && !(name in dependencies)
+    })
     assert.deepStrictEqual(wrong.map(show), [])
   })
 
