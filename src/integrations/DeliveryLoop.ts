@@ -9,6 +9,7 @@ import { listenerLayer, maintenanceLayer, statement } from "../platform/Database
 import { channel } from "../platform/outbox/Wake.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
+import { untraced } from "../platform/Telemetry.ts"
 import { attempt } from "./Deliveries/Attempt.ts"
 import { type Claim, claim } from "./Deliveries/Claims.ts"
 import * as Metrics from "./Deliveries/Metrics.ts"
@@ -94,7 +95,9 @@ const loop = Effect.gen(function* () {
     const free = slots - underWay.size
     if (free === 0 || draining) return
     const terms = { now: yield* now, leaseEnd: yield* leaseEnd, slots: free }
-    const claims = yield* statement(claim(sql, { ...terms, endpointConcurrency: webhooks.endpointConcurrency }))
+    const claims = yield* untraced(
+      statement(claim(sql, { ...terms, endpointConcurrency: webhooks.endpointConcurrency }))
+    )
     for (const claim of claims) {
       underWay.set(keyOf(claim), { ...claim, startedAt: terms.now })
       run(deliver(claim))
@@ -216,6 +219,7 @@ const persistently = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A> =>
 /** Does something now and again for as long as the scope lives; a failure is logged, and the next time comes. */
 const every = <A, E>(pause: Duration.Duration, complaint: string, effect: Effect.Effect<A, E>) =>
   effect.pipe(
+    untraced,
     Effect.catchCause((cause) => Effect.logWarning(complaint, cause)),
     Effect.repeat(Schedule.spaced(pause)),
     Effect.forkScoped

@@ -30,6 +30,16 @@ export type Outcome =
   | { readonly _tag: "answered"; readonly status: number; readonly retryAfter: Option.Option<Duration.Duration> }
   | { readonly _tag: "failed"; readonly code: FailureCode }
 
+/** Whether the endpoint has taken the delivery. */
+export const isSuccess = (outcome: Outcome): boolean =>
+  outcome._tag === "answered" && outcome.status >= 200 && outcome.status < 300
+
+/** What was wrong, as `error.type` tells it. */
+export const errorOf = (outcome: Outcome): string | undefined => {
+  if (isSuccess(outcome)) return undefined
+  return outcome._tag === "answered" ? String(outcome.status) : outcome.code
+}
+
 /** No more of an answer's body is read. */
 const bodyLimit = 16_384
 
@@ -82,11 +92,9 @@ export class Sender extends Context.Service<
                 orElse: () => Effect.succeed(failed("timeout"))
               }),
               Effect.tap((outcome) =>
-                Effect.annotateCurrentSpan(
-                  outcome._tag === "answered"
-                    ? { "http.response.status_code": outcome.status }
-                    : { "error.type": outcome.code }
-                )
+                outcome._tag === "answered"
+                  ? Effect.annotateCurrentSpan("http.response.status_code", outcome.status)
+                  : Effect.void
               )
             )
         }

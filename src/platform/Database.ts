@@ -2,6 +2,7 @@
 import { PgClient } from "@effect/sql-pg"
 import { Context, Data, Duration, Effect, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
 import type { SqlError } from "effect/sql"
+import { unescape } from "node:querystring"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import * as DatabaseMetrics from "./DatabaseMetrics.ts"
 import { watchedSocket } from "./DatabaseSocket.ts"
@@ -56,7 +57,8 @@ const client = Effect.fnUntraced(function* (
   longest = silence
 ) {
   const url = yield* DatabaseUrl
-  const { hostname, port } = new URL(Redacted.value(url))
+  const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
+  const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }
   const counted = yield* DatabaseMetrics.counted(applicationName, maxConnections)
   return PgClient.layer({
     url,
@@ -64,11 +66,10 @@ const client = Effect.fnUntraced(function* (
     maxConnections,
     connectTimeout: patience,
     ...options,
+    // The URL says the same, but the spans of statements tell of these alone.
+    database: searchParams.get("dbname") ?? (unescape(pathname.slice(1)) || undefined),
     // Without a host it is a Unix socket, which can't fall silent.
-    stream:
-      hostname === ""
-        ? undefined
-        : () => counted(watchedSocket(hostname.replace(/^\[(.*)\]$/, "$1"), Number(port || 5432), longest))
+    ...(hostname === "" ? {} : { ...server, stream: () => counted(watchedSocket(server.host, server.port, longest)) })
   })
 })
 

@@ -1,11 +1,11 @@
 /** One attempt of a delivery: its body, its headers and signatures, and its span. */
 import { Effect, Option } from "effect"
-import { currentTraceparent } from "../../platform/outbound/ClientSpan.ts"
+import { currentTraceparent, inClientSpan } from "../../platform/outbound/ClientSpan.ts"
 import { userAgent } from "../../platform/outbound/UserAgent.ts"
 import type { SecretBox } from "../../platform/SecretBox.ts"
 import { signedHeaders } from "../../platform/StandardWebhooks.ts"
 import { spanOf } from "../../platform/TraceContext.ts"
-import type { Outcome, Sender } from "../Sender.ts"
+import { errorOf, type Outcome, type Sender } from "../Sender.ts"
 import { secretOwner } from "../Webhooks/Secrets.ts"
 import type { Claim } from "./Claims.ts"
 
@@ -38,8 +38,7 @@ export const attempt = (
       }
     })
   }).pipe(
-    Effect.withSpan("POST", {
-      kind: "client",
+    inClientSpan(errorOf, {
       parent: spanOf(claim.traceparent),
       attributes: {
         "webhook.delivery.id": claim.id,
