@@ -109,6 +109,7 @@ layer(services)("campaigns", (it) => {
         sends_per_minute: null,
         paused_from: null,
         resumed_at: null,
+        traceparent: "",
         next_send_at: null,
         created_at: start,
         updated_at: start

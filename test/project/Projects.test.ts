@@ -24,6 +24,9 @@ layer(services)("apply", (it) => {
         deals: 3,
         tickets: 2,
         conversations: 2,
+        segments: 1,
+        templates: 1,
+        campaigns: 1,
         installations: 1,
         tasks: 1
       }
