@@ -123,5 +123,5 @@ export const untilLive = <A, R>(look: Effect.Effect<A, never, R>, holds: (found:
 export const untilLater = <A, R>(look: Effect.Effect<A, never, R>, holds: (found: A) => boolean) =>
   Effect.andThen(TestClock.adjust("250 millis"), TestClock.withLive(Effect.delay(look, "10 millis"))).pipe(
     Effect.repeat({ until: holds }),
-    Effect.raceFirst(TestClock.withLive(Effect.andThen(Effect.sleep("20 seconds"), Effect.die("It never came to it"))))
+    Effect.raceFirst(TestClock.withLive(Effect.andThen(Effect.sleep("45 seconds"), Effect.die("It never came to it"))))
   )
