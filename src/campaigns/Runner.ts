@@ -90,7 +90,8 @@ export class Runner extends Context.Service<
         if (draining || !running || unrecorded >= slots) return
         const at = yield* now
         const until = new Date(at.getTime() + Duration.toMillis(horizon))
-        const claims = yield* statement(claim(sql, { now: at, until, leaseMillis, slots: slots - unrecorded }))
+        const terms = { now: at, until, leaseMillis, slots: slots - unrecorded, idempotent }
+        const claims = yield* statement(claim(sql, terms))
         unrecorded += claims.length
         yield* Effect.forEach(
           claims,

@@ -10,6 +10,7 @@ import { campaignOf, cancelAll, type Plan } from "./Runner.support.ts"
 
 const begin = Date.UTC(2026, 10, 20, 10)
 const lease = 60_000
+const idempotent = ["http", "sandbox"] as const
 const nowhere = "http://127.0.0.1:1/hook"
 
 const accepted: Outcome = { _tag: "accepted", providerMessageId: "p" }
@@ -20,18 +21,17 @@ const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
   const server = yield* TestServer
   const { sql } = server
   yield* cancelAll(server)
-  const { recipients } = yield* campaignOf(server, { recipients: 1, primary: nowhere, ...plan })
+  const { apply, recipients } = yield* campaignOf(server, { recipients: 1, primary: nowhere, ...plan })
   const at = (millis: number) => new Date(begin + millis)
+  const claims = (millis: number) =>
+    Effect.orDie(claim(sql, { now: at(millis), until: at(millis), leaseMillis: lease, slots: 1, idempotent }))
   return {
-    sql,
+    apply,
+    claims,
     /** Claims the recipient, who has to be there to be claimed. */
-    claimed: (millis: number) =>
-      claim(sql, { now: at(millis), until: at(millis), leaseMillis: lease, slots: 1 }).pipe(
-        Effect.orDie,
-        Effect.map(([claim = assert.fail("nobody is claimed")]) => claim)
-      ),
+    claimed: (millis: number) => Effect.map(claims(millis), ([claim = assert.fail("nobody is claimed")]) => claim),
     record: (result: Result) => Effect.orDie(record(sql, [result])),
-    reclaim: (millis: number) => Effect.orDie(reclaim(sql, at(millis), ["http", "sandbox"], maxAttempts)),
+    reclaim: (millis: number) => Effect.orDie(reclaim(sql, at(millis), idempotent, maxAttempts)),
     /** How the recipient stands. */
     standing: Effect.map(recipients, ([row = assert.fail("no recipient")]) =>
       [row.status, row.route, row.attempts, ...(row.inDoubt ? ["in doubt"] : [])].join(" ")
@@ -76,6 +76,19 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
       assert.strictEqual(route, "fallback")
       yield* reclaim(1 + lease)
       assert.strictEqual(yield* standing, "pending fallback 1 in doubt")
+    })
+  )
+
+  it.effect("is not called again where the channel has a provider by now that knows no keys", () =>
+    Effect.gen(function* () {
+      const { apply, claimed, claims, record, standing } = yield* scene({ fallback: nowhere })
+      yield* record(resultOf(yield* claimed(0), { _tag: "unknown", errorCode: "http_500" }))
+      assert.strictEqual(yield* standing, "pending primary 1 in doubt")
+      yield* apply({
+        channels: [{ id: "primary", providerType: "telegram", displayName: "Bot", config: { token: "1:a" } }]
+      })
+      assert.deepStrictEqual(yield* claims(lease), [])
+      assert.strictEqual(yield* standing, "unknown primary 1 in doubt")
     })
   )
 
