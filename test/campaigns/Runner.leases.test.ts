@@ -1,45 +1,10 @@
 /** Leases of recipients: who claims, records and finds what was lost, by the statements that do it, at times of the test's. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { type Claim, claim, reclaim } from "../../src/campaigns/Runner/Claims.ts"
-import { recipientResult, record, released, type Result } from "../../src/campaigns/Runner/Results.ts"
-import type { Outcome } from "../../src/messaging/Connectors.ts"
+import { released } from "../../src/campaigns/Runner/Results.ts"
 import { maxAttempts } from "../../src/messaging/Messages/Schedule.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { campaignOf, cancelAll, type Plan } from "./Runner.support.ts"
-
-const begin = Date.UTC(2026, 10, 20, 10)
-const lease = 60_000
-const idempotent = ["http", "sandbox"] as const
-const nowhere = "http://127.0.0.1:1/hook"
-
-const accepted: Outcome = { _tag: "accepted", providerMessageId: "p" }
-const refused: Outcome = { _tag: "refused", errorCode: "http_403" }
-
-/** A campaign to one recipient, at one send a millisecond. Times are in milliseconds. */
-const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
-  const server = yield* TestServer
-  const { sql } = server
-  yield* cancelAll(server)
-  const { apply, recipients } = yield* campaignOf(server, { recipients: 1, primary: nowhere, ...plan })
-  const at = (millis: number) => new Date(begin + millis)
-  const claims = (millis: number) =>
-    Effect.orDie(claim(sql, { now: at(millis), until: at(millis), leaseMillis: lease, slots: 1, idempotent }))
-  return {
-    apply,
-    claims,
-    /** Claims the recipient, who has to be there to be claimed. */
-    claimed: (millis: number) => Effect.map(claims(millis), ([claim = assert.fail("nobody is claimed")]) => claim),
-    record: (result: Result) => Effect.orDie(record(sql, [result])),
-    reclaim: (millis: number) => Effect.orDie(reclaim(sql, at(millis), idempotent, maxAttempts)),
-    /** How the recipient stands. */
-    standing: Effect.map(recipients, ([row = assert.fail("no recipient")]) =>
-      [row.status, row.route, row.attempts, ...(row.inDoubt ? ["in doubt"] : [])].join(" ")
-    )
-  }
-})
-
-const resultOf = (claim: Claim, outcome: Outcome) => recipientResult(claim, true, outcome, new Date(begin))
+import { accepted, lease, nowhere, refused, resultOf, scene } from "./Runner.scene.support.ts"
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })("a recipient", (it) => {
   it.effect("is nobody else's until the lease has ended", () =>
@@ -116,6 +81,17 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
       yield* record(resultOf(second, accepted))
       yield* record(resultOf(first, refused))
       assert.strictEqual(yield* standing, "sent primary 2 in doubt")
+    })
+  )
+
+  it.effect("is not taken from the fallback by the result that led there, when that is recorded again", () =>
+    Effect.gen(function* () {
+      const { claimed, record, standing } = yield* scene({ fallback: nowhere })
+      const diverted = resultOf(yield* claimed(0), refused)
+      yield* record(diverted)
+      yield* claimed(1)
+      yield* record(diverted)
+      assert.strictEqual(yield* standing, "sending fallback 1")
     })
   )
 
