@@ -88,7 +88,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
       yield* Effect.orDie(sql`
         UPDATE campaign_recipients SET status = 'pending', available_at = ${new Date(begin + 60_000)}
         WHERE status = 'sending'`)
-      const plan = { recipients: 2, primary: "http://127.0.0.1:1/hook", sendsPerMinute }
+      const plan = { recipients: 1, primary: "http://127.0.0.1:1/hook", sendsPerMinute }
       const { projectId } = yield* campaignOf(yield* TestServer, plan)
       // Later than the one that waits: the other's turn comes after it.
       yield* Effect.orDie(sql`

@@ -15,7 +15,7 @@ export const nowhere = "http://127.0.0.1:1/hook"
 
 export const accepted: Outcome = { _tag: "accepted", providerMessageId: "p" }
 export const refused: Outcome = { _tag: "refused", errorCode: "http_403" }
-export const postponed: Outcome = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() }
+export const postponed = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() } satisfies Outcome
 
 /** A campaign to one recipient, at one send a millisecond. Times are in milliseconds. */
 export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
