@@ -51,6 +51,18 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
     })
   )
 
+  it.effect("brings who is due again before who was never tried", () =>
+    Effect.gen(function* () {
+      const { claimed, projectId, sql } = yield* scene({ recipients: 3 })
+      yield* sql`
+        UPDATE campaign_recipients SET available_at = '2026-01-01', attempts = 1
+        WHERE project_id = ${projectId} AND position = 2`
+      const { attempt, position } = yield* claimed(0)
+      assert.deepStrictEqual([position, attempt], [2, 2])
+      assert.strictEqual((yield* claimed(1)).position, 0)
+    })
+  )
+
   it.effect("takes whoever is archived for archived since the freeze, where it was for active clients alone", () =>
     Effect.gen(function* () {
       for (const [contactStatus, status] of [

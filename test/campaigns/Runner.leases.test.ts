@@ -4,7 +4,7 @@ import { Effect } from "effect"
 import { released } from "../../src/campaigns/Runner/Results.ts"
 import { maxAttempts } from "../../src/messaging/Messages/Schedule.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { accepted, lease, nowhere, refused, resultOf, scene } from "./Runner.scene.support.ts"
+import { accepted, lease, nowhere, postponed, refused, resultOf, scene } from "./Runner.scene.support.ts"
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })("a recipient", (it) => {
   it.effect("is nobody else's until the lease has ended", () =>
@@ -29,6 +29,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
       // Nor is it told to have been sent by one whose turn is over.
       yield* record(resultOf(first, accepted))
       assert.strictEqual(yield* standing, "unknown primary 1 in doubt")
+    })
+  )
+
+  it.effect("that waits for another attempt has no lease to lose", () =>
+    Effect.gen(function* () {
+      const { claimed, reclaim, record, standing } = yield* scene({ primaryType: "telegram" })
+      yield* record(resultOf(yield* claimed(0), postponed))
+      yield* reclaim(2 * lease)
+      assert.strictEqual(yield* standing, "pending primary 1")
     })
   )
 
