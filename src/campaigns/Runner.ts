@@ -56,7 +56,7 @@ export class Runner extends Context.Service<
       // The first finalizer is the last to run: by then nothing is being sent any more.
       yield* Effect.addFinalizer(() =>
         Effect.flatMap(Queue.clear(results), (left) =>
-          left.length === 0 ? Effect.void : Effect.asVoid(record(sql, left))
+          left.length === 0 ? Effect.void : Effect.asVoid(statement(record(sql, left)))
         ).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
       )
       const sends = yield* FiberSet.make<void>()
@@ -92,9 +92,8 @@ export class Runner extends Context.Service<
         if (draining || !running || unrecorded >= slots) return
         const at = yield* now
         const until = new Date(at.getTime() + Duration.toMillis(horizon))
-        const claims = yield* untraced(
-          statement(claim(sql, { now: at, until, leaseMillis, slots: slots - unrecorded }))
-        )
+        const terms = { now: at, until, leaseMillis, slots: slots - unrecorded, idempotent }
+        const claims = yield* untraced(statement(claim(sql, terms)))
         unrecorded += claims.length
         yield* Effect.forEach(
           claims,
@@ -127,6 +126,8 @@ export class Runner extends Context.Service<
             Effect.as(batch.length),
             // Until the database is back; their leases may run out, and then nobody knows what became of them.
             Effect.catch(() => Effect.as(Effect.delay(Queue.offerAll(results, batch), Duration.millis(500)), 0)),
+            // The process ends: they are recorded with the last.
+            Effect.onInterrupt(() => Queue.offerAll(results, batch)),
             // One batch must not hold up all that follow.
             Effect.catchDefect((defect) =>
               Effect.as(Effect.logError("Results of sends can't be recorded", defect), batch.length)

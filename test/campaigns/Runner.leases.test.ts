@@ -1,45 +1,10 @@
 /** Leases of recipients: who claims, records and finds what was lost, by the statements that do it, at times of the test's. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { type Claim, claim, reclaim } from "../../src/campaigns/Runner/Claims.ts"
-import { recipientResult, record, released, type Result } from "../../src/campaigns/Runner/Results.ts"
-import type { Outcome } from "../../src/messaging/Connectors.ts"
+import { released } from "../../src/campaigns/Runner/Results.ts"
 import { maxAttempts } from "../../src/messaging/Messages/Schedule.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { campaignOf, cancelAll, type Plan } from "./Runner.support.ts"
-
-const begin = Date.UTC(2026, 10, 20, 10)
-const lease = 60_000
-const nowhere = "http://127.0.0.1:1/hook"
-
-const accepted: Outcome = { _tag: "accepted", providerMessageId: "p" }
-const refused: Outcome = { _tag: "refused", errorCode: "http_403" }
-
-/** A campaign to one recipient, at one send a millisecond. Times are in milliseconds. */
-const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
-  const server = yield* TestServer
-  const { sql } = server
-  yield* cancelAll(server)
-  const { recipients } = yield* campaignOf(server, { recipients: 1, primary: nowhere, ...plan })
-  const at = (millis: number) => new Date(begin + millis)
-  return {
-    sql,
-    /** Claims the recipient, who has to be there to be claimed. */
-    claimed: (millis: number) =>
-      claim(sql, { now: at(millis), until: at(millis), leaseMillis: lease, slots: 1 }).pipe(
-        Effect.orDie,
-        Effect.map(([claim = assert.fail("nobody is claimed")]) => claim)
-      ),
-    record: (result: Result) => Effect.orDie(record(sql, [result])),
-    reclaim: (millis: number) => Effect.orDie(reclaim(sql, at(millis), ["http", "sandbox"], maxAttempts)),
-    /** How the recipient stands. */
-    standing: Effect.map(recipients, ([row = assert.fail("no recipient")]) =>
-      [row.status, row.route, row.attempts, ...(row.inDoubt ? ["in doubt"] : [])].join(" ")
-    )
-  }
-})
-
-const resultOf = (claim: Claim, outcome: Outcome) => recipientResult(claim, true, outcome, new Date(begin))
+import { accepted, lease, nowhere, postponed, refused, resultOf, scene } from "./Runner.scene.support.ts"
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })("a recipient", (it) => {
   it.effect("is nobody else's until the lease has ended", () =>
@@ -67,6 +32,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
     })
   )
 
+  it.effect("that waits for another attempt has no lease to lose", () =>
+    Effect.gen(function* () {
+      const { claimed, reclaim, record, standing } = yield* scene({ primaryType: "telegram" })
+      yield* record(resultOf(yield* claimed(0), postponed))
+      yield* reclaim(2 * lease)
+      assert.strictEqual(yield* standing, "pending primary 1")
+    })
+  )
+
   it.effect("goes by the route on which it was called, when the lease is lost", () =>
     Effect.gen(function* () {
       const { claimed, reclaim, record, standing } = yield* scene({ primaryType: "telegram", fallback: nowhere })
@@ -76,6 +50,19 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
       assert.strictEqual(route, "fallback")
       yield* reclaim(1 + lease)
       assert.strictEqual(yield* standing, "pending fallback 1 in doubt")
+    })
+  )
+
+  it.effect("is not called again where the channel has a provider by now that knows no keys", () =>
+    Effect.gen(function* () {
+      const { apply, claimed, claims, record, standing } = yield* scene({ fallback: nowhere })
+      yield* record(resultOf(yield* claimed(0), { _tag: "unknown", errorCode: "http_500" }))
+      assert.strictEqual(yield* standing, "pending primary 1 in doubt")
+      yield* apply({
+        channels: [{ id: "primary", providerType: "telegram", displayName: "Bot", config: { token: "1:a" } }]
+      })
+      assert.deepStrictEqual(yield* claims(lease), [])
+      assert.strictEqual(yield* standing, "unknown primary 1 in doubt")
     })
   )
 
@@ -103,6 +90,17 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
       yield* record(resultOf(second, accepted))
       yield* record(resultOf(first, refused))
       assert.strictEqual(yield* standing, "sent primary 2 in doubt")
+    })
+  )
+
+  it.effect("is not taken from the fallback by the result that led there, when that is recorded again", () =>
+    Effect.gen(function* () {
+      const { claimed, record, standing } = yield* scene({ fallback: nowhere })
+      const diverted = resultOf(yield* claimed(0), refused)
+      yield* record(diverted)
+      yield* claimed(1)
+      yield* record(diverted)
+      assert.strictEqual(yield* standing, "sending fallback 1")
     })
   )
 

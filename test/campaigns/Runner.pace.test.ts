@@ -20,7 +20,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
     yield* campaignOf(server, { recipients, primary: "http://127.0.0.1:1/hook", sendsPerMinute })
     return (at: number, slots = 512) => {
       const times = { now: new Date(begin + at), until: new Date(begin + at + horizon) }
-      return Effect.orDie(claim(server.sql, { ...times, leaseMillis: 15_000, slots }))
+      return Effect.orDie(claim(server.sql, { ...times, leaseMillis: 15_000, slots, idempotent: ["http"] }))
     }
   })
   const times = (claimed: ReadonlyArray<{ readonly sendAt: Date }>) =>
@@ -77,6 +77,24 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
       const claimAt = yield* claims(10)
       assert.deepStrictEqual(times(yield* claimAt(0, 2)), [0, gap])
       assert.deepStrictEqual(times(yield* claimAt(0)), [2 * gap, 3 * gap])
+    })
+  )
+
+  it.effect("go past a campaign whose recipients wait for another attempt, however few slots there are", () =>
+    Effect.gen(function* () {
+      const claimAt = yield* claims(1)
+      const { sql } = yield* TestServer
+      assert.strictEqual((yield* claimAt(0)).length, 1)
+      yield* Effect.orDie(sql`
+        UPDATE campaign_recipients SET status = 'pending', available_at = ${new Date(begin + 60_000)}
+        WHERE status = 'sending'`)
+      const plan = { recipients: 1, primary: "http://127.0.0.1:1/hook", sendsPerMinute }
+      const { projectId } = yield* campaignOf(yield* TestServer, plan)
+      // Later than the one that waits: the other's turn comes after it.
+      yield* Effect.orDie(sql`
+        UPDATE campaigns SET next_send_at = ${new Date(begin + 5_000)} WHERE project_id = ${projectId}`)
+      assert.deepStrictEqual(times(yield* claimAt(5_000, 1)), [5_000])
+      assert.deepStrictEqual(times(yield* claimAt(60_000, 1)), [60_000])
     })
   )
 

@@ -1,6 +1,7 @@
 /** Which way a campaign goes to each of its recipients, and to whom it doesn't go at all (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
+import { open } from "../contract/Campaigns.support.ts"
 import { status, untilRows } from "../integrations/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import {
@@ -74,6 +75,35 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
       assert.deepStrictEqual(states(yield* recipients), ["unknown primary", "skipped primary"])
       assert.strictEqual(primary.hits.length, 1)
     }).pipe(Effect.scoped)
+  )
+
+  it.effect("sends to those whom it was frozen for though they are archived, unless they were so since", () =>
+    Effect.gen(function* () {
+      const archived = { status: "archived" as const }
+      const active = { status: "active" as const }
+      const reachable = (id: string, more: object) => ({
+        id,
+        displayName: id,
+        marketingConsent: true,
+        addresses: [{ channelId: "chat", address: id }],
+        ...more
+      })
+      const { apply, done, projectId, read, ready, server } = yield* open({
+        clients: [reachable("archived", archived), reachable("again", archived), reachable("since", active)]
+      })
+      yield* ready("spring")
+      yield* apply({ clients: [{ id: "again", displayName: "again", ...active }] })
+      yield* apply({ clients: ["again", "since"].map((id) => ({ id, displayName: id, ...archived })) })
+      yield* done("spring", { operation: "schedule", scheduledForLocal: null, sendsPerMinute: 60_000 })
+      yield* untilRows(read("spring"), ({ status }) => status === "completed")
+      const rows = yield* Effect.orDie(server.sql<{ readonly id: string; readonly status: string }>`
+        SELECT client_id AS id, status FROM campaign_recipients WHERE project_id = ${projectId}`)
+      assert.deepStrictEqual(Object.fromEntries(rows.map(({ id, status }) => [id, status])), {
+        archived: "sent",
+        again: "skipped",
+        since: "skipped"
+      })
+    })
   )
 
   it.effect("takes the route on which a recipient has an address, and fails where there is none", () =>

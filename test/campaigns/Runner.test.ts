@@ -1,9 +1,9 @@
 /** What a running campaign sends, to whom, and when (contract §9). */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
-import { status } from "../integrations/Deliveries.support.ts"
+import { Effect, Exit, Fiber, Scope } from "effect"
+import { status, until, untilRows } from "../integrations/Deliveries.support.ts"
 import { startServer } from "../support/TestServer.ts"
-import { addressOf, campaignOf, provider, sendOf } from "./Runner.support.ts"
+import { addressOf, campaignOf, provider, sendOf, take } from "./Runner.support.ts"
 
 describe("a campaign", () => {
   it.live("that is due begins, sends each recipient its text once, and is completed", () =>
@@ -61,6 +61,38 @@ describe("a campaign", () => {
       assert.strictEqual(keys.length, 10)
       assert.strictEqual(new Set(keys).size, 5)
       assert.isTrue((yield* recipients).every(({ attempts, status }) => status === "sent" && attempts === 2))
+    }).pipe(Effect.scoped)
+  )
+
+  it.live("keeps what its calls came to when the process ends while that is being recorded", () =>
+    Effect.gen(function* () {
+      const server = yield* startServer({}, "api")
+      const held: Array<() => void> = []
+      const { url } = yield* provider((hit, n) => void held.push(() => take(hit, n)))
+      const { projectId, recipients, sql } = yield* campaignOf(server, { recipients: 3, primary: url })
+      const scope = yield* Scope.make()
+      yield* startServer({ DATABASE_URL: server.databaseUrl }, "worker").pipe(Scope.provide(scope))
+      const isRecording = Effect.map(
+        sql`
+          SELECT FROM pg_stat_activity, pg_stat_clear_snapshot()
+          WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%UPDATE campaign_recipients%'`,
+        (rows) => rows.length > 0
+      )
+      const ended = yield* Effect.gen(function* () {
+        yield* until(() => held.length === 3)
+        // Nothing that comes of the calls can be recorded until the transaction ends.
+        yield* sql`SELECT FROM campaign_recipients WHERE project_id = ${projectId} FOR UPDATE`
+        for (const answer of held) answer()
+        yield* untilRows(Effect.orDie(isRecording), (holds) => holds)
+        const ended = yield* Effect.forkScoped(Scope.close(scope, Exit.void))
+        yield* Effect.sleep("500 millis")
+        return ended
+      }).pipe(sql.withTransaction)
+      yield* Fiber.join(ended)
+      assert.deepStrictEqual(
+        (yield* recipients).map(({ status }) => status),
+        ["sent", "sent", "sent"]
+      )
     }).pipe(Effect.scoped)
   )
 })

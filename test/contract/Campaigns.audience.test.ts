@@ -163,6 +163,24 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience",
     })
   )
 
+  it.effect("is of its project alone, whatever the ids of another are", () =>
+    Effect.gen(function* () {
+      const pipelines = [{ id: "p", name: "P", stages: [{ id: "new", name: "New" }] }]
+      const deals = [{ id: "d", title: "D", clientId: "a", stageId: "new" }]
+      const project = { defaultPipelineId: "p" }
+      const chat = { id: "chat", providerType: "sandbox" as const, displayName: "Chat" }
+      const clients = ["a", "b"].map((id) => reachable(id))
+      const segments = (...clientIds: ReadonlyArray<string>) => [{ id: "s", name: "S", clientIds }]
+      yield* open({ channels: [chat], project, pipelines, deals, clients, segments: segments("a", "b") })
+      const ours = { project, pipelines, clients, segments: segments("a") }
+      const revoked = yield* frozen({ ...ours, channels: [{ ...chat, status: "revoked" }] })
+      assert.deepStrictEqual(revoked.exclusions, { ...none, channel_unavailable: 2 })
+      const inStage = yield* frozen({ ...ours, channels: [chat] }, { stageIds: ["new"] })
+      assert.deepStrictEqual(inStage.exclusions, { ...none, filter_mismatch: 2 })
+      assert.deepStrictEqual((yield* frozen({ ...ours, channels: [chat] }, { segmentId: "s" })).recipients, ["a"])
+    })
+  )
+
   it.effect("is the last that was frozen, and stays as it was taken", () =>
     Effect.gen(function* () {
       const { apply, audience, done, freeze, recipients, server, projectId } = yield* open()

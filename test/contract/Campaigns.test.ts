@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { operations } from "../../src/api/campaigns/States.ts"
-import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { everybody, open, otherRoute, route } from "./Campaigns.support.ts"
 
@@ -219,52 +219,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (
       assert.isAbove(Number(second.resumedAt), Number(first.resumedAt))
       yield* done("spring", { operation: "resume" })
       assert.deepStrictEqual(yield* read("spring"), second)
-    })
-  )
-
-  it.effect("is answered the same when it is repeated, and has no second effect", () =>
-    Effect.gen(function* () {
-      const { command, done, exists, read, ready } = yield* open()
-      yield* ready("spring")
-      const repeated = Effect.fnUntraced(function* (id: string, body: object) {
-        const key = `key-${JSON.stringify(body).length}-${id}`
-        const first = receiptOf(yield* command(id, body, key), 200)
-        for (const _ of [1, 2]) {
-          assert.deepStrictEqual(receiptOf(yield* command(id, body, key), 200), { ...first, replayed: true })
-        }
-        problemOf(yield* command(id, { operation: "resume" }, key), 409, "idempotency_key_reused")
-        return first
-      })
-      yield* repeated("spring", { operation: "rename", expectedVersion: 3, name: "Summer" })
-      assert.strictEqual((yield* read("spring")).version, 4)
-      const { resourceId } = yield* repeated("spring", { operation: "duplicate" })
-      assert.notStrictEqual(resourceId, "spring")
-      const frozen = yield* repeated("spring", { operation: "freeze_audience", filter: everybody })
-      assert.strictEqual(frozen.version, 5)
-      yield* repeated("spring", { operation: "schedule", scheduledForLocal: "2999-01-01T00:00", sendsPerMinute: 1 })
-      yield* repeated("spring", { operation: "pause" })
-      // Neither what the first has done stands against it, nor what came after.
-      yield* done("spring", { operation: "cancel" })
-      yield* repeated("spring", { operation: "delete", expectedVersion: 8 })
-      assert.isFalse(yield* exists("spring"))
-    })
-  )
-
-  it.effect("tells the same filter by its meaning, not by how much of it is spelt out", () =>
-    Effect.gen(function* () {
-      const { command } = yield* open()
-      const freeze = (filter: object) => command("spring", { operation: "freeze_audience", filter }, "one-key")
-      const first = receiptOf(yield* freeze(everybody), 200)
-      const spelt = {
-        readyStampOfferIds: [],
-        minimumLoyaltyBalance: null,
-        loyaltyLevelIds: [],
-        loyaltyCardRequired: false,
-        segmentId: null,
-        ...everybody
-      }
-      assert.deepStrictEqual(receiptOf(yield* freeze(spelt), 200), { ...first, replayed: true })
-      problemOf(yield* freeze({ ...spelt, minimumLoyaltyBalance: 0 }), 409, "idempotency_key_reused")
     })
   )
 })

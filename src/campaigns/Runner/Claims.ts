@@ -42,25 +42,37 @@ export interface Terms {
   readonly leaseMillis: number
   /** Claims at most. */
   readonly slots: number
+  /** The providers that may be called again by what may have reached them. */
+  readonly idempotent: ReadonlyArray<ProviderType>
 }
 
 /** So many that are not to be sent to are settled beside those that are. */
 const settledBeside = 100
 
-/** The first of each campaign's recipients whose turn it is, more than its quota, as not all may be sent to. */
+/** A campaign's recipients whose turn it is: of those that come again, or of those that were never tried. */
+const turnOf = (sql: SqlClient.SqlClient, campaign: "campaigns" | "paced", isDue: Statement.Fragment) => sql`
+  campaign_recipients
+  WHERE project_id = ${sql(campaign)}.project_id AND audience_id = ${sql(campaign)}.audience_id
+    AND status = 'pending' AND ${isDue}`
+
+/** The first of them, more than the campaign's quota, as not all may be sent to. */
 const waiting = (sql: SqlClient.SqlClient, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
-    SELECT position, client_id, route AS was_on, attempts, in_doubt, available_at FROM campaign_recipients
-    WHERE project_id = paced.project_id AND audience_id = paced.audience_id AND status = 'pending' AND ${isDue}
+    SELECT position, client_id, route AS was_on, attempts, in_doubt, available_at FROM ${turnOf(sql, "paced", isDue)}
     ORDER BY available_at, position LIMIT paced.quota + ${settledBeside}::int
     FOR NO KEY UPDATE SKIP LOCKED
   ) recipient`
 
 /**
- * What is due again goes before what was never tried. A recipient's route is theirs as long as it leads to them; in
- * doubt, only the route on which they may have got it is any use.
+ * What is due again goes before what was never tried; a campaign that has neither takes no slot from others. A
+ * recipient's route is theirs as long as it leads to them; in doubt, only the route on which they may have got it is any
+ * use, as long as its provider can tell. Who is archived is out if that was after the freeze; of an audience of active
+ * clients that is whoever is archived, whatever the clocks say.
  */
-export const claim = (sql: SqlClient.SqlClient, { leaseMillis, now, slots, until }: Terms) => sql<Claim>`
+export const claim = (sql: SqlClient.SqlClient, { idempotent, leaseMillis, now, slots, until }: Terms) => {
+  const again = sql`available_at <= ${now}::timestamptz`
+  const fresh = sql`available_at IS NULL`
+  return sql<Claim>`
   WITH campaign AS MATERIALIZED (
     SELECT project_id, id, audience_id, traceparent, fallback_channel_id IS NOT NULL AS has_fallback,
       greatest(next_send_at, ${now}::timestamptz) AS first_at, interval '1 minute' / sends_per_minute AS gap,
@@ -68,13 +80,16 @@ export const claim = (sql: SqlClient.SqlClient, { leaseMillis, now, slots, until
       fallback_channel_id, fallback_template_id, fallback_template_version
     FROM campaigns
     WHERE status = 'running' AND (next_send_at IS NULL OR next_send_at <= ${until}::timestamptz)
+      AND (EXISTS (SELECT FROM ${turnOf(sql, "campaigns", again)}) OR EXISTS (SELECT FROM ${turnOf(sql, "campaigns", fresh)}))
     ORDER BY next_send_at NULLS FIRST
     LIMIT ${slots}::int
     FOR NO KEY UPDATE SKIP LOCKED
   ),
   paced AS MATERIALIZED (
-    SELECT *, floor(extract(epoch FROM ${until}::timestamptz - first_at) / extract(epoch FROM gap))::int + 1 AS quota
-    FROM campaign
+    SELECT campaign.*,
+      floor(extract(epoch FROM ${until}::timestamptz - first_at) / extract(epoch FROM gap))::int + 1 AS quota,
+      CASE filter ->> 'contactStatus' WHEN 'active' THEN '-infinity' ELSE audiences.created_at END AS frozen_at
+    FROM campaign JOIN audiences ON audiences.project_id = campaign.project_id AND audiences.id = campaign.audience_id
   ),
   route AS MATERIALIZED (
     SELECT paced.project_id, paced.id AS campaign_id, leg.kind, leg.rank, channels.id AS channel_id,
@@ -88,8 +103,8 @@ export const claim = (sql: SqlClient.SqlClient, { leaseMillis, now, slots, until
       JOIN templates ON templates.project_id = paced.project_id AND templates.id = leg.template_id
         AND templates.version = leg.template_version
   ),
-  again AS MATERIALIZED (${waiting(sql, sql`available_at <= ${now}::timestamptz`)}),
-  fresh AS MATERIALIZED (${waiting(sql, sql`available_at IS NULL`)}),
+  again AS MATERIALIZED (${waiting(sql, again)}),
+  fresh AS MATERIALIZED (${waiting(sql, fresh)}),
   judged AS MATERIALIZED (
     SELECT candidate.*, way.*, clients.display_name, clients.first_name, clients.last_name,
       CASE
@@ -101,8 +116,8 @@ export const claim = (sql: SqlClient.SqlClient, { leaseMillis, now, slots, until
     FROM (SELECT * FROM again UNION ALL SELECT * FROM fresh) candidate
       JOIN clients ON clients.project_id = candidate.project_id AND clients.id = candidate.client_id
       CROSS JOIN LATERAL (
-        SELECT clients.status <> 'active' OR NOT clients.marketing_consent OR clients.suppressed
-          OR clients.merged_into_client_id IS NOT NULL
+        SELECT clients.status = 'archived' AND clients.archived_at > frozen_at OR NOT clients.marketing_consent
+          OR clients.suppressed OR clients.merged_into_client_id IS NOT NULL
       ) AS eligibility (is_out)
       LEFT JOIN LATERAL (
         SELECT route.kind, route.channel_id, route.provider_type, route.config, route.body, address.address
@@ -113,7 +128,8 @@ export const claim = (sql: SqlClient.SqlClient, { leaseMillis, now, slots, until
         ) address
         WHERE route.project_id = candidate.project_id AND route.campaign_id = candidate.id
           AND CASE
-            WHEN candidate.in_doubt THEN route.kind = candidate.was_on
+            WHEN candidate.in_doubt
+              THEN route.kind = candidate.was_on AND route.provider_type = ANY(${[...idempotent]}::text[])
             ELSE candidate.was_on = 'primary' OR route.kind = 'fallback'
           END
         ORDER BY route.rank LIMIT 1
@@ -154,6 +170,7 @@ export const claim = (sql: SqlClient.SqlClient, { leaseMillis, now, slots, until
     display_name AS "displayName", first_name AS "firstName", last_name AS "lastName", traceparent
   FROM chosen JOIN claimed USING (project_id, audience_id, position)
   ORDER BY send_at`
+}
 
 /** Returns what was leased to a process that died: the call may have been made. */
 export const reclaim = (

@@ -18,7 +18,7 @@ export const advance = (sql: SqlClient.SqlClient, now: Date) => sql<{ readonly r
     UPDATE campaigns SET
       status = CASE WHEN is_late THEN 'paused' ELSE 'running' END,
       paused_from = CASE WHEN is_late THEN 'scheduled' END,
-      next_send_at = NULL, version = version + 1, updated_at = ${now}::timestamptz
+      version = version + 1, updated_at = ${now}::timestamptz
     FROM due WHERE campaigns.project_id = due.project_id AND campaigns.id = due.id
     RETURNING campaigns.status
   ),

@@ -1,0 +1,107 @@
+/** What a claim brings of a recipient, and what it leaves alone, by the statement that claims (contract §9). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { advance } from "../../src/campaigns/Runner/Progress.ts"
+import { claim } from "../../src/campaigns/Runner/Claims.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { idempotent, lease, nowhere, postponed, refused, resultOf, scene } from "./Runner.scene.support.ts"
+import { campaignOf, cancelAll, clientId, httpChannel } from "./Runner.support.ts"
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })("a claim", (it) => {
+  it.effect("brings the text of the route's version, and the first of several addresses", () =>
+    Effect.gen(function* () {
+      const { apply, claimed, projectId, sql } = yield* scene()
+      yield* apply({
+        templates: [2, 3].map((version) => ({ id: "tpl", version, name: "T", body: `Version ${version}` })),
+        clients: [
+          {
+            id: clientId(0),
+            displayName: "Ada",
+            addresses: ["second", "first", "third"].map((address) => ({ channelId: "primary", address }))
+          }
+        ]
+      })
+      yield* sql`UPDATE campaigns SET primary_template_version = 2 WHERE project_id = ${projectId}`
+      const { address, template } = yield* claimed(0)
+      assert.deepStrictEqual([address, template], ["second", "Version 2"])
+    })
+  )
+
+  it.effect("knows that nothing comes after the fallback", () =>
+    Effect.gen(function* () {
+      const { claimed, record, standing } = yield* scene({ fallback: nowhere })
+      const first = yield* claimed(0)
+      assert.isTrue(first.hasFallback)
+      yield* record(resultOf(first, refused))
+      const second = yield* claimed(1)
+      assert.isFalse(second.hasFallback)
+      yield* record(resultOf(second, refused))
+      assert.strictEqual(yield* standing, "failed fallback 1")
+    })
+  )
+
+  it.effect("counts anew on the fallback, when the primary is revoked between two attempts", () =>
+    Effect.gen(function* () {
+      const { apply, claimed, record, standing } = yield* scene({ fallback: nowhere })
+      yield* record(resultOf(yield* claimed(0), postponed))
+      assert.strictEqual(yield* standing, "pending primary 1")
+      yield* apply({ channels: [{ ...httpChannel("primary", nowhere), status: "revoked" }] })
+      const { attempt, route } = yield* claimed(lease)
+      assert.deepStrictEqual([attempt, route], [1, "fallback"])
+    })
+  )
+
+  it.effect("brings who is due again before who was never tried", () =>
+    Effect.gen(function* () {
+      const { claimed, projectId, sql } = yield* scene({ recipients: 3 })
+      yield* sql`
+        UPDATE campaign_recipients SET available_at = '2026-01-01', attempts = 1
+        WHERE project_id = ${projectId} AND position = 2`
+      const { attempt, position } = yield* claimed(0)
+      assert.deepStrictEqual([position, attempt], [2, 2])
+      assert.strictEqual((yield* claimed(1)).position, 0)
+    })
+  )
+
+  it.effect("takes whoever is archived for archived since the freeze, where it was for active clients alone", () =>
+    Effect.gen(function* () {
+      for (const [contactStatus, status] of [
+        ["active", "skipped"],
+        ["all", "sending"]
+      ] as const) {
+        const { apply, claims, projectId, sql, standing } = yield* scene()
+        yield* apply({ clients: [{ id: clientId(0), displayName: "Ada", status: "archived" }] })
+        // By a clock that is behind.
+        yield* sql`UPDATE clients SET archived_at = now() - interval '1 hour' WHERE project_id = ${projectId}`
+        yield* sql`
+          UPDATE audiences SET filter = ${JSON.stringify({ contactStatus })}::json WHERE project_id = ${projectId}`
+        yield* claims(0)
+        assert.include(yield* standing, status)
+      }
+    })
+  )
+
+  it.effect("is of each project by itself, though all their ids are the same", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const { sql } = server
+      yield* cancelAll(server)
+      const plan = { recipients: 2, primary: nowhere, sendsPerMinute: 600 }
+      const one = yield* campaignOf(server, plan)
+      const other = yield* campaignOf(server, { ...plan, primaryType: "telegram" })
+      const now = new Date()
+      const until = new Date(now.getTime() + 300)
+      const claims = yield* claim(sql, { now, until, leaseMillis: lease, slots: 10, idempotent })
+      const of = ({ projectId }: { readonly projectId: string }) =>
+        claims
+          .filter((claim) => claim.projectId === projectId)
+          .map(({ providerType, sendAt }) => `${providerType} after ${sendAt.getTime() - now.getTime()} ms`)
+      assert.deepStrictEqual(of(one), ["http after 0 ms", "http after 100 ms"])
+      assert.deepStrictEqual(of(other), ["telegram after 0 ms", "telegram after 100 ms"])
+
+      yield* sql`UPDATE campaign_recipients SET status = 'sent' WHERE project_id = ${one.projectId}`
+      yield* advance(sql, now)
+      assert.deepStrictEqual([(yield* one.campaign).status, (yield* other.campaign).status], ["completed", "running"])
+    })
+  )
+})

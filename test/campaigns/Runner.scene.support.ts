@@ -1,0 +1,45 @@
+/** One recipient of a campaign, and the statements that claim, record and find it again, at times of the test's. */
+import { assert } from "@effect/vitest"
+import { Effect, Option } from "effect"
+import { type Claim, claim, reclaim } from "../../src/campaigns/Runner/Claims.ts"
+import { recipientResult, record, type Result } from "../../src/campaigns/Runner/Results.ts"
+import type { Outcome } from "../../src/messaging/Connectors.ts"
+import { maxAttempts } from "../../src/messaging/Messages/Schedule.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { campaignOf, cancelAll, type Plan } from "./Runner.support.ts"
+
+const begin = Date.UTC(2026, 10, 20, 10)
+export const lease = 60_000
+export const idempotent = ["http", "sandbox"] as const
+export const nowhere = "http://127.0.0.1:1/hook"
+
+export const accepted: Outcome = { _tag: "accepted", providerMessageId: "p" }
+export const refused: Outcome = { _tag: "refused", errorCode: "http_403" }
+export const postponed = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() } satisfies Outcome
+
+/** A campaign to one recipient, at one send a millisecond. Times are in milliseconds. */
+export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
+  const server = yield* TestServer
+  const { sql } = server
+  yield* cancelAll(server)
+  const { apply, projectId, recipients } = yield* campaignOf(server, { recipients: 1, primary: nowhere, ...plan })
+  const at = (millis: number) => new Date(begin + millis)
+  const claims = (millis: number) =>
+    Effect.orDie(claim(sql, { now: at(millis), until: at(millis), leaseMillis: lease, slots: 1, idempotent }))
+  return {
+    sql,
+    projectId,
+    apply,
+    claims,
+    /** Claims the recipient, who has to be there to be claimed. */
+    claimed: (millis: number) => Effect.map(claims(millis), ([claim = assert.fail("nobody is claimed")]) => claim),
+    record: (result: Result) => Effect.orDie(record(sql, [result])),
+    reclaim: (millis: number) => Effect.orDie(reclaim(sql, at(millis), idempotent, maxAttempts)),
+    /** How the recipient stands. */
+    standing: Effect.map(recipients, ([row = assert.fail("no recipient")]) =>
+      [row.status, row.route, row.attempts, ...(row.inDoubt ? ["in doubt"] : [])].join(" ")
+    )
+  }
+})
+
+export const resultOf = (claim: Claim, outcome: Outcome) => recipientResult(claim, true, outcome, new Date(begin))
