@@ -6,21 +6,31 @@ import { PgClient } from "@effect/sql-pg"
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random, Schedule, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import { listenerLayer, statement } from "../platform/Database.ts"
+import { randomUUID } from "node:crypto"
 import { channel } from "../platform/outbox/Wake.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { attempt } from "./Deliveries/Attempt.ts"
 import { type Claim, claim } from "./Deliveries/Claims.ts"
+import * as Lines from "./Deliveries/Lines.ts"
 import * as Metrics from "./Deliveries/Metrics.ts"
 import { disable, extend, giveUp, prune, reclaim, retentionDays } from "./Deliveries/Repairs.ts"
 import { record, type Result } from "./Deliveries/Results.ts"
 import { isGone, resultOf } from "./Deliveries/Schedule.ts"
+import * as Secrets from "./Deliveries/Secrets.ts"
 import { Sender } from "./Sender.ts"
 
 /** Attempts under way in one process: so many that a hundred endpoints that hang leave enough for the others. */
-const slots = 512
+const allSlots = 512
+/** So many times its concurrency an endpoint that is quick has claimed ahead, and so many deliveries are claimed in all. */
+const aheadOfOne = 8
+const aheadInAll = 4_096
+/** Results that are recorded in one statement, and deliveries that are claimed along with them. */
+const longestBatch = 500
 /** How often the queue is looked at without being told: half of what a retry may be late. */
 const lookEvery = Duration.millis(250)
+/** How long after results all endpoints are looked at: theirs have gone on already, and others wait for a word of their own. */
+const pause = Duration.millis(20)
 /** How much longer than an attempt its lease lasts. */
 const leaseMargin = Duration.seconds(15)
 const repairEvery = Duration.seconds(1)
@@ -43,34 +53,66 @@ export class DeliveryLoop extends Context.Service<
 
 const loop = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const parts = { box: yield* SecretBox, sender: yield* Sender }
+  const parts = { secrets: Secrets.make(yield* SecretBox), sender: yield* Sender }
   const { webhooks } = yield* Settings
   const measured = yield* Metrics.enabled
   const lease = Duration.sum(webhooks.timeout, leaseMargin)
 
   const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
-  const leaseEnd = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis + Duration.toMillis(lease)))
+  const { endpointConcurrency } = webhooks
+  const holder = randomUUID()
+  const terms = Effect.map(Clock.currentTimeMillis, (millis) => ({
+    now: new Date(millis),
+    leaseEnd: new Date(millis + Duration.toMillis(lease)),
+    endpointConcurrency,
+    ahead: endpointConcurrency * aheadOfOne,
+    holder
+  }))
 
   /** What this process has claimed and not yet recorded. */
   const underWay = new Map<string, Claim>()
   let draining = false
-  const claiming = yield* Semaphore.make(1)
+  /** Claims are made in two places, each one at a time; who takes both permits waits for what is under way. */
+  const claiming = yield* Semaphore.make(2)
   const idle = yield* Latch.make(false)
-  const results = yield* Queue.unbounded<Result>()
+  const results = yield* Queue.unbounded<Ended>()
+  /** Whether endpoints have more due than there are slots: then they take turns, and none goes on by itself. */
+  let scarce = false
   const bell = yield* Queue.sliding<void>(1)
   const ring = Queue.offer(bell, undefined)
+  let soon = false
 
   // The first finalizer is the last to run: by then nothing is being sent any more.
   yield* Effect.addFinalizer(() =>
     Effect.gen(function* () {
       const at = yield* now
       const known = yield* Queue.clear(results)
-      for (const result of known) underWay.delete(keyOf(result))
-      const left = [...known, ...[...underWay.values()].map((claim): Result => released(claim, at))]
-      if (left.length > 0) yield* record(sql, left, at)
+      const unsent = lines.clear()
+      for (const { claim } of known) forget(claim)
+      for (const claim of unsent) forget(claim)
+      const left = [
+        ...known.map(({ result }) => result),
+        ...unsent.map((claim) => returned(claim, "unsent", at)),
+        ...[...underWay.values()].map((claim) => returned(claim, "released", at))
+      ]
+      if (left.length > 0) yield* record(sql, left, { ...(yield* terms), slots: 0 })
     }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
   )
   const run = yield* FiberSet.makeRuntime<never>()
+  /** Once for all who want it meanwhile. */
+  const ringSoon = Effect.sync(() => {
+    if (soon) return
+    soon = true
+    run(
+      Effect.andThen(
+        Effect.sleep(pause),
+        Effect.suspend(() => {
+          soon = false
+          return ring
+        })
+      )
+    )
+  })
 
   const deliver = Effect.fnUntraced(function* (claim: Claim) {
     const startedAt = yield* now
@@ -84,20 +126,46 @@ const loop = Effect.gen(function* () {
       )
     )
     if (isGone(outcome)) yield* persistently(disable(sql, claim, yield* now))
-    const times = { startedAt, finishedAt: yield* now }
-    yield* Queue.offer(results, resultOf(claim, outcome, times, webhooks.retrySchedule, yield* Random.next))
+    const finishedAt = yield* now
+    const times = { startedAt, finishedAt }
+    const result = resultOf(claim, outcome, times, webhooks.retrySchedule, yield* Random.next)
+    const back = lines.next(claim, result.on === "succeeded" && !draining, finishedAt.getTime())
+    yield* Queue.offer(results, { claim, result })
+    yield* giveBack(back)
   })
+
+  const lines = Lines.make(endpointConcurrency, (claim) => run(deliver(claim)))
+
+  const giveBack = (claims: ReadonlyArray<Claim>) =>
+    claims.length === 0
+      ? Effect.void
+      : Effect.flatMap(now, (at) =>
+          Queue.offerAll(
+            results,
+            claims.map((claim) => ({ claim, result: returned(claim, "unsent", at) }))
+          )
+        )
+
+  const begin = Effect.fnUntraced(function* (claims: ReadonlyArray<Claim>) {
+    const millis = yield* Clock.currentTimeMillis
+    for (const claim of claims) {
+      underWay.set(keyOf(claim), claim)
+      lines.add(claim, millis)
+    }
+  })
+
+  /** Unless it has been claimed anew meanwhile. */
+  const forget = (claim: Claim) => {
+    if (underWay.get(keyOf(claim)) === claim) underWay.delete(keyOf(claim))
+  }
 
   // What a claim has leased has to be known here, whatever ends meanwhile.
   const claimDue = Effect.gen(function* () {
-    const free = slots - underWay.size
-    if (free === 0 || draining) return
-    const terms = { now: yield* now, leaseEnd: yield* leaseEnd, slots: free }
-    const claims = yield* statement(claim(sql, { ...terms, endpointConcurrency: webhooks.endpointConcurrency }))
-    for (const claim of claims) {
-      underWay.set(keyOf(claim), claim)
-      run(deliver(claim))
-    }
+    const slots = allSlots - lines.sending()
+    if (slots === 0 || draining) return
+    const claims = yield* statement(claim(sql, { ...(yield* terms), slots }))
+    scarce = claims.length === slots
+    yield* begin(claims)
   }).pipe(claiming.withPermit, Effect.uninterruptible)
 
   yield* Queue.take(bell).pipe(
@@ -110,17 +178,29 @@ const loop = Effect.gen(function* () {
     Effect.forkScoped
   )
 
-  yield* Queue.takeBetween(results, 1, 500).pipe(
+  /** Records results, and claims what comes next for their endpoints, unless others wait for a slot. */
+  const settle = (batch: ReadonlyArray<Ended>) =>
+    Effect.gen(function* () {
+      const slots = scarce || draining ? 0 : Math.max(0, Math.min(longestBatch, aheadInAll - underWay.size))
+      const results = batch.map(({ result }) => result)
+      const claims = yield* statement(record(sql, results, { ...(yield* terms), slots }))
+      for (const { claim } of batch) forget(claim)
+      yield* begin(claims)
+    }).pipe(claiming.withPermit, Effect.uninterruptible)
+
+  yield* Queue.takeBetween(results, 1, longestBatch).pipe(
     Effect.flatMap((batch) =>
       Effect.gen(function* () {
-        yield* persistently(Effect.flatMap(now, (at) => statement(record(sql, batch, at)))).pipe(
+        yield* persistently(settle(batch)).pipe(
           // Their leases run out, and they are delivered again: one batch must not hold up all that follow.
-          Effect.catchDefect((defect) => Effect.logError("Results of deliveries can't be recorded", defect))
+          Effect.catchDefect((defect) => {
+            for (const { claim } of batch) forget(claim)
+            return Effect.logError("Results of deliveries can't be recorded", defect)
+          })
         )
-        for (const result of batch) underWay.delete(keyOf(result))
         if (draining && underWay.size === 0) yield* Latch.open(idle)
-        yield* ring
-        if (measured) yield* Metrics.count(batch)
+        yield* scarce ? ring : ringSoon
+        if (measured) yield* Metrics.count(batch.map(({ result }) => result).filter(({ on }) => on !== "unsent"))
       })
     ),
     Effect.forever,
@@ -133,7 +213,10 @@ const loop = Effect.gen(function* () {
     Effect.suspend(() =>
       underWay.size === 0
         ? Effect.void
-        : Effect.flatMap(leaseEnd, (end) => statement(extend(sql, [...underWay.values()], end)))
+        : Effect.flatMap(terms, ({ leaseEnd }) => statement(extend(sql, [...underWay.values()], leaseEnd))).pipe(
+            // A result that is being recorded would lose its row.
+            claiming.withPermits(2)
+          )
     )
   )
 
@@ -172,11 +255,13 @@ const loop = Effect.gen(function* () {
   return {
     drain: Effect.suspend(() => {
       draining = true
-      // A claim that is under way is the last.
-      return Effect.andThen(
-        claiming.withPermit(Effect.void),
-        Effect.suspend(() => (underWay.size === 0 ? Effect.void : Latch.await(idle)))
-      )
+      // A claim that is under way is the last; what of it is not sent yet won't be.
+      return claiming
+        .withPermits(2)(Effect.void)
+        .pipe(
+          Effect.andThen(Effect.suspend(() => giveBack(lines.clear()))),
+          Effect.andThen(Effect.suspend(() => (underWay.size === 0 ? Effect.void : Latch.await(idle))))
+        )
     })
   }
 })
@@ -185,12 +270,13 @@ const loop = Effect.gen(function* () {
 const keyOf = ({ attempt, id, projectId }: Pick<Claim, "projectId" | "id" | "attempt">) =>
   `${attempt}/${projectId}/${id}`
 
-const released = ({ attempt, id, installationId, projectId }: Claim, at: Date): Result => ({
+/** What was claimed and is not finished. */
+const returned = ({ attempt, id, installationId, projectId }: Claim, on: "released" | "unsent", at: Date): Result => ({
   projectId,
   installationId,
   id,
   attempt,
-  on: "released",
+  on,
   statusCode: null,
   errorCode: "interrupted",
   startedAt: at,
@@ -199,6 +285,12 @@ const released = ({ attempt, id, installationId, projectId }: Claim, at: Date): 
   restUntil: null,
   spread: 1
 })
+
+/** A claim and what became of it. */
+interface Ended {
+  readonly claim: Claim
+  readonly result: Result
+}
 
 /** Until it succeeds: while the database is away the leases run on, and then others deliver again. */
 const persistently = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A> =>

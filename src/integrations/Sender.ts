@@ -4,7 +4,7 @@ import { Headers } from "effect/http"
 import { type AllowedNetworks, judge } from "./Addresses.ts"
 import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
 import { freshAgents, keptAgents } from "./Sender/Agents.ts"
-import { type Answer, exchange, type ExchangeFailed } from "./Sender/Exchange.ts"
+import { type Answer, exchange, ExchangeFailed } from "./Sender/Exchange.ts"
 import { Names } from "./Sender/Names.ts"
 
 export interface SenderConfig {
@@ -29,6 +29,9 @@ export type Outcome =
   | { readonly _tag: "answered"; readonly status: number; readonly retryAfter: Option.Option<Duration.Duration> }
   | { readonly _tag: "failed"; readonly code: FailureCode }
 
+/** URLs whose endpoints are remembered. */
+const targetsInAll = 10_000
+
 export class Sender extends Context.Service<
   Sender,
   {
@@ -46,45 +49,57 @@ export class Sender extends Context.Service<
       Effect.gen(function* () {
         const names = yield* Names
         const kept = yield* keptAgents
+        const timeout = Duration.toMillis(config.timeout)
 
-        const attempt = Effect.fnUntraced(function* (delivery: Delivery) {
-          const endpoint = checkEndpoint(delivery.url, config.allowed)
-          // Taken once, and yet not allowed now: the operator has closed networks since.
-          if (Result.isFailure(endpoint)) return failed("address_refused")
-          const { host, url } = endpoint.success
-          yield* Effect.annotateCurrentSpan(attributes(endpoint.success))
-          const addresses = endpoint.success.isAddress ? [host] : yield* names.resolve(host)
+        const targets = new Map<string, Option.Option<Endpoint>>()
+        /** What a URL leads to, if it may be called; the same URLs come again and again. */
+        const targetOf = (url: string) => {
+          const known = targets.get(url)
+          if (known !== undefined) return known
+          if (targets.size >= targetsInAll) targets.clear()
+          const target = Result.getSuccess(checkEndpoint(url, config.allowed))
+          targets.set(url, target)
+          return target
+        }
+
+        const addressesOf = ({ host, isAddress }: Endpoint) =>
+          isAddress
+            ? Effect.succeed([host])
+            : Effect.timeoutOrElse(names.resolve(host), {
+                duration: config.timeout,
+                orElse: () => Effect.fail(new ExchangeFailed({ code: "timeout", stale: false }))
+              })
+
+        const post = (endpoint: Endpoint, addresses: ReadonlyArray<string>, delivery: Delivery, until: number) => {
+          const { host, url } = endpoint
           const checked = addresses.filter((address) => mayConnect(url, judge(address, config.allowed)))
-          if (checked.length === 0) return failed("address_refused")
-          const post = { url, host, addresses: checked, headers: delivery.headers, body: delivery.body }
-          const answer = yield* exchange(kept, post).pipe(
+          if (checked.length === 0) return Effect.succeed(failed("address_refused"))
+          const post = { url, host, addresses: checked, headers: delivery.headers, body: delivery.body, until }
+          return exchange(kept, post).pipe(
             Effect.catchIf(
               ({ stale }) => stale,
               () => exchange(freshAgents(), post)
-            )
+            ),
+            Effect.flatMap(answered)
           )
-          return answered(answer, yield* Clock.currentTimeMillis)
-        })
+        }
 
         return {
           send: (delivery) =>
-            attempt(delivery).pipe(
-              Effect.catchTags({
-                NameUnresolved: () => Effect.succeed(failed("dns_failed")),
-                ExchangeFailed: ({ code }) => Effect.succeed(failed(code))
-              }),
-              Effect.timeoutOrElse({
-                duration: config.timeout,
-                orElse: () => Effect.succeed(failed("timeout"))
-              }),
-              Effect.tap((outcome) =>
-                Effect.annotateCurrentSpan(
-                  outcome._tag === "answered"
-                    ? { "http.response.status_code": outcome.status }
-                    : { "error.type": outcome.code }
-                )
+            Effect.suspend(() => {
+              const until = performance.now() + timeout
+              const target = targetOf(delivery.url)
+              // Taken once, and yet not allowed now: the operator has closed networks since.
+              if (Option.isNone(target)) return Effect.succeed(failed("address_refused"))
+              return addressesOf(target.value).pipe(
+                Effect.flatMap((addresses) => post(target.value, addresses, delivery, until)),
+                Effect.catchTags({
+                  NameUnresolved: () => Effect.succeed(failed("dns_failed")),
+                  ExchangeFailed: ({ code }) => Effect.succeed(failed(code))
+                }),
+                Effect.tap((outcome) => Effect.annotateCurrentSpan(attributes(target.value, outcome)))
               )
-            )
+            })
         }
       })
     )
@@ -94,18 +109,23 @@ export class Sender extends Context.Service<
 
 const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })
 
-const answered = ({ retryAfter, status }: Answer, now: number): Outcome => ({
-  _tag: "answered",
-  status,
-  retryAfter: retryAfter.pipe(
-    Option.flatMap((value) => Result.getSuccess(Headers.parseRetryAfter(value))),
-    Option.map((value) => Headers.retryAfterDelay(value, now))
-  )
-})
+const answered = ({ retryAfter, status }: Answer): Effect.Effect<Outcome> => {
+  const asked = Option.flatMap(retryAfter, (value) => Result.getSuccess(Headers.parseRetryAfter(value)))
+  return Option.match(asked, {
+    onNone: () => Effect.succeed({ _tag: "answered", status, retryAfter: Option.none() }),
+    onSome: (value) =>
+      Effect.map(Clock.currentTimeMillis, (now) => ({
+        _tag: "answered",
+        status,
+        retryAfter: Option.some(Headers.retryAfterDelay(value, now))
+      }))
+  })
+}
 
 /** OpenTelemetry's semantic conventions for HTTP clients. Path and query stay out: with many they hold a secret. */
-const attributes = ({ host, url }: Endpoint) => ({
+const attributes = ({ host, url }: Endpoint, outcome: Outcome) => ({
   "http.request.method": "POST",
   "server.address": host,
-  "server.port": Number(url.port === "" ? (url.protocol === "https:" ? 443 : 80) : url.port)
+  "server.port": Number(url.port === "" ? (url.protocol === "https:" ? 443 : 80) : url.port),
+  ...(outcome._tag === "answered" ? { "http.response.status_code": outcome.status } : { "error.type": outcome.code })
 })

@@ -41,7 +41,11 @@ const silence = Duration.seconds(5)
  * Statements of many requests are pipelined on few connections, so a request needs none of its own; four to a connection
  * keep enough backends busy that their commits share a flush.
  */
-const client = Effect.fnUntraced(function* (applicationName: string, maxConnections: number) {
+const client = Effect.fnUntraced(function* (
+  applicationName: string,
+  maxConnections: number,
+  settings: Readonly<Record<string, string>> = {}
+) {
   const url = yield* DatabaseUrl
   const { hostname, port } = new URL(Redacted.value(url))
   return PgClient.layer({
@@ -51,7 +55,7 @@ const client = Effect.fnUntraced(function* (applicationName: string, maxConnecti
     connectTimeout: patience,
     multiplex: true,
     multiplexConcurrency: 4,
-    startupParameters: limits,
+    startupParameters: { ...limits, ...settings },
     // Without a host it is a Unix socket, which can't fall silent.
     stream:
       hostname === ""
@@ -65,8 +69,16 @@ export const layer = Layer.unwrap(
   Effect.flatMap(Settings, ({ databaseMaxConnections }) => client("developer-api", databaseMaxConnections))
 )
 
-/** The client of the background fibers: they wait behind no request, and no request behind them. */
-export const backgroundLayer = Layer.unwrap(Effect.suspend(() => client("developer-api background", 4)))
+/**
+ * The client of the background fibers: they wait behind no request, and no request behind them. A queue that is short
+ * when its statements are planned would be read as a whole by them, and still be when it is long; they find all they want
+ * by an index.
+ */
+export const backgroundLayer = Layer.unwrap(
+  Effect.suspend(() =>
+    client("developer-api background", 4, { enable_seqscan: "off", plan_cache_mode: "force_generic_plan" })
+  )
+)
 
 /** The client of operators, for migrations and project files: it takes the time that they take. */
 export const operatorLayer = Layer.unwrap(

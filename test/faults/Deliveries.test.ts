@@ -72,7 +72,7 @@ const openShop = async (api: Service, url: string) => {
     inFlight: async () => Number((await query(`SELECT in_flight FROM endpoint_health ${ofUs}`))[0]?.["in_flight"]),
     events: async () => (await query(`SELECT id FROM events ${ofUs}`)).map((row) => String(row["id"])),
     /** As if the time of every lease had passed. */
-    endLeases: () => query(`UPDATE deliveries SET available_at = now() ${ofUs} AND status = 'delivering'`)
+    endLeases: () => query(`UPDATE deliveries SET leased_until = now() ${ofUs} AND status = 'delivering'`)
   }
 }
 type Shop = Awaited<ReturnType<typeof openShop>>

@@ -2,11 +2,10 @@
 import { Effect, Option, References, type Tracer } from "effect"
 import { Headers, HttpTraceContext } from "effect/http"
 import manifest from "../../../package.json" with { type: "json" }
-import type { SecretBox } from "../../platform/SecretBox.ts"
 import type { Outcome, Sender } from "../Sender.ts"
 import { signatures } from "../Signature.ts"
-import { secretOwner } from "../Webhooks/Secrets.ts"
 import type { Claim } from "./Claims.ts"
+import type { Secrets } from "./Secrets.ts"
 
 const userAgent = `developer-api/${manifest.version}`
 
@@ -16,20 +15,40 @@ export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, t
   return Buffer.from(`${JSON.stringify(event).slice(0, -1)},"data":${data}}`)
 }
 
+/** What attempts are made with. */
+export interface Parts {
+  readonly secrets: Secrets
+  readonly sender: Sender["Service"]
+}
+
 /** Signs and sends a claimed delivery, as a client of the trace that caused it. `now` is in milliseconds. */
-export const attempt = (
-  { box, sender }: { readonly box: SecretBox["Service"]; readonly sender: Sender["Service"] },
-  claim: Claim,
-  now: number
-): Effect.Effect<Outcome> =>
-  Effect.gen(function* () {
-    const owner = secretOwner(claim.projectId, claim.installationId)
-    // A secret that our key does not open is a fault of the operator's SECRET_KEY: nothing can be signed.
-    const secrets = yield* Effect.orDie(Effect.forEach(claim.secrets, (sealed) => box.open(owner, sealed)))
+export const attempt = (parts: Parts, claim: Claim, now: number): Effect.Effect<Outcome> =>
+  Effect.flatMap(References.TracerEnabled, (enabled) =>
+    enabled
+      ? Effect.option(Effect.currentParentSpan).pipe(
+          Effect.flatMap((span) =>
+            send(parts, claim, now, Option.match(span, { onNone: () => claim.traceparent, onSome: traceparentOf }))
+          ),
+          Effect.withSpan("POST", {
+            kind: "client",
+            parent: causeOf(claim.traceparent),
+            attributes: {
+              "webhook.delivery.id": claim.id,
+              "webhook.event.type": claim.type,
+              "webhook.attempt": claim.attempt,
+              "project.id": claim.projectId,
+              "installation.id": claim.installationId
+            }
+          })
+        )
+      : send(parts, claim, now, claim.traceparent)
+  )
+
+const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent: string) =>
+  Effect.flatMap(secrets(claim), (opened) => {
     const body = bodyOf(claim)
     const timestamp = Math.floor(now / 1000)
-    const span = (yield* References.TracerEnabled) ? yield* Effect.option(Effect.currentParentSpan) : Option.none()
-    return yield* sender.send({
+    return sender.send({
       url: claim.endpointUrl,
       body,
       headers: {
@@ -37,26 +56,14 @@ export const attempt = (
         "user-agent": userAgent,
         "webhook-id": claim.id,
         "webhook-timestamp": String(timestamp),
-        "webhook-signature": signatures(secrets, claim.id, timestamp, body),
-        traceparent: Option.match(span, {
-          onNone: () => claim.traceparent,
-          onSome: ({ sampled, spanId, traceId }) => `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`
-        })
+        "webhook-signature": signatures(opened, claim.id, timestamp, body),
+        traceparent
       }
     })
-  }).pipe(
-    Effect.withSpan("POST", {
-      kind: "client",
-      parent: causeOf(claim.traceparent),
-      attributes: {
-        "webhook.delivery.id": claim.id,
-        "webhook.event.type": claim.type,
-        "webhook.attempt": claim.attempt,
-        "project.id": claim.projectId,
-        "installation.id": claim.installationId
-      }
-    })
-  )
+  })
+
+const traceparentOf = ({ sampled, spanId, traceId }: Tracer.AnySpan) =>
+  `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`
 
 const causeOf = (traceparent: string): Tracer.AnySpan | undefined =>
   Option.getOrUndefined(HttpTraceContext.w3c(Headers.fromRecordUnsafe({ traceparent })))

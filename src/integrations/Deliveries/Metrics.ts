@@ -40,7 +40,7 @@ export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now:
   const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT count(*)::int AS depth,
       coalesce(extract(epoch FROM ${now}::timestamptz - min(available_at) FILTER (WHERE available_at <= ${now}::timestamptz)), 0)::float8 AS seconds
-    FROM deliveries WHERE status = 'pending'`
+    FROM deliveries WHERE finished_at IS NULL AND status = 'pending'`
   yield* Metric.update(depth, queue?.depth ?? 0)
   yield* Metric.update(oldest, queue?.seconds ?? 0)
 })

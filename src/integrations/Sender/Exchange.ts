@@ -14,6 +14,8 @@ export interface Post {
   readonly addresses: ReadonlyArray<string>
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array
+  /** Until when there has to be an answer, by the clock of `performance.now()`. */
+  readonly until: number
 }
 
 /** An answer that came to its end, or to the limit of what is read of it. */
@@ -25,7 +27,7 @@ export interface Answer {
 
 /** No answer, or not a whole one. */
 export class ExchangeFailed extends Data.TaggedError("ExchangeFailed")<{
-  readonly code: "connect_failed" | "tls_failed" | "connection_lost" | "invalid_response"
+  readonly code: "connect_failed" | "tls_failed" | "connection_lost" | "invalid_response" | "timeout"
   /** The connection had served before, and was gone before the answer began: a fresh one may do. */
   readonly stale: boolean
 }> {}
@@ -44,7 +46,7 @@ type Options = RequestOptions &
 
 /** Makes the request on a kept connection, or on a new one. Interruption destroys the connection. */
 export const exchange = (agents: Agents, post: Post): Effect.Effect<Answer, ExchangeFailed> =>
-  Effect.callback((resume) => {
+  Effect.callback((done) => {
     const secure = post.url.protocol === "https:"
     const options: Options = {
       method: "POST",
@@ -66,6 +68,18 @@ export const exchange = (agents: Agents, post: Post): Effect.Effect<Answer, Exch
       maxHeaderSize: headerLimit
     }
     const request = secure ? overTls(options) : overTcp(options)
+    // Not `Effect.timeout`: that takes two fibers for each delivery, and costs as much as all else around the request.
+    const timer = setTimeout(
+      () => {
+        resume(Effect.fail(new ExchangeFailed({ code: "timeout", stale: false })))
+        request.destroy()
+      },
+      Math.ceil(post.until - performance.now())
+    )
+    const resume: typeof done = (effect) => {
+      clearTimeout(timer)
+      done(effect)
+    }
     const connection = watch(request, secure)
     let answer: IncomingMessage | undefined
     const answered = (answer: IncomingMessage) =>
@@ -106,7 +120,10 @@ export const exchange = (agents: Agents, post: Post): Effect.Effect<Answer, Exch
       // Whatever else there may be.
       .on("close", () => setImmediate(end))
       .end(post.body)
-    return Effect.sync(() => request.destroy())
+    return Effect.sync(() => {
+      clearTimeout(timer)
+      request.destroy()
+    })
   })
 
 /** In place of a look-up: the addresses that were checked, and no others. */

@@ -1,0 +1,34 @@
+/** An opponent: graphile-worker, set up for throughput. */
+import { run } from "graphile-worker"
+import { poster } from "./Post.ts"
+import type { Job } from "./Protocol.ts"
+
+const { DATABASE_URL: connectionString = "" } = process.env
+
+const post = poster(process.argv[2] ?? "")
+
+declare global {
+  namespace GraphileWorker {
+    interface Tasks {
+      deliver: Job
+    }
+  }
+}
+
+const tune: Record<string, number> = JSON.parse(process.env["TUNE"] ?? "{}")
+
+await run({
+  preset: {
+    worker: {
+      connectionString,
+      concurrentJobs: tune["c"] ?? 100,
+      maxPoolSize: tune["pool"] ?? 10,
+      localQueue: { size: tune["q"] ?? 500 },
+      completeJobBatchDelay: tune["d"] ?? 0,
+      failJobBatchDelay: 0
+    }
+  },
+  taskList: { deliver: post }
+})
+
+process.stdout.write("listening for jobs\n")
