@@ -1,17 +1,20 @@
 /** The developer API v1: every group, what holds for all of them, and how the document introduces them. */
 import { HttpApi, OpenApi } from "effect/http-api"
 import { Authentication } from "./Authentication.ts"
+import { CampaignsGroup } from "./campaigns/Campaigns.ts"
 import { ClientsGroup } from "./crm/Clients.ts"
 import { DealsGroup } from "./crm/Deals.ts"
 import { NotesGroup } from "./crm/Notes.ts"
 import { TicketsGroup } from "./crm/Tickets.ts"
+import { PreviewGroup } from "./integrations/Preview.ts"
 import { WebhooksGroup } from "./integrations/Webhooks.ts"
+import { MessagingGroup } from "./messaging/Messaging.ts"
 import { Answers, RateLimited, RequestShape } from "./Requests.ts"
 
 const strict = { onExcessProperty: "error", errors: "all" } as const
 
 export class Api extends HttpApi.make("developer-api")
-  .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup, WebhooksGroup)
+  .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup, WebhooksGroup, PreviewGroup, MessagingGroup, CampaignsGroup)
   .prefix("/api")
   .middleware(RequestShape)
   .middleware(RateLimited)

@@ -28,6 +28,8 @@ export class Principal extends Context.Service<
     readonly scopes: ReadonlyArray<Scope>
     readonly memberId: MemberId | null
     readonly rateLimits: Record<Policy, RateLimit>
+    /** Of the IANA database; up to a second old, like all that is known of a key. */
+    readonly timeZone: string
   }
 >()("developer-api/api/Principal") {}
 

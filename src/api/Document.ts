@@ -2,11 +2,8 @@
 import { Context, Predicate } from "effect"
 import { HttpApi, type HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access } from "./Access.ts"
-
-/** The example of an operation's request body, and of its success answer. */
-export class Examples extends Context.Service<Examples, { readonly request?: unknown; readonly answer: unknown }>()(
-  "developer-api/api/Examples"
-) {}
+import { Examples } from "./Examples.ts"
+import { webhooks, webhookSchemas } from "./integrations/WebhooksDocument.ts"
 
 type Headers = Record<string, OpenApi.OpenAPISpecHeader>
 
@@ -60,6 +57,8 @@ export const documented = <Id extends string, Groups extends HttpApiGroup.Constr
       }
     })
     for (const schema of Object.values(document.components.schemas)) completeProblem(schema)
+    Object.assign(document, { webhooks })
+    document.components.schemas = { ...webhookSchemas, ...document.components.schemas }
     // Problems are called by their code; the suffix tells the wire's form from the program's, which no reader needs.
     return JSON.parse(
       JSON.stringify(document).replace(/"((?:#\/components\/schemas\/)?[a-z_]+)Encoded"(?=[,:}\]])/g, '"$1"')
@@ -67,17 +66,26 @@ export const documented = <Id extends string, Groups extends HttpApiGroup.Constr
   })
 
 const complete = (operation: OpenApi.OpenAPISpecOperation, annotations: Context.Context<never>) => {
-  const { scope } = Context.getUnsafe(annotations, Access)
+  const { policy, scope } = Context.getUnsafe(annotations, Access)
   operation.description = `${operation.description ?? ""}\n\nScope: \`${scope}\`.`.trim()
 
   for (const parameter of operation.parameters) parameter.schema = flat(parameter.schema)
   operation.parameters.push(requestId)
 
+  if (policy === "messages") operation.responses[503] = sendUnavailable
   const examples = Context.getOrUndefined(annotations, Examples)
   exemplify(operation.requestBody?.content, examples?.request)
   for (const [status, response] of Object.entries(operation.responses)) {
     response.headers = { ...onEveryAnswer, ...(byStatus[status] ?? behindTheLimiter), ...response.headers }
     if (Number(status) < 300) exemplify(response.content, examples?.answer)
+  }
+}
+
+/** The 503 of a send means this one thing, whichever of the problems that all operations share is behind it. */
+const sendUnavailable = {
+  description: "Nobody knows whether the provider has taken the message.",
+  content: {
+    "application/problem+json": { schema: { $ref: "#/components/schemas/provider_outcome_unknown" } }
   }
 }
 

@@ -1,5 +1,5 @@
 /** Identifiers: opaque strings of 1 to 160 characters, unique within a project, branded so that they can't be mixed up. */
-import { Schema } from "effect"
+import { Schema, SchemaTransformation } from "effect"
 import { text } from "./Fields.ts"
 
 const id = text(1, 160)
@@ -42,6 +42,36 @@ export type DeliveryId = typeof DeliveryId.Type
 
 export const EventId = id.pipe(Schema.brand("EventId"))
 export type EventId = typeof EventId.Type
+
+export const ChannelId = id.pipe(Schema.brand("ChannelId"))
+export type ChannelId = typeof ChannelId.Type
+
+export const SourceId = id.pipe(Schema.brand("SourceId"))
+export type SourceId = typeof SourceId.Type
+
+export const MessageId = id.pipe(Schema.brand("MessageId"))
+export type MessageId = typeof MessageId.Type
+
+export const SegmentId = id.pipe(Schema.brand("SegmentId"))
+export type SegmentId = typeof SegmentId.Type
+
+export const TemplateId = id.pipe(Schema.brand("TemplateId"))
+export type TemplateId = typeof TemplateId.Type
+
+export const CampaignId = id.pipe(Schema.brand("CampaignId"))
+export type CampaignId = typeof CampaignId.Type
+
+export const AudienceId = id.pipe(Schema.brand("AudienceId"))
+export type AudienceId = typeof AudienceId.Type
+
+/** A UUID of any version (RFC 9562), in either case; lower case from here on. */
+export const ConversationId = Schema.String.check(
+  Schema.isPattern(/^[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}$/u, {
+    expected: "a UUID",
+    toJsonSchema: () => ({ format: "uuid" })
+  })
+).pipe(Schema.decode(SchemaTransformation.toLowerCase()), Schema.brand("ConversationId"))
+export type ConversationId = typeof ConversationId.Type
 
 /** The 12 characters that name an API key; they are part of its token and no secret. */
 export const KeyId = Schema.String.check(

@@ -6,6 +6,7 @@
 import { Schema } from "effect"
 import { HttpApiError } from "effect/http-api"
 import { Version } from "./Fields.ts"
+import { MessageId } from "./Ids.ts"
 
 /** Declares a problem class: its code, its status, its one fixed title, and its RFC 9457 extension members. */
 const problemWith =
@@ -62,6 +63,18 @@ export class WebhookReferenceInvalid extends problem<WebhookReferenceInvalid>()(
   "webhook_reference_invalid",
   400,
   "The webhook refers to what it can't."
+) {}
+
+export class ProjectMismatch extends problem<ProjectMismatch>()(
+  "project_mismatch",
+  400,
+  "The credential is of another project than the one expected."
+) {}
+
+export class ScheduleInvalid extends problem<ScheduleInvalid>()(
+  "schedule_invalid",
+  400,
+  "The campaign can't be scheduled for that time."
 ) {}
 
 // 401
@@ -149,6 +162,24 @@ export class InstallationNotFound extends problem<InstallationNotFound>()(
   "The project has no such installation."
 ) {}
 
+export class ConversationNotFound extends problem<ConversationNotFound>()(
+  "conversation_not_found",
+  404,
+  "The project has no such conversation."
+) {}
+
+export class CampaignNotFound extends problem<CampaignNotFound>()(
+  "campaign_not_found",
+  404,
+  "The project has no such campaign."
+) {}
+
+export class CampaignReferenceNotFound extends problem<CampaignReferenceNotFound>()(
+  "campaign_reference_not_found",
+  404,
+  "The campaign refers to what the project does not have."
+) {}
+
 // 405
 
 export class MethodNotAllowed extends problem<MethodNotAllowed>()(
@@ -206,6 +237,36 @@ export class WebhookStateConflict extends problem<WebhookStateConflict>()(
   "The webhook's state does not allow this."
 ) {}
 
+export class ProviderConflict extends problemWith<ProviderConflict>()(
+  "provider_conflict",
+  409,
+  "The message can't be sent: its provider refused it, or its channel is revoked.",
+  { messageId: MessageId }
+) {}
+
+export class InstallationNotReady extends problem<InstallationNotReady>()(
+  "installation_not_ready",
+  409,
+  "The installation has nothing to preview."
+) {}
+
+export class CampaignStateConflict extends problem<CampaignStateConflict>()(
+  "campaign_state_conflict",
+  409,
+  "The state of the campaign, or of its channel, does not allow this."
+) {}
+
+/** What a campaign needs before it can be scheduled. */
+export const missingParts = ["primary_route", "audience", "eligible_recipients"] as const
+export type MissingPart = (typeof missingParts)[number]
+
+export class CampaignNotReady extends problemWith<CampaignNotReady>()(
+  "campaign_not_ready",
+  409,
+  "The campaign lacks something that it needs to be scheduled.",
+  { missing: Schema.Array(Schema.Literals(missingParts)) }
+) {}
+
 // 413, 415, 429, 431
 
 export class BodyTooLarge extends problem<BodyTooLarge>()("body_too_large", 413, "The request body is too large.") {}
@@ -242,4 +303,15 @@ export class ServiceUnavailable extends problem<ServiceUnavailable>()(
   "service_unavailable",
   503,
   "The service is not available right now."
+) {}
+
+export class ProviderOutcomeUnknown extends problemWith<ProviderOutcomeUnknown>()(
+  "provider_outcome_unknown",
+  503,
+  "Nobody knows whether the provider has taken the message.",
+  {
+    messageId: Schema.NullOr(MessageId).annotate({
+      description: "The message; null where not even its record is certain"
+    })
+  }
 ) {}

@@ -23,9 +23,16 @@ export const run = <const Name extends string, Input, ContextInput, E>(
     runMain({ disableErrorReporting: true, teardown })
   )
 
-const runMain = Runtime.makeRunMain(({ fiber, teardown }) =>
-  fiber.addObserver((exit) => teardown(exit, (status) => process.exit(status)))
-)
+const runMain = Runtime.makeRunMain(({ fiber, teardown }) => fiber.addObserver((exit) => teardown(exit, leave)))
+
+/**
+ * Ends the process once all that was printed has been taken: what a pipe has no room for waits in the process, and would
+ * end with it. A reader who has gone away takes nothing more.
+ */
+const leave = (status: number) => {
+  const end = () => process.exit(status)
+  process.stdout.once("error", end).write("", end)
+}
 
 const teardown: Runtime.Teardown = (exit, onExit) =>
   Exit.isFailure(exit) && isWrongUsage(Cause.squash(exit.cause))

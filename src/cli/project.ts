@@ -1,6 +1,8 @@
 /** `project`: the project file (contract §12). */
-import { Console, Data, Effect, FileSystem, Stdio, Stream } from "effect"
+import { Console, Data, Effect, FileSystem, Layer, Stdio, Stream } from "effect"
 import { Argument, Command } from "effect/cli"
+import { SecretBox } from "../platform/SecretBox.ts"
+import { SecretKey } from "../platform/SecretKey.ts"
 import { jsonSchema } from "../project/ProjectFile.ts"
 import { type ApplyReport, Projects } from "../project/Projects.ts"
 import * as Flags from "./Flags.ts"
@@ -8,6 +10,9 @@ import { onMigratedDatabase } from "./OnDatabase.ts"
 import { answer, cli, table, withProgress } from "./Output.ts"
 
 class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
+
+/** What applies files, with the key that seals the secrets in them. */
+const projects = Projects.layer.pipe(Layer.provide(SecretBox.layer), Layer.provide(SecretKey.layer))
 
 const apply = Command.make(
   "apply",
@@ -22,7 +27,7 @@ const apply = Command.make(
     const text = yield* read(file)
     const report = yield* Effect.flatMap(Projects, (projects) => projects.apply(text)).pipe(
       withProgress(`Applying ${file}`),
-      Effect.provide(Projects.layer),
+      Effect.provide(projects),
       onMigratedDatabase
     )
     yield* answer(json, report, summary(report))

@@ -1,11 +1,11 @@
 /** `task`: the tasks of a project. */
 import { Effect, Layer, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
-import { text } from "../api/Fields.ts"
+import { taskFields } from "../api/crm/Tasks.ts"
 import { ClientId, DealId, type ProjectId, TaskId } from "../api/Ids.ts"
+import { Instant } from "../api/Instant.ts"
 import { TaskReferenceUnknown, Tasks } from "../crm/Tasks.ts"
 import { Wake } from "../platform/outbox/Wake.ts"
-import { Instant } from "../project/ProjectFile/Times.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
 import { answer, cli } from "./Output.ts"
@@ -18,7 +18,7 @@ const create = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
-    title: Flags.decoded("title", text(1, 160)).pipe(
+    title: Flags.decoded("title", taskFields.title).pipe(
       Flag.withMetavar("TITLE"),
       Flag.withDescription("What is to be done (required)")
     ),

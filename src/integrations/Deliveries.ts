@@ -3,7 +3,7 @@ import { Context, Data, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
 import type { EventType } from "../api/integrations/Events.ts"
-import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
+import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
 import type { State } from "./Deliveries/States.ts"
 
 /** A delivery, with what its last attempt came to. */
@@ -59,14 +59,9 @@ export class Deliveries extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
 
-      const known = Effect.fnUntraced(function* (projectId: ProjectId) {
-        const rows = yield* Effect.orDie(sql`SELECT FROM projects WHERE project_id = ${projectId}`)
-        if (rows.length === 0) return yield* new ProjectUnknown({ projectId })
-      })
-
       return {
         list: Effect.fn("Deliveries.list")(function* (projectId, { installationId, status }) {
-          yield* known(projectId)
+          yield* requireProject(sql, projectId)
           return yield* sql<Delivery>`
             SELECT ${sql.literal(columns)} FROM deliveries JOIN events
               ON events.project_id = deliveries.project_id AND events.id = deliveries.event_id
@@ -77,7 +72,7 @@ export class Deliveries extends Context.Service<
             ORDER BY deliveries.id DESC`.pipe(Effect.orDie)
         }),
         show: Effect.fn("Deliveries.show")(function* (projectId, id) {
-          yield* known(projectId)
+          yield* requireProject(sql, projectId)
           const [delivery] = yield* sql<Delivery & { readonly attemptLog: ReadonlyArray<Attempt> }>`
             SELECT ${sql.literal(columns)}, attempt_log AS "attemptLog" FROM deliveries JOIN events
               ON events.project_id = deliveries.project_id AND events.id = deliveries.event_id

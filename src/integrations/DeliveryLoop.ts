@@ -5,8 +5,8 @@
 import { PgClient } from "@effect/sql-pg"
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random, Schedule, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
-import { listenerLayer, statement } from "../platform/Database.ts"
 import { randomUUID } from "node:crypto"
+import { listenerLayer, maintenanceLayer, statement } from "../platform/Database.ts"
 import { channel } from "../platform/outbox/Wake.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
@@ -53,6 +53,7 @@ export class DeliveryLoop extends Context.Service<
 
 const loop = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
+  const maintenance = Context.get(yield* Layer.build(maintenanceLayer), PgClient.PgClient)
   const parts = { secrets: Secrets.make(yield* SecretBox), sender: yield* Sender }
   const { webhooks } = yield* Settings
   const measured = yield* Metrics.enabled
@@ -70,7 +71,7 @@ const loop = Effect.gen(function* () {
   }))
 
   /** What this process has claimed and not yet recorded. */
-  const underWay = new Map<string, Claim>()
+  const underWay = new Map<string, UnderWay>()
   let draining = false
   /** Claims are made in two places, each one at a time; who takes both permits waits for what is under way. */
   const claiming = yield* Semaphore.make(2)
@@ -114,8 +115,9 @@ const loop = Effect.gen(function* () {
     )
   })
 
-  const deliver = Effect.fnUntraced(function* (claim: Claim) {
+  const deliver = Effect.fnUntraced(function* (claim: UnderWay) {
     const startedAt = yield* now
+    claim.startedAt = startedAt
     const outcome = yield* attempt(parts, claim, startedAt.getTime()).pipe(
       // Whatever goes wrong with one delivery is that delivery's failure.
       Effect.catchDefect((defect) =>
@@ -134,9 +136,9 @@ const loop = Effect.gen(function* () {
     yield* giveBack(back)
   })
 
-  const lines = Lines.make(endpointConcurrency, (claim) => run(deliver(claim)))
+  const lines = Lines.make<UnderWay>(endpointConcurrency, (claim) => run(deliver(claim)))
 
-  const giveBack = (claims: ReadonlyArray<Claim>) =>
+  const giveBack = (claims: ReadonlyArray<UnderWay>) =>
     claims.length === 0
       ? Effect.void
       : Effect.flatMap(now, (at) =>
@@ -147,15 +149,16 @@ const loop = Effect.gen(function* () {
         )
 
   const begin = Effect.fnUntraced(function* (claims: ReadonlyArray<Claim>) {
-    const millis = yield* Clock.currentTimeMillis
-    for (const claim of claims) {
+    const startedAt = yield* now
+    for (const one of claims) {
+      const claim = { ...one, startedAt }
       underWay.set(keyOf(claim), claim)
-      lines.add(claim, millis)
+      lines.add(claim, startedAt.getTime())
     }
   })
 
   /** Unless it has been claimed anew meanwhile. */
-  const forget = (claim: Claim) => {
+  const forget = (claim: UnderWay) => {
     if (underWay.get(keyOf(claim)) === claim) underWay.delete(keyOf(claim))
   }
 
@@ -236,7 +239,7 @@ const loop = Effect.gen(function* () {
     "Old deliveries were not removed",
     Effect.gen(function* () {
       const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(Duration.days(retentionDays)))
-      return (yield* statement(prune(sql, horizon, pruneBatch)))[0]?.more === true
+      return (yield* statement(prune(maintenance, horizon, pruneBatch)))[0]?.more === true
     }).pipe(Effect.repeat({ while: (more) => more }))
   )
 
@@ -270,8 +273,17 @@ const loop = Effect.gen(function* () {
 const keyOf = ({ attempt, id, projectId }: Pick<Claim, "projectId" | "id" | "attempt">) =>
   `${attempt}/${projectId}/${id}`
 
+/** A claim, and when its attempt began. */
+interface UnderWay extends Claim {
+  startedAt: Date
+}
+
 /** What was claimed and is not finished. */
-const returned = ({ attempt, id, installationId, projectId }: Claim, on: "released" | "unsent", at: Date): Result => ({
+const returned = (
+  { attempt, id, installationId, projectId, startedAt }: UnderWay,
+  on: "released" | "unsent",
+  at: Date
+): Result => ({
   projectId,
   installationId,
   id,
@@ -279,7 +291,7 @@ const returned = ({ attempt, id, installationId, projectId }: Claim, on: "releas
   on,
   statusCode: null,
   errorCode: "interrupted",
-  startedAt: at,
+  startedAt,
   finishedAt: at,
   availableAt: at,
   restUntil: null,
@@ -288,7 +300,7 @@ const returned = ({ attempt, id, installationId, projectId }: Claim, on: "releas
 
 /** A claim and what became of it. */
 interface Ended {
-  readonly claim: Claim
+  readonly claim: UnderWay
   readonly result: Result
 }
 

@@ -1,6 +1,7 @@
 /** What a webhook's URL tells by itself of whether it may be called (contract §10); its addresses are judged at each call. */
 import { type Option, Result } from "effect"
 import { isIP } from "node:net"
+import { hostOf } from "../platform/outbound/Host.ts"
 import { type AllowedNetworks, judge, type Judgement } from "./Addresses.ts"
 
 /** A URL that may be called, if its host name leads to an address that may be connected to. */
@@ -23,7 +24,7 @@ export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Re
   if (url.username !== "" || url.password !== "") return Result.fail("The endpoint URL must not hold credentials.")
   // An empty fragment is one, too: `hash` hides it.
   if (url.href.includes("#")) return Result.fail("The endpoint URL must not have a fragment.")
-  const host = url.hostname.replace(/^\[|\]$/g, "")
+  const host = hostOf(url)
   const isAddress = isIP(host) !== 0
   const judgement = isAddress ? judge(host, allowed) : allowed.isEmpty ? "public" : "allowed"
   if (judgement === "refused") return Result.fail("The endpoint's address is not public.")

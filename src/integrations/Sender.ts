@@ -1,10 +1,11 @@
 /** Sends deliveries over HTTP to endpoints that nobody vouches for: only to checked addresses, within one deadline. */
 import { Clock, Context, Duration, Effect, Layer, Option, Result } from "effect"
-import { Headers } from "effect/http"
+import { freshAgents, keptAgents } from "../platform/outbound/Agents.ts"
+import { postAttributes } from "../platform/outbound/ClientSpan.ts"
+import { type Answer, exchange, ExchangeFailed } from "../platform/outbound/Exchange.ts"
+import { delayOf } from "../platform/outbound/RetryAfter.ts"
 import { type AllowedNetworks, judge } from "./Addresses.ts"
 import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
-import { freshAgents, keptAgents } from "./Sender/Agents.ts"
-import { type Answer, exchange, ExchangeFailed } from "./Sender/Exchange.ts"
 import { Names } from "./Sender/Names.ts"
 
 export interface SenderConfig {
@@ -22,7 +23,7 @@ export interface Delivery {
 }
 
 /** Why there was no answer: stable, stored with the attempt. */
-export type FailureCode = ExchangeFailed["code"] | "timeout" | "dns_failed" | "address_refused" | "internal"
+export type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused" | "internal"
 
 /** `retryAfter` is how long the endpoint asks to be left alone, counted from now. */
 export type Outcome =
@@ -31,6 +32,9 @@ export type Outcome =
 
 /** URLs whose endpoints are remembered. */
 const targetsInAll = 10_000
+
+/** No more of an answer's body is read. */
+const bodyLimit = 16_384
 
 export class Sender extends Context.Service<
   Sender,
@@ -71,10 +75,11 @@ export class Sender extends Context.Service<
               })
 
         const post = (endpoint: Endpoint, addresses: ReadonlyArray<string>, delivery: Delivery, until: number) => {
-          const { host, url } = endpoint
+          const { url } = endpoint
           const checked = addresses.filter((address) => mayConnect(url, judge(address, config.allowed)))
           if (checked.length === 0) return Effect.succeed(failed("address_refused"))
-          const post = { url, host, addresses: checked, headers: delivery.headers, body: delivery.body, until }
+          const { body, headers } = delivery
+          const post = { url, addresses: checked, headers, body, bodyLimit, until }
           return exchange(kept, post).pipe(
             Effect.catchIf(
               ({ stale }) => stale,
@@ -109,23 +114,16 @@ export class Sender extends Context.Service<
 
 const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })
 
-const answered = ({ retryAfter, status }: Answer): Effect.Effect<Outcome> => {
-  const asked = Option.flatMap(retryAfter, (value) => Result.getSuccess(Headers.parseRetryAfter(value)))
-  return Option.match(asked, {
-    onNone: () => Effect.succeed({ _tag: "answered", status, retryAfter: Option.none() }),
-    onSome: (value) =>
-      Effect.map(Clock.currentTimeMillis, (now) => ({
+const answered = ({ retryAfter, status }: Answer): Effect.Effect<Outcome> =>
+  Option.isNone(retryAfter)
+    ? Effect.succeed({ _tag: "answered", status, retryAfter: Option.none() })
+    : Effect.map(Clock.currentTimeMillis, (now) => ({
         _tag: "answered",
         status,
-        retryAfter: Option.some(Headers.retryAfterDelay(value, now))
+        retryAfter: delayOf(retryAfter, now)
       }))
-  })
-}
 
-/** OpenTelemetry's semantic conventions for HTTP clients. Path and query stay out: with many they hold a secret. */
-const attributes = ({ host, url }: Endpoint, outcome: Outcome) => ({
-  "http.request.method": "POST",
-  "server.address": host,
-  "server.port": Number(url.port === "" ? (url.protocol === "https:" ? 443 : 80) : url.port),
+const attributes = ({ url }: Endpoint, outcome: Outcome) => ({
+  ...postAttributes(url),
   ...(outcome._tag === "answered" ? { "http.response.status_code": outcome.status } : { "error.type": outcome.code })
 })

@@ -15,9 +15,9 @@ import { type Command, mutate, type Outcome } from "../platform/idempotency/Idem
 import { Wake } from "../platform/outbox/Wake.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
+import { newSecret } from "../platform/StandardWebhooks.ts"
 import { networksOf } from "./Addresses.ts"
 import { unacceptable } from "./EndpointUrl.ts"
-import { newSecret } from "./Signature.ts"
 import { configure, retry, rotate } from "./Webhooks/Repo.ts"
 import { secretOwner } from "./Webhooks/Secrets.ts"
 

@@ -1,6 +1,7 @@
 /** The request that is being answered: its id, what it was sent to, and the route that it took. */
 import { Context } from "effect"
 import { randomUUID } from "node:crypto"
+import { type ProviderOutcomeUnknown, ServiceUnavailable } from "../api/Problems.ts"
 
 export interface CurrentRequestShape {
   /** The caller's `x-request-id` where it is well formed, else a new UUID. Empty outside of a request. */
@@ -9,10 +10,14 @@ export interface CurrentRequestShape {
   readonly target: string
   /** The template of its route, once that is known. */
   route: string
+  /** What its route calls the service being out of order. */
+  unavailable: (detail: string) => ServiceUnavailable | ProviderOutcomeUnknown
 }
 
+const serviceUnavailable = (detail: string) => new ServiceUnavailable({ detail })
+
 export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-api/platform/CurrentRequest", {
-  defaultValue: () => ({ id: "", target: "", route: "" })
+  defaultValue: () => ({ id: "", target: "", route: "", unavailable: serviceUnavailable })
 })
 
 const wellFormed = /^[A-Za-z0-9._-]{1,128}$/
@@ -21,5 +26,6 @@ const wellFormed = /^[A-Za-z0-9._-]{1,128}$/
 export const arriving = (header: string | undefined, target: string): CurrentRequestShape => ({
   id: header !== undefined && wellFormed.test(header) ? header : randomUUID(),
   target,
-  route: ""
+  route: "",
+  unavailable: serviceUnavailable
 })

@@ -28,6 +28,11 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
 /** How long a request waits for the database, connecting included, before it is told so (contract §15: within 5 s). */
 const patience = Duration.seconds(4)
 
+/** How long the statements of a request are waited for where they may take longer than others. */
+export const Patience = Context.Reference<Duration.Duration>("developer-api/platform/Database/Patience", {
+  defaultValue: () => patience
+})
+
 /**
  * What the database itself cuts, so that nothing goes on for a caller who has been told to come again. A statement that
  * waits for a row that long is sent again: those that are pipelined behind it, perhaps of other projects, go first.
@@ -41,10 +46,13 @@ const silence = Duration.seconds(5)
  * Statements of many requests are pipelined on few connections, so a request needs none of its own; four to a connection
  * keep enough backends busy that their commits share a flush.
  */
+const pipelined = { multiplex: true, multiplexConcurrency: 4, startupParameters: limits }
+
 const client = Effect.fnUntraced(function* (
   applicationName: string,
   maxConnections: number,
-  settings: Readonly<Record<string, string>> = {}
+  options: Partial<PgClient.PgPoolConfig> = pipelined,
+  longest = silence
 ) {
   const url = yield* DatabaseUrl
   const { hostname, port } = new URL(Redacted.value(url))
@@ -53,14 +61,12 @@ const client = Effect.fnUntraced(function* (
     applicationName,
     maxConnections,
     connectTimeout: patience,
-    multiplex: true,
-    multiplexConcurrency: 4,
-    startupParameters: { ...limits, ...settings },
+    ...options,
     // Without a host it is a Unix socket, which can't fall silent.
     stream:
       hostname === ""
         ? undefined
-        : () => watchedSocket(hostname.replace(/^\[(.*)\]$/, "$1"), Number(port || 5432), silence)
+        : () => watchedSocket(hostname.replace(/^\[(.*)\]$/, "$1"), Number(port || 5432), longest)
   })
 })
 
@@ -69,16 +75,60 @@ export const layer = Layer.unwrap(
   Effect.flatMap(Settings, ({ databaseMaxConnections }) => client("developer-api", databaseMaxConnections))
 )
 
+/** The client of the background fibers: they wait behind no request, and no request behind them. */
+export const backgroundLayer = Layer.unwrap(Effect.suspend(() => client("developer-api background", 4)))
+
 /**
- * The client of the background fibers: they wait behind no request, and no request behind them. A queue that is short
- * when its statements are planned would be read as a whole by them, and still be when it is long; they find all they want
- * by an index.
+ * Statements that are planned once. A queue that is short by then would be read as a whole, and still be when it is long;
+ * they find all they want by an index.
  */
-export const backgroundLayer = Layer.unwrap(
+const planned = { enable_seqscan: "off", plan_cache_mode: "force_generic_plan" }
+
+/** The client of the delivery loop. */
+export const deliveriesLayer = Layer.unwrap(
   Effect.suspend(() =>
-    client("developer-api background", 4, { enable_seqscan: "off", plan_cache_mode: "force_generic_plan" })
+    client("developer-api deliveries", 4, { ...pipelined, startupParameters: { ...limits, ...planned } })
   )
 )
+
+/**
+ * For statements that read many rows, and never change one. The planner guesses how many there are; where it guesses one
+ * (of a project that has just come, before the statistics know of it) a nested loop of two tables would look at every
+ * pair of their rows. Without nested loops a wrong guess costs little. One core, as others want the rest.
+ */
+const reports = {
+  default_transaction_read_only: "on",
+  enable_nestloop: "off",
+  jit: "off",
+  max_parallel_workers_per_gather: "0"
+}
+
+/** The client of requests that take a while: no other request waits behind them on a connection, or for one. */
+export const reportLayer = Layer.unwrap(
+  Effect.suspend(() => client("developer-api reports", 4, { startupParameters: { ...limits, ...reports } }))
+)
+
+/** How long the longest command may take: a caller waits no longer for an answer. */
+export const bulkPatience = Duration.seconds(30)
+
+/**
+ * The client of commands that take seconds: one at a time on a connection, so that nobody waits behind them but others
+ * like them. They sort and count much; what doesn't fit into this memory goes to disk.
+ */
+export const bulkLayer = (maxConnections: number) =>
+  Layer.unwrap(
+    Effect.suspend(() =>
+      client(
+        "developer-api bulk",
+        maxConnections,
+        { startupParameters: { ...limits, statement_timeout: "29s", work_mem: "64MB" } },
+        Duration.seconds(31)
+      )
+    )
+  )
+
+/** The client of what takes its time and may: nothing else waits behind it on its connection. */
+export const maintenanceLayer = Layer.unwrap(Effect.suspend(() => client("developer-api maintenance", 1)))
 
 /** The client of operators, for migrations and project files: it takes the time that they take. */
 export const operatorLayer = Layer.unwrap(
@@ -128,8 +178,10 @@ export const statement = <A, R>(
   effect.pipe(
     // The schedule is made only for a statement that needs it.
     Effect.catchIf(isContended, () => Effect.delay(Effect.retry(effect, { while: isContended, schedule: again }), 25)),
-    Effect.catchTag("Contended", Effect.die),
-    Effect.catchTag("SqlError", (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))),
+    Effect.catchTags({
+      Contended: Effect.die,
+      SqlError: (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))
+    }),
     inTime
   )
 
@@ -138,10 +190,13 @@ const inTime = <A, R>(effect: Effect.Effect<A, ServiceUnavailable, R>): Effect.E
   Effect.contextWith((context: Context.Context<R>) =>
     Effect.callback<A, ServiceUnavailable>((resume) => {
       const fiber = Effect.runForkWith(context)(effect)
-      const timer = setTimeout(() => {
-        resume(Effect.fail(unavailable()))
-        fiber.interruptUnsafe()
-      }, Duration.toMillis(patience))
+      const timer = setTimeout(
+        () => {
+          resume(Effect.fail(unavailable()))
+          fiber.interruptUnsafe()
+        },
+        Duration.toMillis(Context.get(context, Patience))
+      )
       fiber.addObserver((exit) => {
         clearTimeout(timer)
         resume(exit)

@@ -1,4 +1,7 @@
-import { Data } from "effect"
+/** For commands, whose caller names the project. */
+import { Data, Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { ProjectId } from "../api/Ids.ts"
 
 /** No project has this id. */
 export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonly projectId: string }> {
@@ -6,3 +9,12 @@ export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonl
     return `There is no project "${this.projectId}"`
   }
 }
+
+/** Fails unless the project is there. */
+export const requireProject = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId
+): Effect.fn.Return<void, ProjectUnknown> {
+  const rows = yield* Effect.orDie(sql`SELECT FROM projects WHERE project_id = ${projectId}`)
+  if (rows.length === 0) return yield* new ProjectUnknown({ projectId })
+})

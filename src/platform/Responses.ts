@@ -16,17 +16,17 @@ export const PublicUrl = Context.Reference<string | undefined>("developer-api/pl
  * The bodies are already what the wire carries, in types of the contract: serialising them as they are, without a walk
  * through their schema, halves the cost of a list. The contract's tests decode every answer.
  */
-const json = (status: 200 | 201, body: object, headers: Readonly<Record<string, string>>) =>
+export const jsonAnswer = (status: 200 | 201, body: object, headers: Readonly<Record<string, string>> = {}) =>
   HttpServerResponse.text(JSON.stringify(body), { status, contentType: "application/json", headers })
 
 /** A record, with its version as `ETag`. */
 export const recordAnswer = <Item extends { readonly version: number }>(item: Item) =>
-  json(200, item, { etag: etag(item.version) })
+  jsonAnswer(200, item, { etag: etag(item.version) })
 
 /** The receipt of a command, with the version of the record that it left, where that has one. */
 export const receiptAnswer = (status: 200 | 201, outcome: Omit<Outcome<unknown>, "returned">, more?: object) => {
   const { changed, replayed, resourceId, version } = outcome
-  return json(status, { resourceId, changed, ...more } satisfies Receipt, {
+  return jsonAnswer(status, { resourceId, changed, ...more } satisfies Receipt, {
     ...(version === null ? {} : { etag: etag(version) }),
     ...(replayed ? { "idempotent-replayed": "true" } : {})
   })
@@ -35,10 +35,10 @@ export const receiptAnswer = (status: 200 | 201, outcome: Omit<Outcome<unknown>,
 /** A page, with a link to the next one. */
 export const pageAnswer = <Item>(request: HttpServerRequest.HttpServerRequest, page: Page<Item>) =>
   Effect.gen(function* () {
-    if (page.nextCursor === null) return json(200, page, {})
+    if (page.nextCursor === null) return jsonAnswer(200, page, {})
     const origin = (yield* PublicUrl) ?? originOf(request.headers["host"])
     const next = nextTarget((yield* CurrentRequest).target, page.nextCursor)
-    return json(200, page, { link: `<${origin}${next}>; rel="next"` })
+    return jsonAnswer(200, page, { link: `<${origin}${next}>; rel="next"` })
   })
 
 /** The path stays as it was sent: a URL parser would take an id of dots for a step up. */

@@ -125,7 +125,8 @@ const variables = {
   LOG_FORMAT: Schema.Literals(["pretty", "json"]),
   SHUTDOWN_GRACE: DurationText,
   IDEMPOTENCY_RETENTION: DurationText,
-  WEBHOOK_TIMEOUT: DurationText,
+  PROVIDER_TIMEOUT: Delay,
+  WEBHOOK_TIMEOUT: Delay,
   WEBHOOK_SECRET_OVERLAP: Delay,
   WEBHOOK_RETRY_SCHEDULE: durations,
   WEBHOOK_ENDPOINT_CONCURRENCY: integer(1, 1_000),
@@ -168,6 +169,8 @@ export interface SettingsShape {
   readonly logFormat: "pretty" | "json"
   readonly shutdownGrace: Duration.Duration
   readonly idempotencyRetention: Duration.Duration
+  /** Of one call of a messaging provider, over everything from DNS to the end of the answer. */
+  readonly providerTimeout: Duration.Duration
   readonly webhooks: WebhookSettings
   readonly telemetry: Option.Option<TelemetrySettings>
 }
@@ -250,6 +253,7 @@ const shape = (settings: typeof Variables.Type, resourceAttributes: Record<strin
   logFormat: settings.LOG_FORMAT ?? "pretty",
   shutdownGrace: settings.SHUTDOWN_GRACE ?? Duration.seconds(25),
   idempotencyRetention: settings.IDEMPOTENCY_RETENTION ?? Duration.days(7),
+  providerTimeout: settings.PROVIDER_TIMEOUT ?? Duration.seconds(10),
   webhooks: {
     timeout: settings.WEBHOOK_TIMEOUT ?? Duration.seconds(15),
     secretOverlap: settings.WEBHOOK_SECRET_OVERLAP ?? Duration.hours(24),

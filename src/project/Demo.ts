@@ -30,6 +30,7 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       ]
     }
   ],
+  channels: [{ id: "chan_sandbox", providerType: "sandbox", displayName: "Sandbox" }],
   clients: [
     {
       id: "cli_mara",
@@ -41,7 +42,8 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       externalId: "shop-1001",
       organizationId: "org_harbour",
       responsibleMemberId: "mem_rosa",
-      createdAt: "2026-03-02T09:15:00.000Z"
+      createdAt: "2026-03-02T09:15:00.000Z",
+      addresses: [{ channelId: "chan_sandbox", address: "mara" }]
     },
     {
       id: "cli_jonas",
@@ -52,7 +54,8 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       tags: ["newsletter"],
       externalId: "shop-1002",
       responsibleMemberId: "mem_tom",
-      createdAt: "2026-04-18T14:40:00.000Z"
+      createdAt: "2026-04-18T14:40:00.000Z",
+      addresses: [{ channelId: "chan_sandbox", address: "jonas" }]
     },
     {
       id: "cli_ines",
@@ -62,7 +65,8 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       email: "ines.okoro@example.com",
       organizationId: "org_lindgren",
       responsibleMemberId: "mem_rosa",
-      createdAt: "2026-06-09T11:05:00.000Z"
+      createdAt: "2026-06-09T11:05:00.000Z",
+      addresses: [{ channelId: "chan_sandbox", address: "ines" }]
     },
     {
       id: "cli_workshop",
@@ -118,7 +122,50 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
     { id: "tic_descaling", subject: "How often to descale?", status: "resolved", clientId: "cli_mara" },
     { id: "tic_invoice", subject: "The invoice names the wrong street", status: "open", clientId: "cli_workshop" }
   ],
-  installations: [{ id: "ins_shop", name: "Web shop" }],
+  conversations: [
+    {
+      id: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8",
+      clientId: "cli_mara",
+      channelId: "chan_sandbox",
+      address: "mara"
+    },
+    // Somebody who isn't a client yet.
+    { id: "0193f0cb-f607-4a81-92a3-14b5c6d7e8f9", channelId: "chan_sandbox", address: "somebody" }
+  ],
+  installations: [
+    {
+      id: "ins_shop",
+      name: "Web shop",
+      importProfile: {
+        version: 1,
+        mappings: {
+          contact: { name: "displayName", mail: "email", labels: "tags", birthday: "restricted" },
+          organization: { company: "name" },
+          deal: { subject: "title", total: "amountMinor", currency: "currency" }
+        }
+      },
+      stagedRecords: [
+        {
+          entityType: "contact",
+          externalId: "shop-1001",
+          fields: { name: "Mara Quill", mail: "mara.quill@example.com", labels: ["vip", "newsletter"] }
+        },
+        {
+          entityType: "contact",
+          externalId: "shop-1002",
+          fields: { name: "Jonas Ferrow-Lind", mail: "jonas.ferrow@example.com", birthday: "1987-04-02" }
+        },
+        { entityType: "contact", externalId: "shop-1003", fields: { name: "Edda Strand", mail: "edda@example.com" } },
+        { entityType: "contact", externalId: "shop-1004", fields: { name: "E. Strand", mail: "Edda@Example.com" } },
+        { entityType: "organization", externalId: "shop-o-7", fields: { company: "Strand Interiors", size: 12 } },
+        {
+          entityType: "deal",
+          externalId: "shop-d-31",
+          fields: { subject: "Counter lamps", total: "480.00", currency: "EUR" }
+        }
+      ]
+    }
+  ],
   tasks: [
     {
       id: "task_call",

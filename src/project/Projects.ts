@@ -2,16 +2,25 @@
 import { Context, Data, DateTime, Effect, Layer, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
+import { stage } from "../integrations/Preview/Staging.ts"
+import { SecretBox } from "../platform/SecretBox.ts"
 import { parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
 import { lineOf } from "./ProjectFile/FaultLines.ts"
+import * as Channels from "./Projects/Channels.ts"
 import * as Deals from "./Projects/Deals.ts"
 import type { FileRecord } from "./Projects/Lists.ts"
-import { notYetFaults } from "./Projects/NotYet.ts"
 import * as Parts from "./Projects/Parts.ts"
 import * as Pipelines from "./Projects/Pipelines.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
-import { clientRecord, ticketRecord } from "./Projects/Records.ts"
-import { repeatedIds, unknownReferences } from "./Projects/References.ts"
+import { clientRecord, installationRecord, segmentRecord, ticketRecord } from "./Projects/Records.ts"
+import {
+  mergedIntoSelf,
+  repeatedAddresses,
+  repeatedIds,
+  repeatedMembers,
+  repeatedTemplates,
+  unknownReferences
+} from "./Projects/References.ts"
 import { type Counts, type Part, upsert } from "./Projects/Upsert.ts"
 
 /** Everything that is wrong with a project file, a line each: `path: message`. Nothing was written. */
@@ -42,19 +51,25 @@ export class Projects extends Context.Service<
     Projects,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const box = yield* SecretBox
 
       const applyFile = Effect.fnUntraced(function* (file: ProjectFile) {
         const { id } = file.project
         const { created, row } = yield* ProjectRow.open(sql, file.project)
         // Read under the lock, so that `updatedAt` never goes back behind a change that we waited for.
         const now = yield* DateTime.nowAsDate
+        const channels = yield* Channels.resolve(sql, box, file)
         const pipelines = yield* Pipelines.load(sql, file)
         const deals = yield* Deals.resolve(sql, file, { pipelines, defaultPipelineId: row.defaultPipelineId, now })
 
         const faults = [
-          ...notYetFaults(file),
           ...repeatedIds(file),
+          ...repeatedAddresses(file),
+          ...repeatedMembers(file),
+          ...repeatedTemplates(file),
+          ...mergedIntoSelf(file),
           ...(yield* unknownReferences(sql, file, pipelines)),
+          ...channels.faults,
           ...Pipelines.takenStages(file, pipelines),
           ...(yield* Pipelines.lostStages(sql, file, pipelines, deals.records)),
           ...deals.faults
@@ -70,15 +85,21 @@ export class Projects extends Context.Service<
           ["pipelines", Parts.pipelines, file.pipelines],
           ["loyaltyLevels", Parts.loyaltyLevels, file.loyaltyLevels],
           ["stampOffers", Parts.stampOffers, file.stampOffers],
+          ["channels", Parts.channels(sql, now), file.channels && channels.records],
           ["clients", Parts.clients(sql, now), file.clients?.map(clientRecord)],
           ["deals", Parts.deals(sql, now), file.deals && deals.records],
           ["tickets", Parts.tickets(sql), file.tickets?.map(ticketRecord)],
-          ["installations", Parts.installations(sql), file.installations],
+          ["conversations", Parts.conversations(sql, now), file.conversations],
+          ["segments", Parts.segments(sql, now), file.segments?.map(segmentRecord)],
+          ["templates", Parts.templates, file.templates],
+          ["campaigns", Parts.campaigns(sql, now), file.campaigns],
+          ["installations", Parts.installations(sql), file.installations?.map(installationRecord)],
           ["tasks", Parts.tasks(sql, now), file.tasks]
         ]
         for (const [name, part, records] of parts) {
           if (records !== undefined) counts[name] = yield* upsert(sql, part, id, records)
         }
+        yield* stage(sql, id, file.installations ?? [])
         yield* ProjectRow.close(sql, id)
         return report(id, counts)
       })

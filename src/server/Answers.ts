@@ -1,15 +1,16 @@
 /** Every request from its arrival to its answer: its id, its route, its problems, and how long it took. */
-import { Cause, Clock, Effect, Layer, References } from "effect"
+import { Cause, Clock, Context, Effect, Layer, References } from "effect"
 import { HttpEffect, HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
-import { Internal, MethodNotAllowed, RouteNotFound, ServiceUnavailable } from "../api/Problems.ts"
+import { Access } from "../api/Access.ts"
+import { Internal, MethodNotAllowed, ProviderOutcomeUnknown, RouteNotFound } from "../api/Problems.ts"
 import { Answers } from "../api/Requests.ts"
-import { arriving, CurrentRequest } from "../platform/CurrentRequest.ts"
+import { arriving, CurrentRequest, type CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { RequestMetrics } from "../platform/RequestMetrics.ts"
 import { nameServerSpan } from "../platform/Telemetry.ts"
 import { Drain } from "./Drain.ts"
 import { isProblem, type Problem, problemResponse } from "./ProblemResponse.ts"
 import { hasEmptySegment, routable, splitTarget } from "./RequestTarget.ts"
-import type { Methods } from "./Routes.ts"
+import { isSend, type Methods } from "./Routes.ts"
 
 /** Renders the problems of an operation, and tells which one it was. */
 export const operations = Layer.succeed(
@@ -18,14 +19,21 @@ export const operations = Layer.succeed(
     Effect.withFiber((fiber) => {
       const current = fiber.getRef(CurrentRequest)
       current.route = endpoint.path
+      if (Context.getUnsafe(endpoint.annotations, Access).policy === "messages") current.unavailable = outcomeUnknown
       nameServerSpan(fiber.context, `${endpoint.method} ${endpoint.path}`)
       return Effect.catch(operation, (error) => {
         const problem: unknown = error
-        return isProblem(problem) ? Effect.succeed(problemResponse(problem, current.id)) : Effect.fail(error)
+        if (!isProblem(problem)) return Effect.fail(error)
+        const told = problem.code === "service_unavailable" ? current.unavailable(problem.detail ?? "") : problem
+        return Effect.succeed(problemResponse(told, current.id))
       })
     })
   )
 )
+
+/** 503 of a send means this one thing (contract §4), be it that the service itself can't tell. */
+const outcomeUnknown = (detail: string) =>
+  new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId: null })
 
 /** What surrounds every route of a port, the unknown ones included. */
 export const everything = (methods: Methods) =>
@@ -44,10 +52,14 @@ export const everything = (methods: Methods) =>
         )
         const started = yield* Clock.currentTimeMillis
         const response = drain.draining()
-          ? goingAway(current.id)
+          ? goingAway(
+              isSend(request.method, splitTarget(request.url)[0])
+                ? { ...current, unavailable: outcomeUnknown }
+                : current
+            )
           : hasEmptySegment(splitTarget(request.url)[0])
             ? problemResponse(notFound(), current.id)
-            : yield* Effect.provideService(answer(routes, request, current.id, methods), CurrentRequest, current)
+            : yield* Effect.provideService(answer(routes, request, current, methods), CurrentRequest, current)
         const millis = (yield* Clock.currentTimeMillis) - started
 
         const { status } = response
@@ -75,7 +87,7 @@ const operationalRoute = ({ url }: HttpServerRequest.HttpServerRequest, methods:
 const answer = <E>(
   routes: Effect.Effect<HttpServerResponse.HttpServerResponse, E, never>,
   request: HttpServerRequest.HttpServerRequest,
-  requestId: string,
+  current: CurrentRequestShape,
   methods: Methods
 ) => {
   const url = routable(request.url)
@@ -83,30 +95,30 @@ const answer = <E>(
     url === request.url
       ? routes
       : Effect.provideService(routes, HttpServerRequest.HttpServerRequest, request.modify({ url }))
-  return Effect.catchCause(routed, (cause) => recover(cause, request, requestId, methods))
+  return Effect.catchCause(routed, (cause) => recover(cause, request, current, methods))
 }
 
 /** What no operation answered: an unknown route, an interruption, or a bug. */
 const recover = <E>(
   cause: Cause.Cause<E>,
   request: HttpServerRequest.HttpServerRequest,
-  requestId: string,
+  current: CurrentRequestShape,
   methods: Methods
 ): Effect.Effect<HttpServerResponse.HttpServerResponse, E> => {
   const error = Cause.squash(cause)
   if (error instanceof HttpServerError.HttpServerError && error.reason._tag === "RouteNotFound") {
     const allow = methods(splitTarget(request.url)[0]).join(", ")
-    if (allow === "") return Effect.succeed(problemResponse(notFound(), requestId))
+    if (allow === "") return Effect.succeed(problemResponse(notFound(), current.id))
     const problem = new MethodNotAllowed({ detail: `The path knows ${allow}.` })
-    return Effect.succeed(HttpServerResponse.setHeader(problemResponse(problem, requestId), "allow", allow))
+    return Effect.succeed(HttpServerResponse.setHeader(problemResponse(problem, current.id), "allow", allow))
   }
   if (Cause.hasInterruptsOnly(cause)) {
     // A caller who hung up reads no answer; one who waits while the process ends shall know.
-    return isClientAbort(cause) ? Effect.failCause(cause) : Effect.succeed(goingAway(requestId))
+    return isClientAbort(cause) ? Effect.failCause(cause) : Effect.succeed(goingAway(current))
   }
   return Effect.as(
     Effect.logError("A request failed", cause),
-    problemResponse(new Internal({ detail: "The failure was logged under this request's id." }), requestId)
+    problemResponse(new Internal({ detail: "The failure was logged under this request's id." }), current.id)
   )
 }
 
@@ -115,9 +127,9 @@ const isClientAbort = (cause: Cause.Cause<unknown>) =>
 
 const notFound = (): Problem => new RouteNotFound({ detail: "Paths are case-sensitive and take no trailing slash." })
 
-const goingAway = (requestId: string) =>
+const goingAway = ({ id, unavailable }: CurrentRequestShape) =>
   HttpServerResponse.setHeader(
-    problemResponse(new ServiceUnavailable({ detail: "This process is shutting down. Send it again." }), requestId),
+    problemResponse(unavailable("This process is shutting down. Send it again."), id),
     "connection",
     "close"
   )

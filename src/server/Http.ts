@@ -4,6 +4,9 @@ import { HttpRouter } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { PrometheusMetrics } from "effect/observability"
 import { Api } from "../api/Api.ts"
+import { Campaigns } from "../campaigns/Campaigns.ts"
+import * as CampaignsHttp from "../campaigns/Http.ts"
+import { Segments } from "../campaigns/Segments.ts"
 import { Clients } from "../crm/Clients.ts"
 import * as ClientsHttp from "../crm/Clients/Http.ts"
 import { Deals } from "../crm/Deals.ts"
@@ -12,9 +15,15 @@ import { Notes } from "../crm/Notes.ts"
 import * as NotesHttp from "../crm/Notes/Http.ts"
 import { Tickets } from "../crm/Tickets.ts"
 import * as TicketsHttp from "../crm/Tickets/Http.ts"
+import { Preview } from "../integrations/Preview.ts"
+import * as PreviewHttp from "../integrations/Preview/Http.ts"
 import { Webhooks } from "../integrations/Webhooks.ts"
 import * as WebhooksHttp from "../integrations/Webhooks/Http.ts"
+import * as MessagingHttp from "../messaging/Http.ts"
+import { Sending } from "../messaging/Sending.ts"
+import { Sources } from "../messaging/Sources.ts"
 import * as Bearer from "../platform/auth/Bearer.ts"
+import * as Database from "../platform/Database.ts"
 import * as Throttle from "../platform/rateLimit/Throttle.ts"
 import * as Answers from "./Answers.ts"
 import * as Docs from "./Docs.ts"
@@ -23,9 +32,31 @@ import * as JsonBody from "./JsonBody.ts"
 import * as RequestShape from "./RequestShape.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
 
+/** It looks at many rows: on connections of its own, where nobody waits behind it. */
+const preview = Layer.provide(Preview.layer, Database.reportLayer)
+
 const api = HttpApiBuilder.layer(Api).pipe(
-  Layer.provide([ClientsHttp.layer, DealsHttp.layer, NotesHttp.layer, TicketsHttp.layer, WebhooksHttp.layer]),
-  Layer.provide([Clients.layer, Deals.layer, Notes.layer, Tickets.layer, Webhooks.layer]),
+  Layer.provide([
+    ClientsHttp.layer,
+    DealsHttp.layer,
+    NotesHttp.layer,
+    TicketsHttp.layer,
+    WebhooksHttp.layer,
+    PreviewHttp.layer,
+    MessagingHttp.layer,
+    CampaignsHttp.layer
+  ]),
+  Layer.provide([
+    Clients.layer,
+    Deals.layer,
+    Notes.layer,
+    Tickets.layer,
+    Webhooks.layer,
+    preview,
+    Sources.layer,
+    Sending.layer
+  ]),
+  Layer.provide([Segments.layer, Campaigns.layer]),
   Layer.provide([Answers.operations, Bearer.layer, Throttle.layer, RequestShape.layer, JsonBody.layer])
 )
 

@@ -26,7 +26,8 @@ const headers: Readonly<Record<string, (problem: Problem) => Record<string, stri
     }"`
   }),
   rate_limiter_unavailable: () => ({ "retry-after": "1" }),
-  service_unavailable: () => ({ "retry-after": "1" })
+  service_unavailable: () => ({ "retry-after": "1" }),
+  provider_outcome_unknown: () => ({ "retry-after": "1" })
 }
 
 /** Renders a problem for one request. */

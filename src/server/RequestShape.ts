@@ -7,6 +7,7 @@ import { HttpRouter, HttpServerRequest } from "effect/http"
 import { type HttpApiEndpoint, HttpApiError } from "effect/http-api"
 import { type Faults, ValidationFailed } from "../api/Problems.ts"
 import { RequestShape } from "../api/Requests.ts"
+import { discriminatorOf } from "../api/Variants.ts"
 import { faultsOf } from "../platform/Faults.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
@@ -72,7 +73,7 @@ const refuse = Effect.fnUntraced(function* (
   ]
   for (const { schemas } of endpoint.payload.values()) {
     const body: unknown = JSON.parse(yield* Effect.orDie(request.text))
-    found = found.concat(slot("body", Schema.Union(schemas), firstEntries(body), strict), ...schemas.map(rulesOf(body)))
+    found = found.concat(...schemas.map(shapeOf(body)), ...schemas.map(rulesOf(body)))
   }
   // What was told of the text of a location says more than what became of it in decoding.
   const errors = gather([
@@ -82,6 +83,26 @@ const refuse = Effect.fnUntraced(function* (
   const locations = Object.keys(errors)
   return yield* new ValidationFailed({ detail: `See errors: ${locations.slice(0, 5).join(", ")}.`, errors })
 })
+
+/**
+ * The faults of a body; where nobody can tell which variant of its schema it is, that alone: what else it should be
+ * depends on it.
+ */
+const shapeOf =
+  (body: unknown) =>
+  (schema: Schema.Top): ReadonlyArray<LocatedFault> => {
+    const first = firstEntries(body)
+    const discriminator = discriminatorOf(schema)
+    if (discriminator === undefined || !Predicate.isObject(body) || !Predicate.isObject(first)) {
+      return slot("body", schema, first, strict)
+    }
+    const { member, values } = discriminator
+    if (!Object.hasOwn(body, member)) return [[`body/${member}`, "is required"]]
+    const value = body[member]
+    return Predicate.isString(value) && values.includes(value)
+      ? slot("body", schema, { [member]: value, ...first }, strict)
+      : [[`body/${member}`, `must be one of ${values.join(", ")}`]]
+  }
 
 /** No schema of this API needs a service to decode; the framework's types have forgotten that by here. */
 const isSelfContained = (schema: Schema.Top): schema is Schema.Top & Schema.ConstraintDecoder<unknown> =>

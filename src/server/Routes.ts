@@ -1,5 +1,7 @@
 /** Which paths there are, for what the router can't tell: the methods that a path knows. */
+import { Context } from "effect"
 import { HttpApi } from "effect/http-api"
+import { Access } from "../api/Access.ts"
 import { Api } from "../api/Api.ts"
 
 /** The methods that a path (without its query) knows; empty when nothing is there. */
@@ -21,12 +23,19 @@ const methodsOf =
   }
 
 const operations: Array<Route> = []
+const sends: Array<Route> = []
 HttpApi.reflect(Api, {
   onGroup: () => {},
-  onEndpoint: ({ endpoint: { method, path } }) => {
-    operations.push({ method, pattern: new RegExp(`^${path.replaceAll(".", "\\.").replace(/:[A-Za-z]+/g, "[^/]+")}$`) })
+  onEndpoint: ({ endpoint: { annotations, method, path } }) => {
+    const pattern = new RegExp(`^${path.replaceAll(".", "\\.").replace(/:[A-Za-z]+/g, "[^/]+")}$`)
+    operations.push({ method, pattern })
+    if (Context.getUnsafe(annotations, Access).policy === "messages") sends.push({ method, pattern })
   }
 })
+
+/** Whether a request to a path (without its query) is a message send, whose 503 means one thing alone (contract §4). */
+export const isSend = (method: string, path: string): boolean =>
+  sends.some((send) => send.method === method && send.pattern.test(path))
 
 const health = [get("/healthz"), get("/readyz")]
 

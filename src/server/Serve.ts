@@ -2,9 +2,16 @@
 import { NodeServices } from "@effect/platform-node"
 import { Console, Effect, Layer, Option, PartitionedSemaphore, Queue } from "effect"
 import { HttpServer } from "effect/http"
+import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { networksOf } from "../integrations/Addresses.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
+import * as Rejudging from "../integrations/Preview/Rejudging.ts"
 import { Sender } from "../integrations/Sender.ts"
+import { Runner } from "../campaigns/Runner.ts"
+import { Calls } from "../messaging/Calls.ts"
+import { Providers } from "../messaging/Providers.ts"
+import { Retrier } from "../messaging/Retrier.ts"
+import { Bulk } from "../platform/Bulk.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
 import { PublicUrl } from "../platform/Responses.ts"
@@ -54,7 +61,8 @@ const platform = Layer.mergeAll(
   Pages.layer,
   SecretBox.layer,
   Wake.layer,
-  Drain.layer
+  Drain.layer,
+  Bulk.layer
 ).pipe(
   Layer.merge(turns),
   Layer.provide(SecretKey.layer),
@@ -74,8 +82,10 @@ const sender = Layer.unwrap(
   )
 )
 
-const background = Layer.mergeAll(Pruner.layer, Layer.provide(DeliveryLoop.layer, sender)).pipe(
-  Layer.provide(Database.backgroundLayer)
+const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.layer, Runner.layer).pipe(
+  Layer.provide(Database.backgroundLayer),
+  Layer.merge(Layer.provide(DeliveryLoop.layer, [sender, Database.deliveriesLayer])),
+  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer))
 )
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */
@@ -102,7 +112,10 @@ const face = (role: Role) =>
 
 /** The whole service in one role: what it serves, what it works on, and what both stand on. */
 export const application = (role: Role) =>
-  (role === "api" ? face(role) : Layer.merge(face(role), background)).pipe(Layer.provideMerge(platform))
+  (role === "api" ? face(role) : Layer.merge(face(role), background)).pipe(
+    Layer.provideMerge(Calls.layer.pipe(Layer.provideMerge(Providers.layer))),
+    Layer.provideMerge(platform)
+  )
 
 /**
  * Runs the service until a signal ends it. SIGTERM lets what is in flight finish within `SHUTDOWN_GRACE`;
@@ -127,13 +140,16 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   yield* Console.log(`listening on ${url}`)
 
   const { drain } = yield* Drain
+  const calls = yield* Calls
   const deliveries = yield* Effect.serviceOption(DeliveryLoop)
-  const drained = Effect.all(
-    [drain, Option.match(deliveries, { onNone: () => Effect.void, onSome: (loop) => loop.drain })],
-    {
-      concurrency: 2
-    }
-  )
+  const retrier = yield* Effect.serviceOption(Retrier)
+  const runner = yield* Effect.serviceOption(Runner)
+  const drained = Effect.gen(function* () {
+    const loops = [deliveries, retrier, runner].flatMap(Option.toArray).map((loop) => loop.drain)
+    yield* Effect.all([drain, ...loops], { concurrency: "unbounded" })
+    // Those whose callers have gone.
+    yield* calls.drain
+  })
   if ((yield* Queue.take(queue)) === "SIGINT") return
   yield* drained.pipe(Effect.timeoutOption(shutdownGrace), Effect.raceFirst(Queue.take(queue)))
 })

@@ -3,7 +3,9 @@ import { assert, describe, it } from "@effect/vitest"
 import { Context, Predicate, Schema } from "effect"
 import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
-import { documented, Examples } from "../../src/api/Document.ts"
+import { documented } from "../../src/api/Document.ts"
+import { Examples } from "../../src/api/Examples.ts"
+import { eventBody, eventTypes } from "../../src/api/integrations/Events.ts"
 
 const document = OpenApi.fromApi(documented(Api))
 
@@ -32,6 +34,20 @@ const decodeOperations = Schema.decodeUnknownSync(Schema.Record(Schema.String, O
 const operationOf = ({ method, path }: HttpApiEndpoint.Top) =>
   decodeOperations(document.paths[path.replace(/:(\w+)/g, "{$1}")])[method.toLowerCase()]
 
+const decodeWebhooks = Schema.decodeUnknownSync(
+  Schema.Struct({
+    webhooks: Schema.Record(
+      Schema.String,
+      Schema.Struct({
+        post: Schema.Struct({
+          requestBody: Body,
+          parameters: Schema.Array(Schema.Struct({ name: Schema.String, in: Schema.Literal("header") }))
+        })
+      })
+    )
+  })
+)
+
 const exampleOf = (body: unknown) =>
   Object.values(Schema.decodeUnknownSync(Body)(body).content).map(({ example }) => example)
 
@@ -49,6 +65,25 @@ describe("the document", () => {
     if (payloads.length === 0) return
     assertDecodes(Schema.Union(payloads), request)
     assert.deepStrictEqual(exampleOf(operation?.requestBody), [request])
+  })
+
+  it.for(eventTypes)("%s: is told as a webhook, with its headers and an example of its body", (type) => {
+    const { webhooks } = decodeWebhooks(document)
+    assert.sameMembers(Object.keys(webhooks), [...eventTypes])
+    const operation = webhooks[type]?.post
+    assertDecodes(eventBody(type), exampleOf(operation?.requestBody)[0])
+    assert.sameMembers(operation?.parameters.map(({ name }) => name) ?? [], [
+      "webhook-id",
+      "webhook-timestamp",
+      "webhook-signature",
+      "traceparent"
+    ])
+  })
+
+  it("refers to nothing that it lacks", () => {
+    const references = new Set(JSON.stringify(document).match(/(?<="\$ref":"#\/components\/schemas\/)[^"]+/g))
+    assert.isAbove(references.size, 20)
+    assert.includeMembers(Object.keys(document.components.schemas), [...references])
   })
 
   it("tells of every problem the members that each answer has", () => {

@@ -15,6 +15,7 @@ import { migrate } from "../../src/platform/Migrations.ts"
 import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import { Projects } from "../../src/project/Projects.ts"
+import { secretBox } from "../support/SecretBox.ts"
 
 /** Why there is nothing to report. */
 export class BenchFailed extends Data.TaggedError("BenchFailed")<{ readonly message: string }> {}
@@ -102,16 +103,13 @@ export const connect = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   return yield* Effect.provideContext(PgClient.PgClient, context)
 })
 
+/** `SECRET_KEY` of every service that is measured. */
+export const secretKey = randomBytes(32).toString("base64")
+
 /** Migrates, applies a project file, and issues a token that may do everything in the project. */
 export const openProject = (sql: PgClient.PgClient, file: { readonly project: { readonly id: ProjectId } }) =>
   Effect.gen(function* () {
-    if (process.env["BASE_DIR"]) {
-      const { execFileSync } = yield* Effect.promise(() => import("node:child_process"))
-      execFileSync(process.execPath, ["src/cli.ts", "migrate"], {
-        cwd: process.env["BASE_DIR"],
-        env: { ...process.env, DATABASE_URL: process.env["BASE_URL"], SECRET_KEY: secretKey }
-      })
-    } else yield* migrate
+    yield* migrate
     yield* (yield* Projects).apply(JSON.stringify(file))
     const { token } = yield* (yield* ApiKeys).issue({
       projectId: file.project.id,
@@ -122,12 +120,9 @@ export const openProject = (sql: PgClient.PgClient, file: { readonly project: { 
     })
     return Redacted.value(token)
   }).pipe(
-    Effect.provide(Layer.mergeAll(Projects.layer, ApiKeys.layer)),
+    Effect.provide([Layer.provide(Projects.layer, secretBox(secretKey)), ApiKeys.layer]),
     Effect.provideContext(Context.make(PgClient.PgClient, sql).pipe(Context.add(SqlClient.SqlClient, sql)))
   )
-
-/** `SECRET_KEY` of every service that is measured. */
-export const secretKey = randomBytes(32).toString("base64")
 
 /** Starts a program on a database, and waits until it says that it is listening: on a URL, or for jobs. */
 export const start = Effect.fnUntraced(function* (
@@ -144,9 +139,6 @@ export const start = Effect.fnUntraced(function* (
       SECRET_KEY: secretKey,
       HOST: "127.0.0.1",
       PORT: "0",
-      TUNE: process.env["TUNE"],
-      LANES: process.env["LANES"],
-      NODE_OPTIONS: process.env["NODE_OPTIONS"],
       ...env
     },
     stdin: "ignore",

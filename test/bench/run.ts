@@ -8,12 +8,14 @@ import { Command } from "effect/cli"
 import { json } from "../../src/cli/Flags.ts"
 import { answer } from "../../src/cli/Output.ts"
 import * as Deliveries from "./deliveries.ts"
+import * as Freeze from "./freeze.ts"
 import * as Requests from "./requests.ts"
 
 const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
   const findings = {
     requests: yield* Requests.measure(Requests.usual),
-    deliveries: yield* Deliveries.measure(Deliveries.usual)
+    deliveries: yield* Deliveries.measure(Deliveries.usual),
+    freeze: yield* Freeze.measure(Freeze.usual)
   }
   const documents = Record.map(findings, ({ document }) => document)
   const texts = Object.values(findings).map(({ text }) => text)
@@ -22,7 +24,7 @@ const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
 
 Command.make("bench", { json }, all).pipe(
   Command.withDescription("Measure the service beside others; everything, as it is usual, if no subcommand is given"),
-  Command.withSubcommands([Requests.command, Deliveries.command]),
+  Command.withSubcommands([Requests.command, Deliveries.command, Freeze.command]),
   Command.run({ version: "1" }),
   Effect.provide(NodeServices.layer),
   NodeRuntime.runMain

@@ -7,6 +7,14 @@ import { TestDatabase } from "../support/TestDatabase.ts"
 import { cli, documentOf, failure, run } from "./Cli.support.ts"
 
 const file = (id: string) => JSON.stringify({ project: { id, name: "Acme" }, members: [{ id: "anna", name: "Anna" }] })
+const withChannel = (
+  id: string,
+  members: object = { config: { url: "https://chat.example/", signingSecret: "whsec_c2VjcmV0" } }
+) =>
+  JSON.stringify({
+    project: { id, name: "Acme" },
+    channels: [{ id: "chat", providerType: "http", displayName: "Chat", ...members }]
+  })
 const one = { project: 1, members: 1 }
 const none = { project: 0, members: 0 }
 const apply = (stdin: string | Uint8Array, ...flags: ReadonlyArray<string>) =>
@@ -63,6 +71,49 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
       assert.strictEqual(empty.status, 1)
       assert.lengthOf(empty.stderr.trimEnd().split("\n"), 1)
     })
+  )
+
+  it.effect("seals the configs of channels with SECRET_KEY, and can't keep those of another", () =>
+    Effect.gen(function* () {
+      const env = { SECRET_KEY: Buffer.alloc(32, 7).toString("base64") }
+      const created = documentOf(yield* cli(["project", "apply", "-", "--json"], { env, stdin: withChannel("sealed") }))
+      assert.deepInclude(created, { created: { project: 1, channels: 1 } })
+      const again = documentOf(
+        yield* cli(["project", "apply", "-", "--json"], { env, stdin: withChannel("sealed", {}) })
+      )
+      assert.deepInclude(again, { unchanged: { project: 1, channels: 1 } })
+      assert.deepStrictEqual(
+        yield* apply(withChannel("sealed", {})),
+        failure(
+          1,
+          "channels/0/config: is required, as this SECRET_KEY can't open the one that is stored: give it anew, or set the key that sealed it"
+        )
+      )
+      const incomplete = yield* apply(withChannel("sealed", { config: { signingSecret: "hidden!" } }))
+      assert.strictEqual(incomplete.status, 1)
+      assert.notInclude(incomplete.stderr, "hidden")
+    })
+  )
+
+  it.effect("seals with the key that DATA_DIR keeps, which it makes when there is none", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const DATA_DIR = yield* fs.makeTempDirectoryScoped({ prefix: "developer-api-cli-" })
+      const applyThere = (stdin: string) => run(["project", "apply", "-", "--json"], { env: { DATA_DIR }, stdin })
+      const created = documentOf(yield* applyThere(withChannel("kept")))
+      assert.deepInclude(created, { created: { project: 1, channels: 1 } })
+      const again = documentOf(yield* applyThere(withChannel("kept", {})))
+      assert.deepInclude(again, { unchanged: { project: 1, channels: 1 } })
+      // Nor does the service start there: who looks for the reason is told here, too, channels or not.
+      yield* fs.writeFileString(`${DATA_DIR}/secret-key`, "garbage")
+      assert.deepStrictEqual(
+        yield* applyThere(file("kept")),
+        failure(
+          1,
+          `${DATA_DIR}/secret-key does not hold 32 bytes in base64: restore it, or remove it to have a new key made`
+        )
+      )
+    }).pipe(Effect.scoped)
   )
 
   it.effect("prints the JSON Schema, with or without a database", () =>

@@ -23,6 +23,9 @@ describe("help", () => {
     { args: ["token", "list"], says: ["--project", "--json", "EXAMPLES"] },
     { args: ["token", "revoke"], says: ["--key", "--json", "EXAMPLES"] },
     { args: ["token", "rotate"], says: ["--key", "--grace", "24h", "--json", "EXAMPLES"] },
+    { args: ["messages"], says: ["list", "settle"] },
+    { args: ["messages", "list"], says: ["--project", "--status", "unknown", "--json", "EXAMPLES"] },
+    { args: ["messages", "settle"], says: ["--project", "--message", "--as", "sent", "failed", "--json", "EXAMPLES"] },
     { args: ["migrate"], says: ["migrations", "--json", "EXAMPLES"] },
     { args: ["serve"], says: ["--role", "all", "api", "worker", "EXAMPLES"] }
   ])("of `$args`", ({ args, says }) =>

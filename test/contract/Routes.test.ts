@@ -52,7 +52,7 @@ const decodeDocument = Schema.decodeUnknownSync(Document)
 const decodeCoded = Schema.decodeUnknownSync(Coded)
 
 /** The codes that contract §2 to §7 know for an operation. */
-const codesOf = ({ body, key, query = {}, references = [], refusals = [] }: Sample) => [
+const codesOf = ({ body, key, query = {}, receipt, references = [], refusals = [] }: Sample) => [
   "validation_failed",
   "credential_missing",
   "credential_invalid",
@@ -62,8 +62,8 @@ const codesOf = ({ body, key, query = {}, references = [], refusals = [] }: Samp
   "membership_unavailable",
   "rate_limit_exceeded",
   "internal",
-  "rate_limiter_unavailable",
-  "service_unavailable",
+  // The 503 of a send means one thing alone, which is among its refusals (contract §4).
+  ...(receipt === "message" ? [] : ["rate_limiter_unavailable", "service_unavailable"]),
   ...(body === undefined ? [] : ["malformed_json", "body_too_large", "unsupported_media_type"]),
   ...(key === undefined ? [] : ["idempotency_key_reused"]),
   ...("cursor" in query ? ["cursor_invalid"] : []),
@@ -190,12 +190,12 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
         const headers = Object.keys(success.headers ?? {})
         assert.includeMembers(headers, ["x-request-id", "ratelimit", "ratelimit-policy"])
         if (sample.key !== undefined) assert.include(headers, "idempotent-replayed")
-        const isVersioned = sample.key !== undefined && sample.receipt !== "unversioned"
-        if (isVersioned) assert.include(headers, "etag")
-        if (sample.receipt === "unversioned") assert.notInclude(headers, "etag")
+        const isVersionless = sample.receipt === "unversioned" || sample.receipt === "message"
+        if (sample.key !== undefined && !isVersionless) assert.include(headers, "etag")
+        if (isVersionless) assert.notInclude(headers, "etag")
         if (sample.query !== undefined && "cursor" in sample.query) assert.include(headers, "link")
         for (const status of ["401", "403"]) assert.property(responses[status]?.headers, "www-authenticate")
-        assert.property(responses["429"]?.headers, "retry-after")
+        for (const status of ["429", "503"]) assert.property(responses[status]?.headers, "retry-after")
 
         const codes = Object.entries(responses).flatMap(([status, { content }]) => {
           if (Number(status) < 400) return []

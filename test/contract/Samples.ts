@@ -4,8 +4,10 @@ import type { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../src/api/Access.ts"
 import { receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
+import { messageReceiptOf } from "../support/MessagingAnswers.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
 import { type Change, requestOf } from "./Requests.ts"
+import * as Messaging from "./Samples.messaging.ts"
 
 /** A reference to another record: where it stands in the request, an id that another project has, and the answer. */
 export interface Reference {
@@ -14,7 +16,13 @@ export interface Reference {
   readonly code: string
   /** 404 unless told. */
   readonly status?: 400
+  /** What an id has to look like; anything of 1 to 160 characters unless told. */
+  readonly form?: "uuid"
 }
+
+/** An id of a reference's form that no project has. */
+export const missingOf = ({ form }: Reference) =>
+  form === "uuid" ? "00000000-0000-4000-8000-000000000000" : "xxx_nothing"
 
 export interface Sample {
   readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE"
@@ -32,10 +40,12 @@ export interface Sample {
   readonly body?: Readonly<Record<string, unknown>>
   /** Members that a body must have. */
   readonly required?: ReadonlyArray<string>
+  /** The member that names the variant of the body: what else is wrong, nobody can tell without it. */
+  readonly discriminator?: string
   /** The form of the idempotency key (specification 4.1): of clients and deals, or of everything else. */
   readonly key?: "record" | "printable"
-  /** What its receipt has more than others, or less: a signing secret, or no version. */
-  readonly receipt?: "secret" | "unversioned"
+  /** What its receipt has more than others, or less: a signing secret, or no version; a message's is one of its own. */
+  readonly receipt?: "secret" | "unversioned" | "message"
   readonly references?: ReadonlyArray<Reference>
   /** Codes of what else its records can refuse. */
   readonly refusals?: ReadonlyArray<string>
@@ -45,22 +55,41 @@ export interface Sample {
 
 type Restore = (sql: SqlClient.SqlClient, projectId: string) => Effect.Effect<void>
 
+/** What makes an installation ready for a preview. */
+const staged = {
+  importProfile: { version: 1, mappings: { contact: { name: "displayName" } } },
+  stagedRecords: [{ entityType: "contact", externalId: "crm-1815", fields: { name: "Ada Lovelace", age: 36 } }]
+} as const
+
 /** What the samples refer to. */
 const fixtures: Parts = {
   project: { defaultPipelineId: "pipe_own" },
   members: [{ id: "mem_own", name: "Own" }],
   organizations: [{ id: "org_own", name: "Own" }],
   clients: [
-    { id: "cli_own", displayName: "Own", email: "own@example.com" },
+    {
+      id: "cli_own",
+      displayName: "Own",
+      email: "own@example.com",
+      tags: ["newsletter"],
+      marketingConsent: true,
+      addresses: [{ channelId: "chan_own", address: "own" }]
+    },
     { id: "cli_other", displayName: "Other" }
   ],
+  channels: [{ id: "chan_own", providerType: "sandbox", displayName: "Own" }],
+  segments: [{ id: "seg_own", name: "Own", clientIds: ["cli_own", "cli_other"] }],
+  templates: [{ id: "tpl_own", version: 1, name: "Own", body: "Hello" }],
+  campaigns: [{ id: "cmp_own", name: "Own" }],
   pipelines: [{ id: "pipe_own", name: "Own", stages: [{ id: "stage_own", name: "Own" }] }],
   deals: [{ id: "deal_own", title: "Own", pipelineId: "pipe_own", stageId: "stage_own" }],
   tickets: [{ id: "tic_own", subject: "Own", status: "resolved" }],
   installations: [
     { id: "ins_own", name: "Own" },
-    { id: "ins_new", name: "New" }
-  ]
+    { id: "ins_new", name: "New" },
+    { id: "ins_staged", name: "Staged", ...staged }
+  ],
+  ...Messaging.fixtures
 }
 
 /** The records of another project, under ids that the first one doesn't have. */
@@ -70,8 +99,10 @@ const foreign: Parts = {
   clients: [{ id: "cli_foreign", displayName: "Foreign" }],
   pipelines: [{ id: "pipe_foreign", name: "Foreign", stages: [{ id: "stage_foreign", name: "Foreign" }] }],
   deals: [{ id: "deal_foreign", title: "Foreign", pipelineId: "pipe_foreign", stageId: "stage_foreign" }],
+  campaigns: [{ id: "cmp_foreign", name: "Foreign" }],
   tickets: [{ id: "tic_foreign", subject: "Foreign", status: "resolved" }],
-  installations: [{ id: "ins_foreign", name: "Foreign" }]
+  installations: [{ id: "ins_foreign", name: "Foreign", ...staged }],
+  ...Messaging.foreign
 }
 
 /** A note as it was first written, whatever has become of it since. */
@@ -164,6 +195,12 @@ const installationReference: Reference = {
   at: ["path", "installationId"],
   foreign: "ins_foreign",
   code: "installation_not_found"
+}
+
+const campaignReference: Reference = {
+  at: ["path", "campaignId"],
+  foreign: "cmp_foreign",
+  code: "campaign_not_found"
 }
 
 /** By the names that the HttpApi gives them. An operation that is missing here fails the walk. */
@@ -382,12 +419,81 @@ export const samples: Readonly<Record<string, Sample>> = {
     ],
     refusals: ["webhook_state_conflict"],
     restore: putDeadDelivery("ins_own", "dlv_own")
+  },
+  previewImport: {
+    method: "POST",
+    path: "/v1/developer/integrations/{installationId}/preview",
+    status: 200,
+    scope: "integrations.operations.read",
+    module: "integrations",
+    policy: "read",
+    params: { installationId: "ins_staged" },
+    references: [installationReference],
+    refusals: ["installation_not_ready"]
+  },
+  ...Messaging.samples,
+  listSegments: {
+    method: "GET",
+    path: "/v1/developer/campaigns/audience-segments",
+    status: 200,
+    scope: "campaigns.read",
+    module: "campaigns",
+    policy: "read",
+    query: { limit: "10", cursor: null }
+  },
+  getCampaignAudience: {
+    method: "GET",
+    path: "/v1/developer/campaigns/{campaignId}/audience",
+    status: 200,
+    scope: "campaigns.read",
+    module: "campaigns",
+    policy: "read",
+    params: { campaignId: "cmp_own" },
+    references: [campaignReference]
+  },
+  patchCampaign: {
+    method: "PATCH",
+    path: "/v1/developer/campaigns/{campaignId}",
+    status: 200,
+    scope: "campaigns.write",
+    module: "campaigns",
+    policy: "write",
+    params: { campaignId: "cmp_own" },
+    body: {
+      operation: "freeze_audience",
+      filter: {
+        contactStatus: "active",
+        segmentId: "seg_own",
+        providerTypes: ["sandbox"],
+        requiredTags: ["newsletter"],
+        stageIds: ["stage_own"],
+        loyaltyCardRequired: false,
+        loyaltyLevelIds: ["level"],
+        minimumLoyaltyBalance: 0,
+        readyStampOfferIds: ["offer"]
+      }
+    },
+    required: ["operation", "filter"],
+    discriminator: "operation",
+    key: "printable",
+    references: [campaignReference],
+    refusals: [
+      "campaign_reference_not_found",
+      "campaign_state_conflict",
+      "campaign_not_ready",
+      "version_conflict",
+      "schedule_invalid"
+    ]
   }
 }
 
 /** Holds an answer to be the receipt of an operation that makes one. */
 export const receiptOfSample = ({ receipt, status }: Sample, answer: Answer) => {
   if (receipt === "secret") return secretReceiptOf(answer)
+  if (receipt === "message") {
+    const { replayed, ...message } = messageReceiptOf(answer)
+    return { ...message, resourceId: message.messageId, changed: true, version: null, replayed }
+  }
   return receipt === "unversioned" ? unversionedReceiptOf(answer) : receiptOf(answer, status)
 }
 

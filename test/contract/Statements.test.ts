@@ -10,7 +10,7 @@ import { startServer, TestServer } from "../support/TestServer.ts"
 import { startWireProxy } from "../support/WireProxy.ts"
 import { path } from "./Clients.support.ts"
 import { newKey, referring, requestOf } from "./Requests.ts"
-import { receiptOfSample, type Sample, samples, World } from "./Samples.ts"
+import { missingOf, receiptOfSample, type Sample, samples, World } from "./Samples.ts"
 
 class Wire extends Context.Service<Wire, Effect.Success<ReturnType<typeof startWireProxy>>>()(
   "developer-api/test/Wire"
@@ -59,6 +59,10 @@ const roundTripsOf = <E, R>(request: Effect.Effect<Answer, E, R>) =>
 
 const once = { roundTrips: 1, statements: 1 }
 
+/** A send is recorded twice: before the provider is called, and with what that came to. A replay looks for the message. */
+const costOf = ({ receipt }: Sample) => (receipt === "message" ? { roundTrips: 2, statements: 2 } : once)
+const mostOfReplay = ({ receipt }: Sample) => (receipt === "message" ? 3 : 2)
+
 /** What is prepared once per connection costs the first requests more. */
 const rounds = [0, 1, 2]
 
@@ -76,11 +80,16 @@ const assertOnce = Effect.fnUntraced(function* (
 })
 
 /** Holds a request to what contract §5 allows where only a second look can tell what happened. */
-const assertTwiceAtMost = Effect.fnUntraced(function* (what: string, status: number, request: Effect.Effect<Answer>) {
+const assertTwiceAtMost = Effect.fnUntraced(function* (
+  what: string,
+  status: number,
+  request: Effect.Effect<Answer>,
+  most = 2
+) {
   for (const round of rounds) {
     const { answer, roundTrips, statements } = yield* roundTripsOf(request)
     assert.strictEqual(answer.status, status, `${what}: ${answer.text}`)
-    if (round > 0) assert.isTrue(roundTrips <= 2 && statements <= 2, `${what}: ${roundTrips} ${statements}`)
+    if (round > 0) assert.isTrue(roundTrips <= most && statements <= most, `${what}: ${roundTrips} ${statements}`)
   }
 })
 
@@ -107,7 +116,7 @@ layer(services, { excludeTestServices: true })("on the wire", (it) => {
           yield* restore(sample, projectId)
           const { answer, ...cost } = yield* roundTripsOf(send(requestOf(sample, token)))
           assert.strictEqual(answer.status, sample.status, answer.text)
-          if (round > 0) assert.deepStrictEqual(cost, once)
+          if (round > 0) assert.deepStrictEqual(cost, costOf(sample))
         }
       }
     })
@@ -121,9 +130,10 @@ layer(services, { excludeTestServices: true })("on the wire", (it) => {
         const { ask, own } = yield* World
         const key = newKey()
         receiptOfSample(sample, yield* ask(sample, own, { key }))
-        yield* assertTwiceAtMost("replay", sample.status, send(requestOf(sample, own.token, { key })))
+        const replay = send(requestOf(sample, own.token, { key }))
+        yield* assertTwiceAtMost("replay", sample.status, replay, mostOfReplay(sample))
         for (const reference of sample.references ?? []) {
-          const change = referring(sample, [reference], () => "nothing")
+          const change = referring(sample, [reference], missingOf)
           const what = reference.at.join("/")
           yield* assertTwiceAtMost(what, reference.status ?? 404, send(requestOf(sample, own.token, change)))
           yield* assertTwiceAtMost(`reused: ${what}`, 409, send(requestOf(sample, own.token, { ...change, key })))
@@ -376,7 +386,16 @@ layer(TestServer.layer(), { excludeTestServices: true })("in the catalog", (it) 
           "webhook_secrets",
           "endpoint_health",
           "events",
-          "deliveries"
+          "deliveries",
+          "staged_batches",
+          "staged_records",
+          "staged_contacts",
+          "segments",
+          "segment_clients",
+          "templates",
+          "campaigns",
+          "audiences",
+          "campaign_recipients"
         ]
       )
       assert.deepStrictEqual(

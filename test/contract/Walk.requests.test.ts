@@ -3,8 +3,12 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { assertFault, faultsOf, problemOf } from "../support/ContractAnswers.ts"
 import { queryOf } from "./Requests.ts"
-import { World } from "./Samples.ts"
+import { type Sample, World } from "./Samples.ts"
 import { hasParams, walking } from "./Walk.support.ts"
+
+/** The path parameters that are UUIDs. */
+const uuidsOf = ({ params = {}, references = [] }: Sample) =>
+  Object.entries(params).filter(([name]) => references.some(({ at, form }) => at[1] === name && form === "uuid"))
 
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walk = walking(it)
@@ -30,7 +34,8 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     (sample, ask) =>
       Effect.gen(function* () {
         for (const name of Object.keys(sample.params ?? {})) {
-          const { status: missing = 404 } = sample.references?.find(({ at }) => at[1] === name) ?? {}
+          const { form, status = 404 } = sample.references?.find(({ at }) => at[1] === name) ?? {}
+          const missing = form === undefined ? status : 400
           for (const character of ["a", "ä", "😀"]) {
             const id = (length: number) => ({ params: { [name]: encodeURIComponent(character.repeat(length)) } })
             assert.deepStrictEqual(faultsOf(yield* ask(id(161))), [`path/${name}`])
@@ -45,12 +50,43 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     "takes an encoded slash for a part of an id",
     (sample, ask) =>
       Effect.gen(function* () {
-        for (const { at, code, status = 404 } of sample.references ?? []) {
+        for (const { at, code, form, status = 404 } of sample.references ?? []) {
           const [slot, name] = at
-          if (slot === "path") problemOf(yield* ask({ params: { [name]: "a%2Fb%2f" } }), status, code)
+          if (slot !== "path") continue
+          const answer = yield* ask({ params: { [name]: "a%2Fb%2f" } })
+          if (form === undefined) problemOf(answer, status, code)
+          else assert.deepStrictEqual(faultsOf(answer), [`path/${name}`])
         }
       }),
     hasParams
+  )
+
+  walk(
+    "takes a UUID in either letter case, and nothing that is none",
+    (sample, ask) =>
+      Effect.gen(function* () {
+        for (const [name, id] of uuidsOf(sample)) {
+          for (const other of [id.toUpperCase(), id.replace(/[a-f]/, (digit) => digit.toUpperCase())]) {
+            assert.notStrictEqual(other, id)
+            assert.strictEqual((yield* ask({ params: { [name]: other } })).status, sample.status, other)
+          }
+          for (const none of [
+            id.replaceAll("-", ""),
+            `%7B${id}%7D`,
+            `urn:uuid:${id}`,
+            `${id}%20`,
+            `${id}%0A`,
+            `${id}0`,
+            id.slice(1),
+            `g${id.slice(1)}`,
+            id.replace("-", "%E2%80%90"),
+            "xxx_nothing"
+          ]) {
+            assert.deepStrictEqual(faultsOf(yield* ask({ params: { [name]: none } })), [`path/${name}`], none)
+          }
+        }
+      }),
+    (sample) => uuidsOf(sample).length > 0
   )
 
   // Queries
@@ -110,12 +146,13 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     Effect.gen(function* () {
       const params = Object.keys(sample.params ?? {})
       const query = Object.keys(sample.query ?? {})
-      const required = sample.required ?? []
+      const required = (sample.required ?? []).filter((name) => name !== sample.discriminator)
+      const variant = Object.entries(sample.body ?? {}).filter(([name]) => name === sample.discriminator)
       const answer = yield* ask({
         params: Object.fromEntries(params.map((name) => [name, "x".repeat(161)])),
         query: [...query.map((name) => `${name}=`), "surprise=1"].join("&"),
         ...(sample.key === undefined ? {} : { key: undefined }),
-        ...(sample.body === undefined ? { body: "{}" } : { json: { surprise: 1 } })
+        ...(sample.body === undefined ? { body: "{}" } : { json: { ...Object.fromEntries(variant), surprise: 1 } })
       })
       assert.deepStrictEqual(
         faultsOf(answer),

@@ -8,7 +8,7 @@ import { Api } from "../../src/api/Api.ts"
 import { assertUnlimited, problemOf, remainingOf, requestIdOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { newKey, referring, requestOf } from "./Requests.ts"
-import { type Reference, type Sample, samples, World } from "./Samples.ts"
+import { missingOf, type Reference, type Sample, samples, World } from "./Samples.ts"
 
 const operations = Object.entries(samples)
 
@@ -207,7 +207,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         const references = sample.references ?? []
         const assertAlike = Effect.fnUntraced(function* (of: ReadonlyArray<Reference>, by: Reference) {
           const [foreign, missing] = yield* Effect.forEach(
-            [({ foreign }: Reference) => foreign, () => "xxx_nothing"],
+            [({ foreign }: Reference) => foreign, missingOf],
             Effect.fnUntraced(function* (idOf) {
               // Nothing but the id is wrong.
               const answer = yield* ask(sample, own, { ...referring(sample, of, idOf), headers: fixedId })
@@ -233,11 +233,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
       Effect.gen(function* () {
         const { ask, own } = yield* World
         for (const reference of sample.references ?? []) {
-          const answer = yield* ask(
-            sample,
-            own,
-            referring(sample, [reference], () => "nothing")
-          )
+          const answer = yield* ask(sample, own, referring(sample, [reference], missingOf))
           const { detail } = problemOf(answer, reference.status ?? 404, reference.code)
           assert.isString(detail, reference.at.join("/"))
         }
@@ -278,10 +274,15 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const { own } = yield* World
-      const known = operations.flatMap(([, { method, path }]) =>
-        path !== sample.path ? [] : method === "GET" ? ["GET", "HEAD"] : [method]
+      const { path } = requestOf(sample, undefined, { query: "" })
+      // A word of one path can be the id of another.
+      const known = operations.flatMap(([, { method, path: template }]) =>
+        !new RegExp(`^/api${template.replace(/\{\w+\}/g, "[^/]+")}$`).test(path)
+          ? []
+          : method === "GET"
+            ? ["GET", "HEAD"]
+            : [method]
       )
-      const { path } = requestOf(sample, undefined)
       for (const method of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]) {
         if (known.includes(method)) continue
         for (const token of [own.token, undefined]) {

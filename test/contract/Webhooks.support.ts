@@ -78,7 +78,7 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, installat
         key
       }),
     /** Configures what has to be taken, and tells the receipt with the secret. */
-    configured: (change?: object) => Effect.map(configure(change), secretOf),
+    configured: (change?: object, key?: string) => Effect.map(configure(change, key), secretOf),
     /** Rotates what has to be taken, and tells the new secret. */
     rotated: (version: number) => Effect.map(rotate(version), (answer) => secretOf(answer).signingSecret),
     /** The webhook as it is now; undefined when there is none. */

@@ -88,7 +88,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
 
   it.effect("is told of a set of event types: neither order nor repeats count", () =>
     Effect.gen(function* () {
-      const { configured, found } = yield* open()
+      const { configure, configured, found } = yield* open()
       yield* configured({ eventTypes: [updated, created, updated] })
       const before = yield* found
       assert.sameMembers([...before.eventTypes], [created, updated])
@@ -100,6 +100,10 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
       ]) {
         assert.deepInclude(yield* configured({ eventTypes, expectedVersion: 1 }), { changed: false, version: 1 })
       }
+      const key = newKey()
+      yield* configured({ eventTypes: [created, updated], expectedVersion: 1 }, key)
+      const again = yield* configure({ eventTypes: [updated, created, updated], expectedVersion: 1 }, key)
+      assert.isTrue(receiptOf(again, 200).replayed)
       assert.deepStrictEqual(yield* found, before)
       for (const [index, eventTypes] of [[created], [updated], [updated, stageChanged]].entries()) {
         assert.deepInclude(yield* configured({ eventTypes, expectedVersion: index + 1 }), { changed: true })

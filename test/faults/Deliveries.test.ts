@@ -1,13 +1,11 @@
 /** Every committed event is delivered, whatever dies on the way (contract §10, §15). */
-import { Effect, Exit, Scope } from "effect"
-import { randomBytes } from "node:crypto"
 import { setTimeout as sleep } from "node:timers/promises"
 import { beforeAll, describe, expect, it } from "vitest"
-import { pipelines } from "../contract/Deals.support.ts"
-import { type Answering, bodyOf, hang, ok, receiver, settings, slowly } from "../integrations/Deliveries.support.ts"
-import { defer, ended, eventually, inGoodOrder, type Service, startService } from "../support/Process.ts"
-import { database, project, serviceEnv, session } from "./Projects.support.ts"
-import { bearer, send } from "./Requests.support.ts"
+import { hang, ok, settings, slowly } from "../integrations/Deliveries.support.ts"
+import { defer, ended, eventually, inGoodOrder, startService } from "../support/Process.ts"
+import { database, serviceEnv } from "./Projects.support.ts"
+import { send } from "./Requests.support.ts"
+import { listen, openShop, type Shop } from "./Shop.support.ts"
 
 let databaseUrl: string
 
@@ -17,65 +15,6 @@ beforeAll(async () => {
 
 const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
-
-/** A receiver that may be told to answer in another way. */
-const listen = async (first: Answering) => {
-  const scope = Scope.makeUnsafe()
-  defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
-  let answer = first
-  const opened = receiver((hit, n) => answer(hit, n))
-  const shop = await Effect.runPromise(Scope.provide(opened, scope))
-  return {
-    ...shop,
-    answerWith: (next: Answering) => {
-      answer = next
-      for (const { response } of shop.hits) if (!response.writableEnded && !response.destroyed) response.end()
-    },
-    /** How often each event came. */
-    seen: () => Map.groupBy(shop.hits, (hit) => String(bodyOf(hit)["id"]))
-  }
-}
-
-/** A project of the test's own whose webhook is told of deals, and what its ledger says. */
-const openShop = async (api: Service, url: string) => {
-  const id = `p-${randomBytes(6).toString("hex")}`
-  const plenty = { limit: 1_000_000, windowSeconds: 1 }
-  const rateLimits = { read: plenty, write: plenty, messages: plenty }
-  const installations = [{ id: "shop", name: "Shop" }]
-  const token = await project(databaseUrl, {
-    pipelines,
-    installations,
-    project: { id, name: id, defaultPipelineId: "sales", rateLimits }
-  })
-  const query = await session(databaseUrl)
-  const call = (of: Service, method: string, path: string, key: string, json: unknown) =>
-    send(`${of.url}/api/v1/developer/${path}`, { method, headers: { ...bearer(token), "idempotency-key": key }, json })
-  const configured = await call(api, "PUT", "integrations/shop/outbound-webhook", "configure-1", {
-    endpointUrl: url,
-    eventTypes: ["crm.deal.created.v1"],
-    expectedVersion: null
-  })
-  expect(configured.status).toBe(200)
-  const count = async (what: string) => Number((await query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
-  const ofUs = `WHERE project_id = '${id}'`
-  return {
-    query,
-    /** Creates a deal, trying again under the same key for as long as it takes. */
-    create: (key: string, of = api) =>
-      eventually(async () => {
-        const { status } = await call(of, "POST", "crm/deals", key, { title: key })
-        expect(status).toBe(201)
-      }),
-    deals: () => count(`deals ${ofUs}`),
-    inState: (...states: ReadonlyArray<string>) =>
-      count(`deliveries ${ofUs} AND status IN (${states.map((state) => `'${state}'`).join()})`),
-    inFlight: async () => Number((await query(`SELECT in_flight FROM endpoint_health ${ofUs}`))[0]?.["in_flight"]),
-    events: async () => (await query(`SELECT id FROM events ${ofUs}`)).map((row) => String(row["id"])),
-    /** As if the time of every lease had passed. */
-    endLeases: () => query(`UPDATE deliveries SET leased_until = now() ${ofUs} AND status = 'delivering'`)
-  }
-}
-type Shop = Awaited<ReturnType<typeof openShop>>
 
 /** All that was committed has been told, and nothing is left over. */
 const expectAllTold = async (shop: Shop, seen: () => ReadonlyMap<string, unknown>) => {
@@ -93,7 +32,7 @@ describe("a worker that is killed", () => {
   it("loses nothing of what it was sending: others deliver it once its leases are over, no earlier", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "1s" })
     await Promise.all(numbers(12).map((n) => shop.create(`deal-killed-${n}`)))
     await eventually(() => expect(receiver.hits).toHaveLength(4))
@@ -121,7 +60,7 @@ describe("a worker that is killed", () => {
   it("again and again, at any moment, loses nothing", async () => {
     const api = await start("api")
     const receiver = await listen(slowly(20))
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     let n = 0
     let open = true
     const creating = (async () => {
@@ -149,7 +88,7 @@ describe("a worker that is told to end", () => {
   ] as const)("by %s, gives its leases back", async (_, signal) => {
     const api = await start("api")
     const receiver = await listen(hang)
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "60s", SHUTDOWN_GRACE: "1s" })
     await Promise.all(numbers(6).map((n) => shop.create(`deal-ended-${n}`)))
     await eventually(() => expect(receiver.hits).toHaveLength(4))
@@ -165,7 +104,7 @@ describe("a worker that is told to end", () => {
   it("by SIGTERM, records what is answered within SHUTDOWN_GRACE, and takes up nothing more", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "60s", SHUTDOWN_GRACE: "60s" })
     await Promise.all(numbers(6).map((n) => shop.create(`deal-graceful-${n}`)))
     await eventually(() => expect(receiver.hits).toHaveLength(4))
@@ -185,7 +124,7 @@ describe("a worker that is told to end", () => {
   it("gives back also what it has twice, because a first attempt outlived its lease", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     const worker = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     await shop.create("deal-had-twice")
     await eventually(() => expect(receiver.hits).toHaveLength(1))
@@ -203,7 +142,7 @@ describe("a worker that is told to end", () => {
   it.each(["SIGTERM", "SIGINT"] as const)("by %s in the middle of a claim, leaves nothing leased", async (signal) => {
     const api = await start("api")
     const receiver = await listen(ok)
-    const shop = await openShop(api, receiver.url)
+    const shop = await openShop(databaseUrl, api, receiver.url)
     await shop.query(`
       CREATE OR REPLACE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS
       $$ BEGIN PERFORM pg_sleep(0.7); RETURN NEW; END $$`)
@@ -232,7 +171,7 @@ describe("connections to PostgreSQL that are cut", () => {
   it("cost no result: it is recorded once there are new ones, and nothing is sent twice", async () => {
     const service = await start("all", { WEBHOOK_TIMEOUT: "30s" })
     const receiver = await listen(hang)
-    const shop = await openShop(service, receiver.url)
+    const shop = await openShop(databaseUrl, service, receiver.url)
     await Promise.all(numbers(4).map((n) => shop.create(`deal-recorded-${n}`)))
     await eventually(() => expect(receiver.hits).toHaveLength(4))
     expect(Number((await shop.query(cut))[0]?.["count"])).toBeGreaterThan(1)
@@ -245,7 +184,7 @@ describe("connections to PostgreSQL that are cut", () => {
   it("again and again, cost no event, and new ones are heard of afterwards", async () => {
     const service = await start("all")
     const receiver = await listen(slowly(10))
-    const shop = await openShop(service, receiver.url)
+    const shop = await openShop(databaseUrl, service, receiver.url)
     let n = 0
     let open = true
     const creating = Promise.all(

@@ -1,6 +1,6 @@
 /** Databases with a project in them, and the environment in which a service finds them. */
 import { PgClient, PgConnection } from "@effect/sql-pg"
-import { Duration, Effect, Exit, Option, Redacted, Scope } from "effect"
+import { Duration, Effect, Exit, Layer, Option, Redacted, Scope } from "effect"
 import { randomBytes } from "node:crypto"
 import { scopes } from "../../src/api/Access.ts"
 import { ProjectId } from "../../src/api/Ids.ts"
@@ -8,6 +8,7 @@ import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { defer } from "../support/Process.ts"
+import { secretBox } from "../support/SecretBox.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
 
 type File = (typeof ProjectFile)["Encoded"]
@@ -42,7 +43,7 @@ export const project = (
     })
     return Redacted.value(token)
   }).pipe(
-    Effect.provide([Projects.layer, ApiKeys.layer]),
+    Effect.provide([Layer.provide(Projects.layer, secretBox(serviceEnv(databaseUrl).SECRET_KEY)), ApiKeys.layer]),
     Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1 })),
     Effect.runPromise
   )

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Option } from "effect"
-import { answering, answerOf, endpoint, type Endpoint, send, sender, told, until } from "./Sender.support.ts"
+import { answering, answerOf, endpoint, type Endpoint, until } from "../support/Endpoints.ts"
+import { send, sender, told } from "./Sender.support.ts"
 
 const url = ({ port }: Endpoint, path = "/") => `http://hooks.test:${port}${path}`
 

@@ -1,36 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { getCACertificates, setDefaultCACertificates, TLSSocket } from "node:tls"
-import { answering, answerOf, endpoint, type Received, send, sender, told } from "./Sender.support.ts"
-
-/** Signed by itself for `hooks.test`, until 2120. */
-const tls = {
-  key: `-----BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgrzOtTqCn4U+blNTe
-UdTD0TkqAO6TcfXTh+ExDMaPgXChRANCAAQByYdbR9NHhu0Kcmw5fQLQduveMIt4
-awObvAM6oTrlxWNc6raZguHtrJsrxwQ/Q1X9lbYGk5L+mXPyW6wnRfL6
------END PRIVATE KEY-----`,
-  cert: `-----BEGIN CERTIFICATE-----
-MIIBZTCCAQqgAwIBAgIBATAKBggqhkjOPQQDAjAVMRMwEQYDVQQDDApob29rcy50
-ZXN0MCAXDTIwMDEwMTAwMDAwMFoYDzIxMjAwMTAxMDAwMDAwWjAVMRMwEQYDVQQD
-DApob29rcy50ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEAcmHW0fTR4bt
-CnJsOX0C0Hbr3jCLeGsDm7wDOqE65cVjXOq2mYLh7aybK8cEP0NV/ZW2BpOS/plz
-8lusJ0Xy+qNJMEcwFQYDVR0RBA4wDIIKaG9va3MudGVzdDAPBgNVHRMBAf8EBTAD
-AQH/MB0GA1UdDgQWBBTEplzI/8xDEJuSjI0twm1hjHVbjzAKBggqhkjOPQQDAgNJ
-ADBGAiEAyGRzUDIx/J4LKl+9a6VJzzQo0JWwWrzFXfAIQvc0LXcCIQC+JCtzEVYS
-zS7Ibm4oHqph3Tctd+YEM+H0cE83SdtJQg==
------END CERTIFICATE-----`
-}
-
-/** An authority that this process trusts, while the test runs. */
-const trusted = Effect.acquireRelease(
-  Effect.sync(() => {
-    const before = getCACertificates("default")
-    setDefaultCACertificates([...before, tls.cert])
-    return before
-  }),
-  (before) => Effect.sync(() => setDefaultCACertificates(before))
-)
+import { TLSSocket } from "node:tls"
+import { answering, answerOf, endpoint, type Received } from "../support/Endpoints.ts"
+import { tls, trusted } from "../support/Tls.ts"
+import { send, sender, told } from "./Sender.support.ts"
 
 const secure = (answer: (received: Received) => void) => endpoint(answer, { tls })
 const at = ({ port }: { readonly port: number }, host = "hooks.test") => `https://${host}:${port}/`

@@ -18,6 +18,7 @@ describe("Settings", () => {
       assert.strictEqual(settings.dataDir, ".data")
       assert.strictEqual(Duration.toMillis(settings.shutdownGrace), 25_000)
       assert.strictEqual(Duration.toMillis(settings.idempotencyRetention), 7 * 86_400_000)
+      assert.strictEqual(Duration.toMillis(settings.providerTimeout), 10_000)
       assert.deepStrictEqual(settings.telemetry, Option.none())
       const { webhooks } = settings
       assert.strictEqual(Duration.toMillis(webhooks.timeout), 15_000)
@@ -70,6 +71,7 @@ describe("Settings", () => {
   )
 
   for (const [name, values] of [
+    ["PROVIDER_TIMEOUT", ["10", "-1s", "1.5s", "s", "5 s", "1w"]],
     ["WEBHOOK_TIMEOUT", ["15", "-1s", "1.5s", "s", "5 s", "1w"]],
     ["WEBHOOK_SECRET_OVERLAP", ["24", "-1h", "h", "1y"]],
     ["WEBHOOK_RETRY_SCHEDULE", [",", "5s,", ",5s", "5s,,30s", "5s;30s", "5s 30s", "5,30", "5s,never"]],
@@ -125,11 +127,13 @@ describe("Settings", () => {
       const settings = yield* read({
         SHUTDOWN_GRACE: "250ms",
         IDEMPOTENCY_RETENTION: "36h",
+        PROVIDER_TIMEOUT: "2m",
         DATABASE_URL: "postgres://user:password@db/app",
         SECRET_KEY: secret
       })
       assert.strictEqual(Duration.toMillis(settings.shutdownGrace), 250)
       assert.strictEqual(Duration.toMillis(settings.idempotencyRetention), 36 * 3_600_000)
+      assert.strictEqual(Duration.toMillis(settings.providerTimeout), 120_000)
       assert.deepStrictEqual(Option.map(settings.secretKey, Redacted.value), Option.some(secret))
       assert.notInclude(JSON.stringify(settings), "password")
       assert.notInclude(JSON.stringify(settings), secret)
@@ -150,6 +154,7 @@ describe("Settings", () => {
           OTEL_TRACES_SAMPLER_ARG: "2",
           OTEL_RESOURCE_ATTRIBUTES: "novalue",
           MIGRATE_ON_START: "yes",
+          PROVIDER_TIMEOUT: "soon",
           WEBHOOK_TIMEOUT: "soon",
           WEBHOOK_SECRET_OVERLAP: "a day",
           WEBHOOK_RETRY_SCHEDULE: "5s,hunter2",
@@ -167,6 +172,7 @@ describe("Settings", () => {
         "OTEL_TRACES_SAMPLER",
         "OTEL_TRACES_SAMPLER_ARG",
         "PORT",
+        "PROVIDER_TIMEOUT",
         "REDIS_URL",
         "SECRET_KEY",
         "SHUTDOWN_GRACE",

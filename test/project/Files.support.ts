@@ -1,19 +1,10 @@
 /** Any project file, for properties that hold for all of them. */
 import * as fc from "fast-check"
+import { byId, id, maybe, record, text } from "./Arbitraries.support.ts"
+import { segmentsOf, templates } from "./Files.campaigns.support.ts"
+import { addressesOn, channels, conversationsOn } from "./Files.messaging.support.ts"
+import { installations } from "./Files.integrations.support.ts"
 import type { File } from "./Projects.support.ts"
-
-const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: null })
-const text = (maxLength: number) =>
-  fc
-    .string({ unit: "binary", minLength: 1, maxLength })
-    .filter((value) => value.isWellFormed() && !value.includes("\u0000"))
-/** Any id, but often one that an earlier file has used. */
-const id = fc.oneof(text(160), fc.constantFrom("a", "b", "c", "d"))
-const byId = { selector: ({ id }: { readonly id: string }) => id, maxLength: 6 }
-
-/** Every member but the required ones may be absent. */
-const record = <T, K extends keyof T>(members: { [P in keyof T]: fc.Arbitrary<T[P]> }, requiredKeys: Array<K>) =>
-  fc.record(members, { requiredKeys })
 
 const limit = fc.record({ limit: fc.integer({ min: 1, max: 999 }), windowSeconds: fc.integer({ min: 1, max: 999 }) })
 const instant = fc
@@ -63,6 +54,7 @@ export const file: fc.Arbitrary<File> = fc
     pipelines,
     loyaltyLevels: named,
     stampOffers: named,
+    channels,
     clientIds: fc.uniqueArray(id, { maxLength: 6 }),
     // Few, so that none stays for long where a later file takes its stage away.
     dealIds: fc.subarray(["a", "b", '\u0001"', "__proto__"])
@@ -87,6 +79,7 @@ export const file: fc.Arbitrary<File> = fc
       pipelines: fc.constant(targets.pipelines),
       loyaltyLevels: fc.constant(targets.loyaltyLevels),
       stampOffers: fc.constant(targets.stampOffers),
+      channels: fc.constant(targets.channels),
       project: record(
         {
           id: fc.constant("generated"),
@@ -115,7 +108,11 @@ export const file: fc.Arbitrary<File> = fc
               status: fc.constantFrom("active", "archived"),
               organizationId: oneOf(targets.organizations),
               responsibleMemberId: oneOf(targets.members),
+              marketingConsent: fc.boolean(),
+              suppressed: fc.boolean(),
+              mergedIntoClientId: fc.constantFrom(null, ...clientIds.filter((other) => other !== id)),
               createdAt: instant,
+              addresses: addressesOn(targets.channels),
               loyalty: maybe(
                 record(
                   {
@@ -169,6 +166,11 @@ export const file: fc.Arbitrary<File> = fc
         ),
         byId
       ),
+      conversations: conversationsOn(targets.channels, client),
+      segments: segmentsOf(clientIds),
+      templates,
+      campaigns: named,
+      installations,
       tasks: fc.uniqueArray(
         record(
           {

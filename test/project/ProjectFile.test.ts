@@ -93,7 +93,7 @@ describe("faults of shape", () => {
       "members/1/name: is required",
       "pipelines/0/stages: must be at least one stage",
       "channels/0/config/token: is not known here",
-      "channels/0/config/url: must be an http or https URL",
+      "channels/0/config/url: must be an http or https URL without credentials",
       "channels/0/config/signingSecret: is required",
       "clients/0/displayName: must be a string of 1 to 160 characters",
       "clients/0/firstName: must be a string of 1 to 100 characters",
@@ -131,6 +131,19 @@ describe("faults of shape", () => {
     ]
     assert.strictEqual(told.length, expected.length, told.join("\n"))
     for (const [index, pattern] of expected.entries()) assert.match(told[index] ?? "", pattern)
+  })
+
+  it("of a sandbox's config are those of an object without members", () => {
+    const config = (config: unknown) =>
+      faults({ project, channels: [{ id: "c", providerType: "sandbox", displayName: "C", config }] })
+    assert.deepStrictEqual(config({}), [])
+    assert.deepStrictEqual(config({ token: "t", url: "u" }), [
+      "channels/0/config/token: is not known here",
+      "channels/0/config/url: is not known here"
+    ])
+    for (const wrong of [null, 5, "text", true, [], ["token"]]) {
+      assert.deepStrictEqual(config(wrong), ["channels/0/config: must be an object"])
+    }
   })
 
   it("of the whole file have no path", () => {

@@ -9,7 +9,7 @@ import { Deals } from "../../src/crm/Deals.ts"
 import { command } from "../../src/platform/idempotency/Idempotency.ts"
 import { Wake } from "../../src/platform/outbox/Wake.ts"
 import { Pages } from "../../src/platform/Pages.ts"
-import { apply, faultsOf, manyClients, projectRow, rowsOf, services, textOf } from "./Projects.support.ts"
+import { apply, configOf, faultsOf, manyClients, projectRow, rowsOf, services, textOf } from "./Projects.support.ts"
 
 const withApi = Layer.mergeAll(Clients.layer, Deals.layer).pipe(
   Layer.provide(Layer.mock(Pages)({})),
@@ -52,15 +52,30 @@ layer(withApi, { excludeTestServices: true })("apply, at the same time", (it) =>
     Effect.gen(function* () {
       for (let round = 0; round < 5; round++) {
         const id = `twice-${round}`
-        const file = { project: { contactCapacity: 10 }, clients: manyClients(50) }
+        const file = {
+          project: { contactCapacity: 10 },
+          channels: [
+            {
+              id: "k",
+              providerType: "http" as const,
+              displayName: "K",
+              config: { url: "https://chat.example/", signingSecret: "whsec_c2VjcmV0" }
+            }
+          ],
+          clients: manyClients(50, { addresses: [{ channelId: "k", address: "1" }] }),
+          conversations: [{ id: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8", channelId: "k", address: "1" }]
+        }
         const reports = yield* Effect.all(
           Array.from({ length: 4 }, () => apply(id, file)),
           { concurrency: "unbounded" }
         )
-        assert.deepStrictEqual(reports.map(({ created }) => created["project"]).toSorted(), [0, 0, 0, 1])
-        assert.deepStrictEqual(reports.map(({ created }) => created["clients"]).toSorted(), [0, 0, 0, 50])
-        assert.isTrue(reports.every(({ updated }) => updated["project"] === 0 && updated["clients"] === 0))
+        const all = { project: 1, channels: 1, clients: 50, conversations: 1 }
+        const none = { project: 0, channels: 0, clients: 0, conversations: 0 }
+        const [first, ...others] = reports.toSorted((a, b) => (b.created["project"] ?? 0) - (a.created["project"] ?? 0))
+        assert.deepInclude(first, { created: all, updated: none, unchanged: none })
+        for (const report of others) assert.deepInclude(report, { created: none, updated: none, unchanged: all })
         assert.strictEqual((yield* projectRow(id))?.["active_clients"], 50)
+        assert.lengthOf(yield* rowsOf("client_addresses", id), 50)
       }
     })
   )
@@ -167,6 +182,27 @@ layer(withApi, { excludeTestServices: true })("apply, at the same time", (it) =>
       const [deal] = yield* rowsOf("deals", id)
       assert.deepInclude(deal, { title: "new", stage_id: "b", status: "lost", lost_reason: "R", version: 3 })
       assert.isNotNull(deal?.["closed_at"])
+    })
+  )
+
+  it.effect("as another apply that changes a channel's config, goes on from what that has set", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const id = "config"
+      const channels = (config: { readonly token: string; readonly apiBaseUrl?: string }) => ({
+        channels: [{ id: "t", providerType: "telegram" as const, displayName: "T", config }]
+      })
+      yield* apply(id, channels({ token: "1" }))
+      const { applying, go } = yield* onceTold(apply(id, channels({ token: "3" })))
+      yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* apply(id, channels({ token: "2", apiBaseUrl: "http://127.0.0.1:8081" }))
+          yield* go
+          yield* untilLocked("SELECT pg_advisory_xact_lock(")
+        })
+      )
+      assert.strictEqual((yield* Fiber.join(applying)).updated["channels"], 1)
+      assert.deepStrictEqual(yield* configOf(id, "t"), { token: "3", apiBaseUrl: "http://127.0.0.1:8081" })
     })
   )
 

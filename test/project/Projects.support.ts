@@ -1,14 +1,24 @@
 /** Project files and a database for the tests of this folder. */
-import { DateTime, Effect, Layer } from "effect"
+import { DateTime, Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
+import { SecretBox } from "../../src/platform/SecretBox.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
+import { secretBox } from "../support/SecretBox.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
 export type File = (typeof ProjectFile)["Encoded"]
 
-export const services = Projects.layer.pipe(Layer.provideMerge(TestDatabase.layer))
+const keyOf = (byte: number) => Buffer.alloc(32, byte).toString("base64")
+
+export const services = Projects.layer.pipe(
+  Layer.provideMerge(secretBox(keyOf(1))),
+  Layer.provideMerge(TestDatabase.layer)
+)
+
+/** Runs an effect as if `SECRET_KEY` had been changed. */
+export const underAnotherKey = Effect.provide(Layer.fresh(Projects.layer.pipe(Layer.provideMerge(secretBox(keyOf(2))))))
 
 /** Moves the clock to a time that no test before has seen. */
 export const anHourLater = Effect.andThen(TestClock.adjust("1 hour"), DateTime.nowAsDate)
@@ -37,22 +47,64 @@ const tables = [
   "stages",
   "loyalty_levels",
   "stamp_offers",
+  "channels",
   "clients",
+  "client_addresses",
   "deals",
   "tickets",
-  "tasks"
+  "conversations",
+  "segments",
+  "segment_clients",
+  "templates",
+  "campaigns",
+  "tasks",
+  "installations"
 ] as const
 type Table = (typeof tables)[number]
+
+const orders: Partial<Record<Table, ReadonlyArray<string>>> = {
+  client_addresses: ["client_id", "position"],
+  segment_clients: ["segment_id", "client_id"],
+  templates: ["id", "version"]
+}
 
 /** All rows of a project, ordered by id. */
 export const rowsOf = Effect.fnUntraced(function* (table: Table, projectId: string) {
   const sql = yield* SqlClient.SqlClient
-  return yield* sql`SELECT * FROM ${sql(table)} WHERE project_id = ${projectId} ORDER BY id`
+  const order = orders[table] ?? ["id"]
+  return yield* sql`
+    SELECT * FROM ${sql(table)} WHERE project_id = ${projectId} ORDER BY ${sql.csv(order.map((column) => sql`${sql(column)}`))}`
+})
+
+/** The config of a channel as it was sealed; it has to be there. */
+export const configOf = Effect.fnUntraced(function* (projectId: string, channelId: string) {
+  const sql = yield* SqlClient.SqlClient
+  const box = yield* SecretBox
+  const [row] = yield* sql<{ readonly config: Uint8Array }>`
+    SELECT config FROM channels WHERE project_id = ${projectId} AND id = ${channelId}`
+  const json = yield* box.open(["channel", projectId, channelId], row?.config ?? new Uint8Array())
+  const config: unknown = JSON.parse(Redacted.value(json))
+  return config
+})
+
+/** All that a project has staged, and what was made of it. */
+export const stagedOf = Effect.fnUntraced(function* (projectId: string) {
+  const sql = yield* SqlClient.SqlClient
+  return yield* Effect.forEach(
+    ["staged_batches", "staged_records", "staged_contacts"],
+    // With what tells one writing of a row from the next.
+    (table) =>
+      sql`SELECT xmin::text, * FROM ${sql(table)} AS staged WHERE project_id = ${projectId} ORDER BY staged::text`
+  )
 })
 
 /** Everything that the project file says of a project, as it is stored. */
 export const stateOf = Effect.fnUntraced(function* (projectId: string) {
-  return [yield* projectRow(projectId), ...(yield* Effect.forEach(tables, (table) => rowsOf(table, projectId)))]
+  return [
+    yield* projectRow(projectId),
+    ...(yield* Effect.forEach(tables, (table) => rowsOf(table, projectId))),
+    ...(yield* stagedOf(projectId))
+  ]
 })
 
 /** The project's row but for its revision, which counts the files. */

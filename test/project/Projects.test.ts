@@ -19,9 +19,11 @@ layer(services)("apply", (it) => {
         members: 2,
         organizations: 2,
         pipelines: 1,
+        channels: 1,
         clients: 5,
         deals: 3,
         tickets: 2,
+        conversations: 2,
         installations: 1,
         tasks: 1
       }
@@ -84,7 +86,10 @@ layer(services)("apply", (it) => {
           loyalty_card_number: null,
           loyalty_level_id: null,
           loyalty_balance: 0,
-          ready_stamp_offer_ids: []
+          ready_stamp_offer_ids: [],
+          marketing_consent: false,
+          suppressed: false,
+          merged_into_client_id: null
         }
       ])
     })

@@ -3,7 +3,8 @@ import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import type { Answer } from "./ContractHttp.ts"
 
-const decodes = <A, I>(schema: Schema.Codec<A, I>) =>
+/** What reads a body of a schema, and nothing beside it. */
+export const decodes = <A, I>(schema: Schema.Codec<A, I>) =>
   Schema.decodeUnknownSync(schema, { onExcessProperty: "error", errors: "all" })
 
 const problemMembers = {
@@ -22,7 +23,10 @@ const problems: Readonly<Record<string, Schema.Codec<ProblemBody, unknown>>> = {
     errors: Schema.Record(Schema.String, Schema.NonEmptyArray(Schema.NonEmptyString))
   }),
   scope_missing: Schema.Struct({ ...problemMembers, requiredScope: Schema.String }),
-  version_conflict: Schema.Struct({ ...problemMembers, currentVersion: Schema.NullOr(Schema.Int) })
+  version_conflict: Schema.Struct({ ...problemMembers, currentVersion: Schema.NullOr(Schema.Int) }),
+  campaign_not_ready: Schema.Struct({ ...problemMembers, missing: Schema.NonEmptyArray(Schema.String) }),
+  provider_conflict: Schema.Struct({ ...problemMembers, messageId: Schema.NonEmptyString }),
+  provider_outcome_unknown: Schema.Struct({ ...problemMembers, messageId: Schema.NullOr(Schema.NonEmptyString) })
 }
 
 interface ProblemBody {
@@ -35,6 +39,8 @@ interface ProblemBody {
   readonly errors?: Readonly<Record<string, ReadonlyArray<string>>>
   readonly requiredScope?: string
   readonly currentVersion?: number | null
+  readonly missing?: ReadonlyArray<string>
+  readonly messageId?: string | null
 }
 
 const titles = new Map<string, string>()
@@ -89,7 +95,7 @@ export const assertUnlimited = (answer: Answer) => {
   assert.notProperty(answer.headers, "ratelimit")
 }
 
-const Timestamp = Schema.String.check(
+export const Timestamp = Schema.String.check(
   Schema.isPattern(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, { expected: "RFC 3339 UTC with milliseconds" })
 )
 const Version = Schema.Int.check(Schema.isGreaterThanOrEqualTo(1))
@@ -160,7 +166,8 @@ export const NoteShape = Schema.Struct({
 })
 export type NoteShape = typeof NoteShape.Type
 
-const assertJson = (answer: Answer, status: number) => {
+/** Holds an answer to be a success that is JSON. */
+export const assertJson = (answer: Answer, status: number) => {
   assert.strictEqual(answer.status, status, answer.text)
   assert.match(String(answer.headers["content-type"]), /^application\/json(; ?charset=utf-8)?$/i)
   requestIdOf(answer)
@@ -178,7 +185,7 @@ const recordOf = <A extends { readonly version: number }, I>(shape: Schema.Codec
 }
 
 /** Holds answers to be pages of records of a shape, with a `Link` exactly while there is a next one. */
-const pagesOf = <A, I>(shape: Schema.Codec<A, I>) => {
+export const pagesOf = <A, I>(shape: Schema.Codec<A, I>) => {
   const decode = decodes(
     Schema.Struct({ items: Schema.Array(shape), nextCursor: Schema.NullOr(Schema.NonEmptyString) })
   )
@@ -210,13 +217,14 @@ const decodeSecretReceipt = decodes(
   })
 )
 
-const replayedOf = ({ headers }: Answer) => {
+/** Whether an answer repeats that of an earlier request. */
+export const replayedOf = ({ headers }: Answer) => {
   const replayed = headers["idempotent-replayed"]
   assert.include([undefined, "true"], replayed)
   return replayed === "true"
 }
 
-const versionOf = ({ headers }: Answer) => {
+export const versionOf = ({ headers }: Answer) => {
   const match = /^"([1-9][0-9]*)"$/.exec(String(headers["etag"]))
   assert.isNotNull(match, `etag: ${String(headers["etag"])}`)
   return Number(match?.[1])

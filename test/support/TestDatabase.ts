@@ -13,13 +13,15 @@ const urlOf = (database: string) => {
 
 const administrator = PgClient.layer({ url: urlOf("postgres"), maxConnections: 1 })
 
-/** A new database with every migration applied, or with none when `empty`. */
-export const makeDatabase = (options?: { readonly empty?: boolean }) =>
+/** A new database with every migration applied, or with none when `empty`, then in a `language` of its own if need be. */
+export const makeDatabase = (options?: { readonly empty?: boolean; readonly language?: string }) =>
   Effect.acquireRelease(
     Effect.gen(function* () {
       const sql = yield* PgClient.PgClient
       const name = `test_${randomBytes(6).toString("hex")}`
-      yield* sql`CREATE DATABASE ${sql(name)} TEMPLATE ${sql(options?.empty === true ? "template0" : template)}`
+      yield* sql`
+        CREATE DATABASE ${sql(name)} TEMPLATE ${sql(options?.empty === true ? "template0" : template)}
+        ${sql.literal(options?.language === undefined ? "" : `LOCALE_PROVIDER icu ICU_LOCALE '${options.language}'`)}`
       return name
     }).pipe(Effect.provide(administrator)),
     (name) =>

@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access } from "../Access.ts"
-import { Examples } from "../Document.ts"
+import { Examples } from "../Examples.ts"
 import { Email, ETag, Phone, text, Timestamp, Version } from "../Fields.ts"
 import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
 import { ClientId, MemberId, OrganizationId } from "../Ids.ts"

@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access } from "../Access.ts"
-import { Examples } from "../Document.ts"
+import { Examples } from "../Examples.ts"
 import { text, Timestamp, Version, VersionText } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
 import { DealId, KeyId, NoteId } from "../Ids.ts"
@@ -10,13 +10,14 @@ import { page, pageQuery } from "../Page.ts"
 import { CursorInvalid, DealNotFound, NoteNotFound, VersionConflict } from "../Problems.ts"
 import { JsonBody, RequestShape } from "../Requests.ts"
 
-const body = text(1, 10_000)
+/** The fields that a caller writes, with the types that every way in shares (API, import). */
+export const noteFields = { body: text(1, 10_000) }
 
 /** A text that somebody left on a deal. */
 export const Note = Schema.Struct({
   id: NoteId,
   dealId: DealId,
-  body,
+  ...noteFields,
   authorKeyId: KeyId.annotate({ description: "The API key that wrote it first" }),
   version: Version,
   createdAt: Timestamp,
@@ -24,11 +25,11 @@ export const Note = Schema.Struct({
 }).annotate({ identifier: "DeveloperDealNote" })
 export type Note = typeof Note.Type
 
-export const NoteCreate = Schema.Struct({ body }).annotate({ identifier: "DeveloperDealNoteCreate" })
+export const NoteCreate = Schema.Struct(noteFields).annotate({ identifier: "DeveloperDealNoteCreate" })
 export type NoteCreate = typeof NoteCreate.Type
 
 /** A change to the note as it was at `expectedVersion`. */
-export const NotePatch = Schema.Struct({ body, expectedVersion: Version }).annotate({
+export const NotePatch = Schema.Struct({ ...noteFields, expectedVersion: Version }).annotate({
   identifier: "DeveloperDealNotePatch"
 })
 export type NotePatch = typeof NotePatch.Type

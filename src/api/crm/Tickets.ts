@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access } from "../Access.ts"
-import { Examples } from "../Document.ts"
+import { Examples } from "../Examples.ts"
 import { text } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
 import { TicketId } from "../Ids.ts"

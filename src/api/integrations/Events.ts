@@ -1,13 +1,14 @@
 /** What happens in a project and is told to its outbound webhooks: specification, section 6; contract §10. */
 import { Schema } from "effect"
 import { Deal } from "../crm/Deals.ts"
-import { text, Timestamp } from "../Fields.ts"
-import { ClientId, DealId, MemberId, StageId, TaskId } from "../Ids.ts"
+import { taskFields } from "../crm/Tasks.ts"
+import { Timestamp } from "../Fields.ts"
+import { ClientId, DealId, EventId, InstallationId, MemberId, ProjectId, StageId, TaskId } from "../Ids.ts"
 
 /** A piece of work. Tasks have no endpoint; operators create and complete them with commands. */
 export const Task = Schema.Struct({
   id: TaskId,
-  title: text(1, 160),
+  title: taskFields.title,
   dealId: Schema.NullOr(DealId),
   clientId: Schema.NullOr(ClientId),
   assigneeId: Schema.NullOr(MemberId),
@@ -34,3 +35,22 @@ export const eventTypes = [
   "crm.task.created.v1",
   "crm.task.completed.v1"
 ] as const satisfies ReadonlyArray<EventType>
+
+/** The body of a delivery: an event as one installation is told of it. */
+export const eventBody = <Type extends EventType>(type: Type) =>
+  Schema.Struct({
+    id: EventId.annotate({ description: "Of the event: the same for every installation" }),
+    type: Schema.Literal(type),
+    timestamp: Timestamp,
+    projectId: ProjectId,
+    installationId: InstallationId,
+    data: eventData[type]
+  }).annotate({ identifier: identifiers[type] })
+
+const identifiers = {
+  "crm.deal.created.v1": "DeveloperDealCreatedEvent",
+  "crm.deal.updated.v1": "DeveloperDealUpdatedEvent",
+  "crm.deal.stage_changed.v1": "DeveloperDealStageChangedEvent",
+  "crm.task.created.v1": "DeveloperTaskCreatedEvent",
+  "crm.task.completed.v1": "DeveloperTaskCompletedEvent"
+} as const satisfies Record<EventType, string>

@@ -1,8 +1,8 @@
 /** Outbound webhooks: specification, section 4.4. */
-import { Schema } from "effect"
+import { Schema, SchemaGetter } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access } from "../Access.ts"
-import { Examples } from "../Document.ts"
+import { Examples } from "../Examples.ts"
 import { ETag, text, Version } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, replayed } from "../Idempotency.ts"
 import { DeliveryId, InstallationId } from "../Ids.ts"
@@ -19,9 +19,14 @@ export const EndpointUrl = text(1, 2048).check(
 )
 
 /** What an installation is told: a set, so order and repeats don't count. */
-export const EventTypes = Schema.Array(Schema.Literals(eventTypes)).check(
-  Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" })
-)
+export const EventTypes = Schema.Array(Schema.Literals(eventTypes))
+  .check(Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" }))
+  .pipe(
+    Schema.decode({
+      decode: SchemaGetter.transform((types: ReadonlyArray<EventType>) => [...new Set(types)].toSorted()),
+      encode: SchemaGetter.passthrough()
+    })
+  )
 
 export const WebhookConfigure = Schema.Struct({
   endpointUrl: EndpointUrl,

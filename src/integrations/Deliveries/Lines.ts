@@ -4,28 +4,28 @@ import type { Claim } from "./Claims.ts"
 /** For so long a claim knows of its endpoint what is true: then it is made anew (in milliseconds). */
 const fresh = 1_000
 
-interface Line {
+interface Line<C> {
   sending: number
-  readonly waiting: Array<{ readonly claim: Claim; readonly since: number }>
+  readonly waiting: Array<{ readonly claim: C; readonly since: number }>
 }
 
-export interface Lines {
+export interface Lines<C extends Claim> {
   /** How many are being sent. */
   readonly sending: () => number
   /** Sends a claim, or has it wait for those before it. */
-  readonly add: (claim: Claim, now: number) => void
+  readonly add: (claim: C, now: number) => void
   /** After the end of one: sends the next. Gives back what is too old, or all that waits when that one failed. */
-  readonly next: (claim: Claim, succeeded: boolean, now: number) => ReadonlyArray<Claim>
+  readonly next: (claim: C, succeeded: boolean, now: number) => ReadonlyArray<C>
   /** Gives back all that waits. */
-  readonly clear: () => ReadonlyArray<Claim>
+  readonly clear: () => ReadonlyArray<C>
 }
 
 /** `width` is how many of one endpoint may be sent at a time. */
-export const make = (width: number, send: (claim: Claim) => void): Lines => {
-  const lines = new Map<string, Line>()
+export const make = <C extends Claim>(width: number, send: (claim: C) => void): Lines<C> => {
+  const lines = new Map<string, Line<C>>()
   let sending = 0
 
-  const start = (line: Line, claim: Claim) => {
+  const start = (line: Line<C>, claim: C) => {
     line.sending++
     sending++
     send(claim)
@@ -44,7 +44,7 @@ export const make = (width: number, send: (claim: Claim) => void): Lines => {
       if (line === undefined) return []
       line.sending--
       sending--
-      const back: Array<Claim> = []
+      const back: Array<C> = []
       if (!succeeded) back.push(...line.waiting.splice(0).map(({ claim }) => claim))
       while (line.sending < width) {
         const next = line.waiting.shift()

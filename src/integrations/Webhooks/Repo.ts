@@ -48,66 +48,63 @@ export const configure = (
   id: InstallationId,
   { endpointUrl, eventTypes, expectedVersion, fault, sealed }: Configuration,
   at: Date
-): Mutation<InstallationNotFound | VersionConflict | WebhookReferenceInvalid> => {
-  const types = [...new Set(eventTypes)].toSorted()
-  return {
-    at,
-    verdict: sql`
-      ${target(sql, id)},
-      verdict AS (
-        SELECT
-          CASE
-            -- A guard like the others: a repeated command is told its outcome, whatever is allowed by now.
-            WHEN ${Option.isSome(fault)}::boolean THEN 'webhook_reference_invalid'
-            WHEN installation.id IS NULL THEN 'installation_not_found'
-            WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN 'version_conflict'
-          END AS failure,
-          ${id}::text AS resource_id, changed,
-          CASE
-            WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN target.version
-            ELSE coalesce(target.version, 0) + changed::int
-          END AS version
-        FROM project LEFT JOIN installation ON true LEFT JOIN target ON true, LATERAL (
-          SELECT (target.endpoint_url, target.event_types, target.enabled)
-            IS DISTINCT FROM (${endpointUrl}::text, ${types}::text[], true)
-        ) AS difference (changed)
-      )`,
-    effect: sql`
-      -- Two that create at once: the later one fails as a whole on the unique key, and looks again.
-      created AS (
-        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-        SELECT ${projectId}::text, ${id}::text, ${endpointUrl}::text, ${types}::text[], true, 1
-        FROM claim WHERE NOT EXISTS (SELECT FROM target)
-        RETURNING project_id, installation_id
-      ),
-      secret AS (
-        INSERT INTO webhook_secrets (project_id, installation_id, version, sealed)
-        SELECT project_id, installation_id, 1, ${sealed}::bytea FROM created
-      ),
-      health AS (INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM created),
-      updated AS (
-        UPDATE webhooks SET endpoint_url = ${endpointUrl}::text, event_types = ${types}::text[], enabled = true,
-          version = webhooks.version + 1
-        FROM claim, target
-        WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
-      ),
-      unparked AS (
-        UPDATE endpoint_health SET failures = 0, failed_probes = 0, parked_until = NULL, resting_until = NULL
-        FROM claim
-        WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${id}
-      )`,
-    returning: sql`coalesce(
-      (SELECT sealed FROM webhook_secrets
-       WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'),
-      ${sealed}::bytea
+): Mutation<InstallationNotFound | VersionConflict | WebhookReferenceInvalid> => ({
+  at,
+  verdict: sql`
+    ${target(sql, id)},
+    verdict AS (
+      SELECT
+        CASE
+          -- A guard like the others: a repeated command is told its outcome, whatever is allowed by now.
+          WHEN ${Option.isSome(fault)}::boolean THEN 'webhook_reference_invalid'
+          WHEN installation.id IS NULL THEN 'installation_not_found'
+          WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN 'version_conflict'
+        END AS failure,
+        ${id}::text AS resource_id, changed,
+        CASE
+          WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN target.version
+          ELSE coalesce(target.version, 0) + changed::int
+        END AS version
+      FROM project LEFT JOIN installation ON true LEFT JOIN target ON true, LATERAL (
+        SELECT (target.endpoint_url, target.event_types, target.enabled)
+          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)
+      ) AS difference (changed)
     )`,
-    problems: {
-      webhook_reference_invalid: () => new WebhookReferenceInvalid({ detail: Option.getOrElse(fault, () => "") }),
-      installation_not_found,
-      version_conflict
-    }
+  effect: sql`
+    -- Two that create at once: the later one fails as a whole on the unique key, and looks again.
+    created AS (
+      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+      SELECT ${projectId}::text, ${id}::text, ${endpointUrl}::text, ${eventTypes}::text[], true, 1
+      FROM claim WHERE NOT EXISTS (SELECT FROM target)
+      RETURNING project_id, installation_id
+    ),
+    secret AS (
+      INSERT INTO webhook_secrets (project_id, installation_id, version, sealed)
+      SELECT project_id, installation_id, 1, ${sealed}::bytea FROM created
+    ),
+    health AS (INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM created),
+    updated AS (
+      UPDATE webhooks SET endpoint_url = ${endpointUrl}::text, event_types = ${eventTypes}::text[], enabled = true,
+        version = webhooks.version + 1
+      FROM claim, target
+      WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
+    ),
+    unparked AS (
+      UPDATE endpoint_health SET failures = 0, failed_probes = 0, parked_until = NULL, resting_until = NULL
+      FROM claim
+      WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${id}
+    )`,
+  returning: sql`coalesce(
+    (SELECT sealed FROM webhook_secrets
+     WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'),
+    ${sealed}::bytea
+  )`,
+  problems: {
+    webhook_reference_invalid: () => new WebhookReferenceInvalid({ detail: Option.getOrElse(fault, () => "") }),
+    installation_not_found,
+    version_conflict
   }
-}
+})
 
 /** A new secret at an expected version, and how long the old one goes on. */
 interface Rotation {

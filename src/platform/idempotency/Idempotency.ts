@@ -63,7 +63,7 @@ export interface Mutation<Problem> {
    * Locks what the change rests on, and ends in `verdict (failure text, resource_id text, changed boolean, version int)`
    * of one row; `failure` is the code of a problem, then, space-separated, what is at fault. It finds the project, locked
    * against project files being applied (which may take seconds, hence NOWAIT), in
-   * `project (project_id, contact_capacity, default_pipeline_id)`. Every mutation locks in this order: project, records, key; so
+   * `project (project_id, contact_capacity, default_pipeline_id, time_zone)`. Every mutation locks in this order: project, records, key; so
    * they never wait for each other in a circle.
    */
   readonly verdict: Statement.Fragment
@@ -119,7 +119,7 @@ export const mutate = Effect.fnUntraced(function* <Problem, Returned = null>(
   const attempt = sql<Attempt<Returned>>`
     WITH seen AS MATERIALIZED (SELECT revision FROM projects WHERE project_id = ${projectId}),
     project AS MATERIALIZED (
-      SELECT project_id, contact_capacity, default_pipeline_id, revision FROM projects
+      SELECT project_id, contact_capacity, default_pipeline_id, time_zone, revision FROM projects
       WHERE project_id = ${projectId} AND pg_try_advisory_xact_lock_shared(hashtextextended(project_id, 0))
       FOR KEY SHARE NOWAIT
     ),

@@ -2,11 +2,10 @@
  * The transactional outbox (contract §10): an event and its deliveries are rows that the statement of the change itself
  * appends, so all of it is committed or nothing. What sends them finds them there.
  */
-import { Clock, Context, Effect, Option, Tracer } from "effect"
-import { HttpServerRequest, HttpTraceContext } from "effect/http"
+import { Clock, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import { randomUUID } from "node:crypto"
 import type { ProjectId } from "../../api/Ids.ts"
+import { causeTraceparent } from "../TraceContext.ts"
 
 /** What the events of a change have in common. */
 export interface Cause {
@@ -18,25 +17,8 @@ export interface Cause {
 
 /** What happens in the project now, for the request or command that runs. */
 export const causeOf = Effect.fnUntraced(function* (projectId: ProjectId): Effect.fn.Return<Cause> {
-  return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* currentTraceparent }
+  return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* causeTraceparent }
 })
-
-/** In the trace of the span, or of the request's own `traceparent` where the service records none; else in a new one. */
-const currentTraceparent = Effect.contextWith((context: Context.Context<never>) => {
-  const request = Context.getOption(context, HttpServerRequest.HttpServerRequest)
-  return Context.getOption(context, Tracer.ParentSpan).pipe(
-    Option.orElse(() => Option.flatMap(request, ({ headers }) => HttpTraceContext.w3c(headers))),
-    Option.match({ onNone: newTraceparent, onSome: traceparentOf }),
-    Effect.succeed
-  )
-})
-
-const traceparentOf = ({ sampled, spanId, traceId }: Tracer.AnySpan) =>
-  `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`
-
-const newTraceparent = () => `00-${hexId()}-${hexId().slice(16)}-01`
-
-const hexId = () => randomUUID().replaceAll("-", "")
 
 /** Whether the statement that `append` is part of has made deliveries: then the deliverers are to be woken. */
 export const appended = (sql: SqlClient.SqlClient) => sql.literal("EXISTS (SELECT FROM delivery)")

@@ -30,7 +30,10 @@ const patience = Duration.millis(800)
 export class RateLimits extends Context.Service<
   RateLimits,
   {
-    /** Takes one token. A refused request takes none. */
+    /**
+     * Takes one token. A refused request takes none. For `messages`, buckets of this process stand in for a store that
+     * does not answer.
+     */
     readonly take: (
       projectId: ProjectId,
       policy: Policy,
@@ -43,9 +46,10 @@ export class RateLimits extends Context.Service<
   static readonly layerNoDeps = Layer.effect(
     RateLimits,
     Effect.gen(function* () {
-      const limiter = yield* RateLimiter.RateLimiter
+      const shared = yield* RateLimiter.RateLimiter
+      const own = yield* RateLimiter.make.pipe(Effect.provide(RateLimiter.layerStoreMemory))
 
-      const take = (key: string, { limit, windowSeconds }: RateLimit) =>
+      const take = (limiter: RateLimiter.RateLimiter, key: string, { limit, windowSeconds }: RateLimit) =>
         limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
           Effect.map((taken): Decision => ({
             allowed: true,
@@ -68,8 +72,12 @@ export class RateLimits extends Context.Service<
       return {
         // Another limit is another bucket: one that was lowered must not go on with the tokens of the old. The project
         // stands first: the store makes a key of its own by appending `:refill`.
-        take: (projectId, policy, limit) => take(`${projectId}:${policy}:${limit.limit}/${limit.windowSeconds}`, limit),
-        ping: Effect.asVoid(take("ping", { limit: 1_000_000, windowSeconds: 1 }))
+        take: (projectId, policy, limit) => {
+          const key = `${projectId}:${policy}:${limit.limit}/${limit.windowSeconds}`
+          const taken = take(shared, key, limit)
+          return policy === "messages" ? Effect.catch(taken, () => take(own, key, limit)) : taken
+        },
+        ping: Effect.asVoid(take(shared, "ping", { limit: 1_000_000, windowSeconds: 1 }))
       }
     })
   )

@@ -2,11 +2,22 @@
 import { Schema } from "effect"
 import { clientFields, ClientStatus } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"
+import { taskFields } from "../../api/crm/Tasks.ts"
 import { ratingFields, TicketStatus } from "../../api/crm/Tickets.ts"
 import { Email, text } from "../../api/Fields.ts"
-import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId, TaskId, TicketId } from "../../api/Ids.ts"
+import {
+  ChannelId,
+  ClientId,
+  DealId,
+  MemberId,
+  OrganizationId,
+  PipelineId,
+  StageId,
+  TaskId,
+  TicketId
+} from "../../api/Ids.ts"
+import { Instant } from "../../api/Instant.ts"
 import { count, id, name, optional } from "./Parts.ts"
-import { Instant } from "./Times.ts"
 
 export const Member = Schema.Struct({
   id: MemberId,
@@ -55,7 +66,7 @@ export const Client = Schema.Struct({
   suppressed: optional(Schema.Boolean, false),
   mergedIntoClientId: optional(Schema.NullOr(ClientId)),
   createdAt: optional(Instant),
-  addresses: optional(Schema.Array(Schema.Struct({ channelId: id, address: text(1, 500) })), []),
+  addresses: optional(Schema.Array(Schema.Struct({ channelId: ChannelId, address: text(1, 500) })), []),
   loyalty: optional(Schema.NullOr(Loyalty))
 })
 
@@ -89,10 +100,10 @@ export const Ticket = Schema.Struct({
 
 export const Task = Schema.Struct({
   id: TaskId,
-  title: text(1, 160),
+  title: taskFields.title,
   dealId: optional(Schema.NullOr(DealId)),
   clientId: optional(Schema.NullOr(ClientId)),
   assigneeId: optional(Schema.NullOr(MemberId)),
-  dueAt: optional(Schema.NullOr(Instant)),
+  dueAt: optional(taskFields.dueAt),
   completedAt: optional(Schema.NullOr(Instant))
 })

@@ -1,22 +1,10 @@
 /** The integrations' part of a project file: installations, and what they have staged for import. */
-import { Schema } from "effect"
+import { Schema, Struct } from "effect"
 import { text } from "../../api/Fields.ts"
-import { id, name, optional, positive } from "./Parts.ts"
-
-const dealFields = ["title", "amountMinor", "currency", "expectedCloseDate"] as const
-
-/** The own fields that an import profile can map an external field to, by entity type (contract §12). */
-export const mappableFields = {
-  contact: ["displayName", "firstName", "lastName", "email", "phone", "tags"],
-  organization: ["name"],
-  lead: dealFields,
-  deal: dealFields,
-  task: ["title", "dueAt"],
-  activity: ["title", "at"],
-  note: ["body"]
-} as const
-
-const ExternalField = text(1, 100)
+import { InstallationId } from "../../api/Ids.ts"
+import { EntityType, ExternalField } from "../../api/integrations/Preview.ts"
+import { importFields } from "../../integrations/Preview/Fields.ts"
+import { name, optional, positive } from "./Parts.ts"
 
 const mapping = <const Field extends string>(fields: ReadonlyArray<Field>) =>
   Schema.optionalKey(Schema.Record(ExternalField, Schema.Literals([...fields, "restricted"])))
@@ -24,24 +12,24 @@ const mapping = <const Field extends string>(fields: ReadonlyArray<Field>) =>
 const ImportProfile = Schema.Struct({
   version: positive,
   mappings: Schema.Struct({
-    contact: mapping(mappableFields.contact),
-    organization: mapping(mappableFields.organization),
-    lead: mapping(mappableFields.lead),
-    deal: mapping(mappableFields.deal),
-    task: mapping(mappableFields.task),
-    activity: mapping(mappableFields.activity),
-    note: mapping(mappableFields.note)
+    contact: mapping(Struct.keys(importFields.contact)),
+    organization: mapping(Struct.keys(importFields.organization)),
+    lead: mapping(Struct.keys(importFields.lead)),
+    deal: mapping(Struct.keys(importFields.deal)),
+    task: mapping(Struct.keys(importFields.task)),
+    activity: mapping(Struct.keys(importFields.activity)),
+    note: mapping(Struct.keys(importFields.note))
   })
 })
 
 const StagedRecord = Schema.Struct({
-  entityType: Schema.Literals(["contact", "organization", "lead", "deal", "task", "activity", "note"]),
+  entityType: EntityType,
   externalId: text(1, 160),
   fields: Schema.Record(ExternalField, Schema.Unknown)
 })
 
 export const Installation = Schema.Struct({
-  id,
+  id: InstallationId,
   name,
   status: optional(Schema.Literals(["active", "disabled"]), "active"),
   importProfile: optional(Schema.NullOr(ImportProfile)),

@@ -71,11 +71,13 @@ export const parseJson = (text: string): Result.Result<unknown, string> => {
   }
 }
 
-/** What no member's schema looks for: text that the database can't store, and nesting without end. */
+/** What no member's schema looks for: text that the database can't store, numbers and nesting without end. */
 export const faultsOfJson = (root: unknown): ReadonlyArray<Fault> => {
   const faults: Array<Fault> = []
   const visit = (value: unknown, path: ReadonlyArray<PropertyKey>): void => {
     if (typeof value === "string" && isUnsafe(value)) faults.push({ path, message: unsafeMessage })
+    // JSON.parse makes Infinity of it, which JSON can't write.
+    if (typeof value === "number" && !Number.isFinite(value)) faults.push({ path, message: "must be a smaller number" })
     if (typeof value !== "object" || value === null) return
     if (path.length > maxDepth) {
       faults.push({ path, message: `must not be nested more than ${maxDepth} deep` })

@@ -1,39 +1,30 @@
 /** The messaging part of a project file: channels, and the conversations on them. */
-import { Schema, SchemaTransformation } from "effect"
+import { Schema } from "effect"
 import { text } from "../../api/Fields.ts"
-import { ClientId } from "../../api/Ids.ts"
-import { id, name, optional } from "./Parts.ts"
+import { ChannelId, ClientId, ConversationId } from "../../api/Ids.ts"
+import { ChannelStatus, type ProviderType } from "../../api/messaging/Messaging.ts"
+import { configs } from "../../messaging/Connectors/Config.ts"
+import { name, optional } from "./Parts.ts"
 
-const secret = Schema.RedactedFromValue(text(1, 500))
-
-const HttpUrl = text(1, 2048).check(
-  Schema.makeFilter((text: string) => URL.canParse(text) && ["http:", "https:"].includes(new URL(text).protocol), {
-    expected: "an http or https URL",
-    toJsonSchema: () => ({ format: "uri" })
-  })
-)
-
-const channel = <Provider extends string, Config extends Schema.Struct.Fields>(provider: Provider, config: Config) =>
+const channel = <Provider extends ProviderType, Config extends Schema.Top>(provider: Provider, config: Config) =>
   Schema.Struct({
-    id,
+    id: ChannelId,
     providerType: Schema.Literal(provider),
     displayName: name,
-    status: optional(Schema.Literals(["active", "revoked"]), "active"),
-    config: optional(Schema.Struct(config))
+    status: optional(ChannelStatus, "active"),
+    config: optional(config)
   })
 
 /** A channel, with the settings of the connector that its `providerType` names (contract §8). */
 export const Channel = Schema.Union([
-  channel("http", { url: HttpUrl, signingSecret: secret }),
-  channel("telegram", { apiBaseUrl: optional(HttpUrl, "https://api.telegram.org"), token: secret }),
-  channel("sandbox", {})
+  channel("http", configs.http),
+  channel("telegram", configs.telegram),
+  channel("sandbox", configs.sandbox)
 ]).annotate({ expected: "a channel whose providerType is http, telegram or sandbox" })
 
 export const Conversation = Schema.Struct({
-  id: Schema.String.check(Schema.isUUID(undefined, { expected: "a UUID" })).pipe(
-    Schema.decode(SchemaTransformation.toLowerCase())
-  ),
+  id: ConversationId,
   clientId: optional(Schema.NullOr(ClientId)),
-  channelId: id,
+  channelId: ChannelId,
   address: text(1, 500)
 })

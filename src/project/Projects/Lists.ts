@@ -16,7 +16,17 @@ export interface FileRecord {
 export interface Column {
   readonly member: string
   readonly column: string
-  readonly type: "text" | "text[]" | "boolean" | "integer" | "smallint" | "bigint" | "date" | "timestamptz"
+  readonly type:
+    | "text"
+    | "text[]"
+    | "boolean"
+    | "integer"
+    | "smallint"
+    | "bigint"
+    | "bytea"
+    | "date"
+    | "jsonb"
+    | "timestamptz"
 }
 
 /** A member that holds a list. A given list replaces the old one whole; an absent one keeps it. */

@@ -48,6 +48,27 @@ export const stampOffers: Part = {
   given: [{ member: "name", column: "name", type: "text" }]
 }
 
+/** Of the records that `resolve` of Channels.ts makes. */
+export const channels = (sql: Sql, now: Date): Part => ({
+  table: "channels",
+  given: [
+    { member: "providerType", column: "provider_type", type: "text" },
+    { member: "displayName", column: "display_name", type: "text" },
+    { member: "status", column: "status", type: "text", initial: sql`'active'` },
+    { member: "config", column: "config", type: "bytea" }
+  ],
+  derived: [
+    { column: "source_id", created: sql`new_id('src', ${now}::timestamptz)`, changed: sql`old.source_id` },
+    { column: "connected_at", created: sql`${now}::timestamptz`, changed: sql`old.connected_at` },
+    {
+      column: "revoked_at",
+      created: sql`CASE WHEN file.status = 'revoked' THEN ${now}::timestamptz END`,
+      changed: sql`CASE WHEN coalesce(file.status, old.status) = 'revoked'
+        THEN coalesce(old.revoked_at, ${now}::timestamptz) END`
+    }
+  ]
+})
+
 const version = (sql: Sql): Derived => ({ column: "version", created: sql`1`, changed: sql`old.version + 1` })
 const updatedAt = (sql: Sql, now: Date): Derived => ({
   column: "updated_at",
@@ -69,6 +90,9 @@ export const clients = (sql: Sql, now: Date): Part => ({
     { member: "status", column: "status", type: "text", initial: sql`'active'` },
     { member: "organizationId", column: "organization_id", type: "text" },
     { member: "responsibleMemberId", column: "responsible_member_id", type: "text" },
+    { member: "marketingConsent", column: "marketing_consent", type: "boolean", initial: sql`false` },
+    { member: "suppressed", column: "suppressed", type: "boolean", initial: sql`false` },
+    { member: "mergedIntoClientId", column: "merged_into_client_id", type: "text" },
     { member: "createdAt", column: "created_at", type: "timestamptz", initial: sql`${now}::timestamptz` },
     { member: "loyaltyCardNumber", column: "loyalty_card_number", type: "text" },
     { member: "loyaltyLevelId", column: "loyalty_level_id", type: "text" },
@@ -83,6 +107,18 @@ export const clients = (sql: Sql, now: Date): Part => ({
       created: sql`CASE WHEN file.status = 'archived' THEN ${now}::timestamptz END`,
       changed: sql`CASE WHEN coalesce(file.status, old.status) = 'archived'
         THEN coalesce(old.archived_at, ${now}::timestamptz) END`
+    }
+  ],
+  lists: [
+    {
+      member: "addresses",
+      table: "client_addresses",
+      owner: "client_id",
+      position: "position",
+      items: [
+        { member: "channelId", column: "channel_id", type: "text" },
+        { member: "address", column: "address", type: "text" }
+      ]
     }
   ]
 })
@@ -123,6 +159,69 @@ export const tickets = (sql: Sql): Part => ({
   derived: [version(sql)]
 })
 
+export const conversations = (sql: Sql, now: Date): Part => ({
+  table: "conversations",
+  given: [
+    { member: "clientId", column: "client_id", type: "text" },
+    { member: "channelId", column: "channel_id", type: "text" },
+    { member: "address", column: "address", type: "text" }
+  ],
+  derived: [
+    {
+      column: "observed_at",
+      created: sql`${now}::timestamptz`,
+      changed: sql`CASE WHEN file."channelId" = old.channel_id THEN old.observed_at ELSE ${now}::timestamptz END`
+    }
+  ]
+})
+
+/** Of the records that `segmentRecord` makes. */
+export const segments = (sql: Sql, now: Date): Part => ({
+  table: "segments",
+  given: [
+    { member: "name", column: "name", type: "text" },
+    { member: "description", column: "description", type: "text" }
+  ],
+  derived: [
+    {
+      column: "contact_count",
+      created: sql`jsonb_array_length(file.members -> 'clients')`,
+      changed: sql`jsonb_array_length(file.members -> 'clients')`
+    },
+    { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` },
+    updatedAt(sql, now)
+  ],
+  lists: [
+    {
+      member: "clients",
+      table: "segment_clients",
+      owner: "segment_id",
+      position: "position",
+      items: [{ member: "clientId", column: "client_id", type: "text" }]
+    }
+  ]
+})
+
+export const templates: Part = {
+  table: "templates",
+  key: [{ member: "version", column: "version", type: "bigint" }],
+  given: [
+    { member: "name", column: "name", type: "text" },
+    { member: "body", column: "body", type: "text" }
+  ]
+}
+
+/** Only its name comes from a file; the rest is done by commands. */
+export const campaigns = (sql: Sql, now: Date): Part => ({
+  table: "campaigns",
+  given: [{ member: "name", column: "name", type: "text" }],
+  derived: [
+    version(sql),
+    { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` },
+    updatedAt(sql, now)
+  ]
+})
+
 export const tasks = (sql: Sql, now: Date): Part => ({
   table: "tasks",
   given: [
@@ -136,10 +235,14 @@ export const tasks = (sql: Sql, now: Date): Part => ({
   derived: [version(sql), { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` }]
 })
 
+/** Of the records that `installationRecord` makes. */
 export const installations = (sql: Sql): Part => ({
   table: "installations",
   given: [
     { member: "name", column: "name", type: "text" },
-    { member: "status", column: "status", type: "text", initial: sql`'active'` }
+    { member: "status", column: "status", type: "text", initial: sql`'active'` },
+    { member: "profileVersion", column: "profile_version", type: "integer" },
+    { member: "profileMappings", column: "profile_mappings", type: "jsonb" },
+    { member: "stagedDigest", column: "staged_digest", type: "text" }
   ]
 })

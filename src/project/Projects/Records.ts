@@ -1,7 +1,10 @@
 /** Records with what is nested in them laid flat, as their columns are. An absent member stays absent, and so keeps. */
+import { digestOf } from "../../integrations/Preview/Fingerprint.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
 type Client = NonNullable<ProjectFile["clients"]>[number]
+type Installation = NonNullable<ProjectFile["installations"]>[number]
+type Segment = NonNullable<ProjectFile["segments"]>[number]
 type Ticket = NonNullable<ProjectFile["tickets"]>[number]
 
 const noLoyalty = { cardNumber: null, levelId: null, balance: 0, readyStampOfferIds: [] }
@@ -26,3 +29,17 @@ export const ticketRecord = ({ rating, ...ticket }: Ticket) => {
   const { by, comment = null, score } = rating ?? noRating
   return { ...ticket, ratingScore: score, ratingComment: comment, ratingBy: by }
 }
+
+/** The staged records themselves are stored apart; their digest tells whether they are others. */
+export const installationRecord = ({ importProfile, stagedRecords, ...installation }: Installation) => ({
+  ...installation,
+  profileVersion: importProfile && importProfile.version,
+  profileMappings: importProfile && importProfile.mappings,
+  stagedDigest: stagedRecords && digestOf(stagedRecords)
+})
+
+/** A segment is a set: in whatever order its clients are named, it is the same. */
+export const segmentRecord = ({ clientIds, ...segment }: Segment) => ({
+  ...segment,
+  clients: clientIds.toSorted().map((clientId) => ({ clientId }))
+})

@@ -16,9 +16,13 @@ const ids = [
   "pipelines/*/stages/*/id",
   "loyaltyLevels/*/id",
   "stampOffers/*/id",
+  "channels/*/id",
   "clients/*/id",
   "deals/*/id",
   "tickets/*/id",
+  "conversations/*/id",
+  "segments/*/id",
+  "campaigns/*/id",
   "installations/*/id",
   "tasks/*/id"
 ]
@@ -29,6 +33,7 @@ const tables = [
   ["organizations", "organizations"],
   ["loyaltyLevels", "loyalty_levels"],
   ["stampOffers", "stamp_offers"],
+  ["channels", "channels"],
   ["clients", "clients"],
   ["deals", "deals"]
 ] as const
@@ -41,12 +46,17 @@ const references: ReadonlyArray<readonly [pattern: string, target: Target]> = [
   ["clients/*/responsibleMemberId", "members"],
   ["clients/*/loyalty/levelId", "loyaltyLevels"],
   ["clients/*/loyalty/readyStampOfferIds/*", "stampOffers"],
+  ["clients/*/addresses/*/channelId", "channels"],
+  ["clients/*/mergedIntoClientId", "clients"],
   ["deals/*/clientId", "clients"],
   ["deals/*/organizationId", "organizations"],
   ["deals/*/pipelineId", "pipelines"],
   ["deals/*/stageId", "stages"],
   ["deals/*/responsibleMemberId", "members"],
   ["tickets/*/clientId", "clients"],
+  ["conversations/*/clientId", "clients"],
+  ["conversations/*/channelId", "channels"],
+  ["segments/*/clientIds/*", "clients"],
   ["tasks/*/dealId", "deals"],
   ["tasks/*/clientId", "clients"],
   ["tasks/*/assigneeId", "members"]
@@ -82,12 +92,47 @@ export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: Pr
 
 /** Records that repeat the id of an earlier one. */
 export const repeatedIds = (file: ProjectFile): ReadonlyArray<Fault> =>
-  ids.flatMap((pattern) => {
-    const seen = new Map<string, Fault["path"]>()
-    return idsAt(file, pattern).flatMap(({ id, path }): ReadonlyArray<Fault> => {
-      const first = seen.get(id)
-      if (first !== undefined) return [{ path, message: `repeats ${first.map(String).join("/")}` }]
-      seen.set(id, path)
-      return []
-    })
+  ids.flatMap((pattern) => repeatsIn(idsAt(file, pattern)))
+
+/** Addresses that a client has twice. Clients may share one: a family its telephone, a firm its mailbox. */
+export const repeatedAddresses = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
+  clients.flatMap(({ addresses = [] }, index) =>
+    repeatsIn(
+      addresses.map(({ address, channelId }, place) => ({
+        path: ["clients", index, "addresses", place],
+        id: JSON.stringify([channelId, address])
+      }))
+    )
+  )
+
+/** Versions of a template that the file has twice. */
+export const repeatedTemplates = ({ templates = [] }: ProjectFile): ReadonlyArray<Fault> =>
+  repeatsIn(
+    templates.map(({ id, version }, index) => ({ path: ["templates", index], id: JSON.stringify([id, version]) }))
+  )
+
+/** Clients that a segment has twice. */
+export const repeatedMembers = ({ segments = [] }: ProjectFile): ReadonlyArray<Fault> =>
+  segments.flatMap(({ clientIds }, index) =>
+    repeatsIn(clientIds.map((id, place) => ({ path: ["segments", index, "clientIds", place], id })))
+  )
+
+/** Clients that are merged into themselves. */
+export const mergedIntoSelf = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
+  clients.flatMap(({ id, mergedIntoClientId }, index) =>
+    id === mergedIntoClientId
+      ? [{ path: ["clients", index, "mergedIntoClientId"], message: "must be another client than this one" }]
+      : []
+  )
+
+const repeatsIn = (
+  found: ReadonlyArray<{ readonly path: Fault["path"]; readonly id: string }>
+): ReadonlyArray<Fault> => {
+  const seen = new Map<string, Fault["path"]>()
+  return found.flatMap(({ id, path }): ReadonlyArray<Fault> => {
+    const first = seen.get(id)
+    if (first !== undefined) return [{ path, message: `repeats ${first.map(String).join("/")}` }]
+    seen.set(id, path)
+    return []
   })
+}

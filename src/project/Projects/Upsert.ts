@@ -22,6 +22,8 @@ export interface Derived {
 /** How a part is stored. In its fragments `file` is the record of the file, and `old` the one that exists. */
 export interface Part {
   readonly table: string
+  /** What a record is found by beside its id. */
+  readonly key?: ReadonlyArray<Column>
   readonly given: ReadonlyArray<Given>
   readonly derived?: ReadonlyArray<Derived>
   readonly lists?: ReadonlyArray<List>
@@ -43,12 +45,17 @@ export const upsert = Effect.fnUntraced(function* (
   projectId: ProjectId,
   records: ReadonlyArray<FileRecord>
 ) {
-  const { derived = [], given, lists = [] } = part
+  const { derived = [], given, key = [], lists = [] } = part
   const table = sql(part.table)
   const columns = (of: ReadonlyArray<{ readonly column: string }>, prefix = "") =>
     sql.csv(of.map(({ column }) => sql`${sql.literal(prefix)}${sql(column)}`))
   const member = (from: Given, otherwise: Fragment) =>
     sql`CASE WHEN file.members ? ${sql.literal(`'${from.member}'`)} THEN file.${sql(from.member)} ELSE ${otherwise} END`
+  const same = sql.and([
+    sql`old.project_id = ${projectId}`,
+    sql`old.id = file.id`,
+    ...key.map(({ column, member }) => sql`old.${sql(column)} = file.${sql(member)}`)
+  ])
   const next = given.map((from) => member(from, sql`old.${sql(from.column)}`))
   const initial = given.map((from) => member(from, from.initial ?? sql`NULL`))
 
@@ -57,7 +64,7 @@ export const upsert = Effect.fnUntraced(function* (
       SELECT record.members, value.*
       FROM jsonb_array_elements(${JSON.stringify(records)}::jsonb) AS record (members),
            jsonb_to_record(record.members) AS value (
-             id text, ${sql.csv(given.map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))}
+             id text, ${sql.csv([...key, ...given].map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))}
            )
     ),
     updated AS (
@@ -67,7 +74,7 @@ export const upsert = Effect.fnUntraced(function* (
         ...derived.map(({ changed, column }) => sql`${sql(column)} = ${changed}`)
       ])}
       FROM file
-      WHERE old.project_id = ${projectId} AND old.id = file.id
+      WHERE ${same}
         AND ${sql.or([
           sql`(${columns(given, "old.")}) IS DISTINCT FROM (${sql.csv(next)})`,
           ...lists.map((list) => differs(sql, projectId, list))
@@ -75,10 +82,14 @@ export const upsert = Effect.fnUntraced(function* (
       RETURNING old.id
     ),
     created AS (
-      INSERT INTO ${table} (project_id, id, ${columns([...given, ...derived])})
-      SELECT ${projectId}, file.id, ${sql.csv([...initial, ...derived.map(({ created }) => created)])}
+      INSERT INTO ${table} (project_id, id, ${columns([...key, ...given, ...derived])})
+      SELECT ${projectId}, file.id, ${sql.csv([
+        ...key.map(({ member }) => sql`file.${sql(member)}`),
+        ...initial,
+        ...derived.map(({ created }) => created)
+      ])}
       FROM file
-      WHERE NOT EXISTS (SELECT FROM ${table} AS old WHERE old.project_id = ${projectId} AND old.id = file.id)
+      WHERE NOT EXISTS (SELECT FROM ${table} AS old WHERE ${same})
       RETURNING id
     )
     SELECT ARRAY(SELECT id FROM created) AS created, ARRAY(SELECT id FROM updated) AS updated`

@@ -15,16 +15,14 @@ declare global {
   }
 }
 
-const tune: Record<string, number> = JSON.parse(process.env["TUNE"] ?? "{}")
-
 await run({
   preset: {
     worker: {
       connectionString,
-      concurrentJobs: tune["c"] ?? 100,
-      maxPoolSize: tune["pool"] ?? 10,
-      localQueue: { size: tune["q"] ?? 500 },
-      completeJobBatchDelay: tune["d"] ?? 0,
+      concurrentJobs: 100,
+      maxPoolSize: 10,
+      localQueue: { size: 500 },
+      completeJobBatchDelay: 0,
       failJobBatchDelay: 0
     }
   },

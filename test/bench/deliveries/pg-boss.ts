@@ -7,17 +7,15 @@ const { DATABASE_URL: connectionString = "" } = process.env
 
 const post = poster(process.argv[2] ?? "")
 
-const tune: Record<string, number> = JSON.parse(process.env["TUNE"] ?? "{}")
-
-const boss = new PgBoss({ connectionString, max: tune["pool"] ?? 10, schedule: false, useListenNotify: true })
+const boss = new PgBoss({ connectionString, max: 10, schedule: false, useListenNotify: true })
 boss.on("error", (error) => process.stderr.write(`${error.message}\n`))
 await boss.start()
-await boss.createQueue("deliver", { notify: true, partition: tune["part"] === 1 })
+await boss.createQueue("deliver", { notify: true })
 await boss.work<Job>(
   "deliver",
   {
-    batchSize: tune["b"] ?? 50,
-    localConcurrency: tune["w"] ?? 4,
+    batchSize: 50,
+    localConcurrency: 4,
     pollingIntervalSeconds: 0.5,
     burstWhenBatchFull: true
   },

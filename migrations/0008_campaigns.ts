@@ -1,0 +1,182 @@
+/** Campaigns: whom they may reach, what they send over which routes, and the audiences that are frozen for them. */
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+
+export default Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+
+  yield* sql`
+    ALTER TABLE clients
+      ADD COLUMN marketing_consent boolean NOT NULL DEFAULT false,
+      ADD COLUMN suppressed boolean NOT NULL DEFAULT false,
+      ADD COLUMN merged_into_client_id text COLLATE "C",
+      ADD FOREIGN KEY (project_id, merged_into_client_id) REFERENCES clients (project_id, id),
+      ADD CHECK (merged_into_client_id <> id)`
+
+  yield* sql`
+    CREATE TABLE segments (
+      project_id    text COLLATE "C" NOT NULL REFERENCES projects,
+      id            text COLLATE "C" NOT NULL,
+      name          text NOT NULL,
+      description   text,
+      -- Of its rows in segment_clients, so that a page of segments counts nothing.
+      contact_count integer NOT NULL,
+      created_at    timestamptz(3) NOT NULL,
+      updated_at    timestamptz(3) NOT NULL,
+      PRIMARY KEY (project_id, id)
+    )`
+  yield* sql`CREATE INDEX segments_by_age ON segments (project_id, created_at DESC, id DESC)`
+  yield* sql`
+    CREATE TABLE segment_clients (
+      project_id text COLLATE "C" NOT NULL REFERENCES projects,
+      segment_id text COLLATE "C" NOT NULL,
+      client_id  text COLLATE "C" NOT NULL,
+      -- From 0, in an order that says nothing.
+      position   integer NOT NULL,
+      PRIMARY KEY (project_id, segment_id, client_id),
+      FOREIGN KEY (project_id, segment_id) REFERENCES segments (project_id, id),
+      FOREIGN KEY (project_id, client_id) REFERENCES clients (project_id, id)
+    )`
+
+  // A request may name any version up to 2^53.
+  yield* sql`
+    CREATE TABLE templates (
+      project_id text COLLATE "C" NOT NULL REFERENCES projects,
+      id         text COLLATE "C" NOT NULL,
+      version    bigint NOT NULL,
+      name       text NOT NULL,
+      body       text NOT NULL,
+      PRIMARY KEY (project_id, id, version)
+    )`
+
+  // What a freeze has found. It outlives its campaign until its recipients are pruned, so it knows nothing of it.
+  yield* sql`
+    CREATE TABLE audiences (
+      project_id           text COLLATE "C" NOT NULL REFERENCES projects,
+      id                   text COLLATE "C" NOT NULL,
+      -- As it is told: json, not jsonb, keeps the order of the members.
+      filter               json NOT NULL,
+      candidate_count      integer NOT NULL,
+      eligible_count       integer NOT NULL,
+      merged               integer NOT NULL,
+      filter_mismatch      integer NOT NULL,
+      consent_not_granted  integer NOT NULL,
+      suppressed           integer NOT NULL,
+      channel_unavailable  integer NOT NULL,
+      duplicate            integer NOT NULL,
+      created_at           timestamptz(3) NOT NULL,
+      -- Since when no campaign refers to it.
+      abandoned_at         timestamptz(3),
+      PRIMARY KEY (project_id, id),
+      CHECK (candidate_count = eligible_count + merged + filter_mismatch + consent_not_granted + suppressed
+        + channel_unavailable + duplicate)
+    )`
+  yield* sql`CREATE INDEX audiences_abandoned ON audiences (project_id, id) WHERE abandoned_at IS NOT NULL`
+
+  yield* sql`
+    CREATE TABLE campaigns (
+      project_id                text COLLATE "C" NOT NULL REFERENCES projects,
+      id                        text COLLATE "C" NOT NULL,
+      name                      text NOT NULL,
+      status                    text NOT NULL DEFAULT 'draft'
+        CHECK (status IN ('draft', 'scheduled', 'running', 'paused', 'completed', 'cancelled')),
+      version                   integer NOT NULL DEFAULT 1,
+      primary_template_id       text COLLATE "C",
+      primary_template_version  bigint,
+      primary_channel_id        text COLLATE "C",
+      fallback_template_id      text COLLATE "C",
+      fallback_template_version bigint,
+      fallback_channel_id       text COLLATE "C",
+      audience_id               text COLLATE "C",
+      scheduled_for             timestamptz(3),
+      sends_per_minute          integer CHECK (sends_per_minute BETWEEN 1 AND 60000),
+      paused_from               text CHECK (paused_from IN ('scheduled', 'running')),
+      resumed_at                timestamptz(3),
+      -- While it runs: when the next recipient's turn is.
+      next_send_at              timestamptz(3),
+      created_at                timestamptz(3) NOT NULL,
+      updated_at                timestamptz(3) NOT NULL,
+      PRIMARY KEY (project_id, id),
+      FOREIGN KEY (project_id, primary_template_id, primary_template_version)
+        REFERENCES templates (project_id, id, version),
+      FOREIGN KEY (project_id, primary_channel_id) REFERENCES channels (project_id, id),
+      FOREIGN KEY (project_id, fallback_template_id, fallback_template_version)
+        REFERENCES templates (project_id, id, version),
+      FOREIGN KEY (project_id, fallback_channel_id) REFERENCES channels (project_id, id),
+      FOREIGN KEY (project_id, audience_id) REFERENCES audiences (project_id, id),
+      CHECK ((primary_template_id IS NULL) = (primary_template_version IS NULL)),
+      CHECK (num_nulls(fallback_template_id, fallback_template_version, fallback_channel_id) IN (0, 3)),
+      CHECK ((status = 'draft') = (scheduled_for IS NULL)),
+      CHECK ((scheduled_for IS NULL) = (sends_per_minute IS NULL)),
+      CHECK (status = 'draft'
+        OR num_nulls(primary_template_id, primary_channel_id, audience_id) = 0),
+      CHECK ((status = 'paused') = (paused_from IS NOT NULL))
+    )`
+  // Those that the runner looks at; most have been through with it for long.
+  yield* sql`
+    CREATE INDEX campaigns_under_way ON campaigns (project_id, id) WHERE status IN ('scheduled', 'running')`
+
+  // A row for each client whom an audience lets through. No client is ever removed, so nothing refers to them.
+  yield* sql`
+    CREATE TABLE campaign_recipients (
+      project_id   text COLLATE "C" NOT NULL,
+      audience_id  text COLLATE "C" NOT NULL,
+      -- From 0, the oldest client first.
+      position     integer NOT NULL,
+      client_id    text COLLATE "C" NOT NULL,
+      status       text NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'sending', 'sent', 'failed', 'unknown', 'skipped')),
+      -- The one that is tried, or was tried last.
+      route        text NOT NULL DEFAULT 'primary' CHECK (route IN ('primary', 'fallback')),
+      attempts     integer NOT NULL DEFAULT 0,
+      -- While it waits for another attempt: when that is due. While one is under way: when its lease ends.
+      available_at timestamptz(3),
+      -- Whether an attempt may have been processed, though nobody knows.
+      in_doubt     boolean NOT NULL DEFAULT false,
+      PRIMARY KEY (project_id, audience_id, position),
+      FOREIGN KEY (project_id, audience_id) REFERENCES audiences (project_id, id)
+    )`
+  // The queue: those whose turn has not come have no time yet, and stand in their order.
+  yield* sql`
+    CREATE INDEX campaign_recipients_open ON campaign_recipients (project_id, audience_id, available_at, position)
+    WHERE status IN ('pending', 'sending')`
+
+  // Those that are under way, to find the ones whose lease has ended.
+  yield* sql`
+    CREATE INDEX campaign_recipients_leased ON campaign_recipients (project_id, audience_id, available_at)
+    WHERE status = 'sending'`
+
+  // Of recipients in their order (numbered from 1), each with the pairs of channel and address that reach them (numbered
+  // from 1, too), tells who comes first to all of theirs: 1, else 2, and 0 for those whom nothing reaches. Who is told 2
+  // takes nothing. Both arrays are as long as there are such pairs, a recipient's in a row. By nature that goes one after
+  // the other: no set says it, but a loop does in linear time, as PL/pgSQL changes an array of its own in place.
+  yield* sql`
+    CREATE FUNCTION first_come(owners integer[], pairs integer[], owner_count integer, pair_count integer)
+    RETURNS smallint[] LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+    DECLARE
+      verdicts smallint[] := array_fill(0::smallint, ARRAY[owner_count]);
+      taken    boolean[] := array_fill(false, ARRAY[pair_count]);
+      size     integer := cardinality(owners);
+      next     integer := 1;
+      start    integer;
+      owner    integer;
+      is_first boolean;
+    BEGIN
+      WHILE next <= size LOOP
+        start := next;
+        owner := owners[start];
+        is_first := true;
+        WHILE next <= size AND owners[next] = owner LOOP
+          is_first := is_first AND NOT taken[pairs[next]];
+          next := next + 1;
+        END LOOP;
+        IF is_first THEN
+          FOR i IN start .. next - 1 LOOP
+            taken[pairs[i]] := true;
+          END LOOP;
+        END IF;
+        verdicts[owner] := CASE WHEN is_first THEN 1 ELSE 2 END;
+      END LOOP;
+      RETURN verdicts;
+    END $$`
+})

@@ -1,0 +1,28 @@
+/** Instants as people and programs write them: RFC 3339 at any offset. */
+import { Schema, SchemaGetter } from "effect"
+import { isDay, Timestamp } from "./Fields.ts"
+
+const time = "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?"
+const offset = "(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+const instantPattern = new RegExp(`^([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]${time}${offset}$`)
+
+const utc = (text: string) => new Date(text.toUpperCase()).toISOString()
+
+const isInstant = (text: string) => {
+  const [, year, month, day] = instantPattern.exec(text) ?? []
+  // An offset can carry an instant out of the years that four digits write.
+  return isDay(Number(year), Number(month), Number(day)) && /^(?!0000)[0-9]{4}-/.test(utc(text))
+}
+
+/** An instant of RFC 3339 at any offset; decoded it is UTC with milliseconds, as the API shows it. */
+export const Instant = Schema.String.check(
+  Schema.makeFilter(isInstant, {
+    expected: "an instant of RFC 3339, such as 2026-11-20T10:00:00Z",
+    toJsonSchema: () => ({ format: "date-time" })
+  })
+).pipe(
+  Schema.decodeTo(Timestamp, {
+    decode: SchemaGetter.transform(utc),
+    encode: SchemaGetter.passthrough()
+  })
+)

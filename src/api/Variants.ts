@@ -1,0 +1,32 @@
+/** Bodies in variants that one member tells apart. */
+import { Predicate, Schema } from "effect"
+
+const annotation = "developer-api/discriminator"
+
+interface Discriminator {
+  readonly member: string
+  readonly values: ReadonlyArray<string>
+}
+
+/** A union whose variants each have a literal at `member`. What is wrong with a value is told of its variant alone. */
+export const variants = <
+  const Member extends string,
+  const Variants extends ReadonlyArray<
+    Schema.Top & { readonly fields: Readonly<Record<Member, { readonly literal: string } & Schema.Top>> }
+  >
+>(
+  member: Member,
+  of: Variants
+) =>
+  Schema.Union(of, { mode: "oneOf" }).annotate({
+    [annotation]: { member, values: of.map(({ fields }) => fields[member].literal) } satisfies Discriminator
+  })
+
+/** What tells the variants of a schema apart, if it has such. */
+export const discriminatorOf = ({ ast }: Schema.Top): Discriminator | undefined => {
+  const found = ast.annotations?.[annotation]
+  return isDiscriminator(found) ? found : undefined
+}
+
+const isDiscriminator = (value: unknown): value is Discriminator =>
+  Predicate.hasProperty(value, "member") && Predicate.hasProperty(value, "values")

@@ -1,0 +1,65 @@
+/** The audience of a campaign: specification, sections 2.4 and 2.5. */
+import { Effect, Schema } from "effect"
+import { text } from "../Fields.ts"
+
+const ids = Schema.Array(text(1, 160)).check(Schema.isMaxLength(100, { expected: "at most 100 items" }))
+
+const oneOf = ids.annotate({ default: [], description: "One of them" })
+
+const balance = Schema.Int.check(
+  Schema.isBetween({ minimum: 0, maximum: 1_000_000_000 }, { expected: "an integer from 0 to 1000000000" })
+)
+
+/** Whom a campaign is for. Empty lists and null filter nothing; ids that name nothing match nobody. */
+export const AudienceFilter = Schema.Struct({
+  contactStatus: Schema.Literals(["active", "archived", "all"]),
+  segmentId: Schema.NullOr(text(1, 160))
+    .annotate({ default: null, description: "The candidates; null: all clients of the project" })
+    .pipe(Schema.withDecodingDefaultKey(Effect.succeed(null))),
+  providerTypes: ids.annotate({ description: "The channels that count, by the type of their provider" }),
+  requiredTags: ids.annotate({ description: "All of them" }),
+  stageIds: ids.annotate({ description: "An active open deal in one of them" }),
+  loyaltyCardRequired: Schema.Boolean.annotate({ default: false }).pipe(
+    Schema.withDecodingDefaultKey(Effect.succeed(false))
+  ),
+  loyaltyLevelIds: oneOf.pipe(Schema.withDecodingDefaultKey(Effect.succeed([]))),
+  minimumLoyaltyBalance: Schema.NullOr(balance)
+    .annotate({ default: null })
+    .pipe(Schema.withDecodingDefaultKey(Effect.succeed(null))),
+  readyStampOfferIds: oneOf.pipe(Schema.withDecodingDefaultKey(Effect.succeed([])))
+}).annotate({ identifier: "DeveloperCampaignAudienceFilter" })
+export type AudienceFilter = typeof AudienceFilter.Type
+
+/** Why a candidate is not eligible, in the order in which the reasons are looked for: the first that applies counts. */
+export const exclusions = [
+  "merged",
+  "filter_mismatch",
+  "consent_not_granted",
+  "suppressed",
+  "channel_unavailable",
+  "duplicate"
+] as const
+export type Exclusion = (typeof exclusions)[number]
+
+const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))
+
+/** What a freeze has found, in numbers: `candidateCount` is `eligibleCount` and all exclusions together. */
+export const Audience = Schema.Struct({
+  filter: Schema.toType(AudienceFilter).annotate({ identifier: "DeveloperCampaignAudienceFrozenFilter" }),
+  candidateCount: count,
+  eligibleCount: count,
+  exclusions: Schema.Struct({
+    consent_not_granted: count,
+    suppressed: count,
+    merged: count,
+    filter_mismatch: count,
+    channel_unavailable: count,
+    duplicate: count
+  } satisfies Record<Exclusion, typeof count>)
+}).annotate({ identifier: "DeveloperCampaignAudience" })
+export type Audience = typeof Audience.Type
+
+export const CampaignAudience = Schema.Struct({
+  audience: Schema.NullOr(Audience).annotate({ description: "Null until an audience is frozen" })
+}).annotate({ identifier: "DeveloperCampaignAudienceCurrentResponse" })
+export type CampaignAudience = typeof CampaignAudience.Type

@@ -1,0 +1,135 @@
+/** Campaigns: specification, section 4.3. */
+import { Schema } from "effect"
+import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import { Access } from "../Access.ts"
+import { Examples } from "../Examples.ts"
+import { ETag, text, Timestamp } from "../Fields.ts"
+import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
+import { CampaignId, SegmentId } from "../Ids.ts"
+import { page, pageQuery } from "../Page.ts"
+import {
+  CampaignNotFound,
+  CampaignNotReady,
+  CampaignReferenceNotFound,
+  CampaignStateConflict,
+  CursorInvalid,
+  ScheduleInvalid,
+  VersionConflict
+} from "../Problems.ts"
+import { JsonBody, RequestShape } from "../Requests.ts"
+import { CampaignAudience } from "./Audience.ts"
+import { CampaignCommand } from "./Commands.ts"
+import { describeMoves, operations } from "./States.ts"
+
+/** A list of clients that a campaign can be aimed at. */
+export const Segment = Schema.Struct({
+  id: SegmentId,
+  name: text(1, 160),
+  description: Schema.NullOr(text(0, 1000)),
+  contactCount: Schema.Int.annotate({ description: "All its clients, archived and merged ones included" }),
+  createdAt: Timestamp,
+  updatedAt: Timestamp
+}).annotate({ identifier: "DeveloperCampaignSegment" })
+export type Segment = typeof Segment.Type
+
+const filterExample = {
+  contactStatus: "active",
+  segmentId: "seg_regulars",
+  providerTypes: ["telegram"],
+  requiredTags: ["newsletter"],
+  stageIds: [],
+  loyaltyCardRequired: false,
+  loyaltyLevelIds: [],
+  minimumLoyaltyBalance: 100,
+  readyStampOfferIds: []
+}
+
+const segmentExample = {
+  id: "seg_regulars",
+  name: "Regulars",
+  description: "Came in at least once a month this year",
+  contactCount: 812,
+  createdAt: "2026-11-20T10:00:00.000Z",
+  updatedAt: "2026-11-20T10:00:00.000Z"
+}
+
+const audienceExample = {
+  filter: filterExample,
+  candidateCount: 812,
+  eligibleCount: 640,
+  exclusions: {
+    consent_not_granted: 51,
+    suppressed: 4,
+    merged: 7,
+    filter_mismatch: 88,
+    channel_unavailable: 19,
+    duplicate: 3
+  }
+}
+
+const path = "/v1/developer/campaigns"
+const reading = { scope: "campaigns.read", module: "campaigns", policy: "read" } as const
+
+const table = operations.map((operation) => `- \`${operation}\`: ${describeMoves(operation)}`).join("\n")
+
+export class CampaignsGroup extends HttpApiGroup.make("campaigns")
+  .add(
+    HttpApiEndpoint.get("listSegments", `${path}/audience-segments`, {
+      query: pageQuery(4096),
+      success: page(Segment),
+      error: [CursorInvalid]
+    })
+      .annotate(Access, reading)
+      .annotate(Examples, { answer: { items: [segmentExample], nextCursor: null } })
+      .annotate(OpenApi.Summary, "List the audience segments")
+      .annotate(OpenApi.Description, "The segments that a campaign's audience can be taken from, newest first."),
+    HttpApiEndpoint.get("getCampaignAudience", `${path}/:campaignId/audience`, {
+      params: { campaignId: CampaignId },
+      success: HttpApiSchema.WithHeaders(CampaignAudience, { etag: ETag }),
+      error: [CampaignNotFound]
+    })
+      .annotate(Access, reading)
+      .annotate(Examples, { answer: { audience: audienceExample } })
+      .annotate(OpenApi.Summary, "Get the frozen audience")
+      .annotate(
+        OpenApi.Description,
+        "The audience that the campaign has frozen last, in numbers; it never tells who is in it. The `etag` is the " +
+          "version of the campaign, for `expectedVersion`."
+      ),
+    HttpApiEndpoint.patch("patchCampaign", `${path}/:campaignId`, {
+      params: { campaignId: CampaignId },
+      headers: MutationHeaders,
+      payload: CampaignCommand,
+      success: receipt(200),
+      error: [
+        ...mutationProblems,
+        CampaignNotFound,
+        CampaignReferenceNotFound,
+        CampaignStateConflict,
+        CampaignNotReady,
+        VersionConflict,
+        ScheduleInvalid
+      ]
+    })
+      .middleware(RequestShape)
+      .middleware(JsonBody)
+      .annotate(Access, { scope: "campaigns.write", module: "campaigns", policy: "write" })
+      .annotate(Examples, {
+        request: { operation: "freeze_audience", filter: filterExample },
+        answer: { resourceId: "cmp_0193f0ce93d47e6f9c3d4e5f60718293", changed: true }
+      })
+      .annotate(OpenApi.Summary, "Command a campaign")
+      .annotate(
+        OpenApi.Description,
+        "Carries out one command, the one that `operation` names. The states that it is allowed in, and where it leads " +
+          `when it moves the campaign:\n\n${table}\n\nAnything else is \`campaign_state_conflict\`. A command that finds ` +
+          "everything as it wants it answers `changed: false`; `freeze_audience` always takes a new snapshot. Of several " +
+          "conflicts the first is told: state, version, references (what is missing, then a channel that is revoked), " +
+          "schedule, readiness.\n\n" +
+          "`schedule` takes a time in the project's time zone, or null for now. A time that is past, that no calendar " +
+          "has, or that a change to daylight-saving time skips is `schedule_invalid`; of a time that occurs twice it is " +
+          "the earlier. It needs a primary route and a frozen audience with somebody eligible in it. `duplicate` copies " +
+          "the name, with ` copy` unless it names another, and the routes: `resourceId` and `etag` are the new campaign's."
+      )
+  )
+  .annotate(OpenApi.Title, "Campaigns") {}

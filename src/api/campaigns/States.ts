@@ -1,0 +1,67 @@
+/** The life of a campaign, as data (contract §9): its states, and what each operation makes of each of them. */
+import { Schema } from "effect"
+
+export const campaignStatuses = ["draft", "scheduled", "running", "paused", "completed", "cancelled"] as const
+export const CampaignStatus = Schema.Literals(campaignStatuses)
+export type CampaignStatus = typeof CampaignStatus.Type
+
+/** The commands of the specification, section 4.3. */
+export const operations = [
+  "rename",
+  "delete",
+  "bind_template",
+  "bind_sender",
+  "set_primary_route",
+  "set_fallback_route",
+  "remove_fallback_route",
+  "freeze_audience",
+  "schedule",
+  "duplicate",
+  "pause",
+  "resume",
+  "cancel"
+] as const
+export type Operation = (typeof operations)[number]
+
+/** Where an operation leads: a state, the one that the campaign was paused from, or out of being. */
+export type Move = CampaignStatus | "where it was" | "gone"
+
+const draftOnly = { draft: "draft" } as const
+
+/** By operation and the state that the campaign is in. What is missing is refused. */
+export const moves: Readonly<Record<Operation, Readonly<Partial<Record<CampaignStatus, Move>>>>> = {
+  rename: { draft: "draft", scheduled: "scheduled", paused: "paused" },
+  delete: { draft: "gone", completed: "gone", cancelled: "gone" },
+  bind_template: draftOnly,
+  bind_sender: draftOnly,
+  set_primary_route: draftOnly,
+  set_fallback_route: draftOnly,
+  remove_fallback_route: draftOnly,
+  freeze_audience: draftOnly,
+  schedule: { draft: "scheduled", scheduled: "scheduled" },
+  /** The campaign itself stays what it is; the new one is a draft. */
+  duplicate: {
+    draft: "draft",
+    scheduled: "scheduled",
+    running: "running",
+    paused: "paused",
+    completed: "completed",
+    cancelled: "cancelled"
+  },
+  pause: { scheduled: "paused", running: "paused", paused: "paused" },
+  resume: { scheduled: "scheduled", running: "running", paused: "where it was" },
+  cancel: { scheduled: "cancelled", running: "cancelled", paused: "cancelled", cancelled: "cancelled" }
+}
+
+/** The states that an operation is allowed in. */
+export const allowedIn = (operation: Operation): ReadonlyArray<CampaignStatus> =>
+  campaignStatuses.filter((status) => moves[operation][status] !== undefined)
+
+/** What the table says of an operation, for the reference: `scheduled` → `paused`, and so on. */
+export const describeMoves = (operation: Operation): string =>
+  allowedIn(operation)
+    .map((status) => {
+      const move = moves[operation][status]
+      return move === status ? `\`${status}\`` : `\`${status}\` → ${move?.includes(" ") ? move : `\`${move}\``}`
+    })
+    .join(", ")

@@ -1,0 +1,91 @@
+/** The import preview: specification, sections 2.6 and 4.6; contract §11. */
+import { Schema } from "effect"
+import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
+import { Access } from "../Access.ts"
+import { Examples } from "../Examples.ts"
+import { text } from "../Fields.ts"
+import { InstallationId } from "../Ids.ts"
+import { InstallationNotFound, InstallationNotReady } from "../Problems.ts"
+
+/** What an installation can stage records of. */
+export const entityTypes = ["contact", "organization", "lead", "deal", "task", "activity", "note"] as const
+export const EntityType = Schema.Literals(entityTypes)
+export type EntityType = typeof EntityType.Type
+
+/** The name of a field in the system that the records come from. */
+export const ExternalField = text(1, 100)
+
+const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))
+
+/** Why a field would not be imported. */
+export const UnsupportedReason = Schema.Literals(["not_mapped", "unsupported_type", "restricted"])
+export type UnsupportedReason = typeof UnsupportedReason.Type
+
+export const UnsupportedField = Schema.Struct({
+  entityType: EntityType,
+  externalField: ExternalField,
+  reason: UnsupportedReason.annotate({
+    description:
+      "`not_mapped`: the profile has no mapping for it; `restricted`: the profile keeps it out; `unsupported_type`: at " +
+      "least one of its values does not fit the field that it is mapped to"
+  })
+})
+export type UnsupportedField = typeof UnsupportedField.Type
+
+/** `DeveloperIntegrationPreview` of the specification, section 2.6. */
+export const ImportPreview = Schema.Struct({
+  counts: Schema.Struct({
+    contact: count,
+    organization: count,
+    lead: count,
+    deal: count,
+    task: count,
+    activity: count,
+    note: count
+  }).annotate({ description: "The staged records of each entity type" }),
+  duplicateCount: count.annotate({ description: "Records that repeat an earlier one of the batch" }),
+  unsupportedFields: Schema.Array(UnsupportedField),
+  estimatedChanges: Schema.Struct({ create: count, update: count, skip: count }).annotate({
+    description: "What would become of the records; together as many as `counts`"
+  }),
+  profileVersion: count,
+  fingerprint: Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
+}).annotate({ identifier: "DeveloperIntegrationPreview" })
+export type ImportPreview = typeof ImportPreview.Type
+
+const example: ImportPreview = {
+  counts: { contact: 3, organization: 1, lead: 0, deal: 1, task: 0, activity: 0, note: 0 },
+  duplicateCount: 1,
+  unsupportedFields: [
+    { entityType: "contact", externalField: "birthday", reason: "restricted" },
+    { entityType: "contact", externalField: "shoeSize", reason: "not_mapped" },
+    { entityType: "deal", externalField: "total", reason: "unsupported_type" }
+  ],
+  estimatedChanges: { create: 3, update: 1, skip: 1 },
+  profileVersion: 2,
+  fingerprint: "9f2c6b0d1e8a47f3b5c09d7e6a1f42380c5be97d14a6f83b2d70e9c5481a6f3d"
+}
+
+export class PreviewGroup extends HttpApiGroup.make("preview")
+  .add(
+    HttpApiEndpoint.post("previewImport", "/v1/developer/integrations/:installationId/preview", {
+      params: { installationId: InstallationId },
+      success: ImportPreview,
+      error: [InstallationNotFound, InstallationNotReady]
+    })
+      .annotate(Access, { scope: "integrations.operations.read", module: "integrations", policy: "read" })
+      .annotate(Examples, { answer: example })
+      .annotate(OpenApi.Summary, "Preview the import of staged records")
+      .annotate(
+        OpenApi.Description,
+        "Tells what an import of the installation's staged records would do, and does nothing. A record is a duplicate " +
+          "when an earlier one has its entity type and external id, or, of contacts, its email in any letter case or its " +
+          "phone; it would be skipped. A contact is matched to the oldest client with its external id, else its email, " +
+          "else its phone, and updates it where a mapped field differs. Everything else would be created. Values that do " +
+          "not fit their field are left out; of several fields that are mapped to one, the first by name with a value " +
+          "that fits counts. `fingerprint` names the batch: the SHA-256 of the canonical JSON (RFC 8785) of " +
+          "`{installationId, profileVersion, records}`, each record `{entityType, externalId, fields}`, sorted by its own " +
+          "canonical form."
+      )
+  )
+  .annotate(OpenApi.Title, "Integration import preview") {}

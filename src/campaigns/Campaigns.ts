@@ -1,0 +1,115 @@
+/** Campaigns: a text to many clients, composed and scheduled by commands (contract §9). */
+import { Clock, Context, Effect, Layer, Result } from "effect"
+import { SqlClient } from "effect/sql"
+import type { CampaignCommand, CommandOf } from "../api/campaigns/Commands.ts"
+import { AudienceId, CampaignId, type ProjectId } from "../api/Ids.ts"
+import {
+  CampaignNotFound,
+  type CampaignNotReady,
+  type CampaignReferenceNotFound,
+  type CampaignStateConflict,
+  type IdempotencyKeyReused,
+  type ScheduleInvalid,
+  type ServiceUnavailable,
+  type VersionConflict
+} from "../api/Problems.ts"
+import { Bulk } from "../platform/Bulk.ts"
+import { statement } from "../platform/Database.ts"
+import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { newId } from "../platform/NewId.ts"
+import { change, changeOf, scheduling, type Start } from "./Campaigns/Changes.ts"
+import { freeze } from "./Campaigns/Freeze.ts"
+import { current, type Current, duplicate, remove } from "./Campaigns/Repo.ts"
+import { noSuchCampaign } from "./Campaigns/Target.ts"
+import { instantOf } from "./Schedule.ts"
+
+type Conflict =
+  | IdempotencyKeyReused
+  | CampaignNotFound
+  | CampaignReferenceNotFound
+  | CampaignStateConflict
+  | CampaignNotReady
+  | VersionConflict
+  | ScheduleInvalid
+  | ServiceUnavailable
+
+export class Campaigns extends Context.Service<
+  Campaigns,
+  {
+    /** The campaign's version, and the audience that it has frozen last. */
+    readonly current: (
+      projectId: ProjectId,
+      id: CampaignId
+    ) => Effect.Effect<Current, CampaignNotFound | ServiceUnavailable>
+
+    /**
+     * Carries out what the body says, by the moves of `api/campaigns/States.ts`. Local times are those of `timeZone`
+     * unless the project has another by now.
+     */
+    readonly run: (
+      command: Command,
+      id: CampaignId,
+      body: CampaignCommand,
+      timeZone: string
+    ) => Effect.Effect<Outcome, Conflict>
+  }
+>()("developer-api/campaigns/Campaigns") {
+  static readonly layer = Layer.effect(
+    Campaigns,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const bulk = yield* Bulk
+      const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
+
+      const schedule = (
+        command: Command,
+        id: CampaignId,
+        body: CommandOf<"schedule">,
+        timeZone: string
+      ): Effect.Effect<Outcome, Conflict> =>
+        Effect.gen(function* () {
+          const at = yield* now
+          const scheduled = scheduling(body, startOf(body.scheduledForLocal, timeZone, at))
+          return yield* mutate(sql, command, change(sql, command.projectId, id, scheduled, at))
+        }).pipe(Effect.catchTag("ZoneChanged", (changed) => schedule(command, id, body, changed.timeZone)))
+
+      return {
+        current: Effect.fnUntraced(function* (projectId, id) {
+          const [campaign] = yield* statement(current(sql, projectId, id))
+          return campaign ?? (yield* new CampaignNotFound({ detail: noSuchCampaign }))
+        }),
+        run: Effect.fnUntraced(function* (command, id, body, timeZone): Effect.fn.Return<Outcome, Conflict> {
+          const { projectId } = command
+          switch (body.operation) {
+            case "delete":
+              return yield* mutate(sql, command, remove(sql, projectId, id, body, yield* now))
+            case "duplicate": {
+              const copy = CampaignId.make(yield* newId("cmp"))
+              return yield* mutate(sql, command, duplicate(sql, projectId, id, copy, body, yield* now))
+            }
+            case "freeze_audience": {
+              const audienceId = AudienceId.make(yield* newId("aud"))
+              const frozen = freeze(bulk.sql, projectId, id, audienceId, body.filter, yield* now)
+              return yield* bulk.patiently(mutate(bulk.sql, command, frozen))
+            }
+            case "schedule":
+              return yield* schedule(command, id, body, timeZone)
+            default:
+              return yield* mutate(sql, command, change(sql, projectId, id, changeOf(body), yield* now)).pipe(
+                // Only a local time depends on the zone.
+                Effect.catchTag("ZoneChanged", Effect.die)
+              )
+          }
+        })
+      }
+    })
+  )
+}
+
+const startOf = (local: string | null, timeZone: string, now: Date): Start => {
+  if (local === null) return { at: now, fault: null, timeZone: null }
+  return Result.match(instantOf(local, timeZone, now), {
+    onFailure: (fault) => ({ at: null, fault, timeZone }),
+    onSuccess: (at) => ({ at, fault: null, timeZone })
+  })
+}

@@ -1,0 +1,215 @@
+/** The commands that change columns of a campaign, each as the values that it sets and what it is judged by. */
+import type { SqlClient } from "effect/sql"
+import type { CommandOf } from "../../api/campaigns/Commands.ts"
+import type { Operation } from "../../api/campaigns/States.ts"
+import type { CampaignId, ChannelId, ProjectId, TemplateId } from "../../api/Ids.ts"
+import {
+  type CampaignNotFound,
+  type CampaignReferenceNotFound,
+  CampaignNotReady,
+  type CampaignStateConflict,
+  missingParts,
+  ScheduleInvalid,
+  type VersionConflict
+} from "../../api/Problems.ts"
+import { assigned, differ, patched } from "../../platform/Columns.ts"
+import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
+import * as Target from "./Target.ts"
+import { ZoneChanged } from "./ZoneChanged.ts"
+
+type Sql = SqlClient.SqlClient
+
+const settable = {
+  name: "name",
+  primaryTemplateId: "primary_template_id",
+  primaryTemplateVersion: ["primary_template_version", "bigint"],
+  primaryChannelId: "primary_channel_id",
+  fallbackTemplateId: "fallback_template_id",
+  fallbackTemplateVersion: ["fallback_template_version", "bigint"],
+  fallbackChannelId: "fallback_channel_id",
+  scheduledFor: ["scheduled_for", "timestamptz"],
+  sendsPerMinute: ["sends_per_minute", "integer"]
+} as const
+
+const patchedValues = patched(settable)
+const columns = { ...settable, status: "status" } as const
+const differs = differ(columns, "next", "target")
+const assignments = assigned(columns, "next")
+
+/** What a command refers to. */
+interface References {
+  readonly templateId?: TemplateId
+  readonly templateVersion?: number
+  readonly channelId?: ChannelId
+}
+
+/** When a campaign is to start. */
+export interface Start {
+  /** None where there is a fault. */
+  readonly at: Date | null
+  /** What is wrong with the local time. */
+  readonly fault: string | null
+  /** Where the clocks were looked at; null: it is the same in every zone. */
+  readonly timeZone: string | null
+}
+
+/** What a command sets, absent members apart, and what it is judged by beside the state. */
+export interface Change {
+  readonly operation: Operation
+  readonly values: Partial<Record<keyof typeof settable, string | number | null | undefined>>
+  readonly expectedVersion?: number
+  readonly references?: References
+  readonly start?: Start
+}
+
+const primary = ({ channelId, templateId, templateVersion }: References) => ({
+  primaryTemplateId: templateId,
+  primaryTemplateVersion: templateVersion,
+  primaryChannelId: channelId
+})
+
+/** PostgreSQL knows years beyond 9999, but not the sign that ISO 8601 puts before them. */
+const timestamp = (at: Date) => at.toISOString().replace(/^\+0*/, "")
+
+export const scheduling = ({ operation, sendsPerMinute }: CommandOf<"schedule">, start: Start): Change => ({
+  operation,
+  values: { scheduledFor: start.at === null ? null : timestamp(start.at), sendsPerMinute },
+  start
+})
+
+/** What each of the other commands comes to. */
+export const changeOf = (
+  command: CommandOf<Exclude<Operation, "delete" | "duplicate" | "freeze_audience" | "schedule">>
+): Change => {
+  const { operation } = command
+  switch (command.operation) {
+    case "rename":
+      return { operation, values: { name: command.name }, expectedVersion: command.expectedVersion }
+    case "bind_template":
+    case "bind_sender":
+    case "set_primary_route":
+      return { operation, values: primary(command), references: command }
+    case "set_fallback_route": {
+      const { channelId, templateId, templateVersion } = command
+      const values = {
+        fallbackTemplateId: templateId,
+        fallbackTemplateVersion: templateVersion,
+        fallbackChannelId: channelId
+      }
+      return { operation, values, references: command }
+    }
+    case "remove_fallback_route":
+      return {
+        operation,
+        values: { fallbackTemplateId: null, fallbackTemplateVersion: null, fallbackChannelId: null }
+      }
+    case "pause":
+    case "resume":
+    case "cancel":
+      return { operation, values: {} }
+  }
+}
+
+const none = (sql: Sql) => sql.literal("")
+
+/** Members that name nothing, each after a space. No template or channel is ever removed, so none has to be locked. */
+const missingReferences = (sql: Sql, projectId: ProjectId, { channelId, templateId, templateVersion }: References) => {
+  const templates = sql`SELECT FROM templates WHERE project_id = ${projectId} AND id = ${templateId ?? null}::text`
+  return sql`concat(
+    CASE
+      WHEN ${templateId ?? null}::text IS NULL
+        OR EXISTS (${templates} AND version = ${templateVersion ?? null}::bigint) THEN ''
+      WHEN EXISTS (${templates}) THEN ' templateVersion'
+      ELSE ' templateId'
+    END,
+    CASE WHEN ${channelId ?? null}::text IS NOT NULL AND NOT EXISTS (
+      SELECT FROM channels WHERE project_id = ${projectId} AND id = ${channelId ?? null}::text
+    ) THEN ' channelId' END
+  )`
+}
+
+const referenceConflicts = (sql: Sql, projectId: ProjectId, references: References) => sql`
+  WHEN ${missingReferences(sql, projectId, references)} <> ''
+    THEN 'campaign_reference_not_found' || ${missingReferences(sql, projectId, references)}
+  WHEN EXISTS (
+    SELECT FROM channels
+    WHERE project_id = ${projectId} AND id = ${references.channelId ?? null}::text AND status = 'revoked'
+  ) THEN 'campaign_state_conflict channel'`
+
+/** What a campaign needs to be scheduled; `target` sees its audience. */
+const readiness = (sql: Sql, projectId: ProjectId) => sql`concat(
+  CASE WHEN num_nulls(target.primary_template_id, target.primary_channel_id) > 0 THEN ' primary_route' END,
+  CASE
+    WHEN target.audience_id IS NULL THEN ' audience'
+    WHEN EXISTS (
+      SELECT FROM audiences
+      WHERE audiences.project_id = ${projectId} AND audiences.id = target.audience_id AND eligible_count = 0
+    ) THEN ' eligible_recipients'
+  END
+)`
+
+const startConflicts = (sql: Sql, projectId: ProjectId, { fault, timeZone }: Start) => sql`
+  WHEN project.time_zone <> ${timeZone}::text THEN 'zone_changed ' || project.time_zone
+  WHEN ${fault !== null}::boolean THEN 'schedule_invalid'
+  WHEN ${readiness(sql, projectId)} <> '' THEN 'campaign_not_ready' || ${readiness(sql, projectId)}`
+
+type Conflict =
+  | CampaignNotFound
+  | CampaignReferenceNotFound
+  | CampaignStateConflict
+  | CampaignNotReady
+  | VersionConflict
+  | ScheduleInvalid
+  | ZoneChanged
+
+export const change = (
+  sql: Sql,
+  projectId: ProjectId,
+  id: CampaignId,
+  { expectedVersion, operation, references, start, values }: Change,
+  at: Date
+): Mutation<Conflict> => ({
+  at,
+  verdict: sql`
+    patch AS (SELECT ${JSON.stringify(values)}::jsonb AS p),
+    ${Target.target(sql, id)},
+    next AS MATERIALIZED (
+      SELECT ${sql.literal(patchedValues)}, ${sql.literal(Target.moved(operation))} AS status FROM target, patch
+    ),
+    ${Target.verdict(sql, projectId, id, operation, {
+      conflicts: sql`
+        ${expectedVersion === undefined ? none(sql) : Target.versionGuard(sql, expectedVersion)}
+        ${references === undefined ? none(sql) : referenceConflicts(sql, projectId, references)}
+        ${start === undefined ? none(sql) : startConflicts(sql, projectId, start)}`,
+      changed: sql.literal(differs),
+      version: sql`target.version + (${sql.literal(differs)})::int`,
+      from: sql`LEFT JOIN next ON true`
+    })}`,
+  effect: sql`
+    updated AS (
+      UPDATE campaigns SET ${sql.literal(assignments)},
+        paused_from = CASE WHEN next.status = 'paused' THEN coalesce(target.paused_from, target.status) END,
+        resumed_at = CASE
+          WHEN target.status = 'paused' AND next.status IN ('scheduled', 'running') THEN ${at}::timestamptz
+          ELSE campaigns.resumed_at
+        END,
+        version = campaigns.version + 1, updated_at = greatest(campaigns.updated_at, ${at}::timestamptz)
+      FROM claim, next, target
+      WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id} AND claim.changed
+    )`,
+  problems: {
+    campaign_not_found: Target.campaign_not_found,
+    campaign_state_conflict: Target.campaign_state_conflict(operation),
+    version_conflict: Target.version_conflict,
+    campaign_reference_not_found: Target.campaign_reference_not_found,
+    zone_changed: ({ faults: [timeZone = ""] }) => new ZoneChanged({ timeZone }),
+    schedule_invalid: () => new ScheduleInvalid({ detail: start?.fault ?? "" }),
+    campaign_not_ready
+  }
+})
+
+const campaign_not_ready = ({ faults }: Refusal) =>
+  new CampaignNotReady({
+    detail: `The campaign lacks ${faults.map((fault) => fault.replace("_", " ")).join(" and ")}.`,
+    missing: missingParts.filter((part) => faults.includes(part))
+  })

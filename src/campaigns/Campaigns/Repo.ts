@@ -1,0 +1,93 @@
+/** The SQL of campaigns that come and go, and of what is read of them. Every statement names the project first. */
+import type { SqlClient } from "effect/sql"
+import type { Audience } from "../../api/campaigns/Audience.ts"
+import type { CommandOf } from "../../api/campaigns/Commands.ts"
+import type { CampaignId, ProjectId } from "../../api/Ids.ts"
+import type { CampaignNotFound, CampaignStateConflict, VersionConflict } from "../../api/Problems.ts"
+import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
+import * as Target from "./Target.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** A campaign's version, and what is told of its audience. */
+export interface Current {
+  readonly version: number
+  readonly audience: Audience | null
+}
+
+export const current = (sql: Sql, projectId: ProjectId, id: CampaignId) => sql<Current>`
+  SELECT campaigns.version,
+    CASE WHEN audiences.id IS NOT NULL THEN json_build_object(
+      'filter', filter, 'candidateCount', candidate_count, 'eligibleCount', eligible_count,
+      'exclusions', json_build_object(
+        'consent_not_granted', consent_not_granted, 'suppressed', suppressed, 'merged', merged,
+        'filter_mismatch', filter_mismatch, 'channel_unavailable', channel_unavailable, 'duplicate', duplicate
+      )
+    ) END AS audience
+  FROM campaigns LEFT JOIN audiences
+    ON audiences.project_id = campaigns.project_id AND audiences.id = campaigns.audience_id
+  WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}`
+
+/** Leaves the target's audience, if it has one, to the pruner. */
+export const abandoned = (sql: Sql, projectId: ProjectId, at: Date) => sql`
+  abandoned AS (
+    UPDATE audiences SET abandoned_at = ${at}::timestamptz FROM claim, target
+    WHERE audiences.project_id = ${projectId} AND audiences.id = target.audience_id
+  )`
+
+export const remove = (
+  sql: Sql,
+  projectId: ProjectId,
+  id: CampaignId,
+  { expectedVersion, operation }: CommandOf<"delete">,
+  at: Date
+): Mutation<CampaignNotFound | CampaignStateConflict | VersionConflict> => ({
+  at,
+  verdict: sql`
+    ${Target.target(sql, id)},
+    ${Target.verdict(sql, projectId, id, operation, {
+      conflicts: Target.versionGuard(sql, expectedVersion),
+      changed: sql`true`,
+      version: sql`target.version`
+    })}`,
+  effect: sql`
+    removed AS (DELETE FROM campaigns USING claim WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}),
+    ${abandoned(sql, projectId, at)}`,
+  problems: {
+    campaign_not_found: Target.campaign_not_found,
+    campaign_state_conflict: Target.campaign_state_conflict(operation),
+    version_conflict: Target.version_conflict
+  }
+})
+
+/** Makes the campaign `copy`, a draft. */
+export const duplicate = (
+  sql: Sql,
+  projectId: ProjectId,
+  id: CampaignId,
+  copy: CampaignId,
+  { name, operation }: CommandOf<"duplicate">,
+  at: Date
+): Mutation<CampaignNotFound | CampaignStateConflict> => ({
+  at,
+  verdict: sql`
+    ${Target.target(sql, id)},
+    ${Target.verdict(sql, projectId, id, operation, {
+      changed: sql`true`,
+      version: sql`1`,
+      resourceId: copy
+    })}`,
+  effect: sql`
+    created AS (
+      INSERT INTO campaigns (project_id, id, name, primary_template_id, primary_template_version, primary_channel_id,
+        fallback_template_id, fallback_template_version, fallback_channel_id, created_at, updated_at)
+      SELECT ${projectId}::text, ${copy}::text, coalesce(${name ?? null}::text, left(name || ' copy', 160)),
+        primary_template_id, primary_template_version, primary_channel_id,
+        fallback_template_id, fallback_template_version, fallback_channel_id, ${at}::timestamptz, ${at}::timestamptz
+      FROM claim, target
+    )`,
+  problems: {
+    campaign_not_found: Target.campaign_not_found,
+    campaign_state_conflict: Target.campaign_state_conflict(operation)
+  }
+})

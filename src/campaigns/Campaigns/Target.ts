@@ -1,0 +1,108 @@
+/** The campaign that a command is for, locked, and the guards that all commands share. */
+import type { SqlClient, Statement } from "effect/sql"
+import { allowedIn, campaignStatuses, type Move, moves, type Operation } from "../../api/campaigns/States.ts"
+import type { CampaignId, ProjectId } from "../../api/Ids.ts"
+import {
+  CampaignNotFound,
+  CampaignReferenceNotFound,
+  CampaignStateConflict,
+  VersionConflict
+} from "../../api/Problems.ts"
+import type { Refusal } from "../../platform/idempotency/Idempotency.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** No row where there is none. Of many commands one after the other sees what the one before has left. */
+export const target = (sql: Sql, id: CampaignId): Statement.Fragment => sql`
+  target AS MATERIALIZED (
+    SELECT campaign.* FROM project, LATERAL (
+      SELECT * FROM campaigns WHERE project_id = project.project_id AND id = ${id} FOR UPDATE
+    ) campaign
+  )`
+
+const destination = (move: Move) => (move === "where it was" ? "target.paused_from" : `'${move}'`)
+
+/** Where an operation leads the target: NULL where the table of moves knows none. */
+export const moved = (operation: Operation): string =>
+  `CASE target.status ${campaignStatuses
+    .flatMap((status) => {
+      const move = moves[operation][status]
+      return move === undefined ? [] : [`WHEN '${status}' THEN ${destination(move)}`]
+    })
+    .join(" ")} END`
+
+/** What a command is judged by, in SQL over `project`, `target` and whatever else `from` joins to them. */
+export interface Judgement {
+  /** `WHEN … THEN …` for the conflicts after that of the state, in their order. */
+  readonly conflicts?: Statement.Fragment
+  readonly changed: Statement.Fragment
+  /** The version that the command leaves behind. */
+  readonly version: Statement.Fragment
+  /** Further joins. */
+  readonly from?: Statement.Fragment
+  /** Of the receipt, where it is not the campaign's. */
+  readonly resourceId?: CampaignId
+}
+
+/** `verdict` of a mutation: the campaign is there, in a state that allows the operation, and nothing else is against it. */
+export const verdict = (
+  sql: Sql,
+  projectId: ProjectId,
+  id: CampaignId,
+  operation: Operation,
+  { changed, conflicts, from, resourceId, version }: Judgement
+): Statement.Fragment => sql`
+  judged AS (
+    SELECT
+      CASE
+        WHEN target.id IS NULL THEN 'campaign_not_found'
+        WHEN ${sql.literal(moved(operation))} IS NULL THEN 'campaign_state_conflict ' || target.status
+        ${conflicts ?? sql.literal("")}
+      END AS failure,
+      ${changed} AS changed, target.version AS current_version, ${version} AS next_version
+    FROM project LEFT JOIN target ON true ${from ?? sql.literal("")}
+    -- Who waited for a freeze to end has the campaign as it is by now, but not the audience: that is for the next look.
+    WHERE target.audience_id IS NULL OR EXISTS (
+      SELECT FROM audiences WHERE audiences.project_id = ${projectId} AND audiences.id = target.audience_id
+    )
+  ),
+  verdict AS (
+    SELECT failure, ${resourceId ?? id}::text AS resource_id, changed,
+      CASE WHEN failure IS NULL THEN next_version ELSE current_version END AS version
+    FROM judged
+  )`
+
+export const versionGuard = (sql: Sql, expectedVersion: number) => sql`
+  WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'`
+
+export const noSuchCampaign = "The path names no campaign of this project."
+
+export const campaign_not_found = () => new CampaignNotFound({ detail: noSuchCampaign })
+
+/** A campaign in the wrong state, by that state; or a channel that is revoked. */
+export const campaign_state_conflict =
+  (operation: Operation) =>
+  ({ faults: [fault = ""] }: Refusal) =>
+    new CampaignStateConflict({
+      detail:
+        fault === "channel"
+          ? "channelId names a channel that is revoked."
+          : `The campaign is ${fault}; ${operation} takes one that is ${allowedIn(operation).join(" or ")}.`
+    })
+
+export const version_conflict = ({ version }: Refusal) =>
+  new VersionConflict({
+    detail: `The campaign is at version ${version}. Look at what has changed, then decide.`,
+    currentVersion: version
+  })
+
+/** What a command refers to, by the word for its fault. */
+const noSuchReference: Readonly<Record<string, string>> = {
+  templateId: "templateId names no template of the project.",
+  templateVersion: "The template has no version like templateVersion.",
+  channelId: "channelId names no channel of the project.",
+  segmentId: "filter.segmentId names no segment of the project."
+}
+
+export const campaign_reference_not_found = ({ faults }: Refusal) =>
+  new CampaignReferenceNotFound({ detail: faults.map((fault) => noSuchReference[fault] ?? fault).join(" ") })

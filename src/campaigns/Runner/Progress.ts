@@ -1,0 +1,40 @@
+/** The moves that the runner makes on campaigns: those whose time has come begin, those that are through are completed. */
+import type { SqlClient } from "effect/sql"
+
+/** A campaign that is this late doesn't begin by itself: who gets it by now is for a person to decide. */
+const latest = "6 hours"
+
+/**
+ * Begins and completes campaigns; each move raises the version. Tells whether any is running. A resumed campaign begins
+ * however late it is: somebody has decided.
+ */
+export const advance = (sql: SqlClient.SqlClient, now: Date) => sql<{ readonly running: boolean }>`
+  WITH due AS MATERIALIZED (
+    SELECT project_id, id, greatest(scheduled_for, resumed_at) < ${now}::timestamptz - ${latest}::interval AS is_late
+    FROM campaigns WHERE status = 'scheduled' AND scheduled_for <= ${now}::timestamptz
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  begun AS (
+    UPDATE campaigns SET
+      status = CASE WHEN is_late THEN 'paused' ELSE 'running' END,
+      paused_from = CASE WHEN is_late THEN 'scheduled' END,
+      next_send_at = NULL, version = version + 1, updated_at = ${now}::timestamptz
+    FROM due WHERE campaigns.project_id = due.project_id AND campaigns.id = due.id
+    RETURNING campaigns.status
+  ),
+  through AS MATERIALIZED (
+    SELECT project_id, id FROM campaigns
+    WHERE status = 'running' AND NOT EXISTS (
+      SELECT FROM campaign_recipients AS recipient
+      WHERE recipient.project_id = campaigns.project_id AND recipient.audience_id = campaigns.audience_id
+        AND recipient.status IN ('pending', 'sending')
+    )
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  completed AS (
+    UPDATE campaigns SET status = 'completed', version = version + 1, updated_at = ${now}::timestamptz
+    FROM through WHERE campaigns.project_id = through.project_id AND campaigns.id = through.id
+    RETURNING campaigns.id
+  )
+  SELECT EXISTS (SELECT FROM begun WHERE status = 'running')
+    OR EXISTS (SELECT FROM campaigns WHERE status = 'running') AS running`

@@ -1,0 +1,34 @@
+/** Segments: the lists of clients that a campaign can be aimed at (contract §9). Project files make them. */
+import { Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import type { Segment } from "../api/campaigns/Campaigns.ts"
+import type { ProjectId } from "../api/Ids.ts"
+import type { CursorInvalid, ServiceUnavailable } from "../api/Problems.ts"
+import { statement } from "../platform/Database.ts"
+import { type Page, Pages } from "../platform/Pages.ts"
+import { list } from "./Segments/Repo.ts"
+
+export class Segments extends Context.Service<
+  Segments,
+  {
+    /** Newest first, `limit` to a page. */
+    readonly list: (
+      projectId: ProjectId,
+      query: { readonly limit: number; readonly cursor: string | undefined }
+    ) => Effect.Effect<Page<Segment>, CursorInvalid | ServiceUnavailable>
+  }
+>()("developer-api/campaigns/Segments") {
+  static readonly layer = Layer.effect(
+    Segments,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const pages = yield* Pages
+      return {
+        list: (projectId, query) =>
+          pages.read({ projectId, operation: "listSegments", filters: {} }, query, (window) =>
+            statement(list(sql, projectId, window))
+          )
+      }
+    })
+  )
+}

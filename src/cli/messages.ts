@@ -1,0 +1,58 @@
+/** `messages`: what was sent into conversations, and what nobody knows the outcome of. */
+import { Effect } from "effect"
+import { Command, Flag } from "effect/cli"
+import { messageStatuses } from "../api/messaging/Messaging.ts"
+import { Messages } from "../messaging/Messages.ts"
+import * as Flags from "./Flags.ts"
+import { onMigratedDatabase } from "./OnDatabase.ts"
+import { answer, cli, table } from "./Output.ts"
+
+const onMessages = <A, E, R>(command: Effect.Effect<A, E, R>) =>
+  command.pipe(Effect.provide(Messages.layer), onMigratedDatabase)
+
+const list = Command.make(
+  "list",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    status: Flag.Literals("status", messageStatuses).pipe(Flag.withDescription("Those in one state"), Flag.optional)
+  },
+  Effect.fn(function* ({ json, project, status }) {
+    const messages = yield* Messages
+    const items = yield* messages.list(yield* Flags.projectId(project), status)
+    const rows = items.map((item) => [item.messageId, item.conversationId, item.deliveryStatus, item.createdAt])
+    yield* answer(json, { items }, items.length === 0 ? "No messages" : table([head, ...rows]))
+  }, onMessages)
+).pipe(
+  Command.withDescription("List the messages of a project, the newest first"),
+  Command.withExamples([
+    { command: `${cli} messages list --project demo --status unknown`, description: "What waits to be settled" }
+  ])
+)
+
+const settle = Command.make(
+  "settle",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    message: Flag.String("message").pipe(Flag.withMetavar("ID"), Flag.withDescription("The message's id (required)")),
+    as: Flag.Literals("as", ["sent", "failed"]).pipe(Flag.withDescription("What has become of it (required)"))
+  },
+  Effect.fn(function* ({ as, json, message, project }) {
+    const messages = yield* Messages
+    yield* messages.settle(yield* Flags.projectId(project), message, as)
+    yield* answer(json, { messageId: message, deliveryStatus: as }, `Message ${message} is ${as}`)
+  }, onMessages)
+).pipe(
+  Command.withDescription("Say what has become of a message whose outcome is unknown, after a look at the provider"),
+  Command.withExamples([
+    { command: `${cli} messages settle --project demo --message msg_0193f0cd92c37d5e8b2c3d4e5f607182 --as sent` }
+  ])
+)
+
+export const messages = Command.make("messages").pipe(
+  Command.withDescription("List messages, and settle those whose outcome is unknown"),
+  Command.withSubcommands([list, settle])
+)
+
+const head = ["MESSAGE", "CONVERSATION", "STATUS", "CREATED"]

@@ -1,0 +1,30 @@
+/** The own fields that an import profile can map external fields to, by entity type (contract §12). */
+import type { Schema } from "effect"
+import { clientFields } from "../../api/crm/Clients.ts"
+import { dealFields } from "../../api/crm/Deals.ts"
+import { noteFields } from "../../api/crm/Notes.ts"
+import { taskFields } from "../../api/crm/Tasks.ts"
+import { text } from "../../api/Fields.ts"
+import { Instant } from "../../api/Instant.ts"
+import type { EntityType } from "../../api/integrations/Preview.ts"
+
+const { amountMinor, currency, expectedCloseDate, title } = dealFields
+const { displayName, email, firstName, lastName, phone, tags } = clientFields
+const sale = { title, amountMinor, currency, expectedCloseDate }
+
+/** Each with its schema: where the API has the field, that of the API, so both take the same values. */
+export const importFields = {
+  contact: { displayName, firstName, lastName, email, phone, tags },
+  organization: { name: text(1, 160) },
+  lead: sale,
+  deal: sale,
+  task: taskFields,
+  activity: { title: text(1, 160), at: Instant },
+  note: noteFields
+} as const satisfies Record<EntityType, Readonly<Record<string, Schema.Codec<unknown, unknown>>>>
+
+/**
+ * Names what these schemas take, and what Judgement.ts makes of it. It is kept with each batch that was judged so. Raise
+ * it with every change there: what an earlier release has judged is then judged anew.
+ */
+export const rules = 1

@@ -1,0 +1,46 @@
+/** What tells one batch of staged records from another. */
+import { createHash } from "node:crypto"
+import type { InstallationId } from "../../api/Ids.ts"
+import { canonicalJson } from "../../platform/CanonicalJson.ts"
+import type { StagedRecord } from "./Judgement.ts"
+
+/** The canonical form of a record (RFC 8785). */
+const canonical = ({ entityType, externalId, fields }: StagedRecord) =>
+  canonicalJson({ entityType, externalId, fields })
+
+/** A record with its place in the batch. */
+export interface PlacedRecord extends StagedRecord {
+  readonly position: number
+}
+
+/** The records by their canonical form, compared as JavaScript compares strings: in UTF-16 code units. */
+export const inCanonicalOrder = (records: ReadonlyArray<StagedRecord>): ReadonlyArray<PlacedRecord> =>
+  records
+    .map((record, position) => ({ record: { ...record, position }, form: canonical(record) }))
+    .sort((one, other) => (one.form < other.form ? -1 : one.form > other.form ? 1 : 0))
+    .map(({ record }) => record)
+
+/** A digest of a batch as it was uploaded, in its order, on which duplicates depend; null of an empty one. */
+export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null => {
+  if (records.length === 0) return null
+  const hash = createHash("sha256")
+  for (const record of records) hash.update(`${canonical(record)}\n`)
+  return hash.digest("hex")
+}
+
+/**
+ * The fingerprint of contract §11: the SHA-256 of the canonical JSON of `{installationId, profileVersion, records}`. It
+ * takes one record after the other, in canonical order, so that no batch has to be in memory.
+ */
+export const fingerprinting = (installationId: InstallationId, profileVersion: number) => {
+  const hash = createHash("sha256")
+  hash.update(`{"installationId":${canonicalJson(installationId)},"profileVersion":${profileVersion},"records":[`)
+  let separator = ""
+  return {
+    add: (record: StagedRecord) => {
+      hash.update(separator + canonical(record))
+      separator = ","
+    },
+    digest: () => hash.update("]}").digest("hex")
+  }
+}

@@ -1,0 +1,117 @@
+/** Staged batches as project files bring them: stored, and judged by the installation's profile (contract §11, §12). */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../api/Ids.ts"
+import * as Batches from "./Batches.ts"
+import { rules } from "./Fields.ts"
+import { fingerprinting, inCanonicalOrder, type PlacedRecord } from "./Fingerprint.ts"
+import { type Judgement, judge, type Mappings, profileOf, type StagedRecord, tally } from "./Judgement.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** So many records are in hand at a time, however many a batch has. */
+const portion = 1_000
+
+/** What a project file says of an installation, as far as its batch goes; absent records stay as they are. */
+interface Installation {
+  readonly id: InstallationId
+  readonly stagedRecords?: ReadonlyArray<StagedRecord>
+}
+
+/**
+ * Brings the batches of installations, whose rows are written by now, up to what these say: other records replace the
+ * old ones whole, and what another profile or other rules have judged is judged anew. Belongs into the transaction that
+ * writes the rows.
+ */
+export const stage = Effect.fnUntraced(function* (
+  sql: Sql,
+  projectId: ProjectId,
+  installations: ReadonlyArray<Installation>
+) {
+  const given = new Map(installations.map(({ id, stagedRecords }) => [id, stagedRecords]))
+  for (const { digest, id, replaced, ...profile } of yield* Batches.outdated(
+    sql,
+    projectId,
+    [...given.keys()],
+    rules
+  )) {
+    const batch = { projectId, installationId: id }
+    if (replaced) yield* replace(sql, batch, digest, given.get(id) ?? [])
+    if (digest !== null) yield* judgeBatch(sql, batch, profile)
+  }
+})
+
+/** Judges all batches anew that were judged by the rules of another release; each in a transaction of its own. */
+export const judgeAnew = Effect.fnUntraced(function* (sql: Sql) {
+  for (const { installationId, projectId } of yield* Batches.judgedOtherwise(sql, rules)) {
+    yield* sql.withTransaction(
+      Effect.gen(function* () {
+        const found = yield* Batches.outdated(sql, projectId, [installationId], rules, "SKIP LOCKED")
+        for (const profile of found) yield* judgeBatch(sql, { projectId, installationId }, profile)
+      })
+    )
+  }
+})
+
+const replace = Effect.fnUntraced(function* (
+  sql: Sql,
+  batch: Batches.Batch,
+  digest: string | null,
+  records: ReadonlyArray<StagedRecord>
+) {
+  yield* Batches.remove(sql, batch)
+  if (digest === null) return
+  yield* Batches.create(sql, batch, digest)
+  const sorted = inCanonicalOrder(records)
+  for (let rank = 0; rank < sorted.length; rank += portion) {
+    yield* Batches.addRecords(sql, batch, rank, sorted.slice(rank, rank + portion))
+  }
+})
+
+/** Goes through the records as they are stored, whether they came with this file or with an earlier one. */
+const judgeBatch = Effect.fnUntraced(function* (
+  sql: Sql,
+  batch: Batches.Batch,
+  { mappings, profileVersion }: { readonly profileVersion: number | null; readonly mappings: Mappings | null }
+) {
+  yield* Batches.removeContacts(sql, batch)
+  if (profileVersion === null || mappings === null) return yield* Batches.withdraw(sql, batch)
+  const profile = profileOf(mappings)
+  const fingerprint = fingerprinting(batch.installationId, profileVersion)
+  const { add, counts, unsupportedFields } = tally()
+  for (let rank = 0, more = true; more; rank += portion) {
+    const records = yield* Batches.readRecords(sql, batch, rank, portion)
+    const judged = records.map((record) => ({ record, judgement: judge(profile, record) }))
+    for (const { judgement, record } of judged) {
+      fingerprint.add(record)
+      add(record, judgement)
+    }
+    const contacts = judged.filter(({ record }) => record.entityType === "contact")
+    if (contacts.length > 0) yield* Batches.addContacts(sql, batch, contacts.map(mappedContact))
+    more = records.length === portion
+  }
+  yield* Batches.conclude(sql, batch, {
+    profileVersion,
+    mappings,
+    rules,
+    counts: counts(),
+    unsupportedFields: unsupportedFields(),
+    fingerprint: fingerprint.digest()
+  })
+})
+
+const mappedContact = ({
+  judgement: { values },
+  record: { externalId, position }
+}: {
+  readonly record: PlacedRecord
+  readonly judgement: Judgement
+}): Batches.MappedContact => ({
+  position,
+  external_id: externalId,
+  email: textOf(values.get("email"))?.toLowerCase() ?? null,
+  phone: textOf(values.get("phone")) ?? null,
+  mapped: Object.fromEntries(values)
+})
+
+const textOf = (value: unknown) => (typeof value === "string" ? value : undefined)

@@ -1,0 +1,104 @@
+/** Calls of providers: each is made once for its attempt, and what it came to is recorded, whoever still waits for it. */
+import { Clock, Context, Duration, Effect, Fiber, FiberSet, Layer, Option, Schedule } from "effect"
+import { SqlClient } from "effect/sql"
+import type { ServiceUnavailable } from "../api/Problems.ts"
+import { statement } from "../platform/Database.ts"
+import { Settings } from "../platform/Settings.ts"
+import { spanOf } from "../platform/TraceContext.ts"
+import type { Outcome } from "./Connectors.ts"
+import * as Metrics from "./Messages/Metrics.ts"
+import { type Attempt, record } from "./Messages/Attempts.ts"
+import type { Message } from "./Messages/Record.ts"
+import { resultOf } from "./Messages/Schedule.ts"
+import { outcomes, Providers } from "./Providers.ts"
+
+/** What the attempt left; none where its lease was lost, and somebody else tells what became of it. */
+type Recorded = Option.Option<Message>
+
+export class Calls extends Context.Service<
+  Calls,
+  {
+    /** How long an attempt is leased: a call's deadline, and time to record what it came to (contract §8). */
+    readonly lease: Duration.Duration
+    /** Makes a leased attempt. The call goes on, and is recorded, when whoever waits for it is interrupted. */
+    readonly make: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
+    /** Records an attempt whose process has died as one with an unknown outcome. */
+    readonly lose: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
+    /** Puts a leased attempt off that this process won't make any more. */
+    readonly postpone: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
+    /** Waits until no call is under way. */
+    readonly drain: Effect.Effect<void>
+  }
+>()("developer-api/messaging/Calls") {
+  static readonly layer = Layer.effect(
+    Calls,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const providers = yield* Providers
+      const { providerTimeout } = yield* Settings
+      const lease = Duration.sum(providerTimeout, Duration.seconds(5))
+      const fibers = yield* FiberSet.make<unknown, ServiceUnavailable>()
+
+      const recorded = Effect.fnUntraced(function* (
+        attempt: Attempt,
+        outcome: Outcome
+      ): Effect.fn.Return<Recorded, ServiceUnavailable> {
+        const idempotent = providers.isIdempotent(attempt.providerType)
+        const finishedAt = new Date(yield* Clock.currentTimeMillis)
+        const result = resultOf({ ...attempt, idempotent }, outcome, finishedAt)
+        yield* Metrics.count(attempt.providerType, result.on)
+        const recording = statement(record(sql, attempt, result))
+        const rows = yield* recording.pipe(
+          // The request is told that nobody knows; as long as the lease runs, the database may come back.
+          Effect.tapError(() =>
+            recording.pipe(
+              Effect.retry(Schedule.spaced(Duration.millis(500))),
+              Effect.timeoutOption(lease),
+              FiberSet.run(fibers)
+            )
+          )
+        )
+        return Option.fromUndefinedOr(rows[0])
+      })
+
+      const call = (leased: Attempt) => {
+        const { address, conversationId, messageId, text } = leased
+        return providers.send(leased, { messageId, conversationId, recipient: address, text })
+      }
+
+      const attempt = (leased: Attempt) =>
+        Effect.uninterruptibleMask((restore) =>
+          restore(call(leased)).pipe(
+            // The process ends in the middle of it: the provider may have taken the message.
+            Effect.onInterrupt(() =>
+              recorded(leased, outcomes.interrupted).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
+            ),
+            Effect.flatMap((outcome) => recorded(leased, outcome))
+          )
+        ).pipe(
+          Effect.withSpan("Calls.make", {
+            parent: spanOf(leased.traceparent),
+            attributes: {
+              "project.id": leased.projectId,
+              "message.id": leased.messageId,
+              "message.attempt": leased.number
+            }
+          })
+        )
+
+      return {
+        lease,
+        // Who is interrupted on the way to the call leaves no lease behind that nobody works on.
+        make: (leased) =>
+          Effect.uninterruptible(
+            Effect.flatMap(FiberSet.run(fibers, Effect.interruptible(attempt(leased))), (fiber) =>
+              Effect.interruptible(Fiber.join(fiber))
+            )
+          ),
+        lose: (leased) => recorded(leased, outcomes.leaseLost),
+        postpone: (leased) => recorded(leased, outcomes.notCalled),
+        drain: FiberSet.awaitEmpty(fibers)
+      }
+    })
+  )
+}

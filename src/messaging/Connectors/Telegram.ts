@@ -1,0 +1,57 @@
+/** Telegram's Bot API: https://core.telegram.org/bots/api#making-requests, `sendMessage`. It knows no idempotency. */
+import { Duration, Effect, Option, Redacted, Schema } from "effect"
+import type { Connector, Outcome } from "../Connectors.ts"
+import { call, type Reply } from "./Call.ts"
+import { type Configs, telegramApi } from "./Config.ts"
+import { jsonBody } from "./JsonBody.ts"
+import { byFailure, byStatus, meaningOf } from "./Outcomes.ts"
+
+export const telegram = (timeout: Duration.Duration): Connector<Configs["telegram"]> => ({
+  idempotent: false,
+  send: ({ apiBaseUrl, token }, { messageId, recipient, text }) =>
+    call(timeout, {
+      messageId,
+      url: sendMessage(apiBaseUrl ?? telegramApi, token),
+      request: Effect.succeed({ body: Buffer.from(JSON.stringify({ chat_id: recipient, text })), headers: {} }),
+      outcomeOf
+    })
+})
+
+/** The base in its canonical form takes the path whatever it is, so that no error ever tells the token. */
+const sendMessage = (base: string, token: Redacted.Redacted) =>
+  new URL(`${new URL(base).href.replace(/\/+$/, "")}/bot${Redacted.value(token)}/sendMessage`)
+
+const Answer = Schema.Union([
+  Schema.Struct({ ok: Schema.Literal(true), result: Schema.Struct({ message_id: Schema.Int }) }),
+  Schema.Struct({
+    ok: Schema.Literal(false),
+    /** Like a status of HTTP. */
+    error_code: Schema.optionalKey(Schema.Int.check(Schema.isBetween({ minimum: 100, maximum: 999 })))
+  })
+])
+
+const read = jsonBody(Answer)
+
+/** In seconds. */
+const readRetryAfter = jsonBody(
+  Schema.Struct({
+    parameters: Schema.Struct({ retry_after: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)) })
+  })
+)
+
+const outcomeOf = ({ body, retryAfter, status }: Reply): Outcome => {
+  const answer = Option.getOrUndefined(read(body))
+  if (answer?.ok === true) {
+    return meaningOf(status) === "accepted"
+      ? { _tag: "accepted", providerMessageId: String(answer.result.message_id) }
+      : byFailure("unreadable_answer")
+  }
+  // Without a code of its own the Bot API has not spoken, but something before it.
+  if (answer?.error_code === undefined) return byStatus("http", status, retryAfter)
+  const asked = Option.map(readRetryAfter(body), ({ parameters }) => Duration.seconds(parameters.retry_after))
+  return byStatus(
+    "telegram",
+    answer.error_code,
+    Option.orElse(asked, () => retryAfter)
+  )
+}

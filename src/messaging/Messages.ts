@@ -1,0 +1,65 @@
+/** Messages as operators see them, and settle them (contract §13). */
+import { Clock, Context, Data, Effect, Layer, Option } from "effect"
+import { SqlClient } from "effect/sql"
+import type { ProjectId } from "../api/Ids.ts"
+import type { MessageStatus } from "../api/messaging/Messaging.ts"
+import { requireProject, type ProjectUnknown } from "../platform/ProjectUnknown.ts"
+import { list, type Listed, settle } from "./Messages/Repo.ts"
+
+export class MessageUnknown extends Data.TaggedError("MessageUnknown")<{
+  readonly projectId: ProjectId
+  readonly messageId: string
+}> {
+  override get message() {
+    return `Project "${this.projectId}" has no message "${this.messageId}"`
+  }
+}
+
+export class MessageNotUnsettled extends Data.TaggedError("MessageNotUnsettled")<{
+  readonly messageId: string
+  readonly status: MessageStatus
+}> {
+  override get message() {
+    return `Message "${this.messageId}" is ${this.status}: only one whose outcome is unknown can be settled`
+  }
+}
+
+export class Messages extends Context.Service<
+  Messages,
+  {
+    /** Those of a project, in one state if wanted, newest first. */
+    readonly list: (
+      projectId: ProjectId,
+      status: Option.Option<MessageStatus>
+    ) => Effect.Effect<ReadonlyArray<Listed>, ProjectUnknown>
+
+    /** Says what became of a message whose outcome is unknown; that it is so already changes nothing. */
+    readonly settle: (
+      projectId: ProjectId,
+      id: string,
+      as: "sent" | "failed"
+    ) => Effect.Effect<void, ProjectUnknown | MessageUnknown | MessageNotUnsettled>
+  }
+>()("developer-api/messaging/Messages") {
+  static readonly layer = Layer.effect(
+    Messages,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      return {
+        list: Effect.fn("Messages.list")(function* (projectId, status) {
+          yield* requireProject(sql, projectId)
+          return yield* Effect.orDie(list(sql, projectId, Option.getOrNull(status)))
+        }),
+        settle: Effect.fn("Messages.settle")(function* (projectId, messageId, as) {
+          yield* requireProject(sql, projectId)
+          const at = new Date(yield* Clock.currentTimeMillis)
+          const [found] = yield* Effect.orDie(settle(sql, projectId, messageId, `settled_${as}`, at))
+          if (found === undefined) return yield* new MessageUnknown({ projectId, messageId })
+          if (!found.settled && found.status !== as) {
+            return yield* new MessageNotUnsettled({ messageId, status: found.status })
+          }
+        })
+      }
+    })
+  )
+}

@@ -1,0 +1,93 @@
+/** A message as it is made and read. Every statement names the project first. */
+import type { SqlClient } from "effect/sql"
+import type { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../../api/Ids.ts"
+import type { MessageAttempt, MessageStatus, ProviderType } from "../../api/messaging/Messaging.ts"
+import { ConversationNotFound } from "../../api/Problems.ts"
+import { selected } from "../../platform/Columns.ts"
+import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
+import type { Cause } from "../../platform/outbox/Outbox.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** A message as it stands: its receipt, and what it waits for. */
+export interface Message {
+  readonly messageId: MessageId
+  readonly conversationId: ConversationId
+  readonly sourceId: SourceId
+  readonly deliveryStatus: MessageStatus
+  readonly createdAt: string
+  readonly updatedAt: string
+  readonly attempts: ReadonlyArray<MessageAttempt>
+  /** When the lease of the attempt under way ends, or the next one is due; null where nothing is to come. */
+  readonly availableAt: Date | null
+}
+
+export const columns = `${selected({
+  messageId: "messages.id",
+  conversationId: "messages.conversation_id",
+  sourceId: "channels.source_id",
+  deliveryStatus: "messages.status",
+  createdAt: ["messages.created_at", "timestamptz"],
+  updatedAt: ["messages.updated_at", "timestamptz"]
+})}, messages.attempt_log AS attempts, messages.available_at AS "availableAt"`
+
+/** The entry of an attempt that begins, in SQL that knows its number. */
+export const begun = (sql: Sql, number: string, at: Date) => sql`jsonb_build_object(
+  'number', ${sql.literal(number)}, 'status', 'pending', 'startedAt', ${at.toISOString()}::text, 'finishedAt', NULL,
+  'providerMessageId', NULL, 'errorCode', NULL, 'nextAttemptAt', NULL)`
+
+/** What the first run of a send needs to know of the conversation. Bytes travel as hex. */
+export interface Destination {
+  readonly status: "active" | "revoked"
+  readonly channelId: ChannelId
+  readonly providerType: ProviderType
+  readonly address: string
+  readonly config: string
+}
+
+/** Makes a message with its first attempt, leased to whoever runs this; over a revoked channel it has failed at once. */
+export const create = (
+  sql: Sql,
+  { at, projectId, traceparent }: Cause,
+  message: { readonly id: MessageId; readonly conversationId: ConversationId; readonly text: string },
+  leaseEnd: Date
+): Mutation<ConversationNotFound> => ({
+  at,
+  verdict: sql`
+    conversation AS MATERIALIZED (
+      SELECT conversations.id, conversations.address, channels.id AS channel_id, channels.provider_type,
+        channels.status, channels.config, channels.status = 'active' AS active
+      FROM project JOIN conversations USING (project_id)
+        JOIN channels ON channels.project_id = conversations.project_id AND channels.id = conversations.channel_id
+      WHERE conversations.id = ${message.conversationId}
+    ),
+    verdict AS (
+      SELECT CASE WHEN conversation.id IS NULL THEN 'conversation_not_found' END AS failure,
+        ${message.id}::text AS resource_id, true AS changed, NULL::int AS version
+      FROM project LEFT JOIN conversation ON true
+    )`,
+  effect: sql`
+    message AS (
+      INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
+        attempting, attempt_log, available_at, traceparent, created_at, updated_at)
+      SELECT ${projectId}::text, ${message.id}::text, id, channel_id, provider_type, address, ${message.text}::text,
+        CASE WHEN active THEN 'pending' ELSE 'failed' END, active::int, active,
+        CASE WHEN active THEN jsonb_build_array(${begun(sql, "1", at)}) ELSE '[]' END,
+        CASE WHEN active THEN ${leaseEnd}::timestamptz END,
+        ${traceparent}::text, ${at}::timestamptz, ${at}::timestamptz
+      FROM claim, conversation
+    )`,
+  returning: sql`(
+    SELECT json_build_object('status', conversation.status, 'channelId', channel_id, 'providerType', provider_type,
+      'address', address, 'config', encode(config, 'hex'))
+    FROM conversation)`,
+  problems: {
+    conversation_not_found: () =>
+      new ConversationNotFound({ detail: "The path names no conversation of this project." })
+  }
+})
+
+export const find = (sql: Sql, projectId: ProjectId, id: MessageId) => sql<Message>`
+  SELECT ${sql.literal(columns)} FROM messages
+    JOIN channels ON channels.project_id = messages.project_id AND channels.id = messages.channel_id
+  WHERE messages.project_id = ${projectId} AND messages.id = ${id}`

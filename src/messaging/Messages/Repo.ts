@@ -1,0 +1,53 @@
+/** The SQL of messages as operators see them. Every statement names the project first. */
+import type { SqlClient } from "effect/sql"
+import type { ConversationId, MessageId, ProjectId } from "../../api/Ids.ts"
+import type { MessageStatus } from "../../api/messaging/Messaging.ts"
+import { selected } from "../../platform/Columns.ts"
+import { after, type Event } from "./States.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** A message as operators see it (contract §13). */
+export interface Listed {
+  readonly messageId: MessageId
+  readonly conversationId: ConversationId
+  readonly deliveryStatus: MessageStatus
+  readonly createdAt: string
+}
+
+const listed = selected({
+  messageId: "id",
+  conversationId: "conversation_id",
+  deliveryStatus: "status",
+  createdAt: ["created_at", "timestamptz"]
+})
+
+export const list = (sql: Sql, projectId: ProjectId, status: MessageStatus | null) => sql<Listed>`
+  SELECT ${sql.literal(listed)} FROM messages
+  WHERE project_id = ${projectId} AND (${status}::text IS NULL OR status = ${status})
+  ORDER BY created_at DESC, id DESC`
+
+/** Settles a message whose outcome nobody knows; an attempt that is under way can't record anything any more. */
+export const settle = (
+  sql: Sql,
+  projectId: ProjectId,
+  id: string,
+  on: Extract<Event, `settled_${string}`>,
+  at: Date
+) => {
+  const move = after(on)
+  const entry = { status: move.attempt, finishedAt: at.toISOString() }
+  return sql<{ readonly status: MessageStatus; readonly settled: boolean }>`
+    WITH target AS MATERIALIZED (
+      SELECT status FROM messages WHERE project_id = ${projectId} AND id = ${id} FOR NO KEY UPDATE
+    ),
+    settled AS (
+      UPDATE messages SET status = ${move.to}, attempting = false, available_at = NULL, updated_at = ${at}::timestamptz,
+        attempt_log = CASE WHEN attempting
+          THEN jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || ${JSON.stringify(entry)}::jsonb) ELSE attempt_log END
+      FROM target
+      WHERE messages.project_id = ${projectId} AND messages.id = ${id} AND target.status = ANY(${[...move.from]}::text[])
+      RETURNING 1
+    )
+    SELECT status, EXISTS (SELECT FROM settled) AS settled FROM target`
+}

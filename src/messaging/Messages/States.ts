@@ -1,0 +1,38 @@
+/** The life of a message and of its attempts, as data (contract §8): every move, on what it is made, and where it leads. */
+import type { AttemptStatus, MessageStatus } from "../../api/messaging/Messaging.ts"
+
+interface Move {
+  readonly on: string
+  readonly from: ReadonlyArray<MessageStatus>
+  readonly to: MessageStatus
+  /** What becomes of the attempt under way, where one is. */
+  readonly attempt?: AttemptStatus
+}
+
+const open = ["pending", "retrying", "unknown"] as const satisfies ReadonlyArray<MessageStatus>
+
+export const moves = [
+  { on: "accepted", from: open, to: "sent", attempt: "accepted" },
+  { on: "refused", from: open, to: "failed", attempt: "rejected" },
+  /** Surely not processed, and there is another attempt to come. */
+  { on: "postponed", from: open, to: "retrying", attempt: "retrying" },
+  /** Surely not processed, and that was the last attempt. */
+  { on: "exhausted", from: open, to: "failed", attempt: "rejected" },
+  /** The last attempt was surely not processed, but an earlier one may have been: nobody may call it failed. */
+  { on: "exhausted_in_doubt", from: open, to: "unknown", attempt: "rejected" },
+  /** It may have been processed. */
+  { on: "unclear", from: open, to: "unknown", attempt: "unknown" },
+  /** Its channel is revoked, or of another provider by now, before the next attempt. */
+  { on: "channel_lost", from: ["retrying"], to: "failed" },
+  { on: "channel_lost_in_doubt", from: ["retrying", "unknown"], to: "unknown" },
+  /** An operator knows better. */
+  { on: "settled_sent", from: ["unknown"], to: "sent", attempt: "unknown" },
+  { on: "settled_failed", from: ["unknown"], to: "failed", attempt: "unknown" }
+] as const satisfies ReadonlyArray<Move>
+
+export type Event = (typeof moves)[number]["on"]
+
+const byEvent: Readonly<Record<string, Move>> = Object.fromEntries(moves.map((move) => [move.on, move]))
+
+/** What an event leads to. */
+export const after = (on: Event): Move => byEvent[on] ?? moves[0]

@@ -1,0 +1,62 @@
+/** Providers as channels lead to them: a sealed config is opened for the one call that needs it. */
+import { Context, Effect, Layer, Option } from "effect"
+import type { ChannelId, ProjectId } from "../api/Ids.ts"
+import type { ProviderType } from "../api/messaging/Messaging.ts"
+import { SecretBox } from "../platform/SecretBox.ts"
+import { Connectors, type Outcome, type Outgoing } from "./Connectors.ts"
+import { openConfig } from "./Connectors/Sealed.ts"
+
+/** A channel as it is stored. */
+export interface SealedChannel {
+  readonly projectId: ProjectId
+  readonly channelId: ChannelId
+  readonly providerType: ProviderType
+  readonly config: Uint8Array
+}
+
+export class Providers extends Context.Service<
+  Providers,
+  {
+    /** The types whose sends may be repeated under the same message id without a second effect. */
+    readonly isIdempotent: (providerType: ProviderType) => boolean
+    /** Calls the channel's provider once, within `PROVIDER_TIMEOUT`. Never fails. */
+    readonly send: (channel: SealedChannel, message: Outgoing) => Effect.Effect<Outcome>
+  }
+>()("developer-api/messaging/Providers") {
+  static readonly layerNoDeps = Layer.effect(
+    Providers,
+    Effect.gen(function* () {
+      const box = yield* SecretBox
+      const { isIdempotent, send } = yield* Connectors
+      return {
+        isIdempotent,
+        send: ({ channelId, config, projectId, providerType }, message) =>
+          openConfig(box, projectId, channelId, providerType, config).pipe(
+            Effect.flatMap((channel) => send(channel, message)),
+            // A fault of the operator's SECRET_KEY: nobody was called.
+            Effect.catchTag("SecretUnreadable", () =>
+              Effect.as(
+                Effect.logError(`The config of channel ${channelId} can't be opened with this SECRET_KEY`),
+                outcomes.configUnreadable
+              )
+            ),
+            Effect.catchDefect((defect) =>
+              Effect.as(Effect.logError("A call of a provider failed", defect), outcomes.internal)
+            )
+          )
+      }
+    })
+  )
+
+  static readonly layer = Providers.layerNoDeps.pipe(Layer.provide(Connectors.layer))
+}
+
+/** What calls come to that no provider has answered. */
+export const outcomes = {
+  configUnreadable: { _tag: "postponed", errorCode: "config_unreadable", retryAfter: Option.none() },
+  /** The process ended before anybody was called. */
+  notCalled: { _tag: "postponed", errorCode: "interrupted", retryAfter: Option.none() },
+  internal: { _tag: "unknown", errorCode: "internal" },
+  interrupted: { _tag: "unknown", errorCode: "interrupted" },
+  leaseLost: { _tag: "unknown", errorCode: "lease_lost" }
+} as const satisfies Record<string, Outcome>

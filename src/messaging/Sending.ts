@@ -1,0 +1,108 @@
+/** Text replies: a message is sent once, and a repeated request only asks what became of it (contract §8). */
+import { Clock, Context, Duration, Effect, Layer, Option, Schedule } from "effect"
+import { SqlClient } from "effect/sql"
+import { type ConversationId, MessageId, type ProjectId } from "../api/Ids.ts"
+import {
+  type ConversationNotFound,
+  type IdempotencyKeyReused,
+  ProviderOutcomeUnknown,
+  type ServiceUnavailable
+} from "../api/Problems.ts"
+import { statement } from "../platform/Database.ts"
+import { type Command, mutate } from "../platform/idempotency/Idempotency.ts"
+import { newId } from "../platform/NewId.ts"
+import { causeOf } from "../platform/outbox/Outbox.ts"
+import { Settings } from "../platform/Settings.ts"
+import { Calls } from "./Calls.ts"
+import { create, type Destination, find, type Message } from "./Messages/Record.ts"
+
+/** Names the message that is on record, though nobody can tell how it stands. */
+const known = <A>(messageId: MessageId, message: Effect.Effect<A, ServiceUnavailable>) =>
+  Effect.mapError(
+    message,
+    ({ detail = "" }) => new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId })
+  )
+
+/** A message as it stands, and whether an earlier request has made it. */
+export interface Sent {
+  readonly message: Message
+  readonly replayed: boolean
+}
+
+export class Sending extends Context.Service<
+  Sending,
+  {
+    /**
+     * Makes the message, and calls the provider. Under a key that is known it calls nobody, and waits for a call that is
+     * under way.
+     */
+    readonly send: (
+      command: Command,
+      conversationId: ConversationId,
+      text: string
+    ) => Effect.Effect<Sent, IdempotencyKeyReused | ConversationNotFound | ProviderOutcomeUnknown | ServiceUnavailable>
+  }
+>()("developer-api/messaging/Sending") {
+  static readonly layer = Layer.effect(
+    Sending,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const calls = yield* Calls
+      const { providerTimeout } = yield* Settings
+
+      const current = (projectId: ProjectId, id: MessageId) =>
+        Effect.flatMap(statement(find(sql, projectId, id)), ([message]) =>
+          message === undefined ? Effect.die(new Error(`Message ${id} is gone`)) : Effect.succeed(message)
+        )
+
+      /** As it is once the first call has had its time, whichever process makes it. */
+      const settled = Effect.fnUntraced(function* (projectId: ProjectId, id: MessageId) {
+        return yield* current(projectId, id).pipe(
+          Effect.repeat({
+            schedule: Schedule.spaced(Duration.millis(100)),
+            while: (message) => Effect.map(Clock.currentTimeMillis, (now) => isCalling(message, now))
+          })
+        )
+      })
+
+      // A call that took all its time has yet to be recorded, and those who wait are told what it came to, too.
+      const patience = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
+      const isCalling = ({ createdAt, deliveryStatus }: Message, now: number) =>
+        deliveryStatus === "pending" && now < Date.parse(createdAt) + patience
+
+      return {
+        // Who hangs up while the message is being committed leaves none that nobody calls for.
+        send: Effect.fnUntraced(function* (command, conversationId, text) {
+          const { projectId } = command
+          const cause = yield* causeOf(projectId)
+          const messageId = MessageId.make(yield* newId("msg"))
+          const leaseEnd = new Date(cause.at.getTime() + Duration.toMillis(calls.lease))
+          const { replayed, resourceId, returned } = yield* mutate<ConversationNotFound, Destination>(
+            sql,
+            command,
+            create(sql, cause, { id: messageId, conversationId, text }, leaseEnd)
+          )
+          if (replayed || returned === null) {
+            const id = MessageId.make(resourceId)
+            return { message: yield* known(id, Effect.interruptible(settled(projectId, id))), replayed }
+          }
+          const asItIs = current(projectId, messageId)
+          if (returned.status === "revoked") return { message: yield* known(messageId, asItIs), replayed }
+          const call = calls.make({
+            projectId,
+            messageId,
+            conversationId,
+            ...returned,
+            config: Buffer.from(returned.config, "hex"),
+            text,
+            number: 1,
+            inDoubt: false,
+            traceparent: cause.traceparent
+          })
+          const recorded = Effect.flatMap(call, Option.match({ onNone: () => asItIs, onSome: Effect.succeed }))
+          return { message: yield* known(messageId, recorded), replayed }
+        }, Effect.uninterruptible)
+      }
+    })
+  )
+}

@@ -1,0 +1,48 @@
+/** Signatures of what goes out: Standard Webhooks 1.0, symmetric (`v1`). */
+import { Effect, Redacted } from "effect"
+import { createHmac, randomBytes } from "node:crypto"
+
+const prefix = "whsec_"
+
+/** A signing secret: `whsec_`, then 32 random bytes in base64. */
+export const newSecret: Effect.Effect<Redacted.Redacted> = Effect.sync(() =>
+  Redacted.make(`${prefix}${randomBytes(32).toString("base64")}`)
+)
+
+/** One that others made may come without its prefix, and in either base64 alphabet. */
+const keyOf = (secret: Redacted.Redacted) => {
+  const text = Redacted.value(secret)
+  return Buffer.from(text.startsWith(prefix) ? text.slice(prefix.length) : text, "base64")
+}
+
+/**
+ * The value of `webhook-signature`: for each secret, in order, `v1,` and the base64 HMAC-SHA-256 of `id.timestamp.body`,
+ * separated by spaces. The timestamp is in seconds; the body is what is sent, to the byte.
+ */
+export const signatures = (
+  secrets: ReadonlyArray<Redacted.Redacted>,
+  id: string,
+  timestampSeconds: number,
+  body: string | Uint8Array
+): string =>
+  secrets
+    .map((secret) => {
+      const mac = createHmac("sha256", keyOf(secret)).update(`${id}.${timestampSeconds}.`).update(body)
+      return `v1,${mac.digest("base64")}`
+    })
+    .join(" ")
+
+/** The three headers under which a body goes out. `now` is in milliseconds. */
+export const signedHeaders = (
+  secrets: ReadonlyArray<Redacted.Redacted>,
+  id: string,
+  now: number,
+  body: string | Uint8Array
+) => {
+  const timestamp = Math.floor(now / 1000)
+  return {
+    "webhook-id": id,
+    "webhook-timestamp": String(timestamp),
+    "webhook-signature": signatures(secrets, id, timestamp, body)
+  }
+}

@@ -1,0 +1,52 @@
+/** The function that tells who comes first to an address, against the sentence that describes it (contract §9). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import * as fc from "fast-check"
+import { SqlClient } from "effect/sql"
+import { TestDatabase } from "../support/TestDatabase.ts"
+
+type Crowd = ReadonlyArray<ReadonlyArray<number>>
+
+const verdictsOf = Effect.fnUntraced(function* (crowd: Crowd, pairCount: number) {
+  const sql = yield* SqlClient.SqlClient
+  const owners = crowd.flatMap((pairs, index) => pairs.map(() => index + 1))
+  const [row] = yield* sql<{ readonly verdicts: ReadonlyArray<number> }>`
+    SELECT first_come(${owners}::int[], ${crowd.flat()}::int[], ${crowd.length}, ${pairCount}) AS verdicts`
+  return row?.verdicts
+})
+
+/** A pair is taken by an earlier one who is told 1. */
+const expected = (crowd: Crowd) => {
+  const taken = new Set<number>()
+  return crowd.map((pairs) => {
+    if (pairs.length === 0) return 0
+    if (pairs.some((pair) => taken.has(pair))) return 2
+    for (const pair of pairs) taken.add(pair)
+    return 1
+  })
+}
+
+layer(TestDatabase.layer)("first_come", (it) => {
+  it.effect("knows nobody, and those whom nothing reaches", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* verdictsOf([], 0), [])
+      assert.deepStrictEqual(yield* verdictsOf([[], []], 0), [0, 0])
+      assert.deepStrictEqual(yield* verdictsOf([[], [1], []], 1), [0, 1, 0])
+      // The same pair twice is still one's own.
+      assert.deepStrictEqual(yield* verdictsOf([[1, 1], [1]], 1), [1, 2])
+    })
+  )
+
+  it.effect("goes one after the other, as far as it may be", () =>
+    Effect.gen(function* () {
+      const chain = Array.from({ length: 20_000 }, (_, index) => [index + 1, index + 2])
+      assert.deepStrictEqual(yield* verdictsOf(chain, 20_001), expected(chain))
+      for (const crowd of fc.sample(
+        fc.array(fc.array(fc.integer({ min: 1, max: 60 }), { maxLength: 3 }), { maxLength: 80 }),
+        100
+      )) {
+        assert.deepStrictEqual(yield* verdictsOf(crowd, 60), expected(crowd), JSON.stringify(crowd))
+      }
+    })
+  )
+})

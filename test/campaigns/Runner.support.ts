@@ -1,0 +1,116 @@
+/** Campaigns that are ready to run, made by SQL, and providers that take what they send. */
+import { assert } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { type Answering, type Hit, receiver } from "../integrations/Deliveries.support.ts"
+import type { Seeded, TestServer } from "../support/TestServer.ts"
+
+export const signingSecret = `whsec_${Buffer.alloc(32, 9).toString("base64")}`
+
+/** Takes a message as the http connector's protocol says. */
+export const take: Answering = ({ response }, n) =>
+  void response
+    .writeHead(200, { "content-type": "application/json" })
+    .end(JSON.stringify({ providerMessageId: `p${n}` }))
+
+const decodeBody = Schema.decodeUnknownSync(
+  Schema.fromJsonString(
+    Schema.Struct({
+      messageId: Schema.String,
+      conversationId: Schema.Null,
+      recipient: Schema.String,
+      text: Schema.String
+    })
+  )
+)
+
+/** What a provider was asked to send. */
+export const sendOf = ({ body }: Hit) => decodeBody(body)
+
+export const provider = (answer: Answering = take) => receiver(answer)
+
+/** How a campaign is to be. */
+export interface Plan {
+  readonly recipients: number
+  /** The providers of the two routes. */
+  readonly primary: string
+  readonly fallback?: string
+  readonly sendsPerMinute?: number
+  readonly status?: "scheduled" | "running"
+  /** Of a scheduled one: from now on, in ms. */
+  readonly scheduledIn?: number
+  readonly body?: string
+}
+
+const clientId = (index: number) => `cli_${String(index).padStart(6, "0")}`
+export const addressOf = (index: number) => `address-${index}`
+
+const httpChannel = (id: string, url: string) =>
+  ({ id, providerType: "http", displayName: id, config: { url, signingSecret } }) as const
+
+/** A project with a campaign, and what becomes of its recipients. */
+export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Service"], plan: Plan) {
+  const { body = "Hello {{firstName}}", fallback, primary, recipients, scheduledIn = 0, sendsPerMinute = 60_000 } = plan
+  const indices = Array.from({ length: recipients }, (_, index) => index)
+  const seeded: Seeded = yield* server.seed({
+    channels: [httpChannel("primary", primary), ...(fallback === undefined ? [] : [httpChannel("fallback", fallback)])],
+    clients: indices.map((index) => ({
+      id: clientId(index),
+      displayName: `Client ${index}`,
+      firstName: `First ${index}`,
+      addresses: (fallback === undefined ? ["primary"] : ["primary", "fallback"]).map((channelId) => ({
+        channelId,
+        address: addressOf(index)
+      }))
+    }))
+  })
+  const { projectId } = seeded
+  const { sql } = server
+  yield* Effect.orDie(sql`UPDATE clients SET marketing_consent = true WHERE project_id = ${projectId}`)
+  yield* Effect.orDie(sql`
+    INSERT INTO templates (project_id, id, version, name, body) VALUES (${projectId}, 'tpl', 1, 'Template', ${body})`)
+  yield* Effect.orDie(sql`
+    INSERT INTO audiences (project_id, id, filter, candidate_count, eligible_count, merged, filter_mismatch,
+      consent_not_granted, suppressed, channel_unavailable, duplicate, created_at)
+    VALUES (${projectId}, 'aud', '{}', ${recipients}, ${recipients}, 0, 0, 0, 0, 0, 0, now())`)
+  yield* Effect.orDie(sql`
+    INSERT INTO campaign_recipients (project_id, audience_id, position, client_id)
+    SELECT ${projectId}, 'aud', row_number() OVER (ORDER BY id) - 1, id FROM clients WHERE project_id = ${projectId}`)
+  const route = fallback === undefined ? null : "tpl"
+  yield* Effect.orDie(sql`
+    INSERT INTO campaigns (project_id, id, name, status, primary_template_id, primary_template_version,
+      primary_channel_id, fallback_template_id, fallback_template_version, fallback_channel_id, audience_id,
+      scheduled_for, sends_per_minute, created_at, updated_at)
+    VALUES (${projectId}, 'cmp', 'Campaign', ${plan.status ?? "running"}, 'tpl', 1, 'primary', ${route},
+      ${route === null ? null : 1}, ${route === null ? null : "fallback"}, 'aud',
+      ${new Date(Date.now() + scheduledIn)}, ${sendsPerMinute}, now(), now())`)
+
+  const campaign = Effect.map(
+    Effect.orDie(sql<{ readonly status: string; readonly version: number; readonly pausedFrom: string | null }>`
+      SELECT status, version, paused_from AS "pausedFrom" FROM campaigns WHERE project_id = ${projectId} AND id = 'cmp'`),
+    ([row = assert.fail("no campaign")]) => row
+  )
+  const settled = (status: string) =>
+    Effect.repeat(Effect.delay(campaign, "20 millis"), { until: (row) => row.status === status }).pipe(
+      Effect.timeout("60 seconds"),
+      Effect.orDie
+    )
+  return {
+    ...seeded,
+    sql,
+    campaign,
+    /** Waits until the campaign is in a state. */
+    settled,
+    recipients: Effect.orDie(sql<{
+      readonly status: string
+      readonly route: string
+      readonly attempts: number
+      readonly inDoubt: boolean
+    }>`
+      SELECT status, route, attempts, in_doubt AS "inDoubt" FROM campaign_recipients
+      WHERE project_id = ${projectId} AND audience_id = 'aud' ORDER BY position`),
+    set: (status: "running" | "paused" | "cancelled") =>
+      Effect.orDie(sql`
+        UPDATE campaigns SET status = ${status}, paused_from = CASE ${status} WHEN 'paused' THEN 'running' END
+        WHERE project_id = ${projectId} AND id = 'cmp'`)
+  }
+})

@@ -1,0 +1,84 @@
+/** What a running campaign sends, to whom, and when (contract §9). */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { status, until } from "../integrations/Deliveries.support.ts"
+import { startServer } from "../support/TestServer.ts"
+import { addressOf, campaignOf, provider, sendOf } from "./Runner.support.ts"
+
+describe("a campaign", () => {
+  it.live("that is due begins, sends each recipient its text once, and is completed", () =>
+    Effect.gen(function* () {
+      const server = yield* startServer({})
+      const { hits, url } = yield* provider()
+      const { campaign, recipients, settled } = yield* campaignOf(server, {
+        recipients: 120,
+        primary: url,
+        status: "scheduled",
+        body: "{{firstName}} {{lastName}}|{{displayName}}|{{other}}"
+      })
+      yield* settled("completed")
+      assert.strictEqual((yield* campaign).version, 3)
+      const sends = hits.map(sendOf)
+      assert.sameMembers(
+        sends.map(({ recipient }) => recipient),
+        Array.from({ length: 120 }, (_, index) => addressOf(index))
+      )
+      assert.strictEqual(new Set(sends.map(({ messageId }) => messageId)).size, 120)
+      assert.include(
+        sends.map(({ text }) => text),
+        "First 7 |Client 7|{{other}}"
+      )
+      assert.isTrue((yield* recipients).every(({ attempts, status }) => status === "sent" && attempts === 1))
+    }).pipe(Effect.scoped)
+  )
+
+  it.live("takes the fallback for whom the primary refuses", () =>
+    Effect.gen(function* () {
+      const server = yield* startServer({})
+      const primary = yield* provider(status(403))
+      const fallback = yield* provider()
+      const { recipients, settled } = yield* campaignOf(server, {
+        recipients: 20,
+        primary: primary.url,
+        fallback: fallback.url
+      })
+      yield* settled("completed")
+      assert.strictEqual(primary.hits.length, 20)
+      assert.strictEqual(fallback.hits.length, 20)
+      assert.isTrue((yield* recipients).every(({ route, status }) => status === "sent" && route === "fallback"))
+    }).pipe(Effect.scoped)
+  )
+
+  it.live("repeats what nobody knows under the same key, where the provider can't send twice", () =>
+    Effect.gen(function* () {
+      const server = yield* startServer({})
+      const { hits, url } = yield* provider((hit, n) =>
+        n < 5 ? status(500)(hit, n) : void hit.response.writeHead(200).end('{"providerMessageId":"p"}')
+      )
+      const { recipients, settled } = yield* campaignOf(server, { recipients: 5, primary: url })
+      yield* settled("completed")
+      const keys = hits.map((hit) => String(hit.headers["idempotency-key"]))
+      assert.strictEqual(keys.length, 10)
+      assert.strictEqual(new Set(keys).size, 5)
+      assert.isTrue((yield* recipients).every(({ attempts, status }) => status === "sent" && attempts === 2))
+    }).pipe(Effect.scoped)
+  )
+
+  it.live("stops within a second when it is paused, and goes on when it is resumed", () =>
+    Effect.gen(function* () {
+      const server = yield* startServer({})
+      const { hits, url } = yield* provider()
+      const { set, settled } = yield* campaignOf(server, { recipients: 60, primary: url, sendsPerMinute: 1200 })
+      yield* until(() => hits.length > 5)
+      yield* set("paused")
+      yield* Effect.sleep("1 seconds")
+      const sent = hits.length
+      yield* Effect.sleep("1 seconds")
+      assert.strictEqual(hits.length, sent)
+      assert.isBelow(sent, 60)
+      yield* set("running")
+      yield* settled("completed")
+      assert.strictEqual(hits.length, 60)
+    }).pipe(Effect.scoped)
+  )
+})

@@ -1,0 +1,251 @@
+/** `messages`: what operators type to see and settle messages, what they get, and what callers are told then (contract §13). */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Redacted } from "effect"
+import { type Conversation, open, reset, taken } from "../contract/Messages.support.ts"
+import { newKey } from "../contract/Requests.ts"
+import { type Answering, status } from "../integrations/Deliveries.support.ts"
+import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { at, documentOf, type Ended, failure, run } from "./Cli.support.ts"
+
+const hour = 3_600_000
+const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null }
+
+const start = Effect.fnUntraced(function* (answering?: Answering) {
+  const server = yield* TestServer
+  const project = yield* open(server, answering)
+  const env = at(Redacted.make(server.databaseUrl))
+  const messages = (...args: ReadonlyArray<string>) => run(["messages", ...args], { env })
+  const list = (...flags: ReadonlyArray<string>) => messages("list", "--project", project.projectId, ...flags)
+  const settle = (id: string, as: string, ...flags: ReadonlyArray<string>) =>
+    messages("settle", "--project", project.projectId, "--message", id, "--as", as, ...flags)
+  const everything = Effect.orDie(server.sql`
+    SELECT to_jsonb(messages) AS message FROM messages WHERE project_id = ${project.projectId} ORDER BY id`)
+  return {
+    ...project,
+    env,
+    messages,
+    list,
+    settle,
+    everything,
+    /** A message that is unknown, and the key under which its caller knows it. */
+    lost: Effect.fnUntraced(function* (to: Conversation) {
+      const key = newKey()
+      const { messageId } = unknownOf(yield* project.send(to, key))
+      return { key, id: messageId ?? assert.fail("no id") }
+    })
+  }
+})
+
+/** Commands take a process each, and a second or two: those that don't mind each other run together. */
+const together = <A>(commands: ReadonlyArray<Effect.Effect<A>>) => Effect.all(commands, { concurrency: 4 })
+
+const assertUsage = (ended: ReadonlyArray<Ended>) => {
+  for (const { status, stderr, stdout } of ended) {
+    assert.deepStrictEqual([status, stdout], [2, ""])
+    assert.lengthOf(stderr.trim().split("\n"), 1)
+  }
+}
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list", (it) => {
+  it.effect("tells every message of the project, the newest first, and no other's", () =>
+    Effect.gen(function* () {
+      const { everything, leave, list, send, sent } = yield* start()
+      assert.deepStrictEqual(documentOf(yield* list("--json")), { items: [] })
+      assert.deepStrictEqual(yield* list(), { status: 0, stdout: "No messages\n", stderr: "" })
+
+      const states = ["pending", "retrying", "unknown", "sent", "failed"]
+      const waiting = ["pending", "retrying", "unknown"]
+      const items: Array<object> = []
+      for (const [index, status] of [...states, "sent"].entries()) {
+        const { conversationId, messageId } = yield* sent(newKey())
+        const createdAt = new Date(Date.UTC(2026, 0, 1 + index))
+        const waits = status === "pending" ? { attempting: true, availableIn: hour } : {}
+        yield* leave(messageId, { status, ...waits }, createdAt.getTime())
+        items.unshift({ messageId, conversationId, deliveryStatus: status, createdAt: createdAt.toISOString() })
+      }
+      const neighbour = yield* start()
+      const other = messageReceiptOf(yield* neighbour.send("http"))
+
+      const before = yield* everything
+      assert.deepStrictEqual(documentOf(yield* list("--json")), { items })
+      const filtered = yield* together(waiting.map((status) => list("--json", "--status", status)))
+      for (const [index, status] of waiting.entries()) {
+        const [ended = assert.fail("not listed")] = filtered.slice(index)
+        assert.deepStrictEqual(documentOf(ended), {
+          items: items.filter((item) => "deliveryStatus" in item && item.deliveryStatus === status)
+        })
+      }
+      const forPeople = yield* list("--status", "sent")
+      assert.deepStrictEqual([forPeople.status, forPeople.stderr], [0, ""])
+      assert.lengthOf(forPeople.stdout.trim().split("\n"), 3)
+      assert.notInclude(`${forPeople.stdout}${(yield* list("--json")).stdout}`, other.messageId)
+      assert.deepStrictEqual(documentOf(yield* neighbour.list("--json")), {
+        items: [
+          {
+            messageId: other.messageId,
+            conversationId: other.conversationId,
+            deliveryStatus: "sent",
+            createdAt: other.createdAt
+          }
+        ]
+      })
+      assert.deepStrictEqual(yield* everything, before)
+      assert.strictEqual(messageReceiptOf(yield* send("sandbox")).deliveryStatus, "sent")
+    })
+  )
+
+  it.effect("tells those of one age in an order of their own, always the same", () =>
+    Effect.gen(function* () {
+      const { leave, list, sent } = yield* start()
+      const ids: Array<string> = []
+      for (let n = 0; n < 5; n++) ids.push((yield* sent(newKey())).messageId)
+      for (const id of ids) yield* leave(id, { status: "sent" }, Date.UTC(2026, 0, 1))
+      const listed = JSON.stringify(documentOf(yield* list("--json")))
+      assert.deepStrictEqual(
+        [...listed.matchAll(/"messageId":"(\w+)"/g)].map(([, id]) => id),
+        ids.toSorted().toReversed()
+      )
+    })
+  )
+
+  it.effect("fails without a word on standard output where there is no project, and is not typed otherwise", () =>
+    Effect.gen(function* () {
+      const { list, messages } = yield* start()
+      const missing = 'There is no project "nobody"'
+      assert.deepStrictEqual(yield* messages("list", "--project", "nobody", "--json"), failure(1, missing))
+      assert.deepStrictEqual(
+        yield* messages("settle", "--project", "nobody", "--message", "m", "--as", "sent"),
+        failure(1, missing)
+      )
+      assertUsage(yield* together([messages("list"), list("--status", "lost"), list("more"), messages()]))
+    })
+  )
+})
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages settle", (it) => {
+  it.effect("says what became of a message, which is what its key tells from then on", () =>
+    Effect.gen(function* () {
+      const { lost, provider, row, send, settle } = yield* start(reset)
+      for (const to of ["http", "telegram"] as const) {
+        for (const as of ["sent", "failed"] as const) {
+          const { id, key } = yield* lost(to)
+          const calls = provider.hits.length
+          const { log } = yield* row(id)
+          assert.deepStrictEqual(documentOf(yield* settle(id, as, "--json")), { messageId: id, deliveryStatus: as })
+          const after = yield* row(id)
+          assert.deepInclude(after, { status: as, attempts: 1, attempting: false, availableAt: null })
+          // What the attempt came to, nobody knows any better.
+          assert.deepStrictEqual(
+            after.log.map(({ providerMessageId, status }) => [status, providerMessageId]),
+            log.map(() => ["unknown", null])
+          )
+          const answer = yield* send(to, key)
+          if (as === "sent") {
+            const receipt = messageReceiptOf(answer)
+            assert.deepInclude(receipt, { messageId: id, deliveryStatus: "sent", replayed: true })
+            assert.isAbove(Date.parse(receipt.updatedAt), Date.parse(String(log[0]?.finishedAt)))
+          } else assert.deepInclude(refusedOf(answer), { messageId: id, replayed: true })
+          assert.strictEqual(provider.hits.length, calls)
+        }
+      }
+    })
+  )
+
+  it.effect("tells people what it did, and does it once", () =>
+    Effect.gen(function* () {
+      const { everything, lost, settle } = yield* start(reset)
+      const { id } = yield* lost("telegram")
+      const first = yield* settle(id, "sent")
+      assert.deepStrictEqual([first.status, first.stderr], [0, ""])
+      assert.include(first.stdout, id)
+      const before = yield* everything
+      const other = yield* settle(id, "failed")
+      assert.deepStrictEqual([other.status, other.stdout], [1, ""])
+      assert.deepStrictEqual(yield* everything, before)
+    })
+  )
+
+  it.effect("leaves alone what is not unknown, what is another project's, and what is nothing", () =>
+    Effect.gen(function* () {
+      const { everything, leave, sent, settle } = yield* start()
+      const neighbour = yield* start(reset)
+      const { id: other, key } = yield* neighbour.lost("telegram")
+      const left = yield* Effect.forEach(
+        [
+          ["pending", "sent"],
+          ["retrying", "failed"],
+          ["sent", "failed"],
+          ["failed", "sent"]
+        ] as const,
+        ([status, as]) =>
+          Effect.gen(function* () {
+            const { messageId } = yield* sent(newKey())
+            const waits = status === "pending" ? { attempting: true, availableIn: hour, attempt: begun } : {}
+            yield* leave(messageId, { status, ...waits })
+            return { id: messageId, as, says: [messageId, status] }
+          })
+      )
+      const [before, theirs] = [yield* everything, yield* neighbour.everything]
+      const missing = [other, ""].map((id) => ({ id, as: "sent", says: [id] }))
+      const asked = [...left, ...missing]
+      const ended = yield* together(asked.map(({ as, id }) => settle(id, as, "--json")))
+      for (const [index, { status: exit, stderr, stdout }] of ended.entries()) {
+        assert.deepStrictEqual([exit, stdout], [1, ""])
+        assert.lengthOf(stderr.trim().split("\n"), 1)
+        for (const word of asked[index]?.says ?? []) assert.include(stderr, word)
+      }
+      assert.deepStrictEqual(yield* everything, before)
+      assert.deepStrictEqual(yield* neighbour.everything, theirs)
+      unknownOf(yield* neighbour.send("telegram", key))
+    })
+  )
+
+  it.effect("is not typed otherwise", () =>
+    Effect.gen(function* () {
+      const { messages, projectId, settle } = yield* start()
+      assertUsage(
+        yield* together([
+          settle("m", "unknown"),
+          messages("settle", "--project", projectId, "--message", "m"),
+          messages("settle", "--project", projectId, "--as", "sent")
+        ])
+      )
+    })
+  )
+
+  it.effect("settles what is being repeated, too: what that comes to counts no more, and nothing follows it", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      for (const [as, late] of [
+        ["sent", status(503)],
+        ["failed", taken],
+        ["sent", reset]
+      ] as const) {
+        const held: Array<() => void> = []
+        const project = yield* start((hit, n) => (n === 0 ? reset(hit, n) : void held.push(() => late(hit, n))))
+        const { age, lost, provider, row, send, settle } = project
+        const { id, key } = yield* lost("http")
+        const worker = yield* startServer({ DATABASE_URL: server.databaseUrl, PROVIDER_TIMEOUT: "1h" }, "worker")
+        yield* age(id)
+        yield* Effect.sleep("20 millis").pipe(Effect.repeat({ until: () => provider.hits.length === 2 }))
+        assert.deepInclude(yield* row(id), { status: "unknown", attempts: 2, attempting: true })
+        assert.deepStrictEqual(documentOf(yield* settle(id, as, "--json")), { messageId: id, deliveryStatus: as })
+        const settled = yield* row(id)
+        assert.deepInclude(settled, { status: as, attempts: 2, attempting: false, availableAt: null })
+        assert.deepStrictEqual(
+          settled.log.map(({ status }) => status),
+          ["unknown", "unknown"]
+        )
+        for (const go of held) go()
+        // Time enough for the answer to arrive, and to be taken for something.
+        yield* Effect.sleep("500 millis")
+        assert.deepStrictEqual(yield* row(id), settled)
+        const told = sendOf(yield* send("http", key))
+        assert.deepInclude(told, { kind: as === "sent" ? "sent" : "refused", messageId: id, replayed: true })
+        assert.strictEqual(provider.hits.length, 2)
+        assert.isString(worker.url)
+      }
+    })
+  )
+})

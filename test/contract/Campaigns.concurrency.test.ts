@@ -1,0 +1,209 @@
+/** Many who command a campaign at once (contract §5, §9). */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { codeOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { callsOf, everybody, open, otherRoute, route } from "./Campaigns.support.ts"
+import { atOnce } from "./Clients.support.ts"
+
+const freezing = { operation: "freeze_audience", filter: everybody }
+
+/** A thousand clients, half of whom can be reached, so that a freeze takes a moment. */
+const crowd = Array.from({ length: 1_000 }, (_, index) => ({
+  id: `c${index}`,
+  displayName: "C",
+  marketingConsent: true,
+  addresses: [{ channelId: "chat", address: `${Math.floor(index / 2)}` }]
+}))
+
+const succeeded = (answers: ReadonlyArray<Answer>) => answers.filter(({ status }) => status === 200)
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign, at the same time", (it) => {
+  /** The audiences of a project that nobody has abandoned. */
+  const kept = Effect.fnUntraced(function* (projectId: string) {
+    const { sql } = yield* TestServer
+    return (yield* sql`SELECT FROM audiences WHERE project_id = ${projectId} AND abandoned_at IS NULL`).length
+  }, Effect.orDie)
+
+  it.effect("takes one of 20 names for the same version, on two replicas, and tells the others", () =>
+    Effect.gen(function* () {
+      const calls = yield* open()
+      const { projectId, server, token } = calls
+      const replica = callsOf(yield* startServer({ DATABASE_URL: server.databaseUrl }, "api"), { projectId, token })
+      for (let version = 1; version <= 5; version++) {
+        const answers = yield* atOnce(20, (index) =>
+          (index % 2 === 0 ? calls : replica).command("spring", {
+            operation: "rename",
+            expectedVersion: version,
+            name: `${version} of ${index}`
+          })
+        )
+        assert.strictEqual(succeeded(answers).length, 1)
+        for (const answer of answers) {
+          if (answer.status === 200) continue
+          assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, version + 1)
+        }
+        const name = `${version} of ${answers.findIndex(({ status }) => status === 200)}`
+        assert.deepInclude(yield* calls.read("spring"), { name, version: version + 1 })
+      }
+    })
+  )
+
+  it.effect("has one effect of each key, and one answer", () =>
+    Effect.gen(function* () {
+      const { audience, command, projectId, server } = yield* open({ clients: crowd })
+      for (const [body, version] of [
+        [freezing, 2],
+        [{ operation: "duplicate" }, 1]
+      ] as const) {
+        const answers = yield* atOnce(20, () => command("spring", body, `of-${body.operation}`))
+        const receipts = answers.map((answer) => receiptOf(answer, 200))
+        assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
+        assert.strictEqual(new Set(receipts.map(({ resourceId }) => resourceId)).size, 1)
+        for (const receipt of receipts) assert.strictEqual(receipt.version, version)
+      }
+      assert.strictEqual((yield* audience("spring")).version, 2)
+      const [rows] = yield* server.sql<{ readonly campaigns: number; readonly recipients: number }>`
+        SELECT (SELECT count(*)::int FROM campaigns WHERE project_id = ${projectId}) AS campaigns,
+          (SELECT count(*)::int FROM campaign_recipients WHERE project_id = ${projectId}) AS recipients`
+      assert.deepStrictEqual(rows, { campaigns: 2, recipients: 500 })
+    })
+  )
+
+  it.effect("keeps one audience of many that are frozen, and none when it is deleted", () =>
+    Effect.gen(function* () {
+      for (let round = 0; round < 4; round++) {
+        const { audience, command, projectId, recipients } = yield* open({ clients: crowd })
+        const receipts = (yield* atOnce(8, () => command("spring", freezing))).map((answer) => receiptOf(answer, 200))
+        assert.deepStrictEqual(
+          receipts.map(({ version }) => version).toSorted((one, other) => one - other),
+          [2, 3, 4, 5, 6, 7, 8, 9]
+        )
+        assert.strictEqual((yield* audience("spring")).audience?.eligibleCount, 500)
+        assert.strictEqual((yield* recipients("spring")).length, 500)
+        assert.strictEqual(yield* kept(projectId), 1)
+
+        const answers = yield* atOnce(9, (index) =>
+          command("spring", index % 2 === 0 ? freezing : { operation: "delete", expectedVersion: 9 + (index >> 1) })
+        )
+        const deleted = answers.filter((answer, index) => index % 2 === 1 && answer.status === 200).length
+        assert.isAtMost(deleted, 1)
+        for (const answer of answers) {
+          assert.include([undefined, "version_conflict", "campaign_not_found"], codeOf(answer), answer.text)
+        }
+        assert.strictEqual(yield* kept(projectId), 1 - deleted)
+      }
+    })
+  )
+
+  it.effect("is ready once the freeze before has ended, and never half of it", () =>
+    Effect.gen(function* () {
+      for (let round = 0; round < 5; round++) {
+        const { command, done, read } = yield* open({ clients: crowd })
+        yield* done("spring", { operation: "set_primary_route", ...route })
+        const schedule = { operation: "schedule", scheduledForLocal: null, sendsPerMinute: 1 }
+        const answers = yield* atOnce(10, (index) => command("spring", index < 2 ? freezing : schedule))
+        for (const answer of answers.slice(2)) {
+          if (answer.status === 200) continue
+          assert.deepStrictEqual(problemOf(answer, 409, "campaign_not_ready").missing, ["audience"])
+        }
+        for (const answer of answers.slice(0, 2)) {
+          if (answer.status !== 200) problemOf(answer, 409, "campaign_state_conflict")
+        }
+        const changed = succeeded(answers).filter((answer) => receiptOf(answer, 200).changed).length
+        assert.strictEqual((yield* read("spring")).version, 2 + changed)
+      }
+    })
+  )
+
+  it.effect("counts each change of 40 commands once", () =>
+    Effect.gen(function* () {
+      const { command, read } = yield* open()
+      const bodies = [
+        { operation: "set_fallback_route", ...route },
+        { operation: "set_fallback_route", ...otherRoute },
+        { operation: "remove_fallback_route" },
+        { operation: "bind_sender", channelId: "chat" },
+        { operation: "bind_sender", channelId: "backup" },
+        freezing
+      ]
+      const receipts = (yield* atOnce(40, (index) => command("spring", bodies[index % bodies.length]))).map((answer) =>
+        receiptOf(answer, 200)
+      )
+      const changed = receipts.filter(({ changed }) => changed)
+      assert.strictEqual(new Set(changed.map(({ version }) => version)).size, changed.length)
+      assert.strictEqual((yield* read("spring")).version, 1 + changed.length)
+    })
+  )
+
+  it.effect("is frozen before a project file or after it, and never in the middle", () =>
+    Effect.gen(function* () {
+      const { apply, audience, command, recipients } = yield* open({
+        clients: crowd,
+        segments: [{ id: "s", name: "S", clientIds: crowd.map(({ id }) => id) }]
+      })
+      const filter = { ...everybody, segmentId: "s" }
+      for (let round = 0; round < 4; round++) {
+        const half = crowd.filter((_, index) => index % 2 === round % 2)
+        // Those of the segment, and who of them consents, change together.
+        const file = apply({
+          clients: crowd.map((client, index) => ({ ...client, marketingConsent: index % 2 === round % 2 })),
+          segments: [{ id: "s", name: `S ${round}`, clientIds: half.map(({ id }) => id) }]
+        })
+        const freezes = Effect.forEach(
+          Array.from({ length: 4 }),
+          () =>
+            Effect.gen(function* () {
+              receiptOf(yield* command("spring", { operation: "freeze_audience", filter }), 200)
+              const { audience: numbers } = yield* audience("spring")
+              assert.deepStrictEqual(numbers?.exclusions, {
+                consent_not_granted: 0,
+                suppressed: 0,
+                merged: 0,
+                filter_mismatch: 0,
+                channel_unavailable: 0,
+                duplicate: round === 0 && numbers?.candidateCount === 1_000 ? 500 : 0
+              })
+            }),
+          { discard: true }
+        )
+        yield* Effect.all([file, freezes], { concurrency: 2 })
+        yield* freezes
+        assert.strictEqual((yield* recipients("spring")).length, 500)
+      }
+    })
+  )
+
+  it.effect("holds up nobody else while it is frozen, and may take longer than anything else", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const calls = yield* open()
+      const other = yield* open()
+      // Longer than the statements of requests may take.
+      yield* server.sql`
+        CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS $$
+          BEGIN
+            IF NEW.project_id = TG_ARGV[0] THEN PERFORM pg_sleep(4.5); END IF;
+            RETURN NEW;
+          END
+        $$`
+      yield* server.sql`
+        CREATE TRIGGER take_long BEFORE INSERT ON campaign_recipients FOR EACH ROW
+        EXECUTE FUNCTION take_long(${server.sql.literal(`'${calls.projectId}'`)})`
+      const [frozen, others] = yield* Effect.gen(function* () {
+        const freeze = yield* Effect.forkChild(calls.command("spring", freezing))
+        let before = 0
+        while (freeze.pollUnsafe() === undefined) {
+          receiptOf(yield* other.command("spring", freezing), 200)
+          yield* calls.audience("spring")
+          before++
+        }
+        return [yield* Fiber.join(freeze), before] as const
+      }).pipe(Effect.ensuring(Effect.orDie(server.sql`DROP FUNCTION take_long CASCADE`)))
+      receiptOf(frozen, 200)
+      assert.isAbove(others, 1)
+      assert.strictEqual((yield* calls.audience("spring")).audience?.eligibleCount, 1)
+    })
+  )
+})

@@ -1,0 +1,173 @@
+/** When a campaign may be scheduled, and for when (contract §9). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { problemOf } from "../support/ContractAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { callsOf, everybody, open, route } from "./Campaigns.support.ts"
+
+const schedule = (scheduledForLocal: string | null, sendsPerMinute = 60) => ({
+  operation: "schedule",
+  scheduledForLocal,
+  sendsPerMinute
+})
+
+const inZone = (timeZone: string) => open({ project: { timeZone } })
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("schedule", (it) => {
+  it.effect("tells what is missing, and everything that is", () =>
+    Effect.gen(function* () {
+      const { command, done, freeze } = yield* open()
+      const missing = Effect.fnUntraced(function* (parts: ReadonlyArray<string>) {
+        const answer = yield* command("spring", schedule(null))
+        assert.deepStrictEqual(problemOf(answer, 409, "campaign_not_ready").missing, parts)
+      })
+      yield* missing(["primary_route", "audience"])
+      yield* done("spring", { operation: "bind_template", templateId: "welcome", templateVersion: 1 })
+      yield* missing(["primary_route", "audience"])
+      yield* freeze("spring", { requiredTags: ["nobody has it"] })
+      yield* missing(["primary_route", "eligible_recipients"])
+      yield* done("spring", { operation: "bind_sender", channelId: "chat" })
+      yield* missing(["eligible_recipients"])
+      yield* freeze("spring")
+      yield* done("spring", schedule(null))
+      // A fallback is no primary.
+      const copy = yield* done("spring", { operation: "duplicate" })
+      assert.deepStrictEqual(
+        problemOf(yield* command(copy.resourceId, schedule(null)), 409, "campaign_not_ready").missing,
+        ["audience"]
+      )
+    })
+  )
+
+  it.effect("judges the time before the readiness", () =>
+    Effect.gen(function* () {
+      const { command, read } = yield* open()
+      problemOf(yield* command("spring", schedule("2000-01-01T00:00")), 400, "schedule_invalid")
+      problemOf(yield* command("spring", schedule("2999-01-01T00:00")), 409, "campaign_not_ready")
+      assert.deepInclude(yield* read("spring"), { status: "draft", version: 1 })
+    })
+  )
+
+  it.effect("refuses times that are past, skipped or in no calendar, and says why", () =>
+    Effect.gen(function* () {
+      const { command, read, ready } = yield* inZone("Europe/Berlin")
+      yield* ready("spring")
+      const before = yield* read("spring")
+      for (const [local, word] of [
+        ["2020-05-05T10:00", "past"],
+        ["0000-01-01T00:00", "calendar"],
+        ["0001-01-01T00:00", "past"],
+        ["2998-02-29T10:00", "calendar"],
+        ["2998-06-31T10:00", "calendar"],
+        ["2998-01-01T24:00", "calendar"],
+        ["2998-01-01T00:60", "calendar"],
+        ["2030-03-31T02:30", "skip"]
+      ] as const) {
+        const { detail } = problemOf(yield* command("spring", schedule(local)), 400, "schedule_invalid")
+        assert.include(detail, word, local)
+      }
+      assert.deepStrictEqual(yield* read("spring"), before)
+    })
+  )
+
+  it.effect("reads local times in the project's zone", () =>
+    Effect.gen(function* () {
+      for (const [zone, local, expected] of [
+        ["Europe/Berlin", "2030-01-15T10:00", "2030-01-15T09:00:00.000Z"],
+        ["Europe/Berlin", "2030-07-15T10:00", "2030-07-15T08:00:00.000Z"],
+        // Twice on the clocks.
+        ["Europe/Berlin", "2030-10-27T02:30", "2030-10-27T00:30:00.000Z"],
+        ["America/New_York", "2030-11-03T01:30", "2030-11-03T05:30:00.000Z"],
+        ["Australia/Lord_Howe", "2030-04-07T01:45", "2030-04-06T14:45:00.000Z"],
+        ["Etc/GMT+5", "2030-01-01T00:00", "2030-01-01T05:00:00.000Z"],
+        ["asia/tokyo", "9999-12-31T23:59", "9999-12-31T14:59:00.000Z"],
+        ["America/New_York", "9999-12-31T23:59", "+010000-01-01T04:59:00.000Z"]
+      ] as const) {
+        const { done, read, ready } = yield* inZone(zone)
+        yield* ready("spring")
+        yield* done("spring", schedule(local))
+        assert.strictEqual((yield* read("spring")).scheduledFor?.toISOString(), expected, `${zone} ${local}`)
+      }
+    })
+  )
+
+  it.effect("takes null for now", () =>
+    Effect.gen(function* () {
+      const { done, read, ready } = yield* inZone("Australia/Lord_Howe")
+      yield* ready("spring")
+      const before = Date.now()
+      yield* done("spring", schedule(null))
+      const { scheduledFor, status } = yield* read("spring")
+      assert.strictEqual(status, "scheduled")
+      assert.isTrue(before <= Number(scheduledFor) && Number(scheduledFor) <= Date.now())
+    })
+  )
+
+  it.effect("schedules again, and changes nothing when time and rate are the same", () =>
+    Effect.gen(function* () {
+      const { done, read, ready } = yield* inZone("Europe/Berlin")
+      yield* ready("spring")
+      const steps = [
+        [schedule("2030-01-01T00:00", 60), true],
+        [schedule("2030-01-01T00:00", 60), false],
+        [schedule("2030-01-01T00:00", 60_000), true],
+        [schedule("2030-01-01T00:01", 60_000), true],
+        [schedule("2030-01-01T00:01", 60_000), false],
+        [schedule("2030-01-01T00:01", 1), true]
+      ] as const
+      let version = (yield* read("spring")).version
+      for (const [body, changed] of steps) {
+        version += changed ? 1 : 0
+        assert.deepInclude(yield* done("spring", body), { changed, version })
+      }
+      assert.deepInclude(yield* read("spring"), { status: "scheduled", sendsPerMinute: 1, version })
+    })
+  )
+
+  it.effect("goes by the zone that the project has by then, whatever the token was last known with", () =>
+    Effect.gen(function* () {
+      const { apply, audience, command, done, freeze, read } = yield* inZone("Europe/Berlin")
+      yield* done("spring", { operation: "set_primary_route", ...route })
+      yield* freeze("spring", everybody)
+      // A token is believed for up to a second: each command meets it with the zone before.
+      for (const [timeZone, instant] of [
+        ["America/New_York", "2030-07-15T14:00:00.000Z"],
+        ["Asia/Tokyo", "2030-07-15T01:00:00.000Z"],
+        ["UTC", "2030-07-15T10:00:00.000Z"]
+      ] as const) {
+        yield* audience("spring")
+        yield* apply({ project: { timeZone } })
+        yield* done("spring", schedule("2030-07-15T10:00"))
+        assert.strictEqual((yield* read("spring")).scheduledFor?.toISOString(), instant)
+      }
+      // What was scheduled stays where it is.
+      yield* apply({ project: { timeZone: "Pacific/Auckland" } })
+      assert.strictEqual((yield* read("spring")).scheduledFor?.toISOString(), "2030-07-15T10:00:00.000Z")
+      // The fault is that of the zone of now: Berlin skips it, UTC doesn't.
+      yield* apply({ project: { timeZone: "Europe/Berlin" } })
+      problemOf(yield* command("spring", schedule("2030-03-31T02:30")), 400, "schedule_invalid")
+      yield* apply({ project: { timeZone: "UTC" } })
+      yield* done("spring", schedule("2030-03-31T02:30"))
+    })
+  )
+
+  it.effect("repeats its outcome after the time is past and the zone another", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const calls = yield* inZone("UTC")
+      yield* calls.ready("spring")
+      const body = schedule("2030-01-01T00:00")
+      const first = yield* calls.command("spring", body, "scheduled-once")
+      assert.strictEqual(first.status, 200)
+      yield* calls.apply({ project: { timeZone: "Europe/Berlin" } })
+      yield* calls.force("spring", "completed")
+      // Another token of the project.
+      const other = callsOf(server, { projectId: calls.projectId, token: yield* server.issue(calls.projectId) })
+      const again = yield* other.command("spring", body, "scheduled-once")
+      assert.deepStrictEqual(
+        [again.status, again.text, again.headers["etag"], again.headers["idempotent-replayed"]],
+        [200, first.text, first.headers["etag"], "true"]
+      )
+    })
+  )
+})

@@ -1,0 +1,270 @@
+/** What each command on a campaign does, and what stands against it (contract §9). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { operations } from "../../src/api/campaigns/States.ts"
+import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { everybody, open, otherRoute, route } from "./Campaigns.support.ts"
+
+/** A good body for each operation. */
+const bodies: Readonly<Record<string, object>> = {
+  rename: { expectedVersion: 1, name: "Other" },
+  delete: { expectedVersion: 1 },
+  bind_template: { templateId: "welcome", templateVersion: 1 },
+  bind_sender: { channelId: "chat" },
+  set_primary_route: route,
+  set_fallback_route: route,
+  freeze_audience: { filter: everybody },
+  schedule: { scheduledForLocal: null, sendsPerMinute: 1 }
+}
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (it) => {
+  it.effect("finds no campaign that is not there, is another project's, or was deleted", () =>
+    Effect.gen(function* () {
+      const { command, done } = yield* open()
+      yield* open({ campaigns: [{ id: "theirs", name: "Theirs" }] })
+      yield* done("spring", { operation: "delete", expectedVersion: 1 })
+      for (const id of ["none", "theirs", "spring", "audience-segments", "__proto__"]) {
+        for (const operation of operations) {
+          problemOf(yield* command(id, { operation, ...bodies[operation] }), 404, "campaign_not_found")
+        }
+      }
+    })
+  )
+
+  it.effect("renames at the expected version alone, and changes nothing when the name is the same", () =>
+    Effect.gen(function* () {
+      const { audience, command, done, read } = yield* open()
+      const rename = (name: string, expectedVersion: number) => ({ operation: "rename", name, expectedVersion })
+      assert.deepInclude(yield* done("spring", rename("Spring", 1)), { changed: false, version: 1 })
+      assert.deepInclude(yield* done("spring", rename("Summer", 1)), { changed: true, version: 2 })
+      assert.strictEqual((yield* audience("spring")).version, 2)
+      for (const wrong of [1, 3, Number.MAX_SAFE_INTEGER]) {
+        for (const name of ["Autumn", "Summer"]) {
+          const problem = problemOf(yield* command("spring", rename(name, wrong)), 409, "version_conflict")
+          assert.strictEqual(problem.currentVersion, 2)
+        }
+      }
+      assert.strictEqual((yield* read("spring")).name, "Summer")
+      const long = "𝒳".repeat(160)
+      yield* done("spring", rename(long, 2))
+      assert.strictEqual((yield* read("spring")).name, long)
+    })
+  )
+
+  it.effect("tells the state before the version, and the version before anything else", () =>
+    Effect.gen(function* () {
+      const { command, done, force, ready } = yield* open()
+      yield* ready("spring")
+      yield* done("spring", { operation: "schedule", scheduledForLocal: "2999-01-01T00:00", sendsPerMinute: 1 })
+      problemOf(yield* command("spring", { operation: "delete", expectedVersion: 99 }), 409, "campaign_state_conflict")
+      const unknown = { templateId: "none", templateVersion: 1, channelId: "none" }
+      problemOf(
+        yield* command("spring", { operation: "set_primary_route", ...unknown }),
+        409,
+        "campaign_state_conflict"
+      )
+      const filter = { ...everybody, segmentId: "none" }
+      problemOf(yield* command("spring", { operation: "freeze_audience", filter }), 409, "campaign_state_conflict")
+      yield* force("spring", "running")
+      const past = { operation: "schedule", scheduledForLocal: "2000-01-01T00:00", sendsPerMinute: 1 }
+      problemOf(yield* command("spring", past), 409, "campaign_state_conflict")
+      problemOf(
+        yield* command("spring", { operation: "rename", name: "X", expectedVersion: 99 }),
+        409,
+        "campaign_state_conflict"
+      )
+    })
+  )
+
+  it.effect("binds templates and senders that the project has, and tells those that it has not", () =>
+    Effect.gen(function* () {
+      const { command, done, read } = yield* open()
+      yield* open({
+        templates: [{ id: "theirs", version: 1, name: "T", body: "T" }],
+        channels: [{ id: "theirs", providerType: "sandbox", displayName: "T" }],
+        clients: []
+      })
+      const refused = Effect.fnUntraced(function* (operation: string, names: object, members: ReadonlyArray<string>) {
+        const answer = yield* command("spring", { operation, ...names })
+        const { detail } = problemOf(answer, 404, "campaign_reference_not_found")
+        for (const member of ["templateId", "templateVersion", "channelId"]) {
+          assert.strictEqual(detail?.includes(member), members.includes(member), `${operation} ${detail}`)
+        }
+      })
+      yield* refused("bind_template", { templateId: "theirs", templateVersion: 1 }, ["templateId"])
+      yield* refused("bind_template", { templateId: "welcome", templateVersion: 3 }, ["templateVersion"])
+      yield* refused("bind_template", { templateId: "reminder", templateVersion: 2_147_483_648 }, ["templateVersion"])
+      yield* refused("bind_template", { templateId: "reminder", templateVersion: Number.MAX_SAFE_INTEGER }, [
+        "templateVersion"
+      ])
+      yield* refused("bind_sender", { channelId: "theirs" }, ["channelId"])
+      for (const operation of ["set_primary_route", "set_fallback_route"]) {
+        yield* refused(operation, { ...route, templateId: "none" }, ["templateId"])
+        yield* refused(operation, { ...route, templateVersion: 3 }, ["templateVersion"])
+        yield* refused(operation, { ...route, channelId: "none" }, ["channelId"])
+        yield* refused(operation, { ...route, templateId: "none", channelId: "none" }, ["templateId", "channelId"])
+        // What is missing is told before what is revoked.
+        yield* refused(operation, { ...route, templateId: "none", channelId: "gone" }, ["templateId"])
+      }
+      assert.deepInclude(yield* read("spring"), {
+        version: 1,
+        primary: [null, null, null],
+        fallback: [null, null, null]
+      })
+
+      yield* done("spring", { operation: "bind_template", templateId: "welcome", templateVersion: 1 })
+      assert.deepStrictEqual((yield* read("spring")).primary, ["welcome", "1", null])
+      yield* done("spring", { operation: "bind_sender", channelId: "backup" })
+      assert.deepStrictEqual((yield* read("spring")).primary, ["welcome", "1", "backup"])
+      yield* done("spring", { operation: "bind_template", templateId: "reminder", templateVersion: 1 })
+      assert.deepStrictEqual((yield* read("spring")).primary, ["reminder", "1", "backup"])
+    })
+  )
+
+  it.effect("takes no channel that is revoked, be it bound already", () =>
+    Effect.gen(function* () {
+      const { apply, command, done, read } = yield* open()
+      const revoked = Effect.fnUntraced(function* (body: object) {
+        const { detail } = problemOf(yield* command("spring", body), 409, "campaign_state_conflict")
+        assert.include(detail, "channelId")
+      })
+      yield* revoked({ operation: "bind_sender", channelId: "gone" })
+      yield* revoked({ operation: "set_primary_route", ...route, channelId: "gone" })
+      yield* revoked({ operation: "set_fallback_route", ...route, channelId: "gone" })
+      yield* done("spring", { operation: "set_primary_route", ...route })
+      yield* apply({ channels: [{ id: "chat", providerType: "sandbox", displayName: "Chat", status: "revoked" }] })
+      yield* revoked({ operation: "bind_sender", channelId: "chat" })
+      yield* revoked({ operation: "set_primary_route", ...route })
+      const before = yield* read("spring")
+      yield* done("spring", { operation: "bind_template", templateId: "welcome", templateVersion: 1 })
+      assert.deepStrictEqual((yield* read("spring")).primary, ["welcome", "1", "chat"])
+      assert.strictEqual(before.version, 2)
+    })
+  )
+
+  it.effect("changes nothing when the routes are as it wants them", () =>
+    Effect.gen(function* () {
+      const { done, read } = yield* open()
+      const steps: ReadonlyArray<readonly [body: object, changed: boolean]> = [
+        [{ operation: "remove_fallback_route" }, false],
+        [{ operation: "set_primary_route", ...route }, true],
+        [{ operation: "set_primary_route", ...route }, false],
+        [{ operation: "bind_sender", channelId: "chat" }, false],
+        [{ operation: "bind_template", templateId: "welcome", templateVersion: 2 }, false],
+        [{ operation: "set_fallback_route", ...route }, true],
+        [{ operation: "set_fallback_route", ...route }, false],
+        [{ operation: "set_fallback_route", ...route, templateVersion: 1 }, true],
+        [{ operation: "remove_fallback_route" }, true],
+        [{ operation: "remove_fallback_route" }, false]
+      ]
+      let version = 1
+      for (const [body, changed] of steps) {
+        version += changed ? 1 : 0
+        assert.deepInclude(yield* done("spring", body), { changed, version }, JSON.stringify(body))
+        const campaign = yield* read("spring")
+        assert.strictEqual(campaign.version, version)
+      }
+    })
+  )
+
+  it.effect("duplicates the name and the routes, and neither audience nor schedule", () =>
+    Effect.gen(function* () {
+      const { audience, done, read, ready } = yield* open()
+      yield* ready("spring")
+      yield* done("spring", { operation: "set_fallback_route", ...otherRoute })
+      const copy = yield* done("spring", { operation: "duplicate" })
+      assert.deepInclude(copy, { changed: true, version: 1 })
+      assert.deepStrictEqual(yield* audience(copy.resourceId), { audience: null, version: 1 })
+      assert.deepInclude(yield* read(copy.resourceId), {
+        name: "Spring copy",
+        primary: ["welcome", "2", "chat"],
+        fallback: ["reminder", "1", "backup"]
+      })
+      const named = yield* done(copy.resourceId, { operation: "duplicate", name: "Summer" })
+      assert.strictEqual((yield* read(named.resourceId)).name, "Summer")
+      const again = yield* done(copy.resourceId, { operation: "duplicate" })
+      assert.strictEqual((yield* read(again.resourceId)).name, "Spring copy copy")
+      // Cut to 160 characters, whole ones.
+      for (const length of [154, 155, 156, 159, 160]) {
+        const name = "𝒳".repeat(length)
+        const original = yield* done("spring", { operation: "duplicate", name })
+        const { resourceId } = yield* done(original.resourceId, { operation: "duplicate" })
+        assert.strictEqual((yield* read(resourceId)).name, [...`${name} copy`].slice(0, 160).join(""))
+      }
+      // The copy is a draft of its own.
+      yield* done(copy.resourceId, { operation: "remove_fallback_route" })
+      assert.deepStrictEqual((yield* read("spring")).fallback, ["reminder", "1", "backup"])
+    })
+  )
+
+  it.effect("pauses, and resumes to where it was", () =>
+    Effect.gen(function* () {
+      const { done, force, read, ready } = yield* open()
+      yield* ready("spring")
+      yield* done("spring", { operation: "schedule", scheduledForLocal: "2999-01-01T00:00", sendsPerMinute: 1 })
+      assert.isNull((yield* read("spring")).resumedAt)
+      yield* done("spring", { operation: "pause" })
+      assert.deepInclude(yield* read("spring"), { status: "paused", pausedFrom: "scheduled", resumedAt: null })
+      yield* done("spring", { operation: "resume" })
+      const first = yield* read("spring")
+      assert.deepInclude(first, { status: "scheduled", pausedFrom: null })
+      yield* force("spring", "running")
+      yield* done("spring", { operation: "pause" })
+      assert.deepInclude(yield* read("spring"), { pausedFrom: "running", resumedAt: first.resumedAt })
+      yield* done("spring", { operation: "pause" })
+      yield* done("spring", { operation: "resume" })
+      const second = yield* read("spring")
+      assert.deepInclude(second, { status: "running", pausedFrom: null })
+      assert.isAbove(Number(second.resumedAt), Number(first.resumedAt))
+      yield* done("spring", { operation: "resume" })
+      assert.deepStrictEqual(yield* read("spring"), second)
+    })
+  )
+
+  it.effect("is answered the same when it is repeated, and has no second effect", () =>
+    Effect.gen(function* () {
+      const { command, done, exists, read, ready } = yield* open()
+      yield* ready("spring")
+      const repeated = Effect.fnUntraced(function* (id: string, body: object) {
+        const key = `key-${JSON.stringify(body).length}-${id}`
+        const first = receiptOf(yield* command(id, body, key), 200)
+        for (const _ of [1, 2]) {
+          assert.deepStrictEqual(receiptOf(yield* command(id, body, key), 200), { ...first, replayed: true })
+        }
+        problemOf(yield* command(id, { operation: "resume" }, key), 409, "idempotency_key_reused")
+        return first
+      })
+      yield* repeated("spring", { operation: "rename", expectedVersion: 3, name: "Summer" })
+      assert.strictEqual((yield* read("spring")).version, 4)
+      const { resourceId } = yield* repeated("spring", { operation: "duplicate" })
+      assert.notStrictEqual(resourceId, "spring")
+      const frozen = yield* repeated("spring", { operation: "freeze_audience", filter: everybody })
+      assert.strictEqual(frozen.version, 5)
+      yield* repeated("spring", { operation: "schedule", scheduledForLocal: "2999-01-01T00:00", sendsPerMinute: 1 })
+      yield* repeated("spring", { operation: "pause" })
+      // Neither what the first has done stands against it, nor what came after.
+      yield* done("spring", { operation: "cancel" })
+      yield* repeated("spring", { operation: "delete", expectedVersion: 8 })
+      assert.isFalse(yield* exists("spring"))
+    })
+  )
+
+  it.effect("tells the same filter by its meaning, not by how much of it is spelt out", () =>
+    Effect.gen(function* () {
+      const { command } = yield* open()
+      const freeze = (filter: object) => command("spring", { operation: "freeze_audience", filter }, "one-key")
+      const first = receiptOf(yield* freeze(everybody), 200)
+      const spelt = {
+        readyStampOfferIds: [],
+        minimumLoyaltyBalance: null,
+        loyaltyLevelIds: [],
+        loyaltyCardRequired: false,
+        segmentId: null,
+        ...everybody
+      }
+      assert.deepStrictEqual(receiptOf(yield* freeze(spelt), 200), { ...first, replayed: true })
+      problemOf(yield* freeze({ ...spelt, minimumLoyaltyBalance: 0 }), 409, "idempotency_key_reused")
+    })
+  )
+})

@@ -1,0 +1,170 @@
+/** Sends that a provider leaves without an answer, with the clock in the test's hand (contract §8). */
+import { assert, layer } from "@effect/vitest"
+import { Clock, Effect, Fiber } from "effect"
+import { TestClock } from "effect/testing"
+import { type Answering, hang } from "../integrations/Deliveries.support.ts"
+import { until } from "../support/Endpoints.ts"
+import { messageReceiptOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { newKey } from "./Requests.ts"
+import { callsOf, type Conversation, open } from "./Messages.support.ts"
+
+/** Waits for what sockets bring about, whatever the clock says. */
+const eventually = (condition: () => boolean) => TestClock.withLive(until(condition))
+
+/** Time enough for what is under way to get anywhere without the clock. */
+const aMoment = TestClock.withLive(Effect.sleep("200 millis"))
+
+/** Lets time pass in steps, so that those who look again and again are through between them. */
+const pass = (seconds: number) =>
+  Effect.repeat(Effect.andThen(TestClock.adjust("500 millis"), TestClock.withLive(Effect.sleep("20 millis"))), {
+    times: seconds * 2 - 1
+  })
+
+/** Begins an answer, and never ends it. */
+const drip: Answering = ({ response }) => void response.writeHead(200, { "content-length": "100" }).write("{")
+
+/** A project with a send under way, at a provider that never comes to an end. */
+const sending = Effect.fnUntraced(function* (to: Conversation, answering = hang) {
+  const project = yield* open(yield* TestServer, answering)
+  const key = newKey()
+  const first = yield* Effect.forkChild(project.send(to, key))
+  yield* eventually(() => project.provider.hits.length === 1)
+  return { ...project, key, first, start: yield* Clock.currentTimeMillis }
+})
+
+layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
+  for (const [what, answering] of [
+    ["at all", hang],
+    ["to the end", drip]
+  ] as const) {
+    it.effect.each(["http", "telegram"] as const)(`${what} is given 10 s, and then the outcome is unknown: %s`, (to) =>
+      Effect.gen(function* () {
+        const { first, key, provider, row, send, start } = yield* sending(to, answering)
+        yield* TestClock.adjust("9999 millis")
+        yield* aMoment
+        assert.isUndefined(first.pollUnsafe())
+        yield* TestClock.adjust("1 millis")
+        const told = unknownOf(yield* Fiber.join(first))
+        assert.isFalse(told.replayed)
+        const { log, ...kept } = yield* row(told.messageId)
+        const next = to === "http" ? new Date(start + 11_000) : null
+        assert.deepStrictEqual(kept, { status: "unknown", attempts: 1, attempting: false, availableAt: next })
+        assert.deepStrictEqual(log, [
+          {
+            number: 1,
+            status: "unknown",
+            startedAt: new Date(start).toISOString(),
+            finishedAt: new Date(start + 10_000).toISOString(),
+            providerMessageId: null,
+            errorCode: "timeout",
+            nextAttemptAt: next === null ? null : next.toISOString()
+          }
+        ])
+        if (to === "http") assert.strictEqual(told.retryAfter, 1)
+        // Late is too late: the answer that comes now changes nothing.
+        provider.hits[0]?.response.end("{}")
+        yield* aMoment
+        assert.deepInclude(unknownOf(yield* send(to, key)), { messageId: told.messageId, replayed: true })
+        assert.strictEqual(provider.hits.length, 1)
+      })
+    )
+  }
+
+  it.effect("leaves equal sends waiting for as long, and all are told the same", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
+      for (const to of ["http", "telegram"] as const) {
+        const { first, key, provider, seeded, send } = yield* sending(to)
+        const equal = [send(to, key), send(to, key), callsOf(replica, seeded).send(to, key)]
+        const waiting = yield* Effect.forEach(equal, (send) => Effect.forkChild(send))
+        yield* aMoment
+        yield* pass(9)
+        for (const fiber of [first, ...waiting]) assert.isUndefined(fiber.pollUnsafe())
+        yield* pass(3)
+        const { messageId, replayed } = unknownOf(yield* Fiber.join(first))
+        assert.isFalse(replayed)
+        for (const fiber of waiting) {
+          assert.deepStrictEqual(sendOf(yield* Fiber.join(fiber)), { kind: "unknown", messageId, replayed: true })
+        }
+        assert.strictEqual(provider.hits.length, 1)
+      }
+    })
+  )
+
+  it.effect("is given PROVIDER_TIMEOUT where that is set", () =>
+    Effect.gen(function* () {
+      const { databaseUrl } = yield* TestServer
+      const server = yield* startServer({ DATABASE_URL: databaseUrl, PROVIDER_TIMEOUT: "90s" }, "api")
+      const { provider, row, send } = yield* open(server, hang)
+      const first = yield* Effect.forkChild(send("http"))
+      yield* eventually(() => provider.hits.length === 1)
+      yield* TestClock.adjust("89 seconds")
+      yield* aMoment
+      assert.isUndefined(first.pollUnsafe())
+      yield* TestClock.adjust("1 seconds")
+      const { messageId } = unknownOf(yield* Fiber.join(first))
+      assert.strictEqual((yield* row(messageId)).status, "unknown")
+    })
+  )
+})
+
+layer(TestServer.layer({}, "api"))("a message whose process died during the call", (it) => {
+  it.effect("is pending until its lease ends, 5 s after the deadline, and unknown from then on", () =>
+    Effect.gen(function* () {
+      const { leave, provider, row, send } = yield* open(yield* TestServer)
+      for (const to of ["http", "telegram"] as const) {
+        const key = newKey()
+        const { messageId } = messageReceiptOf(yield* send(to, key))
+        const now = yield* Clock.currentTimeMillis
+        const attempt = { status: "pending", finishedAt: null, providerMessageId: null }
+        yield* leave(messageId, { status: "pending", attempting: true, availableIn: 15_000, attempt }, now)
+        const calls = provider.hits.length
+
+        // As nobody knows that it died, it may yet be answered.
+        const asking = yield* Effect.forkChild(send(to, key))
+        yield* aMoment
+        yield* pass(9)
+        assert.isUndefined(asking.pollUnsafe())
+        yield* pass(5)
+        const receipt = messageReceiptOf(yield* Fiber.join(asking))
+        assert.deepInclude(receipt, { messageId, deliveryStatus: "pending", replayed: true })
+        assert.deepInclude(receipt.attempts[0], { number: 1, status: "pending", finishedAt: null, nextAttemptAt: null })
+
+        assert.deepInclude(messageReceiptOf(yield* send(to, key)), { deliveryStatus: "pending", replayed: true })
+        yield* TestClock.adjust("999 millis")
+        assert.deepInclude(messageReceiptOf(yield* send(to, key)), { deliveryStatus: "pending", replayed: true })
+        yield* TestClock.adjust("1 millis")
+        assert.deepInclude(unknownOf(yield* send(to, key)), { messageId, replayed: true })
+        assert.strictEqual((yield* row(messageId)).status, "pending")
+        assert.strictEqual(provider.hits.length, calls)
+      }
+    })
+  )
+
+  it.effect("is leased for the deadline and 5 s more, from when it is made", () =>
+    Effect.gen(function* () {
+      const { databaseUrl } = yield* TestServer
+      for (const [timeout, lease] of [
+        ["10s", 15_000],
+        ["2s", 7_000]
+      ] as const) {
+        const server = yield* startServer({ DATABASE_URL: databaseUrl, PROVIDER_TIMEOUT: timeout }, "api")
+        const { provider, rows, send } = yield* open(server, hang)
+        const now = yield* Clock.currentTimeMillis
+        const first = yield* Effect.forkChild(send("http"))
+        yield* eventually(() => provider.hits.length === 1)
+        const [row] = yield* rows
+        // It is committed before its provider hears of it.
+        assert.deepInclude(row, {
+          status: "pending",
+          attempts: 1,
+          attempting: true,
+          availableAt: new Date(now + lease)
+        })
+        yield* Fiber.interrupt(first)
+      }
+    })
+  )
+})

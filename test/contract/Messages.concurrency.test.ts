@@ -1,0 +1,157 @@
+/** Equal sends at the same time, and callers who don't wait for the answer (contract §5, §8). */
+import { PgClient } from "@effect/sql-pg"
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, Fiber, Layer, Redacted } from "effect"
+import { type Answering, status, untilRows } from "../integrations/Deliveries.support.ts"
+import { problemOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import { until } from "../support/Endpoints.ts"
+import { messageReceiptOf, sendOf } from "../support/MessagingAnswers.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { newKey } from "./Requests.ts"
+import { callsOf, conversations, held, open, reset, taken } from "./Messages.support.ts"
+
+const outcomes: ReadonlyArray<readonly [kind: string, Answering]> = [
+  ["sent", taken],
+  ["refused", status(403)],
+  ["retrying", status(503, { "retry-after": "600" })],
+  ["unknown", reset]
+]
+
+const together = (sends: ReadonlyArray<Effect.Effect<Answer>>) => Effect.all(sends, { concurrency: "unbounded" })
+
+/** Holds answers to be one that was first, and replays of it. */
+const assertOne = (answers: ReadonlyArray<Answer>, kind: string) => {
+  const told = answers.map(sendOf)
+  assert.strictEqual(told.filter(({ replayed }) => !replayed).length, 1)
+  assert.deepStrictEqual([...new Set(told.map(({ kind }) => kind))], [kind])
+  assert.strictEqual(new Set(told.map(({ messageId }) => messageId)).size, 1)
+  if (answers[0]?.status === 200) assert.strictEqual(new Set(answers.map(({ text }) => text)).size, 1)
+}
+
+layer(TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api"), { excludeTestServices: true })(
+  "equal sends at once",
+  (it) => {
+    for (const [kind, answering] of outcomes) {
+      it.effect(`make one call, and all are told that it is ${kind}`, () =>
+        Effect.gen(function* () {
+          const server = yield* TestServer
+          for (const to of ["http", "telegram"] as const) {
+            const { provider, rows, send } = yield* open(server, answering)
+            const key = newKey()
+            assertOne(yield* together(Array.from({ length: 50 }, () => send(to, key))), kind)
+            assert.strictEqual(provider.hits.length, 1)
+            assert.lengthOf(yield* rows, 1)
+          }
+        })
+      )
+
+      it.effect(`on two servers make one call, and all are told that it is ${kind}`, () =>
+        Effect.gen(function* () {
+          const server = yield* TestServer
+          const replica = yield* startServer({ DATABASE_URL: server.databaseUrl, PROVIDER_TIMEOUT: "1h" }, "api")
+          const gate = held(answering)
+          const { provider, rows, seeded } = yield* open(server, gate.answering)
+          const [one, two] = [callsOf(server, seeded), callsOf(replica, seeded)]
+          const key = newKey()
+          const sends = Array.from({ length: 50 }, (_, n) => (n % 2 === 0 ? one : two).send("http", key))
+          const answers = yield* Effect.forkChild(together(sends))
+          yield* until(() => provider.hits.length === 1)
+          // Time enough for the others to call, too, or to answer too early.
+          yield* Effect.sleep("300 millis")
+          gate.letGo()
+          assertOne(yield* Fiber.join(answers), kind)
+          assert.strictEqual(provider.hits.length, 1)
+          assert.lengthOf(yield* rows, 1)
+        })
+      )
+    }
+
+    it.effect("of another text or conversation under the key: one is sent, the others are refused", () =>
+      Effect.gen(function* () {
+        const { ask, provider, rows } = yield* open(yield* TestServer)
+        const key = newKey()
+        const bodies = ["One", "Two"].flatMap((text) =>
+          [conversations.http, conversations.telegram].map((id) => [id, text] as const)
+        )
+        const sends = Array.from({ length: 10 }, () => bodies.map(([id, text]) => ask(id, { text }, key))).flat()
+        const answers = yield* together(sends)
+        const sent = answers.filter(({ status }) => status === 200)
+        assert.lengthOf(sent, 10)
+        assertOne(sent, "sent")
+        for (const answer of answers) if (answer.status !== 200) problemOf(answer, 409, "idempotency_key_reused")
+        assert.strictEqual(provider.hits.length, 1)
+        assert.lengthOf(yield* rows, 1)
+      })
+    )
+
+    it.effect("under a key of each one's own are as many messages", () =>
+      Effect.gen(function* () {
+        const { provider, rows, send } = yield* open(yield* TestServer)
+        const answers = yield* together(Array.from({ length: 50 }, () => send("http")))
+        assert.strictEqual(new Set(answers.map((answer) => messageReceiptOf(answer).messageId)).size, 50)
+        assert.strictEqual(provider.hits.length, 50)
+        assert.lengthOf(yield* rows, 50)
+      })
+    )
+  }
+)
+
+layer(TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api"), { excludeTestServices: true })(
+  "a caller who hangs up",
+  (it) => {
+    for (const [kind, answering] of outcomes) {
+      it.effect(`during a call does not end it: it is recorded as ${kind}, and the key tells`, () =>
+        Effect.gen(function* () {
+          const server = yield* TestServer
+          for (const to of ["http", "telegram"] as const) {
+            const gate = held(answering)
+            const { provider, rows, send } = yield* open(server, gate.answering)
+            const key = newKey()
+            const caller = yield* Effect.forkChild(send(to, key))
+            yield* until(() => provider.hits.length === 1)
+            const another = yield* Effect.forkChild(send(to, key))
+            const patient = yield* Effect.forkChild(send(to, key))
+            yield* Effect.sleep("150 millis")
+            yield* Effect.forEach([caller, another], Fiber.interrupt)
+            // Time enough for the service to notice.
+            yield* Effect.sleep("150 millis")
+            assert.strictEqual((yield* rows)[0]?.status, "pending")
+            gate.letGo()
+            yield* untilRows(rows, ([row]) => row?.attempting === false)
+            assert.deepInclude(sendOf(yield* send(to, key)), { kind, replayed: true })
+            assert.deepInclude(sendOf(yield* Fiber.join(patient)), { kind, replayed: true })
+            assert.strictEqual(provider.hits.length, 1)
+          }
+        })
+      )
+    }
+
+    it.effect("while the message is made leaves none that nobody sends", () =>
+      Effect.gen(function* () {
+        const server = yield* TestServer
+        const { sql } = server
+        const { provider, rows, send } = yield* open(server)
+        yield* sql`
+        CREATE FUNCTION take_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
+          BEGIN PERFORM pg_sleep(1); RETURN NEW; END
+        $$`
+        yield* sql`CREATE TRIGGER take_a_while BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION take_a_while()`
+        // On a connection of the test's own: one that is shared would wait for the insert first.
+        const observer = Context.get(
+          yield* Layer.build(PgClient.layer({ url: Redacted.make(server.databaseUrl), maxConnections: 1 })),
+          PgClient.PgClient
+        )
+        const making = Effect.orDie(observer`
+          SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
+        const caller = yield* Effect.forkChild(send("http"))
+        yield* untilRows(making, ({ length }) => length > 0)
+        yield* Fiber.interrupt(caller)
+        yield* untilRows(making, ({ length }) => length === 0)
+        yield* sql`DROP TRIGGER take_a_while ON messages`
+        yield* untilRows(rows, (rows) => rows.every(({ status }) => status === "sent"))
+        assert.lengthOf(provider.hits, (yield* rows).length)
+      })
+    )
+  }
+)

@@ -1,0 +1,196 @@
+/** What a send is answered, by what its provider made of it (contract §8). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import type { Answering } from "../integrations/Deliveries.support.ts"
+import { status } from "../integrations/Deliveries.support.ts"
+import { messageReceiptOf, refusedOf, unknownOf } from "../support/MessagingAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { newKey } from "./Requests.ts"
+import { type Conversation, conversations, json, open, reset, taken } from "./Messages.support.ts"
+
+const told = (errorCode: number, parameters: object = {}): Answering =>
+  json(200, { ok: false, error_code: errorCode, description: "Told so", parameters })
+const toldAs = (errorCode: number): Answering => json(errorCode, { ok: false, error_code: errorCode })
+const body =
+  (code: number, text: string): Answering =>
+  ({ response }) =>
+    void response.writeHead(code, { "content-type": "application/json" }).end(text)
+
+/** Answers half of what it promises, and ends. */
+const broken: Answering = ({ response }) => {
+  response.writeHead(200, { "content-length": "100" }).write("{")
+  setImmediate(() => response.socket?.destroy())
+}
+
+/** Surely not processed, and after how long it is tried again. */
+const postponed: ReadonlyArray<readonly [to: Conversation, what: string, Answering, delay: number]> = [
+  ["http", "429", status(429), 1_000],
+  ["http", "503", status(503), 1_000],
+  ["http", "429 with Retry-After", status(429, { "retry-after": "20" }), 20_000],
+  ["http", "503 with Retry-After", status(503, { "retry-after": "600" }), 600_000],
+  ["http", "a Retry-After that is over before the backoff", status(503, { "retry-after": "0" }), 1_000],
+  ["http", "a Retry-After that is none", status(429, { "retry-after": "soon" }), 1_000],
+  ["nobody", "nobody listening", taken, 1_000],
+  ["telegram", "429", toldAs(429), 1_000],
+  ["telegram", "429 with retry_after", told(429, { retry_after: 7 }), 7_000],
+  ["telegram", "429 with Retry-After", status(429, { "retry-after": "9" }), 9_000],
+  ["telegram", "503", status(503), 1_000]
+]
+
+const refused: ReadonlyArray<readonly [to: Conversation, what: string, Answering]> = [
+  ...[400, 401, 403, 404, 409, 410, 413, 422, 451, 499].map((code) => ["http", `${code}`, status(code)] as const),
+  ["http", "400 with an id for it", json(400, { providerMessageId: "p" })],
+  ["telegram", "400", toldAs(400)],
+  ["telegram", "403", toldAs(403)],
+  ["telegram", "ok: false with 403 under 200", told(403)],
+  ["telegram", "404 without a word", status(404)]
+]
+
+const unknown: ReadonlyArray<readonly [to: Conversation, what: string, Answering]> = [
+  ...[300, 301, 302, 303, 304, 307, 308].map(
+    (code) => ["http", `${code}`, status(code, { location: "http://127.0.0.1:9/" })] as const
+  ),
+  ...[408, 500, 502, 504].map((code) => ["http", `${code}`, status(code)] as const),
+  ["http", "502 with an id for it", json(502, { providerMessageId: "p" })],
+  ["http", "a reset", reset],
+  ["http", "half an answer", broken],
+  ["http", "an empty answer", body(200, "")],
+  ["http", "no JSON", body(200, "<p>ok")],
+  ["http", "no id", json(200, {})],
+  ["http", "a number for an id", json(200, { providerMessageId: 8 })],
+  ["telegram", "500", toldAs(500)],
+  ["telegram", "ok: false with 502 under 200", told(502)],
+  ["telegram", "302", status(302, { location: "/elsewhere" })],
+  ["telegram", "408", status(408)],
+  ["telegram", "500 without a word", status(500)],
+  ["telegram", "a reset", reset],
+  ["telegram", "half an answer", broken],
+  ["telegram", "no JSON", body(200, "ok")],
+  ["telegram", "no id", json(200, { ok: true, result: {} })]
+]
+
+// In the role that repeats nothing: what a send leaves, stays.
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send", (it) => {
+  it.effect.each(["http", "telegram", "sandbox"] as const)("that %s takes is sent, and its receipt is exact", (to) =>
+    Effect.gen(function* () {
+      const { provider, row, send, source } = yield* open(yield* TestServer)
+      const before = new Date().toISOString()
+      const answer = yield* send(to)
+      const after = new Date().toISOString()
+      const receipt = messageReceiptOf(answer)
+      const { attempts, createdAt, messageId, updatedAt } = receipt
+      const [attempt = assert.fail("no attempt"), ...more] = attempts
+      assert.deepStrictEqual(receipt, {
+        messageId,
+        conversationId: conversations[to],
+        sourceId: (yield* source(conversations[to])).source.id,
+        deliveryStatus: "sent",
+        createdAt,
+        updatedAt,
+        attempts: [
+          {
+            number: 1,
+            status: "accepted",
+            startedAt: attempt.startedAt,
+            finishedAt: updatedAt,
+            providerMessageId: { http: "p-8000", telegram: "8000", sandbox: attempt.providerMessageId }[to],
+            errorCode: null,
+            nextAttemptAt: null
+          }
+        ],
+        replayed: false
+      })
+      assert.deepStrictEqual(more, [])
+      assert.match(messageId, /^msg_/)
+      assert.isTrue(before <= createdAt && createdAt <= attempt.startedAt && attempt.startedAt <= updatedAt)
+      assert.isTrue(updatedAt <= after)
+      assert.strictEqual(provider.hits.length, to === "sandbox" ? 0 : 1)
+      assert.deepInclude(yield* row(messageId), { status: "sent", attempts: 1, attempting: false, availableAt: null })
+      // The members in the order in which contract §8 tells them.
+      const members = [
+        ["messageId", "conversationId", "sourceId", "deliveryStatus", "createdAt", "updatedAt", "attempts"],
+        ["number", "status", "startedAt", "finishedAt", "providerMessageId", "errorCode", "nextAttemptAt"]
+      ]
+      const { replayed: _, ...told } = receipt
+      assert.deepStrictEqual([Object.keys(told), Object.keys(attempt)], members)
+    })
+  )
+
+  for (const [to, what, answering, delay] of postponed) {
+    it.effect(`to ${to} that surely was not processed (${what}) is retried`, () =>
+      Effect.gen(function* () {
+        const { provider, row, send } = yield* open(yield* TestServer, answering)
+        const receipt = messageReceiptOf(yield* send(to))
+        const [attempt = assert.fail("no attempt"), ...more] = receipt.attempts
+        assert.deepStrictEqual(more, [])
+        assert.deepInclude(receipt, { deliveryStatus: "retrying", replayed: false })
+        assert.strictEqual(receipt.updatedAt, attempt.finishedAt)
+        assert.deepInclude(attempt, { number: 1, status: "retrying", providerMessageId: null })
+        assert.isString(attempt.errorCode)
+        assert.strictEqual(Date.parse(String(attempt.nextAttemptAt)) - Date.parse(String(attempt.finishedAt)), delay)
+        assert.deepInclude(yield* row(receipt.messageId), { availableAt: new Date(String(attempt.nextAttemptAt)) })
+        assert.isAtMost(provider.hits.length, 1)
+      })
+    )
+  }
+
+  for (const [to, what, answering] of refused) {
+    it.effect(`to ${to} that is refused (${what}) is a provider_conflict, and has failed`, () =>
+      Effect.gen(function* () {
+        const { provider, row, send } = yield* open(yield* TestServer, answering)
+        const { detail, messageId, replayed } = refusedOf(yield* send(to))
+        assert.isString(detail)
+        assert.isFalse(replayed)
+        const { log, ...kept } = yield* row(messageId)
+        assert.deepStrictEqual(kept, { status: "failed", attempts: 1, attempting: false, availableAt: null })
+        const [attempt = assert.fail("no attempt")] = log
+        assert.deepInclude(attempt, { number: 1, status: "rejected", providerMessageId: null, nextAttemptAt: null })
+        assert.isString(attempt.errorCode)
+        assert.strictEqual(provider.hits.length, 1)
+      })
+    )
+  }
+
+  for (const [to, what, answering] of unknown) {
+    it.effect(`to ${to} whose outcome is open (${what}) is a provider_outcome_unknown`, () =>
+      Effect.gen(function* () {
+        const { provider, row, send } = yield* open(yield* TestServer, answering)
+        const { messageId, replayed, retryAfter } = unknownOf(yield* send(to))
+        assert.isFalse(replayed)
+        assert.isAtLeast(retryAfter, 1)
+        const { log, ...kept } = yield* row(messageId)
+        const [attempt = assert.fail("no attempt")] = log
+        assert.deepInclude(attempt, { number: 1, status: "unknown", providerMessageId: null })
+        assert.isString(attempt.errorCode)
+        // Repeated, after 1 s, only where that has no second effect.
+        const next = to === "http" ? new Date(Date.parse(String(attempt.finishedAt)) + 1_000) : null
+        assert.strictEqual(attempt.nextAttemptAt, next === null ? null : next.toISOString())
+        assert.deepStrictEqual(kept, { status: "unknown", attempts: 1, attempting: false, availableAt: next })
+        assert.strictEqual(provider.hits.length, 1)
+      })
+    )
+  }
+
+  it.effect("over a revoked channel is a provider_conflict, and nobody is called", () =>
+    Effect.gen(function* () {
+      const { apply, provider, row, send } = yield* open(yield* TestServer)
+      const key = newKey()
+      const first = refusedOf(yield* send("revoked", key))
+      assert.isFalse(first.replayed)
+      assert.deepInclude(yield* row(first.messageId), { status: "failed", attempting: false, availableAt: null })
+      // One that is revoked from now on, and one that is no longer.
+      yield* apply({
+        channels: [
+          { id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" },
+          { id: "revoked", providerType: "http", displayName: "R", status: "active" }
+        ]
+      })
+      refusedOf(yield* send("sandbox"))
+      assert.strictEqual(provider.hits.length, 0)
+      assert.strictEqual(messageReceiptOf(yield* send("revoked")).deliveryStatus, "sent")
+      assert.strictEqual(provider.hits.length, 1)
+      assert.deepStrictEqual(refusedOf(yield* send("revoked", key)), { ...first, replayed: true })
+      assert.strictEqual(provider.hits.length, 1)
+    })
+  )
+})

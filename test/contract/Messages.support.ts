@@ -1,0 +1,187 @@
+/** A project with a channel of every provider, all at one receiver of the test, and a conversation on each. */
+import { assert } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { type Answering, bodyOf, type Hit, receiver } from "../integrations/Deliveries.support.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import { type AttemptShape, conversationSourceOf, messageReceiptOf, sourcePageOf } from "../support/MessagingAnswers.ts"
+import { walkPages } from "../support/Pages.ts"
+import type { Parts, Seeded, TestServer } from "../support/TestServer.ts"
+import { newKey } from "./Requests.ts"
+
+export const signingSecret = `whsec_${Buffer.alloc(32, 9).toString("base64")}`
+export const botToken = "123456:AAEhBOweik6ad9r-QXPENQjcrGbqCr4K"
+export const address = "+4915112345678"
+/** Long enough to be found again wherever it does not belong. */
+export const text = "Your machine is ready: 20 € 🚲"
+
+/** The conversations, by the channel that each is on; those that nobody answers have a port that nobody listens on. */
+export const conversations = {
+  http: "0193f0cb-d4e5-4f70-8192-0000000000a1",
+  telegram: "0193f0cb-d4e5-4f70-8192-0000000000b2",
+  sandbox: "0193f0cb-d4e5-4f70-8192-0000000000c3",
+  revoked: "0193f0cb-d4e5-4f70-8192-0000000000d4",
+  nobody: "0193f0cb-d4e5-4f70-8192-0000000000e5"
+} as const
+export type Conversation = keyof typeof conversations
+
+const base = "/api/v1/developer/messaging"
+export const messagesPath = (conversationId: string) => `${base}/conversations/${conversationId}/messages`
+export const sourcePath = (conversationId: string) => `${base}/conversations/${conversationId}/source`
+export const sourcesPath = `${base}/sources`
+
+export const httpChannel = (id: string, url: string) =>
+  ({ id, providerType: "http", displayName: id, config: { url, signingSecret } }) as const
+export const telegramChannel = (id: string, apiBaseUrl: string) =>
+  ({ id, providerType: "telegram", displayName: id, config: { apiBaseUrl, token: botToken } }) as const
+
+const partsAt = (port: number): Parts => ({
+  channels: [
+    httpChannel("http", `http://127.0.0.1:${port}/hook`),
+    telegramChannel("telegram", `http://127.0.0.1:${port}`),
+    { id: "sandbox", providerType: "sandbox", displayName: "sandbox" },
+    { ...httpChannel("revoked", `http://127.0.0.1:${port}/hook`), status: "revoked" },
+    httpChannel("nobody", "http://127.0.0.1:9/")
+  ],
+  conversations: Object.entries(conversations).map(([channelId, id]) => ({ id, channelId, address }))
+})
+
+export const isTelegram = ({ path }: Hit) => path.includes("/bot")
+
+/** Answers with a status and a body of JSON. */
+export const json =
+  (status: number, body: object, headers: Readonly<Record<string, string>> = {}): Answering =>
+  ({ response }) =>
+    void response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body))
+
+/** Takes the message, in the words of its own API; its id for it holds how many came before. */
+export const taken: Answering = (hit, n) =>
+  json(200, isTelegram(hit) ? { ok: true, result: { message_id: 8000 + n } } : { providerMessageId: `p-${8000 + n}` })(
+    hit,
+    n
+  )
+
+/** Breaks the connection off once it has the message. */
+export const reset: Answering = ({ response }) => void response.socket?.destroy()
+
+/** Answers the first message so, the second so, and all further ones like the last. */
+export const script =
+  (...answers: readonly [Answering, ...ReadonlyArray<Answering>]): Answering =>
+  (hit, n) =>
+    (answers[Math.min(n, answers.length - 1)] ?? answers[0])(hit, n)
+
+/** Holds every message back until it is let go. */
+export const held = (answer: Answering = taken) => {
+  const waiting: Array<() => void> = []
+  let isOpen = false
+  const answering: Answering = (hit, n) => (isOpen ? answer(hit, n) : void waiting.push(() => answer(hit, n)))
+  return {
+    answering,
+    letGo: () => {
+      isOpen = true
+      for (const go of waiting.splice(0)) go()
+    }
+  }
+}
+
+export interface MessageRow {
+  readonly status: string
+  readonly attempts: number
+  readonly attempting: boolean
+  readonly availableAt: Date | null
+  readonly log: ReadonlyArray<AttemptShape>
+}
+
+/** What of a message is to be as another process would have left it. */
+export interface Left {
+  readonly status: string
+  readonly attempting?: boolean
+  /** From now on; null: nothing is to come. */
+  readonly availableIn?: number | null
+  readonly createdAgo?: number
+  /** What the last attempt says otherwise. */
+  readonly attempt?: object
+}
+
+/** Calls on a project's conversations with one of its tokens, through any server that has its database. */
+export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded) => {
+  const { sql } = server
+  const ask = (id: string, body: unknown, key = newKey()) =>
+    Effect.tap(server.send({ method: "POST", path: messagesPath(id), token, key, json: body }), (answer) =>
+      Effect.sync(() => assertDiscreet(answer))
+    )
+  return {
+    server,
+    projectId,
+    token,
+    ask,
+    /** Sends the text that all tests send, under a key. */
+    send: (to: Conversation, key?: string) => ask(conversations[to], { text }, key),
+    /** A message that was sent over the sandbox, under a key. */
+    sent: (key: string) => Effect.map(ask(conversations.sandbox, { text }, key), messageReceiptOf),
+    row: (id: string | null | undefined) =>
+      Effect.map(
+        Effect.orDie(sql<MessageRow>`
+          SELECT status, attempts, attempting, available_at AS "availableAt", attempt_log AS log
+          FROM messages WHERE project_id = ${projectId} AND id = ${id ?? ""}`),
+        ([row = assert.fail("no message")]) => row
+      ),
+    rows: Effect.orDie(sql<MessageRow & { readonly id: string; readonly provider: string }>`
+      SELECT id, provider_type AS provider, status, attempts, attempting, available_at AS "availableAt", attempt_log AS log
+      FROM messages WHERE project_id = ${projectId} ORDER BY created_at, id`),
+    /** Leaves a message, and its last attempt, as told; `now` is what the service takes for it. */
+    leave: (
+      id: string,
+      { attempt = {}, attempting = false, availableIn = null, createdAgo = 0, status }: Left,
+      now = Date.now()
+    ) =>
+      Effect.orDie(sql`
+        UPDATE messages SET status = ${status}, attempting = ${attempting},
+          available_at = ${availableIn === null ? null : new Date(now + availableIn)},
+          created_at = ${new Date(now - createdAgo)}, updated_at = ${new Date(now - createdAgo)},
+          attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || ${JSON.stringify(attempt)}::jsonb)
+        WHERE project_id = ${projectId} AND id = ${id}`),
+    /** Makes what waits for its time due, and what is leased lost. */
+    age: (id: string | null | undefined) =>
+      Effect.orDie(sql`
+        UPDATE messages SET available_at = '2020-01-01T00:00:00Z'
+        WHERE project_id = ${projectId} AND id = ${id ?? ""} AND available_at IS NOT NULL`),
+    apply: (parts: Parts) => server.apply(projectId, parts),
+    source: (id: string, query = "") =>
+      Effect.map(server.send({ path: `${sourcePath(id)}${query}`, token }), conversationSourceOf),
+    sources: (query = "") => server.send({ path: query === "" ? sourcesPath : `${sourcesPath}?${query}`, token }),
+    /** The ids of every page, from the first to the last. */
+    walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) =>
+      walkPages(
+        (query) => Effect.map(server.send({ path: `${sourcesPath}?${query}`, token }), sourcePageOf),
+        query,
+        between
+      )
+  }
+}
+
+/** What a channel is made of, who is written to and what: nothing of it is repeated. */
+const assertDiscreet = ({ headers, text: body }: Answer) => {
+  const everything = `${JSON.stringify(headers)} ${body}`
+  for (const secret of [signingSecret.slice(6), botToken, address, text, "127.0.0.1", "/hook", "sendMessage"]) {
+    assert.notInclude(everything, secret)
+  }
+}
+
+/** A new project whose messages come to a receiver that answers so. */
+export const open = Effect.fnUntraced(function* (server: TestServer["Service"], answering: Answering = taken) {
+  const provider = yield* receiver(answering)
+  const seeded = yield* server.seed(partsAt(provider.port))
+  return { ...callsOf(server, seeded), seeded, provider }
+})
+
+const TelegramBody = Schema.Struct({ chat_id: Schema.String, text: Schema.String })
+const HttpBody = Schema.Struct({
+  messageId: Schema.String,
+  conversationId: Schema.String,
+  recipient: Schema.String,
+  text: Schema.String
+})
+const decode = Schema.decodeUnknownSync(Schema.Union([HttpBody, TelegramBody]), { onExcessProperty: "error" })
+
+/** The body of a message as its provider has it: exactly the members of contract §8. */
+export const sentBodyOf = (hit: Hit) => decode(bodyOf(hit))

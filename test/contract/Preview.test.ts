@@ -1,0 +1,154 @@
+/** The import preview over HTTP: its answer, its refusals, and that nobody waits for anybody. */
+import { assert, layer } from "@effect/vitest"
+import { PgClient } from "@effect/sql-pg"
+import { Deferred, Effect, Fiber, Redacted, Schema } from "effect"
+import { problemOf, remainingOf } from "../support/ContractAnswers.ts"
+import { type Parts, TestServer } from "../support/TestServer.ts"
+
+const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
+/** `DeveloperIntegrationPreview` of the specification, section 2.6. */
+const decode = Schema.decodeUnknownSync(
+  Schema.Struct({
+    counts: Schema.Struct({
+      contact: count,
+      organization: count,
+      lead: count,
+      deal: count,
+      task: count,
+      activity: count,
+      note: count
+    }),
+    duplicateCount: count,
+    unsupportedFields: Schema.Array(
+      Schema.Struct({
+        entityType: Schema.Literals(["contact", "organization", "lead", "deal", "task", "activity", "note"]),
+        externalField: Schema.String.check(Schema.isBetweenLength(1, 100)),
+        reason: Schema.Literals(["not_mapped", "unsupported_type", "restricted"])
+      })
+    ),
+    estimatedChanges: Schema.Struct({ create: count, update: count, skip: count }),
+    profileVersion: count,
+    fingerprint: Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
+  }),
+  { onExcessProperty: "error", errors: "all" }
+)
+
+const path = (installationId: string) => `/api/v1/developer/integrations/${installationId}/preview`
+
+const installation = {
+  id: "ins",
+  name: "Shop",
+  importProfile: { version: 3, mappings: { contact: { name: "displayName", mail: "email" }, note: { text: "body" } } },
+  stagedRecords: [
+    { entityType: "contact", externalId: "1", fields: { name: "Ada", mail: "ada@example.org", age: 36 } },
+    { entityType: "contact", externalId: "2", fields: { name: "Ada", mail: "ADA@example.org" } },
+    { entityType: "note", externalId: "1", fields: { text: 1 } }
+  ]
+} as const
+const project: Parts = {
+  clients: [{ id: "ada", displayName: "Ada Lovelace", email: "ada@example.org" }],
+  installations: [installation]
+}
+
+layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (it) => {
+  it.effect("answers what the specification shows, again and again", () =>
+    Effect.gen(function* () {
+      const { seed, send } = yield* TestServer
+      const { token } = yield* seed(project)
+      const request = { method: "POST", path: path("ins"), token }
+      const answer = yield* send(request)
+      assert.strictEqual(answer.status, 200, answer.text)
+      assert.strictEqual(answer.headers["content-type"], "application/json")
+      // It is no record, and has no version.
+      assert.notProperty(answer.headers, "etag")
+      remainingOf(answer, "read")
+      const { fingerprint: _, ...preview } = decode(answer.json)
+      assert.deepStrictEqual(preview, {
+        counts: { contact: 2, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 1 },
+        duplicateCount: 1,
+        unsupportedFields: [
+          { entityType: "contact", externalField: "age", reason: "not_mapped" },
+          { entityType: "note", externalField: "text", reason: "unsupported_type" }
+        ],
+        estimatedChanges: { create: 1, update: 1, skip: 1 },
+        profileVersion: 3
+      })
+      assert.strictEqual((yield* send(request)).text, answer.text)
+    })
+  )
+
+  it.effect("follows what the API does to the clients", () =>
+    Effect.gen(function* () {
+      const { seed, send } = yield* TestServer
+      const { token } = yield* seed(project)
+      const changes = Effect.map(send({ method: "POST", path: path("ins"), token }), ({ json }) => decode(json))
+      const patch = (json: object) =>
+        send({ method: "PATCH", path: "/api/v1/developer/crm/clients/ada", token, key: crypto.randomUUID(), json })
+      assert.strictEqual((yield* changes).estimatedChanges.update, 1)
+      yield* patch({ displayName: "Ada" })
+      assert.deepStrictEqual((yield* changes).estimatedChanges, { create: 1, update: 0, skip: 2 })
+      yield* patch({ email: null })
+      assert.deepStrictEqual((yield* changes).estimatedChanges, { create: 2, update: 0, skip: 1 })
+    })
+  )
+
+  it.effect("refuses a body, and an installation that is not ready or not there", () =>
+    Effect.gen(function* () {
+      const { apply, seed, send } = yield* TestServer
+      const { projectId, token } = yield* seed(project)
+      const ask = (id: string) => send({ method: "POST", path: path(id), token })
+      for (const body of ["{}", "null", " ", "x"]) {
+        const { errors } = problemOf(
+          yield* send({ method: "POST", path: path("ins"), token, body }),
+          400,
+          "validation_failed"
+        )
+        assert.deepStrictEqual(Object.keys(errors ?? {}), ["body"])
+      }
+      problemOf(yield* ask("nothing"), 404, "installation_not_found")
+      const { name } = installation
+      for (const [id, parts, detail] of [
+        ["a", { ...installation, status: "disabled" }, "The installation is disabled."],
+        ["b", { importProfile: installation.importProfile }, "The installation has staged nothing."],
+        ["c", { stagedRecords: installation.stagedRecords }, "The installation has no import profile."]
+      ] as const) {
+        yield* apply(projectId, { installations: [{ ...parts, id, name }] })
+        assert.strictEqual(problemOf(yield* ask(id), 409, "installation_not_ready").detail, detail)
+      }
+    })
+  )
+
+  it.effect("waits for nobody who changes the project, its clients or its batches, and sees what is committed", () =>
+    Effect.gen(function* () {
+      const { databaseUrl, seed, send } = yield* TestServer
+      const { projectId, token } = yield* seed(project)
+      const request = { method: "POST", path: path("ins"), token }
+      const before = yield* send(request)
+      const locked = yield* Deferred.make<void>()
+      const answered = yield* Deferred.make<void>()
+      // All that an apply can hold, and more.
+      const holder = Effect.gen(function* () {
+        const sql = yield* PgClient.PgClient
+        yield* sql.withTransaction(
+          Effect.gen(function* () {
+            yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
+            yield* sql`SELECT FROM projects WHERE project_id = ${projectId} FOR UPDATE`
+            for (const table of ["clients", "installations", "staged_batches", "staged_records", "staged_contacts"]) {
+              yield* sql`LOCK TABLE ${sql(table)} IN EXCLUSIVE MODE`
+            }
+            yield* sql`UPDATE clients SET display_name = 'Ada', version = 2 WHERE project_id = ${projectId}`
+            yield* sql`DELETE FROM staged_contacts WHERE project_id = ${projectId}`
+            yield* Deferred.succeed(locked, undefined)
+            yield* Deferred.await(answered)
+          })
+        )
+      }).pipe(Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1 })), Effect.orDie)
+      const fiber = yield* Effect.forkChild(holder)
+      yield* Deferred.await(locked)
+      const during = yield* send(request)
+      yield* Deferred.succeed(answered, undefined)
+      yield* Fiber.join(fiber)
+      assert.strictEqual(during.text, before.text)
+    })
+  )
+})

@@ -1,0 +1,65 @@
+/** The walk's requests to messaging, and what they refer to. */
+import type { Parts } from "../support/TestServer.ts"
+import type { Reference, Sample } from "./Samples.ts"
+
+const own = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
+const foreignId = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e9"
+
+/** A sandbox takes every message. */
+export const fixtures: Parts = {
+  channels: [{ id: "chan_own", providerType: "sandbox", displayName: "Own" }],
+  conversations: [{ id: own, channelId: "chan_own", address: "own" }]
+}
+
+export const foreign: Parts = {
+  channels: [{ id: "chan_foreign", providerType: "sandbox", displayName: "Foreign" }],
+  conversations: [{ id: foreignId, channelId: "chan_foreign", address: "foreign" }]
+}
+
+const reference: Reference = {
+  at: ["path", "conversationId"],
+  foreign: foreignId,
+  code: "conversation_not_found",
+  form: "uuid"
+}
+
+/** `expectedProjectId` is another in each project, so that no sample has it: tests of its own do. */
+export const samples: Readonly<Record<"listSources" | "getConversationSource" | "sendMessage", Sample>> = {
+  listSources: {
+    method: "GET",
+    path: "/v1/developer/messaging/sources",
+    status: 200,
+    scope: "messaging.read",
+    module: "messaging",
+    policy: "read",
+    query: { limit: "10", cursor: null, expectedProjectId: null },
+    refusals: ["project_mismatch"]
+  },
+  getConversationSource: {
+    method: "GET",
+    path: "/v1/developer/messaging/conversations/{conversationId}/source",
+    status: 200,
+    scope: "messaging.read",
+    module: "messaging",
+    policy: "read",
+    params: { conversationId: own },
+    query: { expectedProjectId: null },
+    references: [reference],
+    refusals: ["project_mismatch"]
+  },
+  sendMessage: {
+    method: "POST",
+    path: "/v1/developer/messaging/conversations/{conversationId}/messages",
+    status: 200,
+    scope: "messaging.write",
+    module: "messaging",
+    policy: "messages",
+    params: { conversationId: own },
+    body: { text: "Your machine is ready." },
+    required: ["text"],
+    key: "printable",
+    receipt: "message",
+    references: [reference],
+    refusals: ["project_mismatch", "provider_conflict", "provider_outcome_unknown"]
+  }
+}

@@ -1,0 +1,280 @@
+/** The catalog of sources, and the source of one conversation (contract §6, §8; specification 4.2). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
+import { sourcePageOf } from "../support/MessagingAnswers.ts"
+import { type Parts, TestServer } from "../support/TestServer.ts"
+import { callsOf, conversations, httpChannel, open, sourcePath, telegramChannel } from "./Messages.support.ts"
+
+const sandbox = (id: string, more: { readonly status?: "active" | "revoked"; readonly displayName?: string } = {}) =>
+  ({ id, providerType: "sandbox", displayName: id, ...more }) as const
+
+const start = Effect.fnUntraced(function* (parts: Parts) {
+  const server = yield* TestServer
+  const seeded = yield* server.seed(parts)
+  return {
+    ...callsOf(server, seeded),
+    page: (query = "") => Effect.map(callsOf(server, seeded).sources(query), sourcePageOf)
+  }
+})
+
+/** A moment that is told apart from the one before. */
+const aMoment = Effect.sleep("5 millis")
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the sources", (it) => {
+  it.effect("are one for each channel, whatever its provider, with nothing of its config", () =>
+    Effect.gen(function* () {
+      const before = new Date().toISOString()
+      const { page, projectId } = yield* start({
+        channels: [
+          httpChannel("h", "https://provider.example/hook"),
+          telegramChannel("t", "http://127.0.0.1:9"),
+          sandbox("s", { displayName: "Sand 😀" }),
+          sandbox("r", { status: "revoked" })
+        ]
+      })
+      const after = new Date().toISOString()
+      const { items, link, nextCursor } = yield* page()
+      assert.deepStrictEqual([nextCursor, link], [null, undefined])
+      const told = items.map(({ connectedAt, id, revokedAt, ...rest }) => {
+        assert.match(id, /^src_/)
+        assert.isTrue(before <= connectedAt && connectedAt <= after)
+        assert.strictEqual(revokedAt, rest.status === "revoked" ? connectedAt : null)
+        return rest
+      })
+      const active = { status: "active", capabilities: { textReply: true } }
+      assert.deepStrictEqual(
+        told.toSorted((left, right) => (left.channelId < right.channelId ? -1 : 1)),
+        [
+          { channelId: "h", providerType: "http", displayName: "h", ...active },
+          {
+            channelId: "r",
+            providerType: "sandbox",
+            displayName: "r",
+            status: "revoked",
+            capabilities: { textReply: false }
+          },
+          { channelId: "s", providerType: "sandbox", displayName: "Sand 😀", ...active },
+          { channelId: "t", providerType: "telegram", displayName: "t", ...active }
+        ]
+      )
+      assert.strictEqual(new Set(items.map(({ id }) => id)).size, 4)
+      assert.notInclude(JSON.stringify(items), projectId)
+    })
+  )
+
+  it.effect("keep their id and their age, whatever becomes of their channels", () =>
+    Effect.gen(function* () {
+      const { apply, page } = yield* start({ channels: [sandbox("a"), sandbox("b")] })
+      const before = (yield* page()).items
+      const ids = (of: typeof before) => of.map(({ channelId, connectedAt, id }) => [channelId, id, connectedAt])
+      yield* aMoment
+      yield* apply({ channels: [{ ...httpChannel("a", "https://a.example/"), displayName: "New", status: "revoked" }] })
+      const revoked = (yield* page()).items
+      assert.deepStrictEqual(ids(revoked), ids(before))
+      const a = revoked.find(({ channelId }) => channelId === "a") ?? assert.fail("not there")
+      assert.deepInclude(a, {
+        providerType: "http",
+        displayName: "New",
+        status: "revoked",
+        capabilities: { textReply: false }
+      })
+      assert.isAbove(Date.parse(String(a.revokedAt)), Date.parse(String(a.connectedAt)))
+      // Revoked is revoked: saying it again doesn't make it later. And it can be taken back.
+      yield* aMoment
+      yield* apply({
+        channels: [{ ...httpChannel("a", "https://a.example/"), displayName: "Newer", status: "revoked" }]
+      })
+      const again = (yield* page()).items.find(({ channelId }) => channelId === "a") ?? assert.fail("not there")
+      assert.deepInclude(again, { displayName: "Newer", revokedAt: a.revokedAt })
+      yield* apply({ channels: [{ ...httpChannel("a", "https://a.example/"), status: "active" }] })
+      const back = (yield* page()).items
+      assert.deepStrictEqual(ids(back), ids(before))
+      assert.isTrue(back.every(({ capabilities, revokedAt }) => capabilities.textReply && revokedAt === null))
+    })
+  )
+
+  it.effect("come newest first, in pages that neither repeat nor skip, however many share their time", () =>
+    Effect.gen(function* () {
+      // Those of one file are connected at one time.
+      const { apply, page, walk } = yield* start({ channels: Array.from({ length: 7 }, (_, n) => sandbox(`a${n}`)) })
+      yield* aMoment
+      yield* apply({ channels: [sandbox("b0"), sandbox("b1", { status: "revoked" })] })
+      yield* aMoment
+      yield* apply({ channels: Array.from({ length: 4 }, (_, n) => sandbox(`c${n}`)) })
+      const { items } = yield* page("limit=100")
+      assert.deepStrictEqual(items.map(({ channelId }) => channelId.charAt(0)).join(""), "ccccbbaaaaaaa")
+      const places = items.map(({ connectedAt, id }) => [connectedAt, id] as const)
+      assert.deepStrictEqual(
+        places,
+        places.toSorted(([leftAt, left], [rightAt, right]) =>
+          leftAt === rightAt ? (left < right ? 1 : -1) : leftAt < rightAt ? 1 : -1
+        )
+      )
+      const all = items.map(({ id }) => id)
+      for (const limit of [1, 2, 5, 12, 13, 100]) {
+        const pages = yield* walk(`limit=${limit}`)
+        assert.deepStrictEqual(pages.flat(), all)
+        assert.deepStrictEqual(
+          pages.slice(0, -1).map(({ length }) => length),
+          Array(pages.length - 1).fill(limit)
+        )
+      }
+      assert.lengthOf((yield* page()).items, 13)
+    })
+  )
+
+  it.effect("are walked as they were, though channels come, change and are revoked meanwhile", () =>
+    Effect.gen(function* () {
+      const { apply, page, walk } = yield* start({ channels: Array.from({ length: 9 }, (_, n) => sandbox(`a${n}`)) })
+      const all = (yield* page("limit=100")).items.map(({ id }) => id)
+      const pages = yield* walk("limit=2", (n) =>
+        Effect.andThen(
+          aMoment,
+          apply({
+            channels: [
+              sandbox(`new${n}`),
+              ...[0, 3, 8].map((k) => sandbox(`a${k}`, { status: n % 2 ? "revoked" : "active", displayName: `${n}` }))
+            ]
+          })
+        )
+      )
+      assert.deepStrictEqual(pages.flat(), all)
+      assert.lengthOf((yield* page("limit=100")).items, 13)
+    })
+  )
+
+  it.effect("are 50 to a page, and 100 at most", () =>
+    Effect.gen(function* () {
+      const { page, sources } = yield* start({ channels: Array.from({ length: 101 }, (_, n) => sandbox(`a${n}`)) })
+      assert.lengthOf((yield* page()).items, 50)
+      assert.lengthOf((yield* page("limit=100")).items, 100)
+      for (const limit of ["0", "101", "1.5", "x", ""]) {
+        assert.deepStrictEqual(faultsOf(yield* sources(`limit=${limit}`)), ["query/limit"])
+      }
+    })
+  )
+
+  it.effect("take a cursor that they gave for this project, and no other", () =>
+    Effect.gen(function* () {
+      const channels = [sandbox("a"), sandbox("b")]
+      const { page, projectId, server, sources, token } = yield* start({ channels })
+      const other = yield* start({ channels })
+      const { link, nextCursor } = yield* page("limit=1")
+      const cursor = nextCursor ?? assert.fail("no next page")
+      assert.include(link, `cursor=${cursor}`)
+      assert.include(link, 'rel="next"')
+      // The page may be another size, and may be asked for by somebody who is surer of the project.
+      assert.lengthOf((yield* page(`limit=100&cursor=${cursor}`)).items, 1)
+      assert.lengthOf((yield* page(`cursor=${cursor}&expectedProjectId=${projectId}`)).items, 1)
+      problemOf(yield* other.sources(`cursor=${cursor}`), 400, "cursor_invalid")
+      const clients = yield* server.send({ path: `/api/v1/developer/crm/clients?cursor=${cursor}`, token })
+      problemOf(clients, 400, "cursor_invalid")
+      for (const wrong of [cursor.slice(0, -1), `${cursor}a`, `a${cursor}`, "a", "a".repeat(2048)]) {
+        problemOf(yield* sources(`cursor=${wrong}`), 400, "cursor_invalid")
+      }
+      for (const wrong of ["", "a".repeat(2049)]) {
+        assert.deepStrictEqual(faultsOf(yield* sources(`cursor=${wrong}`)), ["query/cursor"])
+      }
+    })
+  )
+
+  it.effect("are those of the expected project, or of none", () =>
+    Effect.gen(function* () {
+      const { page, projectId, sources } = yield* start({ channels: [sandbox("a")] })
+      const neighbour = yield* start({ channels: [sandbox("b")] })
+      assert.deepStrictEqual(yield* page(`expectedProjectId=${projectId}`), yield* page())
+      for (const expected of [neighbour.projectId, "nobody", projectId.toUpperCase(), `${projectId}%20`]) {
+        problemOf(yield* sources(`expectedProjectId=${expected}`), 400, "project_mismatch")
+        problemOf(yield* sources(`expectedProjectId=${expected}&cursor=a`), 400, "project_mismatch")
+      }
+      for (const wrong of ["", "x".repeat(161)]) {
+        assert.deepStrictEqual(faultsOf(yield* sources(`expectedProjectId=${wrong}`)), ["query/expectedProjectId"])
+      }
+    })
+  )
+})
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the source of a conversation", (it) => {
+  it.effect("is its channel's, as the catalog tells it, be it revoked", () =>
+    Effect.gen(function* () {
+      const before = new Date().toISOString()
+      const { source, sources } = yield* open(yield* TestServer)
+      const { items } = sourcePageOf(yield* sources())
+      for (const [channelId, id] of Object.entries(conversations)) {
+        const told = yield* source(id)
+        assert.deepStrictEqual(told, {
+          conversationId: id,
+          source: items.find((item) => item.channelId === channelId) ?? assert.fail("not in the catalog"),
+          observedAt: told.observedAt
+        })
+        assert.isTrue(before <= told.observedAt && told.observedAt <= new Date().toISOString())
+        for (const other of [id.toUpperCase(), id.replace("a", "A")]) {
+          assert.deepStrictEqual(yield* source(other), told)
+        }
+      }
+    })
+  )
+
+  it.effect("is the latest: where a conversation moves to, from when it does", () =>
+    Effect.gen(function* () {
+      const { apply, source } = yield* open(yield* TestServer)
+      const id = conversations.http
+      const first = yield* source(id)
+      yield* aMoment
+      // Whatever else is said of it, it is still where it was.
+      yield* apply({ conversations: [{ id, channelId: "http", address: "other" }] })
+      assert.strictEqual((yield* source(id)).observedAt, first.observedAt)
+      yield* apply({ conversations: [{ id: id.toUpperCase(), channelId: "sandbox", address: "other" }] })
+      const moved = yield* source(id)
+      assert.strictEqual(moved.source.channelId, "sandbox")
+      assert.isAbove(Date.parse(moved.observedAt), Date.parse(first.observedAt))
+      yield* aMoment
+      yield* apply({ conversations: [{ id, channelId: "http", address: "other" }] })
+      const back = yield* source(id)
+      assert.deepStrictEqual(back.source, first.source)
+      assert.isAbove(Date.parse(back.observedAt), Date.parse(moved.observedAt))
+      // The others stay where they are.
+      assert.strictEqual((yield* source(conversations.sandbox)).observedAt, first.observedAt)
+    })
+  )
+
+  it.effect("changes with its channel, though the conversation does not", () =>
+    Effect.gen(function* () {
+      const { apply, source } = yield* open(yield* TestServer)
+      const id = conversations.sandbox
+      const before = yield* source(id)
+      yield* apply({ channels: [{ id: "sandbox", providerType: "sandbox", displayName: "Gone", status: "revoked" }] })
+      const after = yield* source(id)
+      assert.deepStrictEqual(after, {
+        ...before,
+        source: {
+          ...before.source,
+          displayName: "Gone",
+          status: "revoked",
+          capabilities: { textReply: false },
+          revokedAt: after.source.revokedAt
+        }
+      })
+    })
+  )
+
+  it.effect("is told for the expected project, before it is looked for", () =>
+    Effect.gen(function* () {
+      const { projectId, server, source, token } = yield* open(yield* TestServer)
+      const neighbour = yield* open(server)
+      const id = conversations.http
+      assert.deepStrictEqual(yield* source(id, `?expectedProjectId=${projectId}`), yield* source(id))
+      // The other project has a conversation of this id, too, and it is another one.
+      assert.notStrictEqual((yield* neighbour.source(id)).source.id, (yield* source(id)).source.id)
+      const ask = (id: string, expected: string) =>
+        server.send({ path: `${sourcePath(id)}?expectedProjectId=${expected}`, token })
+      for (const each of [id, "0193f0cb-d4e5-4f70-8192-0000000000ff"]) {
+        problemOf(yield* ask(each, neighbour.projectId), 400, "project_mismatch")
+        problemOf(yield* ask(each, "nobody"), 400, "project_mismatch")
+      }
+      problemOf(yield* ask("0193f0cb-d4e5-4f70-8192-0000000000ff", projectId), 404, "conversation_not_found")
+      assert.deepStrictEqual(faultsOf(yield* ask("nobody", "")), ["path/conversationId", "query/expectedProjectId"])
+    })
+  )
+})

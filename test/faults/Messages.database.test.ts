@@ -1,0 +1,171 @@
+/**
+ * PostgreSQL that is killed, or whose connections are cut, at every step of a send: the caller is told in time that
+ * nobody knows, and all is well by itself afterwards (contract §8, §15).
+ */
+import { beforeAll, describe, expect, it } from "vitest"
+import { eventually, type Service } from "../support/Process.ts"
+import { type Cluster, startCluster } from "./Cluster.support.ts"
+import {
+  type Desk,
+  expectTrue,
+  type Mail,
+  mail,
+  mails,
+  openDesk,
+  pending,
+  sent,
+  start,
+  told,
+  unknown
+} from "./Messages.support.ts"
+import { accept, type Kind, kinds, swallow } from "./Providers.support.ts"
+import { listClients } from "./Requests.support.ts"
+import { creates, records, startTrapProxy, type Trap, type TrapProxy } from "./TrapProxy.support.ts"
+
+let cluster: Cluster
+
+beforeAll(async () => {
+  cluster = await startCluster()
+})
+
+interface Step {
+  readonly trap: (desk: Desk, proxy: TrapProxy) => Trap
+  /** Where the message is made, the provider has taken it, or nobody will ever call. */
+  readonly leaves: "nothing" | "a lease" | "an outcome"
+}
+
+const steps: Readonly<Record<string, Step>> = {
+  "before the message is committed": {
+    trap: (_, proxy) => proxy.trap({ statement: creates, when: "asked", count: 1 }),
+    leaves: "nothing"
+  },
+  "when the message is committed, and nobody knows yet": {
+    trap: (_, proxy) => proxy.trap({ statement: creates, when: "answered", count: 1 }),
+    leaves: "a lease"
+  },
+  "during the call": {
+    trap: ({ provider }) => provider.trap(1, swallow),
+    leaves: "an outcome"
+  },
+  "before the outcome is recorded": {
+    trap: (_, proxy) => proxy.trap({ statement: records, when: "asked", count: 1 }),
+    leaves: "an outcome"
+  },
+  "when the outcome is recorded, and nobody knows yet": {
+    trap: (_, proxy) => proxy.trap({ statement: records, when: "answered", count: 1 }),
+    leaves: "an outcome"
+  }
+}
+
+/** What happens to PostgreSQL, and how it ends. */
+interface Fault {
+  readonly strike: (desk: Desk) => Promise<unknown>
+  readonly heal: () => Promise<void>
+}
+
+const faults: Readonly<Record<string, Fault>> = {
+  "is killed": {
+    strike: () => cluster.kill(),
+    heal: () => cluster.start()
+  },
+  hangs: {
+    strike: async () => cluster.signal("SIGSTOP"),
+    heal: async () => cluster.signal("SIGCONT")
+  },
+  "cuts its connections": {
+    strike: ({ query }) =>
+      query(`
+        SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name LIKE 'developer-api%'`),
+    heal: async () => {}
+  }
+}
+
+/** Asks until the answer is the one, which it is by itself. */
+const becomes = (desk: Desk, service: Service, each: Mail, answer: string) =>
+  eventually(async () => expect(await desk.ask(service, each)).toBe(answer))
+
+const cases = Object.entries(faults).flatMap(([fault, { heal, strike }]) =>
+  Object.entries(steps).flatMap(([name, step]) =>
+    kinds.map((kind): readonly [string, string, Kind, Step & Fault] => [fault, name, kind, { ...step, heal, strike }])
+  )
+)
+
+describe("a PostgreSQL", () => {
+  it.each(cases)("that %s %s costs no message of %s", async (fault, _, kind, { heal, leaves, strike, trap }) => {
+    const desk = await openDesk(cluster.url)
+    const proxy = await startTrapProxy(cluster.url)
+    const service = await start(proxy.url)
+    await desk.warmUp(service)
+    desk.provider.answerWith(accept)
+    const one = mail("one", kind)
+    const { cut, sprung } = trap(desk, proxy)
+    const answer = desk.post(service, one)
+    await sprung
+    await strike(desk)
+    const struck = performance.now()
+    // What hangs loses no connection.
+    if (fault !== "hangs") cut()
+    desk.provider.acceptAll()
+    const first = told(await answer)
+    cut()
+    expect(performance.now() - struck).toBeLessThan(6_000)
+    // Where only connections are lost, a new one may do.
+    expect(fault === "cuts its connections" && leaves === "an outcome" ? [unknown, sent] : [unknown]).toContain(first)
+    await heal()
+    await desk.reconnect()
+
+    if (leaves === "a lease") {
+      await eventually(async () => expect(await desk.state(one)).toMatchObject({ status: "pending", attempting: true }))
+      await desk.endWaits()
+      await becomes(desk, service, one, pending)
+      await desk.endLeases()
+    }
+    await becomes(desk, service, one, leaves === "a lease" && kind === "telegram" ? unknown : sent)
+    const calls = leaves === "a lease" && kind === "telegram" ? 0 : 1
+    await eventually(async () => expect(await desk.state(one)).toMatchObject({ attempting: false }))
+    expect(desk.entry(one)).toMatchObject({ calls, taken: calls === 0 ? [] : [expect.any(String)] })
+    await expectTrue(desk, [one])
+  })
+
+  it("that crashes again and again at any moment costs no message, and none is sent twice", async () => {
+    const desk = await openDesk(cluster.url)
+    const { provider } = desk
+    provider.answerWith((call) => void setTimeout(call.accept, Math.random() * 40))
+    const service = await start(cluster.url)
+    const all: Array<Mail> = []
+    let sending = true
+    const lane = async (n: number) => {
+      for (let at = 0; sending; at++) {
+        const both = mails(`crash-${n}-${at}`)
+        all.push(...both)
+        await Promise.all(both.map((each) => desk.ask(service, each)))
+      }
+    }
+    const lanes = Promise.all([0, 1, 2].map(lane))
+    for (const pause of [200, 500, 50]) {
+      await new Promise((resolve) => setTimeout(resolve, pause))
+      await cluster.kill()
+      await cluster.start()
+      await eventually(async () => expect((await listClients(service.url, desk.token)).status).toBe(200))
+    }
+    sending = false
+    await lanes
+    await desk.reconnect()
+    // What was called for is recorded by itself; what nobody heard to be committed waits for the end of its lease.
+    await eventually(async () => {
+      for (const each of all.filter((each) => desk.entry(each).calls > 0)) {
+        expect(await desk.state(each)).not.toMatchObject({ status: "pending" })
+      }
+    })
+    await desk.endWaits()
+    await desk.endLeases()
+    for (const each of all) {
+      await eventually(async () =>
+        expect(each.kind === "http" ? [sent] : [sent, unknown]).toContain(await desk.ask(service, each))
+      )
+    }
+    await expectTrue(desk, all)
+    for (const each of all) if (each.kind === "http") expect(desk.entry(each).taken).toHaveLength(1)
+  })
+})

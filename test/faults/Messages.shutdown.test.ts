@@ -1,0 +1,255 @@
+/** How calls of providers end with the process that makes them, and what several processes do (contract §8, §13, §15). */
+import { setTimeout as sleep } from "node:timers/promises"
+import { beforeAll, describe, expect, it } from "vitest"
+import { ended, eventually, inGoodOrder, type Service } from "../support/Process.ts"
+import {
+  type Desk,
+  expectTrue,
+  type Mail,
+  mail,
+  mails,
+  openDesk,
+  pending,
+  retrying,
+  sent,
+  start,
+  told,
+  unknown
+} from "./Messages.support.ts"
+import { database } from "./Projects.support.ts"
+import { accept, busy, ignore, swallow } from "./Providers.support.ts"
+import { send } from "./Requests.support.ts"
+import { makeProxy } from "./TcpProxy.support.ts"
+import { creates, startTrapProxy } from "./TrapProxy.support.ts"
+
+let databaseUrl: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+})
+
+/** A path that needs nothing tells when new requests are refused. */
+const isDraining = (service: Service) =>
+  eventually(async () => expect((await send(`${service.url}/nothing-here`)).status).toBe(503))
+
+/** Sends of each kind, of which the provider has heard, and done as it was told. */
+const underWay = async (desk: Desk, service: Service, what = ignore) => {
+  const all = mails("call")
+  const { sprung } = desk.provider.trap(all.length, what)
+  const calls = all.map((each) => desk.call(service, each))
+  await sprung
+  return {
+    all,
+    answers: Promise.all(calls.map(({ answer }) => answer.then(told, () => "cut"))),
+    hangUp: async () => {
+      for (const { hangUp } of calls) hangUp()
+      // What is asked later is heard later.
+      for (const _ of [1, 2, 3]) await send(`${service.url}/healthz`)
+      await sleep(300)
+    }
+  }
+}
+
+const statesOf = (desk: Desk, all: ReadonlyArray<Mail>) => Promise.all(all.map(desk.state))
+const delivered = { status: "sent", attempting: false, attempts: ["accepted"] }
+const interrupted = { status: "unknown", attempting: false, attempts: ["unknown interrupted"] }
+
+describe("a caller who hangs up", () => {
+  it("ends no call: how it comes out is recorded", async () => {
+    const desk = await openDesk(databaseUrl)
+    const service = await start(databaseUrl)
+    const { all, hangUp } = await underWay(desk, service)
+    await hangUp()
+    desk.provider.acceptAll()
+    await eventually(async () => expect(await statesOf(desk, all)).toEqual([delivered, delivered]))
+    expect(await Promise.all(all.map((each) => desk.ask(service, each)))).toEqual([sent, sent])
+    await expectTrue(desk, all)
+  })
+
+  it("ends no call either when the process is told to end after that", async () => {
+    const desk = await openDesk(databaseUrl)
+    const service = await start(databaseUrl)
+    const { all, hangUp } = await underWay(desk, service)
+    await hangUp()
+    service.kill("SIGTERM")
+    await isDraining(service)
+    await sleep(500)
+    expect(service.hasExited()).toBe(false)
+    desk.provider.acceptAll()
+    expect(await ended(service)).toEqual(inGoodOrder)
+    expect(await statesOf(desk, all)).toEqual([delivered, delivered])
+    expect(desk.provider.calls).toHaveLength(2)
+  })
+})
+
+describe("a caller who hangs up while the message is committed", () => {
+  it("leaves none that nobody calls for", async () => {
+    const desk = await openDesk(databaseUrl)
+    const proxy = await startTrapProxy(databaseUrl)
+    const service = await start(proxy.url, "api")
+    for (const each of mails("early")) {
+      await desk.warmUp(service)
+      const { release, sprung } = proxy.trap({ statement: creates, when: "answered", count: 1 })
+      const { answer, hangUp } = desk.call(service, each)
+      await sprung
+      hangUp()
+      expect(await answer.then(told, () => "cut")).toBe("cut")
+      for (const _ of [1, 2, 3]) await send(`${service.url}/healthz`)
+      release()
+      await eventually(async () => expect(await desk.state(each)).toEqual(delivered))
+    }
+    expect(desk.provider.calls).toHaveLength(2)
+  })
+})
+
+describe("a process that is told to end", () => {
+  it("by SIGTERM, answers what it is calling for, and records it", async () => {
+    const desk = await openDesk(databaseUrl)
+    const service = await start(databaseUrl)
+    const { all, answers } = await underWay(desk, service)
+    service.kill("SIGTERM")
+    await isDraining(service)
+    desk.provider.acceptAll()
+    expect(await answers).toEqual([sent, sent])
+    expect(await ended(service)).toEqual(inGoodOrder)
+    expect(await statesOf(desk, all)).toEqual([delivered, delivered])
+    expect(desk.provider.calls).toHaveLength(2)
+  })
+
+  it.each([
+    ["SIGTERM, and its grace is over", "SIGTERM", "1s"],
+    ["SIGINT", "SIGINT", "60s"]
+  ] as const)("by %s, records that nobody knows: others go on from there", async (_, signal, grace) => {
+    const desk = await openDesk(databaseUrl)
+    const service = await start(databaseUrl, "all", { SHUTDOWN_GRACE: grace })
+    const { all, answers } = await underWay(desk, service, swallow)
+    service.kill(signal)
+    expect(await ended(service)).toEqual(inGoodOrder)
+    for (const answer of await answers) expect([unknown, "cut"]).toContain(answer)
+    expect(await statesOf(desk, all)).toEqual([interrupted, interrupted])
+
+    desk.provider.answerWith(accept)
+    const next = await start(databaseUrl)
+    const [http = mail("none", "http"), telegram = mail("none", "telegram")] = all
+    await eventually(async () => expect(await desk.ask(next, http)).toBe(sent))
+    expect(await desk.ask(next, telegram)).toBe(unknown)
+    expect(desk.entry(http)).toMatchObject({ calls: 2, taken: [expect.any(String)] })
+    expect(desk.entry(telegram)).toMatchObject({ calls: 1, taken: [expect.any(String)] })
+    await expectTrue(desk, all)
+  })
+
+  it("while it tries again, by SIGTERM, records that, too, and takes up nothing more", async () => {
+    const desk = await openDesk(databaseUrl)
+    const api = await start(databaseUrl, "api")
+    const [first, second] = [mails("first"), mails("second")]
+    desk.provider.answerWith(busy)
+    for (const each of first) expect(await desk.ask(api, each)).toBe(retrying)
+    await desk.endPauses()
+    const { sprung } = desk.provider.trap(first.length, ignore)
+    const worker = await start(databaseUrl, "worker")
+    await sprung
+    worker.kill("SIGTERM")
+    await eventually(async () => expect((await send(`${worker.url}/readyz`)).status).toBe(503))
+    desk.provider.answerWith(busy)
+    for (const each of second) expect(await desk.ask(api, each)).toBe(retrying)
+    await desk.endPauses()
+    await sleep(1_000)
+    desk.provider.acceptAll()
+    expect(await ended(worker)).toEqual(inGoodOrder)
+    const again = { status: "sent", attempting: false, attempts: ["retrying http_503", "accepted"] }
+    expect(await statesOf(desk, first)).toEqual([again, again])
+    for (const each of second) expect(desk.entry(each).calls).toBe(1)
+  })
+
+  it("does so also when the database hangs, which leaves the message to its lease", async () => {
+    const desk = await openDesk(databaseUrl)
+    const proxy = await makeProxy(Number(new URL(databaseUrl).port))
+    const url = new URL(databaseUrl)
+    url.port = String(proxy.port)
+    const service = await start(url.href)
+    const { all, answers } = await underWay(desk, service, swallow)
+    proxy.hang()
+    service.kill("SIGINT")
+    expect(await ended(service)).toEqual(inGoodOrder)
+    for (const answer of await answers) expect([unknown, "cut"]).toContain(answer)
+    await desk.endLeases()
+    desk.provider.answerWith(accept)
+    await start(databaseUrl)
+    await eventually(async () =>
+      expect(await statesOf(desk, all)).toEqual([
+        { status: "sent", attempting: false, attempts: ["unknown lease_lost", "accepted"] },
+        { status: "unknown", attempting: false, attempts: ["unknown lease_lost"] }
+      ])
+    )
+    await expectTrue(desk, all)
+  })
+})
+
+describe("two processes", () => {
+  it("send what both are asked to send once", async () => {
+    const desk = await openDesk(databaseUrl)
+    const services = await Promise.all([start(databaseUrl), start(databaseUrl)])
+    const all = mails("both", 5)
+    const { sprung } = desk.provider.trap(all.length, ignore)
+    const answers = all.flatMap((each) => [0, 1, 0, 1].map((n) => desk.post(services[n] ?? services[0], each)))
+    await sprung
+    // Longer than it takes to look for what is under way.
+    await sleep(500)
+    expect(desk.provider.calls).toHaveLength(all.length)
+    desk.provider.acceptAll()
+    const told = await Promise.all(answers)
+    expect(told.map(({ status }) => status)).toEqual(told.map(() => 200))
+    expect(told.filter(({ headers }) => headers["idempotent-replayed"] === undefined)).toHaveLength(all.length)
+    for (const { body } of told) expect(body).toMatchObject({ deliveryStatus: "sent" })
+    expect(desk.provider.calls).toHaveLength(all.length)
+    await expectTrue(desk, all)
+  })
+
+  it("don't wait longer for each other than a call may take, and then for the lease", async () => {
+    const desk = await openDesk(databaseUrl)
+    const [first, second] = await Promise.all([
+      start(databaseUrl, "api", { PROVIDER_TIMEOUT: "3s" }),
+      start(databaseUrl, "api", { PROVIDER_TIMEOUT: "3s" })
+    ])
+    const all = mails("waiting")
+    const { sprung } = desk.provider.trap(all.length, swallow)
+    const cut = all.map((each) => desk.ask(first, each))
+    await sprung
+    first.kill("SIGKILL")
+    await first.exited
+    expect(await Promise.all(cut)).toEqual(["cut", "cut"])
+    for (const answer of await Promise.all(all.map((each) => desk.post(second, each)))) {
+      expect(told(answer)).toBe(pending)
+      expect(answer.body).toMatchObject({ createdAt: expect.any(String) })
+    }
+    const waited = await desk.query(`
+      SELECT bool_and(now() > created_at + interval '3 s') AS waited FROM messages WHERE project_id = '${desk.id}'`)
+    expect(waited).toEqual([{ waited: true }])
+    // With nobody but the API there, it stays as it is, but from the end of its lease it counts as unknown.
+    await eventually(async () =>
+      expect(await Promise.all(all.map((each) => desk.ask(second, each)))).toEqual([unknown, unknown])
+    )
+    expect(await statesOf(desk, all)).toMatchObject([{ status: "pending" }, { status: "pending" }])
+  })
+})
+
+describe("roles", () => {
+  it("`api` sends, `worker` tries again: neither does the other's work", async () => {
+    const desk = await openDesk(databaseUrl)
+    const api = await start(databaseUrl, "api")
+    const all = mails("role")
+    desk.provider.answerWith(busy)
+    expect(await Promise.all(all.map((each) => desk.ask(api, each)))).toEqual([retrying, retrying])
+    desk.provider.answerWith(accept)
+    await desk.endPauses()
+    await sleep(1_500)
+    expect(desk.provider.calls).toHaveLength(2)
+    const worker = await start(databaseUrl, "worker")
+    await eventually(async () =>
+      expect(await Promise.all(all.map((each) => desk.ask(api, each)))).toEqual([sent, sent])
+    )
+    expect(desk.provider.calls).toHaveLength(4)
+    const refused = await Promise.all(all.map((each) => desk.post(worker, each)))
+    expect(refused.map(({ status }) => status)).toEqual([404, 404])
+  })
+})

@@ -1,0 +1,257 @@
+/**
+ * A process that is killed at every step of a send: what can't be repeated is sent once at most, what can be converges
+ * to one accepted send under one key, and no receipt lies (contract §5, §8).
+ */
+import { setTimeout as sleep } from "node:timers/promises"
+import { beforeAll, describe, expect, it } from "vitest"
+import { checkout, eventually, runToEnd } from "../support/Process.ts"
+import {
+  type Desk,
+  expectTrue,
+  type Mail,
+  mail,
+  mails,
+  openDesk,
+  pending,
+  sent,
+  start,
+  type State,
+  unknown
+} from "./Messages.support.ts"
+import { database, serviceEnv } from "./Projects.support.ts"
+import { accept, halfway, ignore, swallow } from "./Providers.support.ts"
+import { expectProblem } from "./Requests.support.ts"
+import { creates, type Prey, records, startTrapProxy, type Trap, type TrapProxy } from "./TrapProxy.support.ts"
+
+let databaseUrl: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+})
+
+const leased: State = { status: "pending", attempting: true, attempts: ["pending"] }
+const delivered: State = { status: "sent", attempting: false, attempts: ["accepted"] }
+
+interface Step {
+  /** What is sent before each kill. */
+  readonly batches: ReadonlyArray<ReadonlyArray<Mail>>
+  /** Springs when so many messages are there. */
+  readonly trap: (desk: Desk, proxy: TrapProxy, count: number) => Promise<Trap>
+  /** What the dead process leaves of each message, and what the provider has seen of it. */
+  readonly leaves: State | "none"
+  readonly calls: 0 | 1
+  readonly taken: 0 | 1
+}
+
+const rounds = [1, 2]
+
+/** All of a batch get to the provider, and go on together from there. */
+const together = rounds.map((round) => mails(`round-${round}`, 3))
+
+/** One alone: others could wait behind what is caught of it. */
+const alone = rounds.flatMap((round) => mails(`round-${round}`).map((each) => [each]))
+
+/** Catches a statement of each message once the provider has heard of all of them. */
+const afterTheCall = async (desk: Desk, proxy: TrapProxy, when: Prey["when"], count: number) => {
+  await desk.provider.trap(count, ignore).sprung
+  const trap = proxy.trap({ statement: records, when, count })
+  desk.provider.acceptAll()
+  return trap
+}
+
+const steps: Readonly<Record<string, Step>> = {
+  "before the message is committed": {
+    batches: alone,
+    trap: async (_, proxy, count) => proxy.trap({ statement: creates, when: "asked", count }),
+    leaves: "none",
+    calls: 0,
+    taken: 0
+  },
+  "when the message is committed, and it doesn't know yet": {
+    batches: alone,
+    trap: async (_, proxy, count) => proxy.trap({ statement: creates, when: "answered", count }),
+    leaves: leased,
+    calls: 0,
+    taken: 0
+  },
+  "during the call, before the provider takes the message": {
+    batches: together,
+    trap: async ({ provider }, _, count) => provider.trap(count, ignore),
+    leaves: leased,
+    calls: 1,
+    taken: 0
+  },
+  "during the call, when the provider has taken the message": {
+    batches: together,
+    trap: async ({ provider }, _, count) => provider.trap(count, swallow),
+    leaves: leased,
+    calls: 1,
+    taken: 1
+  },
+  "in the middle of the provider's answer": {
+    batches: together,
+    trap: async ({ provider }, _, count) => provider.trap(count, halfway),
+    leaves: leased,
+    calls: 1,
+    taken: 1
+  },
+  "before the outcome is recorded": {
+    batches: together,
+    trap: (desk, proxy, count) => afterTheCall(desk, proxy, "asked", count),
+    leaves: leased,
+    calls: 1,
+    taken: 1
+  },
+  "when the outcome is recorded, and it doesn't know yet": {
+    batches: together,
+    trap: (desk, proxy, count) => afterTheCall(desk, proxy, "answered", count),
+    leaves: delivered,
+    calls: 1,
+    taken: 1
+  }
+}
+
+/** Kills a process at a step of each batch; tells the messages. */
+const killAt = async (desk: Desk, { batches, trap }: Step) => {
+  const proxy = await startTrapProxy(databaseUrl)
+  for (const batch of batches) {
+    const service = await start(proxy.url, "api")
+    await desk.warmUp(service)
+    desk.provider.answerWith(accept)
+    const trapped = trap(desk, proxy, batch.length)
+    const answers = batch.map((each) => desk.ask(service, each))
+    const { cut, sprung } = await trapped
+    await sprung
+    service.kill("SIGKILL")
+    await service.exited
+    cut()
+    // On a machine that stood still meanwhile it may have been told that nobody knows.
+    for (const answer of await Promise.all(answers)) expect(["cut", unknown]).toContain(answer)
+  }
+  return batches.flat()
+}
+
+const sentAgain = { status: 200, headers: { "idempotent-replayed": "true" }, body: { deliveryStatus: "sent" } }
+
+describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 180_000 }, (_, step) => {
+  it("sends nothing twice, and tells the truth to those who ask again", async () => {
+    const desk = await openDesk(databaseUrl)
+    const { provider } = desk
+    const all = await killAt(desk, step)
+    const entries = (of: ReadonlyArray<Mail>) =>
+      of.map((each) => ({ calls: desk.entry(each).calls, taken: desk.entry(each).taken.length }))
+    for (const each of all) expect(await desk.state(each), each.text).toEqual(step.leaves)
+    expect(entries(all)).toEqual(all.map(() => ({ calls: step.calls, taken: step.taken })))
+
+    provider.answerWith(step.leaves === "none" ? accept : ignore)
+    await desk.endWaits()
+    const service = await start(databaseUrl)
+    const http = all.filter(({ kind }) => kind === "http")
+    const telegram = all.filter(({ kind }) => kind === "telegram")
+    const ask = (of: ReadonlyArray<Mail>) => Promise.all(of.map((each) => desk.ask(service, each)))
+    if (step.leaves === leased) {
+      expect(await ask(all)).toEqual(all.map(() => pending))
+      // As long as the leases run, nobody touches what may be under way.
+      await sleep(1_000)
+      expect(await ask(all)).toEqual(all.map(() => pending))
+      for (const each of all) expect(await desk.state(each), each.text).toEqual(leased)
+
+      await desk.endLeases()
+      for (const each of all) {
+        const answer = await desk.post(service, each)
+        expectProblem(answer, 503, "provider_outcome_unknown")
+        expect(answer).toMatchObject({
+          headers: { "idempotent-replayed": "true", "retry-after": expect.stringMatching(/^[1-9]\d?$/) },
+          body: { messageId: expect.stringMatching(/^msg_/) }
+        })
+      }
+      await eventually(async () => {
+        for (const each of telegram) {
+          expect(await desk.state(each)).toEqual({
+            status: "unknown",
+            attempting: false,
+            attempts: ["unknown lease_lost"]
+          })
+        }
+      })
+      provider.acceptAll()
+      await eventually(async () => expect(await ask(http)).toEqual(http.map(() => sent)))
+      expect(await ask(telegram)).toEqual(telegram.map(() => unknown))
+      expect(entries(http)).toEqual(http.map(() => ({ calls: step.calls + 1, taken: 1 })))
+      expect(entries(telegram)).toEqual(telegram.map(() => ({ calls: step.calls, taken: step.taken })))
+    } else {
+      expect(await ask(all)).toEqual(all.map(() => sent))
+      expect(entries(all)).toEqual(all.map(() => ({ calls: 1, taken: 1 })))
+      for (const each of all) expect(await desk.post(service, each)).toMatchObject(sentAgain)
+    }
+    await expectTrue(desk, all)
+  })
+})
+
+describe("a process that is killed", { timeout: 180_000 }, () => {
+  it("again and again, at any moment, sends nothing twice", async () => {
+    const desk = await openDesk(databaseUrl)
+    const { provider } = desk
+    provider.answerWith((call) => void setTimeout(call.accept, Math.random() * 40))
+    const all: Array<Mail> = []
+    let service = await start(databaseUrl)
+    for (const [round, pause] of [150, 400, 60, 800, 250].entries()) {
+      const { exited, hasExited, kill } = service
+      const lane = async (n: number) => {
+        for (let at = 0; !hasExited(); at++) {
+          const both = mails(`any-${round}-${n}-${at}`)
+          all.push(...both)
+          await Promise.all(both.map((each) => desk.ask(service, each)))
+        }
+      }
+      const lanes = Promise.all([0, 1, 2, 3].map(lane))
+      await sleep(pause)
+      kill("SIGKILL")
+      await exited
+      await lanes
+      // Of what nobody is alive to do.
+      await desk.endWaits()
+      await desk.endLeases()
+      service = await start(databaseUrl)
+    }
+    for (const each of all) {
+      await eventually(async () =>
+        expect(each.kind === "http" ? [sent] : [sent, unknown]).toContain(await desk.ask(service, each))
+      )
+    }
+    await expectTrue(desk, all)
+    const taken = all.filter((each) => desk.entry(each).taken.length === 1)
+    expect(taken.filter(({ kind }) => kind === "http")).toHaveLength(all.length / 2)
+    expect(taken.length).toBeGreaterThan(all.length / 2)
+  })
+})
+
+describe("what nobody knows, and nobody may repeat", () => {
+  it.each(["sent", "failed"] as const)("stays so until an operator says that it is %s", async (as) => {
+    const desk = await openDesk(databaseUrl)
+    const only = mail(`settled-${as}`, "telegram")
+    const trap = desk.provider.trap(1, as === "sent" ? swallow : ignore)
+    const first = await start(databaseUrl, "api")
+    const asked = desk.ask(first, only)
+    await trap.sprung
+    first.kill("SIGKILL")
+    expect(await asked).toBe("cut")
+    await desk.endWaits()
+    await desk.endLeases()
+    const service = await start(databaseUrl)
+    await eventually(async () => expect(await desk.state(only)).toMatchObject({ status: "unknown" }))
+    // Longer than the first pause.
+    await sleep(1_500)
+    const answer = await desk.post(service, only)
+    expectProblem(answer, 503, "provider_outcome_unknown")
+    const cli = (...args: ReadonlyArray<string>) =>
+      runToEnd(process.execPath, [`${checkout}/src/cli.ts`, "messages", ...args, "--json"], serviceEnv(databaseUrl))
+    const listed = await cli("list", "--project", desk.id, "--status", "unknown")
+    const messageId = /msg_\w+/.exec(listed.stdout)?.[0] ?? ""
+    expect(answer.body).toMatchObject({ messageId })
+    const settled = await cli("settle", "--project", desk.id, "--message", messageId, "--as", as)
+    expect(JSON.parse(settled.stdout)).toEqual({ messageId, deliveryStatus: as })
+    expect(await desk.ask(service, only)).toBe(as === "sent" ? sent : "409 provider_conflict")
+    expect(desk.entry(only).calls).toBe(1)
+  })
+})

@@ -1,0 +1,127 @@
+/** Providers under a test's control, and a ledger of all that they saw (contract §8). */
+import { Schema } from "effect"
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
+import { defer, freePort } from "../support/Process.ts"
+import type { Trap } from "./TrapProxy.support.ts"
+
+/** `http` sends idempotently, `telegram` does not. */
+export const kinds = ["http", "telegram"] as const
+export type Kind = (typeof kinds)[number]
+
+/** Secrets that nobody may see but the provider. */
+export const secrets = {
+  signingSecret: `whsec_${Buffer.alloc(32, 9).toString("base64")}`,
+  token: "123456:AAEhBOweik6ad9r-QXPENQjcrGbqCr4K_bot"
+}
+
+/** A request that came to a provider, whole. */
+export interface Call {
+  readonly kind: Kind
+  /** The key by which the provider knows the message, where it knows one. */
+  readonly key: string | undefined
+  readonly text: string
+  readonly headers: IncomingHttpHeaders
+  readonly response: ServerResponse
+  /** Takes the message: one known by its key is not taken again. Tells the answer's body. */
+  readonly take: () => string
+  /** Takes the message, and says so. */
+  readonly accept: () => void
+}
+
+export type Answering = (call: Call) => void
+
+export const accept: Answering = (call) => call.accept()
+/** Never answers. */
+export const ignore: Answering = () => {}
+/** Takes the message, and never says so. */
+export const swallow: Answering = (call) => void call.take()
+/** Takes the message, and gets no further than the middle of the answer. */
+export const halfway: Answering = (call) => {
+  const body = call.take()
+  call.response.writeHead(200, { "content-length": Buffer.byteLength(body) }).write(body.slice(0, 10))
+}
+/** Surely does not take the message. */
+export const busy: Answering = ({ response }) => void response.writeHead(503).end("{}")
+
+/** What became of a message at the provider. */
+export interface Entry {
+  readonly kind: Kind
+  readonly calls: number
+  readonly keys: ReadonlyArray<string>
+  /** The provider's id of each time that it took the message. */
+  readonly taken: ReadonlyArray<string>
+}
+
+const HttpBody = Schema.fromJsonString(Schema.Struct({ messageId: Schema.String, text: Schema.String }))
+const TelegramBody = Schema.fromJsonString(Schema.Struct({ chat_id: Schema.String, text: Schema.String }))
+
+export type Provider = Awaited<ReturnType<typeof startProvider>>
+
+/** Both providers at one port. They accept everything until told otherwise. */
+export const startProvider = async () => {
+  const calls: Array<Call> = []
+  const takenBy = new Map<Call, string>()
+  const idOf = new Map<string, string>()
+  let answer = accept
+  let n = 0
+
+  const received = (path: string, headers: IncomingHttpHeaders, json: string, response: ServerResponse) => {
+    const kind: Kind = path.startsWith("/bot") ? "telegram" : "http"
+    const { text } = Schema.decodeSync(kind === "http" ? HttpBody : TelegramBody)(json)
+    const key = kind === "http" ? String(headers["idempotency-key"]) : undefined
+    const take = () => {
+      const known = key === undefined ? takenBy.get(call) : idOf.get(key)
+      const id = known ?? String(++n)
+      if (key !== undefined) idOf.set(key, id)
+      if (known === undefined) takenBy.set(call, id)
+      return kind === "http" ? `{"providerMessageId":"${id}"}` : `{"ok":true,"result":{"message_id":${id}}}`
+    }
+    const call: Call = { kind, key, text, headers, response, take, accept: () => void response.end(take()) }
+    calls.push(call)
+    answer(call)
+  }
+
+  const server = createServer((request, response) => {
+    let json = ""
+    request.setEncoding("utf8").on("data", (part: string) => (json += part))
+    request.on("error", () => undefined)
+    request.on("end", () => received(request.url ?? "", request.headers, json, response))
+  })
+  const port = await freePort()
+  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve))
+  defer(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+
+  const of = (text: string) => calls.filter((call) => call.text === text)
+  return {
+    url: `http://127.0.0.1:${port}`,
+    calls,
+    /** From the next call on. */
+    answerWith: (next: Answering) => {
+      answer = next
+    },
+    /** Accepts what still waits for an answer, and all that is to come. */
+    acceptAll: () => {
+      answer = accept
+      for (const call of calls) if (!call.response.headersSent && !call.response.destroyed) call.accept()
+    },
+    /** Does the same with each call, and is sprung when it has done so `count` times. */
+    trap: (count: number, what: Answering): Trap => {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      let left = count
+      answer = (call) => {
+        what(call)
+        if (--left === 0) resolve()
+      }
+      return { sprung: promise, cut: () => undefined }
+    },
+    entry: (text: string, kind: Kind): Entry => ({
+      kind,
+      calls: of(text).length,
+      keys: [...new Set(of(text).flatMap(({ key }) => (key === undefined ? [] : [key])))],
+      taken: of(text).flatMap((call) => takenBy.get(call) ?? [])
+    })
+  }
+}

@@ -1,0 +1,48 @@
+/** Sends to a provider of the test's own, for tests that break what is around them. */
+import { Effect, Exit, Scope } from "effect"
+import { expect } from "vitest"
+import { botToken, conversations, messagesPath, telegramChannel, text } from "../contract/Messages.support.ts"
+import { type Answering, receiver } from "../integrations/Deliveries.support.ts"
+import { defer } from "../support/Process.ts"
+import { project } from "./Projects.support.ts"
+import { type Answer, bearer, type Call, expectProblem, send } from "./Requests.support.ts"
+
+type File = Parameters<typeof project>[1]
+
+/** A provider that answers so, and a project whose one conversation is there, over telegram: nothing is sent twice. */
+export const openProject = async (databaseUrl: string, answering: Answering, file: File = {}) => {
+  const scope = Scope.makeUnsafe()
+  defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+  const provider = await Effect.runPromise(Scope.provide(receiver(answering), scope))
+  const token = await project(databaseUrl, {
+    ...file,
+    channels: [telegramChannel("telegram", `http://127.0.0.1:${provider.port}`)],
+    conversations: [{ id: conversations.telegram, channelId: "telegram", address: "4711" }]
+  })
+  return { provider, token }
+}
+
+/** Sends the text that all tests send. */
+export const sendMessage = (url: string, token: string, key: string, call: Call = {}): Promise<Answer> =>
+  send(`${url}${messagesPath(conversations.telegram)}`, {
+    ...call,
+    method: "POST",
+    headers: { ...bearer(token), "idempotency-key": key },
+    json: { text }
+  })
+
+/** The 503 of a send: what it always is, whatever is broken. Tells the message's id, where that is known. */
+export const expectUnknown = (answer: Answer): string | null => {
+  expectProblem(answer, 503, "provider_outcome_unknown")
+  expect(Number(answer.headers["retry-after"])).toBeGreaterThanOrEqual(1)
+  expect(answer.text).not.toContain(botToken)
+  const { body } = answer
+  const id = typeof body === "object" && body !== null && "messageId" in body ? body.messageId : undefined
+  expect(id === null || (typeof id === "string" && id.startsWith("msg_"))).toBe(true)
+  return typeof id === "string" ? id : null
+}
+
+export const expectSent = (answer: Answer, replayed: boolean) => {
+  expect({ status: answer.status, body: answer.body }).toMatchObject({ status: 200, body: { deliveryStatus: "sent" } })
+  expect(answer.headers["idempotent-replayed"]).toBe(replayed ? "true" : undefined)
+}

@@ -1,0 +1,167 @@
+/** What sends see of a Redis, a PostgreSQL or a process that goes away: 503 means one thing alone (contract §4, §8, §15). */
+import { beforeAll, describe, expect, it } from "vitest"
+import { held, taken } from "../contract/Messages.support.ts"
+import { ended, eventually, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { type Cluster, startCluster } from "./Cluster.support.ts"
+import { database, serviceEnv } from "./Projects.support.ts"
+import { makeRedis, type Redis } from "./Redis.support.ts"
+import { expectProblem, listClients, send } from "./Requests.support.ts"
+import { expectSent, expectUnknown, openProject, sendMessage } from "./Sends.support.ts"
+
+const isReady = (service: Service) =>
+  eventually(async () => expect((await send(`${service.url}/readyz`)).status).toBe(200))
+
+/** A bucket that no test sees filled up again. */
+const bucket = (limit: number) => ({ project: { rateLimits: { messages: { limit, windowSeconds: 360_000 } } } })
+
+describe("without Redis", () => {
+  let databaseUrl: string
+  beforeAll(async () => {
+    databaseUrl = await database()
+  })
+  const startOn = ({ url }: Redis) => startService({ env: { ...serviceEnv(databaseUrl), REDIS_URL: url } })
+
+  /** The whole bucket, and not a token more, while everything else is told that nobody can count. */
+  const expectBucket = async (service: Service, token: string, limit: number) => {
+    for (let left = limit - 1; left >= 0; left--) {
+      const answer = await sendMessage(service.url, token, `${service.pid}-${left}`)
+      expectSent(answer, false)
+      expect(answer.headers["ratelimit-policy"]).toBe(`"messages";q=${limit};w=360000`)
+      expect(answer.headers["ratelimit"]).toMatch(new RegExp(`^"messages";r=${left};t=\\d+$`))
+    }
+    for (const _ of [1, 2, 3]) {
+      const refused = await sendMessage(service.url, token, `${service.pid}-more`)
+      expectProblem(refused, 429, "rate_limit_exceeded")
+      expect(refused.headers["ratelimit"]).toMatch(/^"messages";r=0;t=\d+$/)
+      expect(Number(refused.headers["retry-after"])).toBeGreaterThan(1)
+    }
+    expectProblem(await listClients(service.url, token), 503, "rate_limiter_unavailable")
+  }
+
+  it("a bucket of each process takes over, of the same size, until it is back", async () => {
+    const redis = await makeRedis()
+    await redis.start()
+    const services = await Promise.all([startOn(redis), startOn(redis)])
+    await Promise.all(services.map(isReady))
+    const { provider, token } = await openProject(databaseUrl, taken, bucket(3))
+    const [one, two] = services
+    // Together they have three, as long as it is there.
+    for (const service of [one, two, one])
+      expectSent(await sendMessage(service.url, token, `${service.pid}-${provider.hits.length}`), false)
+    expectProblem(await sendMessage(two.url, token, "none-left"), 429, "rate_limit_exceeded")
+    expect(provider.hits).toHaveLength(3)
+
+    await redis.kill()
+    const lost = await openProject(databaseUrl, taken, bucket(3))
+    for (const service of services) await expectBucket(service, lost.token, 3)
+    expect(lost.provider.hits).toHaveLength(6)
+
+    await redis.start()
+    await Promise.all(services.map(isReady))
+    for (const service of [two, one, two]) {
+      expectSent(await sendMessage(service.url, lost.token, `again-${lost.provider.hits.length}`), false)
+    }
+    for (const service of services) {
+      expectProblem(await sendMessage(service.url, lost.token, "none-left"), 429, "rate_limit_exceeded")
+    }
+  })
+
+  it("or before it ever came, or while it hangs", async () => {
+    const late = await makeRedis()
+    const never = await openProject(databaseUrl, taken, bucket(2))
+    await expectBucket(await startOn(late), never.token, 2)
+
+    const redis = await makeRedis()
+    await redis.start()
+    const service = await startOn(redis)
+    await isReady(service)
+    const { token } = await openProject(databaseUrl, taken, bucket(2))
+    redis.signal("SIGSTOP")
+    await expectBucket(service, token, 2)
+    redis.signal("SIGCONT")
+  })
+})
+
+describe("without PostgreSQL", () => {
+  let cluster: Cluster
+  beforeAll(async () => {
+    cluster = await startCluster()
+  })
+  const start = () => startService({ env: { ...serviceEnv(cluster.url), PROVIDER_TIMEOUT: "60s" } })
+
+  it("nobody knows, in time; and the same key sends once it is back", async () => {
+    const { provider, token } = await openProject(cluster.url, taken)
+    const other = await openProject(cluster.url, taken)
+    const service = await start()
+    expectSent(await sendMessage(service.url, token, "before"), false)
+    await cluster.kill()
+    // A known token, one that was never seen, one that is none; a new key, and one that was used.
+    const answers = await Promise.all([
+      sendMessage(service.url, token, "while-it-is-away"),
+      sendMessage(service.url, token, "before"),
+      sendMessage(service.url, other.token, "while-it-is-away")
+    ])
+    for (const answer of answers) {
+      expectUnknown(answer)
+      expect(answer.millis).toBeLessThan(5_000)
+    }
+    expectProblem(await sendMessage(service.url, "nonsense", "k"), 401, "credential_invalid")
+    await cluster.start()
+    expectSent(await eventually(() => whenSent(service, token, "while-it-is-away")), false)
+    expectSent(await sendMessage(service.url, token, "before"), true)
+    expect(provider.hits).toHaveLength(2)
+  })
+
+  it("that goes away during a call: nobody knows, but which message; and what it came to is recorded yet", async () => {
+    const gate = held(taken)
+    const { provider, token } = await openProject(cluster.url, gate.answering)
+    const service = await start()
+    const first = sendMessage(service.url, token, "during")
+    await eventually(() => expect(provider.hits).toHaveLength(1))
+    await cluster.kill()
+    gate.letGo()
+    const answer = await first
+    const messageId = expectUnknown(answer)
+    await cluster.start()
+    const again = await eventually(() => whenSent(service, token, "during"))
+    expectSent(again, true)
+    expect(provider.hits).toHaveLength(1)
+    expect(again.body).toMatchObject({ messageId })
+  })
+})
+
+/** Fails until the message is sent. */
+const whenSent = async ({ url }: Service, token: string, key: string) => {
+  const answer = await sendMessage(url, token, key)
+  if (answer.status !== 200) expectUnknown(answer)
+  expect(answer.body).toMatchObject({ deliveryStatus: "sent" })
+  return answer
+}
+
+describe("SIGTERM", () => {
+  it("lets a send finish, and tells new ones that nobody knows", async () => {
+    const databaseUrl = await database()
+    const gate = held(taken)
+    const { provider, token } = await openProject(databaseUrl, gate.answering)
+    const service = await startService({ env: { ...serviceEnv(databaseUrl), PROVIDER_TIMEOUT: "60s" } })
+    const first = sendMessage(service.url, token, "first")
+    await eventually(() => expect(provider.hits).toHaveLength(1))
+    service.kill("SIGTERM")
+    await eventually(async () => expect((await send(`${service.url}/healthz/nothing`)).status).toBe(503))
+    for (const key of ["late-comer", "first"]) {
+      const answer = await sendMessage(service.url, token, key)
+      expectUnknown(answer)
+      expect(answer.headers.connection).toBe("close")
+    }
+    // Any other request, and one that is not quite a send.
+    expectProblem(await listClients(service.url, token), 503, "service_unavailable")
+    gate.letGo()
+    expectSent(await first, false)
+    expect(await ended(service)).toEqual(inGoodOrder)
+    expect(provider.hits).toHaveLength(1)
+    const next = await startService({ env: serviceEnv(databaseUrl) })
+    expectSent(await sendMessage(next.url, token, "first"), true)
+    expectSent(await sendMessage(next.url, token, "late-comer"), false)
+    expect(provider.hits).toHaveLength(2)
+  })
+})

@@ -1,0 +1,107 @@
+/** A project that tells of its deals, a receiver that is told, and what the database holds of both. */
+import { Effect, Exit, Scope } from "effect"
+import { randomBytes } from "node:crypto"
+import { expect } from "vitest"
+import type { EventType } from "../../src/api/integrations/Events.ts"
+import { pipelines } from "../contract/Deals.support.ts"
+import { type Answering, bodyOf, receiver } from "../integrations/Deliveries.support.ts"
+import { defer, eventually, type Service } from "../support/Process.ts"
+import { project, session } from "./Projects.support.ts"
+import { bearer, send } from "./Requests.support.ts"
+
+/** What ends with the test, or with the file where `beforeAll` opened it. */
+export const opened = <A, E>(resource: Effect.Effect<A, E, Scope.Scope>): Promise<A> => {
+  const scope = Scope.makeUnsafe()
+  defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+  return Effect.runPromise(Scope.provide(resource, scope))
+}
+
+/** A receiver that may be told to answer in another way. */
+export const listen = async (first: Answering) => {
+  let answer = first
+  const shop = await opened(receiver((hit, n) => answer(hit, n)))
+  return {
+    ...shop,
+    answerWith: (next: Answering) => {
+      answer = next
+      for (const { response } of shop.hits) if (!response.writableEnded && !response.destroyed) response.end()
+    },
+    /** How often each event came. */
+    seen: () => Map.groupBy(shop.hits, (hit) => String(bodyOf(hit)["id"]))
+  }
+}
+export type Listening = Awaited<ReturnType<typeof listen>>
+
+/** SQL text on a session that is made anew when it breaks; what is asked may be asked twice. */
+const lastingSession = async (databaseUrl: string) => {
+  let query = await session(databaseUrl)
+  return (text: string) =>
+    eventually(async () => {
+      try {
+        return await query(text)
+      } catch (failure) {
+        query = await session(databaseUrl)
+        throw failure
+      }
+    })
+}
+
+/** A project of the test's own whose webhook is told of deals, and what its ledger says. */
+export const openShop = async (
+  databaseUrl: string,
+  api: Service,
+  url: string,
+  eventTypes: ReadonlyArray<EventType> = ["crm.deal.created.v1"]
+) => {
+  const id = `p-${randomBytes(6).toString("hex")}`
+  const plenty = { limit: 1_000_000, windowSeconds: 1 }
+  const rateLimits = { read: plenty, write: plenty, messages: plenty }
+  const installations = [{ id: "shop", name: "Shop" }]
+  const token = await project(databaseUrl, {
+    pipelines,
+    installations,
+    project: { id, name: id, defaultPipelineId: "sales", rateLimits }
+  })
+  const query = await lastingSession(databaseUrl)
+  const call = (of: Service, method: string, path: string, key: string, json: unknown) =>
+    send(`${of.url}/api/v1/developer/${path}`, { method, headers: { ...bearer(token), "idempotency-key": key }, json })
+  const configured = await call(api, "PUT", "integrations/shop/outbound-webhook", "configure-1", {
+    endpointUrl: url,
+    eventTypes,
+    expectedVersion: null
+  })
+  expect(configured.status).toBe(200)
+  const count = async (what: string) => Number((await query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
+  const ofUs = `WHERE project_id = '${id}'`
+  return {
+    id,
+    query,
+    call,
+    /** Creates a deal, trying again under the same key for as long as it takes. */
+    create: (key: string, of = api) =>
+      eventually(async () => {
+        const { status } = await call(of, "POST", "crm/deals", key, { title: key })
+        expect(status).toBe(201)
+      }),
+    deals: () => count(`deals ${ofUs}`),
+    inState: (...states: ReadonlyArray<string>) =>
+      count(`deliveries ${ofUs} AND status IN (${states.map((state) => `'${state}'`).join()})`),
+    inFlight: async () => Number((await query(`SELECT in_flight FROM endpoint_health ${ofUs}`))[0]?.["in_flight"]),
+    events: async () => (await query(`SELECT id FROM events ${ofUs}`)).map((row) => String(row["id"])),
+    /** The endpoint is left alone, as if it had asked so: claims find nothing. */
+    rest: () => query(`UPDATE endpoint_health SET resting_until = 'infinity' ${ofUs}`),
+    resume: () => query(`UPDATE endpoint_health SET resting_until = NULL ${ofUs}`),
+    /** As if what waits had been waiting for long: due for a claim that was begun some time ago, too. */
+    age: () =>
+      query(`UPDATE deliveries SET available_at = available_at - interval '1 hour' ${ofUs} AND status = 'pending'`),
+    /** The deliveries that are leased. */
+    leased: async () =>
+      (await query(`SELECT id FROM deliveries ${ofUs} AND status = 'delivering'`)).map((row) => String(row["id"])),
+    /** As if the time of every lease had passed; tells of which deliveries. */
+    endLeases: async () =>
+      (await query(`UPDATE deliveries SET leased_until = now() ${ofUs} AND status = 'delivering' RETURNING id`)).map(
+        (row) => String(row["id"])
+      )
+  }
+}
+export type Shop = Awaited<ReturnType<typeof openShop>>

@@ -1,0 +1,179 @@
+/** What sends tell a collector and Prometheus, and what they keep to themselves (contract §8, §15). */
+import { beforeAll, describe, expect, it } from "vitest"
+import { eventually, freePort, inGoodOrder } from "../support/Process.ts"
+import { attributesOf, type Collector, type Span, spanKind, startCollector } from "./Collector.support.ts"
+import {
+  expectTrue,
+  mails,
+  openDesk,
+  pending,
+  recipients,
+  retrying,
+  sent,
+  start,
+  told,
+  unknown
+} from "./Messages.support.ts"
+import { database } from "./Projects.support.ts"
+import { accept, type Answering, busy, secrets, swallow } from "./Providers.support.ts"
+import { send } from "./Requests.support.ts"
+
+let databaseUrl: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+})
+
+const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
+const caller = { traceparent: `00-${traceId}-00f067aa0ba902b7-01` }
+const route = "/api/v1/developer/messaging/conversations/:conversationId/messages"
+
+const refuse: Answering = ({ response }) =>
+  void response.writeHead(400).end(`{"ok":false,"error_code":400,"description":"${secrets.token}"}`)
+
+/** The calls of providers in a trace. */
+const callsIn = (spans: ReadonlyArray<Span>) =>
+  spans.filter(({ kind, name }) => kind === spanKind.client && name === "POST")
+
+const traceOf = (collector: Collector) => collector.spans().filter((span) => span.traceId === traceId)
+
+/** Whether a span is somewhere below another. */
+const isBelow = (spans: ReadonlyArray<Span>, span: Span, ancestor: Span | undefined): boolean => {
+  const parent = spans.find(({ spanId }) => spanId === span.parentSpanId)
+  return parent !== undefined && (parent.spanId === ancestor?.spanId || isBelow(spans, parent, ancestor))
+}
+
+describe("a call of a provider", () => {
+  it("is a client span in the request's trace, and tells the provider so", async () => {
+    const [desk, collector] = await Promise.all([openDesk(databaseUrl), startCollector()])
+    const service = await start(databaseUrl, "all", { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url })
+    const all = mails("traced")
+    for (const each of all) expect(told(await desk.post(service, each, caller))).toBe(sent)
+    expect(await service.stop()).toEqual(inGoodOrder)
+
+    const trace = traceOf(collector)
+    const servers = trace.filter(({ kind }) => kind === spanKind.server)
+    expect(servers.map(({ name, parentSpanId }) => [name, parentSpanId])).toEqual(
+      all.map(() => [`POST ${route}`, "00f067aa0ba902b7"])
+    )
+    const calls = callsIn(trace)
+    expect(calls).toHaveLength(2)
+    for (const server of servers) {
+      expect(calls.filter((call) => isBelow(trace, call, server))).toHaveLength(1)
+    }
+    for (const call of calls) {
+      const attributes = attributesOf(call.attributes)
+      expect(attributes).toMatchObject({
+        "http.request.method": "POST",
+        "http.response.status_code": 200,
+        "message.id": expect.stringMatching(/^msg_/),
+        "server.address": "127.0.0.1",
+        "server.port": Number(new URL(desk.provider.url).port)
+      })
+      expect(Object.keys(attributes)).not.toContain("url.full")
+      expect(Object.keys(attributes)).not.toContain("url.path")
+    }
+    const [http, telegram] = desk.provider.calls
+    const ofHttp = calls.find(({ attributes }) => attributesOf(attributes)["message.id"] === http?.key)
+    expect(http?.headers["traceparent"]).toBe(`00-${traceId}-${ofHttp?.spanId}-01`)
+    expect(telegram?.headers).not.toHaveProperty("traceparent")
+  })
+
+  it("that is made again by another process is in the same trace, and so is one whose process died", async () => {
+    const [desk, collector] = await Promise.all([openDesk(databaseUrl), startCollector()])
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
+    const [later, lost] = [mails("later"), mails("lost")]
+    const api = await start(databaseUrl, "api", env)
+    desk.provider.answerWith(busy)
+    for (const each of later) expect(told(await desk.post(api, each, caller))).toBe(retrying)
+    const { sprung } = desk.provider.trap(lost.length, swallow)
+    const cut = lost.map((each) => desk.post(api, each, caller).then(told, () => "cut"))
+    await sprung
+    // What it has to tell of earlier calls.
+    await eventually(() => expect(callsIn(traceOf(collector)).length).toBeGreaterThanOrEqual(2))
+    api.kill("SIGKILL")
+    expect(await Promise.all(cut)).toEqual(["cut", "cut"])
+
+    desk.provider.answerWith(accept)
+    await desk.endWaits()
+    await desk.endLeases()
+    await desk.endPauses()
+    const worker = await start(databaseUrl, "worker", env)
+    await eventually(async () => {
+      const states = await Promise.all([...later, ...lost].map(desk.state))
+      expect(states).toMatchObject(["sent", "sent", "sent", "unknown"].map((status) => ({ status })))
+    })
+    expect(await worker.stop()).toEqual(inGoodOrder)
+    const calls = callsIn(traceOf(collector))
+    const told503 = calls.filter(({ attributes }) => attributesOf(attributes)["error.type"] === "http_503")
+    expect(told503).toHaveLength(2)
+    // Two that were put off, and the one that may be repeated.
+    expect(calls).toHaveLength(5)
+    for (const { headers, key } of desk.provider.calls.slice(4).filter(({ kind }) => kind === "http")) {
+      const span = calls.find(({ spanId }) => headers["traceparent"] === `00-${traceId}-${spanId}-01`)
+      expect(attributesOf(span?.attributes)["message.id"]).toBe(key)
+    }
+    await expectTrue(desk, lost)
+  })
+})
+
+describe("what is measured and logged", () => {
+  it("are the attempts by provider and outcome, and no text, address or secret is told anywhere", async () => {
+    const [desk, collector, adminPort] = await Promise.all([openDesk(databaseUrl), startCollector(), freePort()])
+    const { provider } = desk
+    const service = await start(databaseUrl, "all", {
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      ADMIN_PORT: String(adminPort),
+      LOG_LEVEL: "trace",
+      PROVIDER_TIMEOUT: "2s",
+      SHUTDOWN_GRACE: "1s"
+    })
+    const secretText = "whisper-of-the-text"
+    const post = async (what: Answering, name: string, expected: string) => {
+      provider.answerWith(what)
+      for (const each of mails(`${secretText}-${name}`)) {
+        expect([expected, pending]).toContain(told(await desk.post(service, each)))
+      }
+    }
+    await post(accept, "accepted", sent)
+    await post(refuse, "refused", "409 provider_conflict")
+    await post(({ response }) => response.destroy(), "dropped", unknown)
+    await post(swallow, "timeout", unknown)
+    await post(busy, "busy", retrying)
+    const bodies = await Promise.all(
+      mails(`${secretText}-refused`).map(async (each) => (await desk.post(service, each)).text)
+    )
+
+    const metrics = (await send(`http://127.0.0.1:${adminPort}/metrics`)).text
+    const counted = (of: string, outcome: string) =>
+      metrics
+        .split("\n")
+        .filter((line) => line.startsWith("message_attempts_total{"))
+        .filter((line) => line.includes(`provider="${of}"`) && line.includes(`outcome="${outcome}"`))
+        .map((line) => Number(line.split(" ").at(-1)))
+    for (const kind of ["http", "telegram"]) {
+      expect(counted(kind, "accepted").length).toBe(1)
+      expect(counted(kind, "refused")).toEqual([1])
+      expect(counted(kind, "postponed")[0]).toBeGreaterThanOrEqual(1)
+      expect(counted(kind, "unclear")[0]).toBeGreaterThanOrEqual(2)
+    }
+    expect(counted("telegram", "accepted")).toEqual([1])
+    service.kill("SIGINT")
+    await service.exited
+    expect(callsIn(collector.spans()).length).toBeGreaterThanOrEqual(10)
+    expect(collector.logs().join("\n")).toContain("/messages 409")
+
+    const everything = [
+      ...collector.received.map(({ text }) => text),
+      service.stdout(),
+      service.stderr(),
+      metrics,
+      ...bodies
+    ].join("\n")
+    for (const hidden of [secretText, ...Object.values(recipients), secrets.token, desk.token]) {
+      expect(everything).not.toContain(hidden)
+    }
+    expect(everything).not.toContain(secrets.token.split(":")[1] ?? "")
+    expect(everything).not.toContain(secrets.signingSecret.slice(6, 30))
+  })
+})

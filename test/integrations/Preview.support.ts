@@ -1,0 +1,61 @@
+/** Project files that stage records, and the previews of them. */
+import { Effect, Layer } from "effect"
+import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
+import { Preview } from "../../src/integrations/Preview.ts"
+import { Projects } from "../../src/project/Projects.ts"
+import { secretBox } from "../support/SecretBox.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
+import type { Client, Profile, StagedRecord } from "./Preview.model.support.ts"
+
+/** What applies files; no secret is in any of these. */
+export const projects = Projects.layer.pipe(Layer.provide(secretBox(Buffer.alloc(32, 1).toString("base64"))))
+
+export const services = Layer.mergeAll(projects, Preview.layer).pipe(Layer.provideMerge(TestDatabase.layer))
+
+/** What a file says of an installation, which is called `ins` unless it says otherwise. */
+export interface Installation {
+  readonly id?: string
+  readonly status?: "active" | "disabled"
+  readonly importProfile?: Profile | null
+  readonly stagedRecords?: ReadonlyArray<StagedRecord>
+}
+
+/** Applies a file with an installation, and what else it says. */
+export const apply = Effect.fnUntraced(function* (
+  projectId: string,
+  installation: Installation,
+  parts: { readonly clients?: ReadonlyArray<Partial<Client> & { readonly id: string }> } = {}
+) {
+  const { apply } = yield* Projects
+  const clients = parts.clients?.map((client) => ({ displayName: "Someone", ...client }))
+  const installations = [{ id: "ins", name: "Shop", ...installation }]
+  return yield* apply(JSON.stringify({ project: { id: projectId, name: "Acme" }, clients, installations }))
+})
+
+export const preview = Effect.fnUntraced(function* (projectId: string, installationId = "ins") {
+  const { preview } = yield* Preview
+  return yield* preview(ProjectId.make(projectId), InstallationId.make(installationId))
+})
+
+/** A profile that maps external names to own fields as they come to mind. */
+export const usual = {
+  version: 1,
+  mappings: {
+    contact: {
+      name: "displayName",
+      first: "firstName",
+      mail: "email",
+      tel: "phone",
+      labels: "tags",
+      secret: "restricted"
+    },
+    organization: { name: "name" },
+    deal: { title: "title", amount: "amountMinor", currency: "currency", close: "expectedCloseDate" }
+  }
+} as const satisfies Profile
+
+export const contact = (externalId: string, fields: Readonly<Record<string, unknown>> = {}): StagedRecord => ({
+  entityType: "contact",
+  externalId,
+  fields
+})

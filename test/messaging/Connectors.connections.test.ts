@@ -1,0 +1,69 @@
+/** The connection of a call is its own. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { answering, endpoint, until } from "../support/Endpoints.ts"
+import { tls, trusted } from "../support/Tls.ts"
+import {
+  accepted,
+  both,
+  connectors,
+  http,
+  httpTo,
+  reply,
+  send,
+  start,
+  taken,
+  telegram,
+  unknown
+} from "./Connectors.support.ts"
+
+describe("a connection", () => {
+  it.live("is made for each call, and ends with its answer", () =>
+    Effect.gen(function* () {
+      const provider = yield* answering(reply(200, taken.http, "connection: keep-alive"))
+      for (let i = 1; i <= 3; i++) {
+        assert.deepStrictEqual(yield* send(http(provider)), accepted("8812"))
+        assert.strictEqual(provider.connections(), i)
+        yield* until(() => provider.closed() === i)
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("is never replaced: a call that lost it is not made again", () =>
+    Effect.gen(function* () {
+      const provider = yield* endpoint(({ connection, socket }) =>
+        connection === 1 ? socket.resetAndDestroy() : socket.write(reply(200, taken.telegram))
+      )
+      assert.deepStrictEqual(yield* send(telegram(provider)), unknown("connection_lost"))
+      assert.strictEqual(provider.connections(), 1)
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("may have TLS", () =>
+    Effect.gen(function* () {
+      yield* trusted
+      const provider = yield* endpoint(
+        ({ socket, text }) => socket.write(reply(200, text.includes("/bot") ? taken.telegram : taken.http)),
+        { tls }
+      )
+      for (const channel of both(provider, "https://localhost"))
+        assert.deepStrictEqual(yield* send(channel), accepted("8812"))
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("ends with the fiber that waits for it, whether it is ready or not", () =>
+    Effect.gen(function* () {
+      const silent = yield* endpoint(() => {})
+      const inHandshake = yield* endpoint(() => {}, { connected: (socket) => socket.resume() })
+      for (const [provider, channel] of [
+        [silent, http(silent)],
+        [inHandshake, httpTo(`https://127.0.0.1:${inHandshake.port}/`)]
+      ] as const) {
+        const sending = yield* start(channel)
+        yield* until(() => provider.received.length + (provider === silent ? 0 : provider.connections()) === 1)
+        yield* Fiber.interrupt(sending)
+        yield* until(() => provider.closed() === 1)
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+})

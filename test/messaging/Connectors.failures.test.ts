@@ -1,0 +1,255 @@
+/** What comes of a call without an answer (contract §8): it matters whether the request may have been written. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { TestClock } from "effect/testing"
+import { failures } from "../../src/messaging/Connectors/Outcomes.ts"
+import { answering, endpoint, until } from "../support/Endpoints.ts"
+import { tls, trusted } from "../support/Tls.ts"
+import {
+  both,
+  connectors,
+  eventually,
+  http,
+  overdue,
+  postponed,
+  reply,
+  send,
+  start,
+  taken,
+  unknown
+} from "./Connectors.support.ts"
+
+const secure = "https://localhost"
+
+describe("the table", () => {
+  it("holds what contract §8 says of a failure", () => {
+    assert.deepStrictEqual(failures, {
+      dns_failed: "postponed",
+      connect_failed: "postponed",
+      tls_failed: "postponed",
+      connect_timeout: "postponed",
+      timeout: "unknown",
+      connection_lost: "unknown",
+      unreadable_answer: "unknown"
+    })
+  })
+})
+
+describe("a call that surely was not processed", () => {
+  it.live("found no address for the provider's name", () =>
+    Effect.gen(function* () {
+      for (const origin of ["http://provider.invalid", "https://provider.invalid"]) {
+        for (const channel of both({ port: 8080 }, origin)) {
+          assert.deepStrictEqual(yield* send(channel), postponed("dns_failed"))
+        }
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("found nobody who takes connections, at any address of the name", () =>
+    Effect.gen(function* () {
+      const nobody = yield* Effect.scoped(endpoint(() => {}))
+      for (const host of ["127.0.0.1", "localhost", "[::1]"]) {
+        for (const channel of [...both(nobody, `http://${host}`), ...both(nobody, `https://${host}`)]) {
+          assert.deepStrictEqual(yield* send(channel), postponed("connect_failed"), host)
+        }
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("met a certificate of nobody whom we trust, or of another host", () =>
+    Effect.gen(function* () {
+      const read: Array<unknown> = []
+      const providing = (version: "TLSv1.2" | "TLSv1.3") =>
+        endpoint(() => {}, {
+          tls: { ...tls, minVersion: version, maxVersion: version },
+          connected: (socket) => socket.on("data", (chunk) => read.push(chunk))
+        })
+      const providers = [yield* providing("TLSv1.2"), yield* providing("TLSv1.3")]
+      for (const provider of providers) {
+        for (const channel of both(provider, secure))
+          assert.deepStrictEqual(yield* send(channel), postponed("tls_failed"))
+      }
+      yield* trusted
+      for (const provider of providers) {
+        for (const channel of both(provider, "https://127.0.0.1")) {
+          assert.deepStrictEqual(yield* send(channel), postponed("tls_failed"))
+        }
+      }
+      yield* until(() => providers.every((provider) => provider.closed() === provider.connections()))
+      assert.deepStrictEqual(read, [])
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("met somebody who speaks no TLS, or breaks off in it", () =>
+    Effect.gen(function* () {
+      yield* trusted
+      const providers = [
+        yield* endpoint(() => {}, { connected: (socket) => socket.write(reply(200, taken.http)) }),
+        yield* endpoint(() => {}, { connected: (socket) => socket.end() }),
+        yield* endpoint(() => {}, { connected: (socket) => socket.once("data", () => socket.end()) }),
+        yield* endpoint(() => {}, { connected: (socket) => socket.once("data", () => socket.resetAndDestroy()) }),
+        yield* endpoint(() => {}, { connected: (socket) => socket.once("data", () => socket.write("SSH-2.0\r\n")) }),
+        yield* endpoint(() => {}, {
+          tls: { ...tls, ALPNProtocols: ["h2"], ciphers: "AES128-SHA", maxVersion: "TLSv1.2" }
+        })
+      ]
+      for (const [i, provider] of providers.entries()) {
+        for (const channel of both(provider, secure)) {
+          assert.deepStrictEqual(yield* send(channel), postponed("tls_failed"), `${i}`)
+        }
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.effect("had no connection when its time was over", () =>
+    Effect.gen(function* () {
+      let hellos = 0
+      const provider = yield* endpoint(() => {}, { connected: (socket) => socket.on("data", () => hellos++) })
+      for (const channel of both(provider, secure)) {
+        const before = hellos
+        assert.deepStrictEqual(yield* overdue(channel, () => hellos > before), postponed("connect_timeout"))
+        yield* eventually(() => provider.closed() === provider.connections())
+      }
+    }).pipe(Effect.provide(connectors({})))
+  )
+})
+
+describe("a call that may have been processed", () => {
+  it.effect("was read by nobody until its time was over", () =>
+    Effect.gen(function* () {
+      let arrived = 0
+      const provider = yield* endpoint(() => {}, { connected: (socket) => socket.once("readable", () => arrived++) })
+      for (const [i, channel] of both(provider).entries()) {
+        assert.deepStrictEqual(yield* overdue(channel, () => arrived > i), unknown("timeout"))
+      }
+    }).pipe(Effect.provide(connectors({})))
+  )
+
+  it.effect("had no answer, or not the whole of one, when its time was over", () =>
+    Effect.gen(function* () {
+      let writes = 0
+      const stopping = (text: string) =>
+        endpoint(({ socket }) => {
+          socket.write(text, () => (writes += 50))
+        })
+      const dripping = (start: string, bytes: string) =>
+        endpoint(({ socket }) => {
+          let at = 0
+          socket.write(start)
+          const timer = setInterval(() => {
+            if (socket.destroyed) return clearInterval(timer)
+            socket.write(bytes[at++ % bytes.length] ?? "")
+            writes++
+          })
+        })
+      const slow = [
+        yield* endpoint(() => (writes += 50)),
+        yield* stopping("HTTP/1.1 200 OK\r\ncontent-"),
+        yield* stopping(`HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n${taken.http}`),
+        yield* stopping(`HTTP/1.1 200 OK\r\n\r\n${taken.http}`),
+        yield* dripping("", "HTTP/1.1 100 Continue\r\n\r\n"),
+        yield* dripping("HTTP/1.1 200 OK\r\n", "x: y\r\n"),
+        yield* dripping("HTTP/1.1 200 OK\r\n\r\n", " "),
+        yield* dripping("HTTP/1.1 200 OK\r\ncontent-length: 16000\r\n\r\n", "x"),
+        yield* dripping("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", "1\r\nx\r\n")
+      ]
+      for (const provider of slow) {
+        for (const channel of both(provider)) {
+          const before = writes
+          assert.deepStrictEqual(yield* overdue(channel, () => writes >= before + 50), unknown("timeout"))
+          yield* eventually(() => provider.closed() === provider.connections())
+        }
+      }
+    }).pipe(Effect.provide(connectors({})))
+  )
+
+  it.effect("has as long as PROVIDER_TIMEOUT says", () =>
+    Effect.gen(function* () {
+      const provider = yield* endpoint(() => {})
+      const sending = yield* start(http(provider))
+      yield* eventually(() => provider.received.length === 1)
+      yield* TestClock.adjust("2999 millis")
+      assert.isUndefined(sending.pollUnsafe())
+      yield* TestClock.adjust("1 millis")
+      assert.deepStrictEqual(yield* Fiber.join(sending), unknown("timeout"))
+    }).pipe(Effect.provide(connectors({ PROVIDER_TIMEOUT: "3s" })))
+  )
+
+  it.effect("had its request read over TLS", () =>
+    Effect.gen(function* () {
+      yield* trusted
+      const provider = yield* endpoint(() => {}, { tls })
+      for (const [i, channel] of both(provider, secure).entries()) {
+        assert.deepStrictEqual(yield* overdue(channel, () => provider.received.length > i), unknown("timeout"))
+      }
+    }).pipe(Effect.provide(connectors({})))
+  )
+
+  it.live("lost its connection, before the answer or in the middle of it", () =>
+    Effect.gen(function* () {
+      yield* trusted
+      const broken = [
+        "",
+        "HTTP/1.1 200 OK\r\ncontent-",
+        `HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n${taken.http}`,
+        `HTTP/1.1 400 Bad Request\r\ncontent-length: 1000\r\n\r\n{"ok":false,"error_code":400}`,
+        `HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${taken.http.length.toString(16)}\r\n${taken.http}\r\n`,
+        "HTTP/1.1 100 Continue\r\n\r\n"
+      ]
+      for (const text of broken) {
+        for (const cut of ["end", "resetAndDestroy"] as const) {
+          const plain = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()))
+          for (const channel of both(plain)) {
+            assert.deepStrictEqual(yield* send(channel), unknown("connection_lost"), `${cut} ${text}`)
+          }
+          assert.strictEqual(plain.received.length, 2)
+        }
+        for (const cut of ["end", "destroy"] as const) {
+          const encrypted = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()), { tls })
+          for (const channel of both(encrypted, secure)) {
+            assert.deepStrictEqual(yield* send(channel), unknown("connection_lost"), `${cut} ${text}`)
+          }
+          assert.strictEqual(encrypted.received.length, 2)
+        }
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("was refused in TLS when the request was already on its way", () =>
+    Effect.gen(function* () {
+      yield* trusted
+      // With TLS 1.3 the server misses our certificate only after the handshake has ended for us.
+      const provider = yield* endpoint(() => {}, {
+        tls: { ...tls, requestCert: true, rejectUnauthorized: true, minVersion: "TLSv1.3" }
+      })
+      for (const channel of both(provider, secure))
+        assert.deepStrictEqual(yield* send(channel), unknown("connection_lost"))
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("got an answer that is no HTTP, or has no certain length, or is of another protocol", () =>
+    Effect.gen(function* () {
+      const garbage = [
+        "SSH-2.0-OpenSSH_9.9\r\n",
+        "HTTP/9.9 200 OK\r\n\r\n",
+        "HTTP/1.1 20 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nok",
+        "HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n",
+        `HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(10_000)}`,
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        // More than it says: what is within the length is no JSON.
+        `HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n${taken.http}`
+      ]
+      for (const text of garbage) {
+        const provider = yield* answering(text)
+        for (const channel of both(provider)) {
+          assert.deepStrictEqual(yield* send(channel), unknown("unreadable_answer"), text.slice(0, 80))
+        }
+        yield* until(() => provider.closed() === 2)
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+})

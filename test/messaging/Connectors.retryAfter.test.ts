@@ -1,0 +1,59 @@
+/** How long a provider that is too busy asks to be left alone (contract §8). */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { answering, answerOf } from "../support/Endpoints.ts"
+import { both, connectors, postponed, reply, send, telegram } from "./Connectors.support.ts"
+
+describe("how long a provider asks to be left alone", () => {
+  // The clock of these tests stands at the beginning of 1970.
+  it.effect("is in Retry-After, in seconds or as a date, for an hour at most", () =>
+    Effect.gen(function* () {
+      for (const [value, seconds] of [
+        ["120", 120],
+        ["0", 0],
+        ["3600", 3_600],
+        ["3601", 3_600],
+        ["99999999999999999999", 3_600],
+        ["Thu, 01 Jan 1970 00:02:00 GMT", 120],
+        ["Thursday, 01-Jan-70 00:02:00 GMT", 120],
+        ["Thu Jan  1 00:02:00 1970", 120],
+        ["Fri, 01 Jan 2100 00:00:00 GMT", 3_600],
+        ["-5", undefined],
+        ["1.5", undefined],
+        ["soon", undefined],
+        ["", undefined]
+      ] as const) {
+        for (const status of [429, 503]) {
+          const provider = yield* answering(answerOf(status, `retry-after: ${value}`))
+          for (const channel of both(provider)) {
+            assert.deepStrictEqual(yield* send(channel), postponed(`http_${status}`, seconds), value)
+          }
+        }
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.effect("is with Telegram in its parameters, before Retry-After", () =>
+    Effect.gen(function* () {
+      for (const code of [429, 503]) {
+        for (const [parameters, seconds] of [
+          [`,"parameters":{"retry_after":30}`, 30],
+          [`,"parameters":{"retry_after":0}`, 0],
+          [`,"parameters":{"retry_after":7200}`, 3_600],
+          [`,"parameters":{"retry_after":1e300}`, 3_600],
+          [`,"parameters":{"retry_after":-1}`, 7],
+          [`,"parameters":{"retry_after":"30"}`, 7],
+          [`,"parameters":{}`, 7],
+          [`,"parameters":null`, 7],
+          ["", 7]
+        ] as const) {
+          const body = `{"ok":false,"error_code":${code}${parameters}}`
+          const provider = yield* answering(reply(code, body, "retry-after: 7"))
+          assert.deepStrictEqual(yield* send(telegram(provider)), postponed(`telegram_${code}`, seconds), parameters)
+        }
+      }
+      const alone = yield* answering(reply(200, `{"ok":false,"error_code":429,"parameters":{"retry_after":30}}`))
+      assert.deepStrictEqual(yield* send(telegram(alone)), postponed("telegram_429", 30))
+    }).pipe(Effect.provide(connectors()))
+  )
+})

@@ -1,0 +1,152 @@
+/** What is told of a call to those who watch the service, and what is not. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Logger, Option, Predicate, References } from "effect"
+import type { Outcome } from "../../src/messaging/Connectors.ts"
+import type { ChannelConfig } from "../../src/messaging/Connectors/Config.ts"
+import { answering, endpoint } from "../support/Endpoints.ts"
+import { tls } from "../support/Tls.ts"
+import {
+  connectors,
+  http,
+  httpTo,
+  message,
+  overdue,
+  recorded,
+  reply,
+  secret,
+  send,
+  taken,
+  telegram,
+  telegramTo,
+  token
+} from "./Connectors.support.ts"
+
+/** Whatever a span or an outcome holds, as a text. */
+const shown = (value: unknown): string =>
+  JSON.stringify(value, (_, inner: unknown) => {
+    if (inner instanceof Map) return [...inner]
+    if (inner instanceof Error) return [inner.message, inner.stack, { ...inner }]
+    return Predicate.isBigInt(inner) ? inner.toString() : inner
+  })
+
+describe("the span of a call", () => {
+  it.live("is a client's: where it went, for which message, and how it ended", () =>
+    Effect.gen(function* () {
+      const refusing = yield* answering(reply(403, `{"ok":false,"error_code":403}`))
+      const unreadable = yield* answering(reply(200, "ok"))
+      const taking = yield* answering(reply(200, taken.http))
+      const { port: nobody } = yield* Effect.scoped(endpoint(() => {}))
+      const at = (port: number) => ({
+        "http.request.method": "POST",
+        "server.address": "127.0.0.1",
+        "server.port": port,
+        "message.id": message.messageId
+      })
+      for (const [channel, attributes] of [
+        [http(taking), { ...at(taking.port), "http.response.status_code": 200 }],
+        [http(refusing), { ...at(refusing.port), "http.response.status_code": 403, "error.type": "http_403" }],
+        [telegram(refusing), { ...at(refusing.port), "http.response.status_code": 403, "error.type": "telegram_403" }],
+        [
+          http(unreadable),
+          { ...at(unreadable.port), "http.response.status_code": 200, "error.type": "unreadable_answer" }
+        ],
+        [http({ port: nobody }), { ...at(nobody), "error.type": "connect_failed" }]
+      ] as const) {
+        const { spans } = yield* recorded(send(channel).pipe(Effect.withSpan("cause")))
+        const [cause, ...calls] = spans
+        const told = calls.map((call) => ({
+          name: call.name,
+          kind: call.kind,
+          parent: Option.map(call.parent, ({ spanId }) => spanId),
+          status: call.status._tag,
+          attributes: Object.fromEntries(call.attributes)
+        }))
+        const parent = Option.fromUndefinedOr(cause?.spanId)
+        assert.deepStrictEqual(told, [{ name: "POST", kind: "client", parent, status: "Ended", attributes }])
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("takes what the caller adds, and a host that is a name or has no port in its URL", () =>
+    Effect.gen(function* () {
+      const told = (url: string) =>
+        Effect.map(recorded(send(httpTo(url)).pipe(Effect.annotateSpans("project.id", "prj_1"))), ({ spans }) =>
+          ["server.address", "server.port", "project.id"].map((name) => spans[0]?.attributes.get(name))
+        )
+      assert.deepStrictEqual(yield* told("http://provider.invalid/x"), ["provider.invalid", 80, "prj_1"])
+      assert.deepStrictEqual(yield* told("https://provider.invalid/x"), ["provider.invalid", 443, "prj_1"])
+      assert.deepStrictEqual(yield* told("http://[::1]:1/x"), ["::1", 1, "prj_1"])
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  /** What nobody is to read of a call in a span, an outcome or a log. */
+  const secrets = [
+    secret.slice("whsec_".length),
+    token,
+    "AAEhBOweik6ad9r",
+    message.recipient,
+    "machine",
+    "/send",
+    "bot"
+  ]
+
+  const silent = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+    Effect.gen(function* () {
+      const logged: Array<unknown> = []
+      const logger = Logger.make(({ cause, message }) => void logged.push(message, cause))
+      const told = yield* recorded(effect).pipe(
+        Effect.provide(Logger.layer([logger])),
+        Effect.provideService(References.MinimumLogLevel, "All")
+      )
+      assert.isAtLeast(told.spans.length, 1)
+      for (const { attributes, links, name, status } of told.spans) {
+        const text = shown([name, [...attributes], links, status, told.value, logged])
+        for (const secret of secrets) assert.notInclude(text, secret)
+      }
+      assert.deepStrictEqual(logged, [])
+      return told.value
+    })
+
+  it.live("holds no secret, text or recipient, however the call ends", () =>
+    Effect.gen(function* () {
+      const { port: nobody } = yield* Effect.scoped(endpoint(() => {}))
+      // Providers that send everything back to where it came from.
+      const echo = (status: number) =>
+        endpoint(({ socket, text }) =>
+          socket.write(reply(status, JSON.stringify({ ok: false, error_code: status, description: text })))
+        )
+      const providers = [
+        yield* answering(reply(200, taken.http)),
+        yield* answering(reply(200, taken.telegram)),
+        yield* echo(200),
+        yield* echo(302),
+        yield* echo(400),
+        yield* echo(429),
+        yield* echo(500),
+        yield* endpoint(({ socket, text }) => socket.write(text)),
+        yield* endpoint(({ socket }) => socket.destroy()),
+        { port: nobody }
+      ]
+      const ended = new Set<Outcome["_tag"]>()
+      const record = (channel: ChannelConfig) => Effect.map(silent(send(channel)), (outcome) => ended.add(outcome._tag))
+      for (const provider of providers) {
+        yield* record(http(provider))
+        yield* record(telegram(provider))
+      }
+      const untrusted = yield* endpoint(() => {}, { tls })
+      yield* record(httpTo(`https://localhost:${untrusted.port}/send`))
+      yield* record(telegramTo(`https://localhost:${untrusted.port}`))
+      yield* record(telegramTo("https://provider.invalid"))
+      assert.deepStrictEqual([...ended].sort(), ["accepted", "postponed", "refused", "unknown"])
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.effect("nor when its time is over", () =>
+    Effect.gen(function* () {
+      const provider = yield* endpoint(() => {})
+      for (const [i, channel] of [http(provider), telegram(provider)].entries()) {
+        yield* silent(overdue(channel, () => provider.received.length > i))
+      }
+    }).pipe(Effect.provide(connectors({})))
+  )
+})

@@ -1,0 +1,96 @@
+/** Channels of every provider at endpoints of a test, and what their connectors make of them. */
+import { ConfigProvider, Duration, Effect, Fiber, Layer, Option, Schema, Tracer } from "effect"
+import { TestClock } from "effect/testing"
+import { ConversationId, MessageId } from "../../src/api/Ids.ts"
+import { Connectors, type Outcome, type Outgoing } from "../../src/messaging/Connectors.ts"
+import { ChannelConfig } from "../../src/messaging/Connectors/Config.ts"
+import { Settings } from "../../src/platform/Settings.ts"
+import { type Endpoint, until } from "../support/Endpoints.ts"
+
+/** The connectors of a process with this environment; without one they wait as long as a slow machine may need. */
+export const connectors = (environment: Record<string, string> = { PROVIDER_TIMEOUT: "1h" }) =>
+  Connectors.layer.pipe(
+    Layer.provide(Settings.layer),
+    Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: environment })))
+  )
+
+export const secret = `whsec_${Buffer.alloc(32, 7).toString("base64")}`
+export const token = "123456:AAEhBOweik6ad9r-QXPENQjcrGbqCr4K_bot"
+
+const channel = Schema.decodeUnknownSync(ChannelConfig)
+
+export const httpTo = (url: string, signingSecret = secret) =>
+  channel({ providerType: "http", config: { url, signingSecret } })
+
+export const telegramTo = (apiBaseUrl: string) => channel({ providerType: "telegram", config: { apiBaseUrl, token } })
+
+export const sandboxed = channel({ providerType: "sandbox", config: {} })
+
+type Port = Pick<Endpoint, "port">
+
+export const http = ({ port }: Port) => httpTo(`http://127.0.0.1:${port}/send`)
+export const telegram = ({ port }: Port) => telegramTo(`http://127.0.0.1:${port}`)
+
+/** Both providers that are spoken to over a network, at one endpoint. */
+export const both = ({ port }: Port, origin = "http://127.0.0.1"): ReadonlyArray<ChannelConfig> => [
+  httpTo(`${origin}:${port}/send`),
+  telegramTo(`${origin}:${port}`)
+]
+
+export const message: Outgoing = {
+  messageId: MessageId.make("msg_0193f0cd92c37d5e8b2c3d4e5f607182"),
+  conversationId: ConversationId.make("0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"),
+  recipient: "+4915112345678",
+  text: "Your machine is ready: 20 € 🚲"
+}
+
+export const send = (channel: ChannelConfig, outgoing: Outgoing = message): Effect.Effect<Outcome, never, Connectors> =>
+  Effect.flatMap(Connectors, (connectors) => connectors.send(channel, outgoing))
+
+/** A send that is under way, with the clock in the test's hand. */
+export const start = (channel: ChannelConfig) => Effect.forkChild(send(channel), { startImmediately: true })
+
+/** Lets the deadline of 10 s pass once something has come about, and tells the outcome. */
+export const overdue = (channel: ChannelConfig, when: () => boolean) =>
+  Effect.gen(function* () {
+    const sending = yield* start(channel)
+    yield* eventually(when)
+    yield* TestClock.adjust("10 seconds")
+    return yield* Fiber.join(sending)
+  })
+
+/** Waits until something holds that sockets bring about, whatever the test's clock says. */
+export const eventually = (condition: () => boolean) => TestClock.withLive(until(condition))
+
+export const accepted = (providerMessageId: string): Outcome => ({ _tag: "accepted", providerMessageId })
+export const refused = (errorCode: string): Outcome => ({ _tag: "refused", errorCode })
+export const unknown = (errorCode: string): Outcome => ({ _tag: "unknown", errorCode })
+export const postponed = (errorCode: string, seconds?: number): Outcome => ({
+  _tag: "postponed",
+  errorCode,
+  retryAfter: Option.map(Option.fromUndefinedOr(seconds), Duration.seconds)
+})
+
+/** A whole answer with a body. */
+export const reply = (status: number, body: string, ...headers: ReadonlyArray<string>) =>
+  [`HTTP/1.1 ${status} Told so`, `content-length: ${Buffer.byteLength(body)}`, ...headers, "", body].join("\r\n")
+
+/** What each provider says when it has taken a message; the id is as a connector tells it. */
+export const taken = { http: `{"providerMessageId":"8812"}`, telegram: `{"ok":true,"result":{"message_id":8812}}` }
+
+/** Keeps every span that an effect makes. */
+export const recorded = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.suspend(() => {
+    const spans: Array<Tracer.Span> = []
+    const tracer = Tracer.make({
+      span: (options) => {
+        const span = new Tracer.NativeSpan(options)
+        spans.push(span)
+        return span
+      }
+    })
+    return effect.pipe(
+      Effect.provideService(Tracer.Tracer, tracer),
+      Effect.map((value) => ({ value, spans }))
+    )
+  })

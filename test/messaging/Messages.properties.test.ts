@@ -1,0 +1,173 @@
+/** Whatever providers, processes and operators do: a message is what a plain model of contract §8 says. */
+import { assert, layer } from "@effect/vitest"
+import { Clock, Duration, Effect, Exit, Fiber, Option } from "effect"
+import * as fc from "fast-check"
+import { TestClock } from "effect/testing"
+import type { Outcome } from "../../src/messaging/Connectors.ts"
+import { abandoned, begun, type Ending, ended, type Known, type Meddling, settled } from "./Messages.model.support.ts"
+import { type Call, engine, Made, openProject, type Provider, untilLater, untilLive } from "./Messages.support.ts"
+
+interface Turn {
+  /** Before the attempt is due. */
+  readonly before: Meddling
+  /** While it is under way. */
+  readonly meanwhile: Meddling
+  readonly ending: Ending
+}
+
+const ending: fc.Arbitrary<Ending> = fc.oneof(
+  { weight: 1, arbitrary: fc.constantFrom<Ending>({ is: "accepted" }, { is: "refused" }) },
+  { weight: 4, arbitrary: fc.constant<Ending>({ is: "unknown" }) },
+  { weight: 1, arbitrary: fc.constant<Ending>({ is: "dies" }) },
+  {
+    weight: 4,
+    arbitrary: fc
+      .constantFrom(undefined, undefined, 0, 3_000, 31_500, 600_000)
+      .map((retryAfter): Ending => ({ is: "postponed", retryAfter }))
+  }
+)
+const meddling = fc.oneof(
+  { weight: 12, arbitrary: fc.constant<Meddling>("nothing") },
+  fc.constantFrom<Meddling>("settle sent", "settle failed", "revoke", "swap", "restore")
+)
+/** As many as there can be attempts, and one for a sixth that is never to come. */
+const turns = fc.array(fc.record({ before: meddling, meanwhile: meddling, ending }), { minLength: 6, maxLength: 6 })
+
+const outcomeOf = (ending: Ending): Outcome => {
+  switch (ending.is) {
+    // What comes when nobody waits for it any more.
+    case "dies":
+    case "accepted":
+      return { _tag: "accepted", providerMessageId: "p" }
+    case "refused":
+      return { _tag: "refused", errorCode: "http_400" }
+    case "unknown":
+      return { _tag: "unknown", errorCode: "timeout" }
+    case "postponed":
+      return {
+        _tag: "postponed",
+        errorCode: "http_503",
+        retryAfter: Option.map(Option.fromUndefinedOr(ending.retryAfter), Duration.millis)
+      }
+  }
+}
+
+const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArray<Turn>) {
+  const { calls } = yield* Made
+  const project = yield* openProject(provider)
+  const from = calls.length
+  let known: Known = { status: "pending", log: [], next: 0 }
+  let hasChannel = true
+
+  const meddle = Effect.fnUntraced(function* (what: Meddling) {
+    if (what === "nothing") return
+    if (what === "settle sent" || what === "settle failed") {
+      const { id } = yield* project.row
+      const as = what === "settle sent" ? "sent" : "failed"
+      const expected = settled(known, as)
+      const exit = yield* Effect.exit(project.settle(id, as))
+      assert.strictEqual(Exit.isSuccess(exit), expected !== undefined, `${known.status} settled as ${as}`)
+      known = expected ?? known
+      return
+    }
+    yield* project[what]
+    hasChannel = what === "restore"
+  })
+
+  /** Holds the message to be what the model knows of it. */
+  const assertKnown = Effect.fnUntraced(function* () {
+    const row = yield* project.row
+    const last = row.log.at(-1)
+    const next = known.next === null ? null : new Date(Date.parse(String(last?.finishedAt)) + known.next)
+    assert.deepStrictEqual(
+      { status: row.status, log: row.log.map(({ status }) => status), next: row.availableAt },
+      { status: known.status, log: known.log, next }
+    )
+    assert.isFalse(row.attempting)
+    assert.strictEqual(calls.length - from, known.log.length)
+    return next
+  })
+
+  /** The call of the attempt that has begun: it is the message's own, and the only one. */
+  const callOf = Effect.fnUntraced(function* () {
+    assert.strictEqual(calls.length - from, known.log.length)
+    const call: Call = calls.at(-1) ?? assert.fail("no call")
+    assert.strictEqual(call.messageId, (yield* project.row).id)
+    return call
+  })
+
+  const end = Effect.fnUntraced(function* (call: Call, { ending, meanwhile }: Turn) {
+    yield* meddle(meanwhile)
+    const wasSettled = known.log.at(-1) !== "pending"
+    if (ending.is === "dies" && !wasSettled) {
+      // Its lease is found to be over.
+      yield* TestClock.adjust("14 seconds")
+      assert.strictEqual((yield* project.row).log.at(-1)?.status, "pending")
+      yield* untilLater(project.row, (row) => !row.attempting)
+    }
+    if (!wasSettled) known = ended(known, ending, provider !== "telegram")
+    yield* call.answer(outcomeOf(ending))
+  })
+
+  const sending = yield* Effect.forkChild(project.send)
+  yield* untilLive(
+    Effect.sync(() => calls.length),
+    (length) => length > from
+  )
+  for (const [index, turn] of turns.entries()) {
+    if (index > 0) {
+      yield* meddle(turn.before)
+      const due = yield* assertKnown()
+      if (due === null) continue
+      // Never before its time.
+      yield* TestClock.adjust(due.getTime() - (yield* Clock.currentTimeMillis) - 1)
+      yield* TestClock.withLive(Effect.sleep("10 millis"))
+      assert.strictEqual(calls.length - from, known.log.length)
+      yield* untilLater(project.row, (row) => row.availableAt?.getTime() !== due.getTime())
+      if (!hasChannel) {
+        known = abandoned(known)
+        continue
+      }
+      yield* untilLive(
+        Effect.sync(() => calls.length),
+        (length) => length - from > known.log.length
+      )
+    }
+    known = begun(known)
+    yield* end(yield* callOf(), turn)
+    if (index === 0) {
+      const { message, replayed } = yield* Fiber.join(sending)
+      assert.deepStrictEqual([message.deliveryStatus, replayed], [known.status, false])
+    }
+    yield* untilLive(project.row, (row) => !row.attempting)
+    // A result that came too late has had its time, too.
+    yield* TestClock.withLive(Effect.sleep("5 millis"))
+    yield* assertKnown()
+  }
+
+  // And that was that: nobody calls again, nor does a replay.
+  assert.isNull(known.next)
+  const before = yield* project.row
+  yield* TestClock.adjust("1 hour")
+  const { message, replayed } = yield* project.send
+  assert.deepStrictEqual([message.deliveryStatus, message.messageId, replayed], [known.status, before.id, true])
+  assert.deepStrictEqual(yield* project.row, before)
+  assert.strictEqual(calls.length - from, known.log.length)
+})
+
+layer(engine)("a message", (it) => {
+  it.effect("is what the model says, whatever becomes of its calls", () =>
+    Effect.gen(function* () {
+      const context = yield* Effect.context<Effect.Services<ReturnType<typeof run>>>()
+      yield* Effect.promise(() =>
+        fc.assert(
+          fc.asyncProperty(fc.constantFrom<Provider>("sandbox", "sandbox", "telegram"), turns, (provider, turns) =>
+            Effect.runPromiseWith(context)(run(provider, turns))
+          ),
+          // A counterexample is to be told before the test times out.
+          { numRuns: 60, interruptAfterTimeLimit: 45_000 }
+        )
+      )
+    })
+  )
+})

@@ -1,0 +1,297 @@
+/** Every move of a message's life, by the statement that makes it, and the fence that stale results don't pass. */
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import type { AttemptStatus, MessageStatus } from "../../src/api/messaging/Messaging.ts"
+import { ChannelId, ConversationId, MessageId, ProjectId } from "../../src/api/Ids.ts"
+import { type Attempt, claim, record } from "../../src/messaging/Messages/Attempts.ts"
+import { settle } from "../../src/messaging/Messages/Repo.ts"
+import type { Result } from "../../src/messaging/Messages/Schedule.ts"
+import { type Event, moves } from "../../src/messaging/Messages/States.ts"
+import { conversations, httpChannel, type Left, open } from "../contract/Messages.support.ts"
+import { newKey } from "../contract/Requests.ts"
+import { TestServer } from "../support/TestServer.ts"
+
+/** Contract §8. To stay what it is, and be tried again, is no move there. */
+const contract: Readonly<Record<MessageStatus, ReadonlyArray<MessageStatus>>> = {
+  pending: ["sent", "retrying", "unknown", "failed"],
+  retrying: ["sent", "unknown", "failed"],
+  unknown: ["sent", "failed", "retrying"],
+  sent: [],
+  failed: []
+}
+const attemptContract: ReadonlyArray<AttemptStatus> = ["accepted", "rejected", "retrying", "unknown"]
+
+describe("the table of moves", () => {
+  it("has those of the contract, all of them, and no others", () => {
+    const made = moves.flatMap(({ from, to }) =>
+      from.filter((state) => state !== to).map((state) => `${state} → ${to}`)
+    )
+    const told = Object.entries(contract).flatMap(([from, to]) => to.map((to) => `${from} → ${to}`))
+    assert.deepStrictEqual([...new Set(made)].toSorted(), told.toSorted())
+  })
+
+  it("leads an attempt to each of its ends", () => {
+    const ends = moves.flatMap((move) => ("attempt" in move ? [move.attempt] : []))
+    assert.deepStrictEqual([...new Set(ends)].toSorted(), attemptContract)
+  })
+})
+
+const minute = 60_000
+const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null, nextAttemptAt: null }
+const ended = (status: AttemptStatus) => ({ ...begun, status, finishedAt: new Date(0).toISOString(), errorCode: "x" })
+
+/** Where a message can stand. Due, or its lease ended, a minute from now: when the statements of the test run. */
+const places = {
+  pending: { status: "pending", attempting: true, availableIn: minute, attempt: begun },
+  "retrying, waiting": { status: "retrying", availableIn: minute, attempt: ended("retrying") },
+  "retrying, under way": { status: "retrying", attempting: true, availableIn: minute, attempt: begun },
+  "unknown, waiting": { status: "unknown", availableIn: minute, attempt: ended("unknown") },
+  "unknown, under way": { status: "unknown", attempting: true, availableIn: minute, attempt: begun },
+  "unknown, for good": { status: "unknown", attempt: ended("unknown") },
+  sent: { status: "sent" },
+  failed: { status: "failed", attempt: ended("rejected") }
+} satisfies Readonly<Record<string, Left>>
+type Place = keyof typeof places
+const everyPlace: ReadonlyArray<Place> = [
+  "pending",
+  "retrying, waiting",
+  "retrying, under way",
+  "unknown, waiting",
+  "unknown, under way",
+  "unknown, for good",
+  "sent",
+  "failed"
+]
+const underWay = new Set<Place>(["pending", "retrying, under way", "unknown, under way"])
+const waiting = new Set<Place>(["retrying, waiting", "unknown, waiting"])
+const isUnknown = (place: Place) => place.startsWith("unknown")
+
+/** A message in a place, in a project that nobody works on but the test. */
+const openAt = Effect.fnUntraced(function* (place: Place) {
+  const server = yield* TestServer
+  const project = yield* open(server)
+  const start = Date.now()
+  const { messageId } = yield* project.sent(newKey())
+  yield* project.leave(messageId, places[place], start)
+  const everything = Effect.map(
+    Effect.orDie(
+      server.sql`SELECT to_jsonb(messages) AS message FROM messages WHERE project_id = ${project.projectId}`
+    ),
+    ([row]) => row
+  )
+  const now = new Date(start + minute)
+  return {
+    ...project,
+    sql: server.sql,
+    id: MessageId.make(messageId),
+    everything,
+    now,
+    leaseEnd: new Date(start + 2 * minute)
+  }
+})
+type Shop = Effect.Success<ReturnType<typeof openAt>>
+
+const attemptOf = ({ id, projectId }: Shop, number: number): Attempt => ({
+  projectId: ProjectId.make(projectId),
+  messageId: id,
+  conversationId: ConversationId.make(conversations.sandbox),
+  channelId: ChannelId.make("sandbox"),
+  providerType: "sandbox",
+  config: new Uint8Array(),
+  address: "",
+  text: "",
+  number,
+  inDoubt: false,
+  traceparent: ""
+})
+
+const resultOf = (on: Event, { now }: Pick<Shop, "now">): Result => ({
+  on,
+  providerMessageId: on === "accepted" ? "p" : null,
+  errorCode: on === "accepted" ? null : "told",
+  finishedAt: now,
+  nextAttemptAt: on === "postponed" || on === "unclear" ? new Date(now.getTime() + minute) : null
+})
+
+/** What a call can come to: the status of the message, and of the attempt. */
+const ends = [
+  ["accepted", "sent", "accepted"],
+  ["refused", "failed", "rejected"],
+  ["postponed", "retrying", "retrying"],
+  ["exhausted", "failed", "rejected"],
+  ["exhausted_in_doubt", "unknown", "rejected"],
+  ["unclear", "unknown", "unknown"]
+] as const satisfies ReadonlyArray<readonly [Event, MessageStatus, AttemptStatus]>
+
+const claimIn = (shop: Shop, at: Date) =>
+  Effect.map(Effect.orDie(claim(shop.sql, { now: at, leaseEnd: shop.leaseEnd, limit: 1_000 })), (claims) =>
+    claims.filter(({ projectId }) => projectId === shop.projectId)
+  )
+
+const settleAs = (shop: Shop, as: "sent" | "failed") =>
+  Effect.orDie(settle(shop.sql, ProjectId.make(shop.projectId), shop.id, `settled_${as}`, shop.now))
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the life of a message", (it) => {
+  for (const place of everyPlace) {
+    for (const [on, to, end] of ends) {
+      const moves = underWay.has(place)
+      it.effect(`${place}: ${on} ${moves ? `makes it ${to}` : "changes nothing"}`, () =>
+        Effect.gen(function* () {
+          const shop = yield* openAt(place)
+          const before = yield* shop.everything
+          const result = resultOf(on, shop)
+          const recorded = yield* record(shop.sql, attemptOf(shop, 1), result)
+          if (!moves) {
+            assert.deepStrictEqual(recorded, [])
+            return assert.deepStrictEqual(yield* shop.everything, before)
+          }
+          const row = yield* shop.row(shop.id)
+          assert.deepInclude(row, { status: to, attempts: 1, attempting: false, availableAt: result.nextAttemptAt })
+          const { finishedAt, nextAttemptAt, on: _, ...rest } = result
+          const iso = (date: Date | null) => date?.toISOString() ?? null
+          const times = { finishedAt: iso(finishedAt), nextAttemptAt: iso(nextAttemptAt) }
+          assert.deepInclude(row.log[0], { number: 1, status: end, ...rest, ...times })
+          assert.strictEqual(recorded[0]?.deliveryStatus, to)
+          // And twice is once, whatever it says the second time.
+          const after = yield* shop.everything
+          for (const [again] of ends) yield* record(shop.sql, attemptOf(shop, 1), resultOf(again, shop))
+          assert.deepStrictEqual(yield* shop.everything, after)
+        })
+      )
+    }
+
+    for (const as of ["sent", "failed"] as const) {
+      it.effect(`${place}: settled as ${as} ${isUnknown(place) ? `it is ${as}` : "changes nothing"}`, () =>
+        Effect.gen(function* () {
+          const shop = yield* openAt(place)
+          const before = yield* shop.everything
+          const [settled] = yield* settleAs(shop, as)
+          assert.strictEqual(settled?.settled, isUnknown(place))
+          if (!isUnknown(place)) return assert.deepStrictEqual(yield* shop.everything, before)
+          const row = yield* shop.row(shop.id)
+          assert.deepInclude(row, { status: as, attempts: 1, attempting: false, availableAt: null })
+          assert.deepInclude(row.log[0], { status: "unknown", providerMessageId: null })
+          assert.isNotNull(row.log[0]?.finishedAt)
+          // What the call under way comes to, nobody wants to know any more; nor is there another.
+          const after = yield* shop.everything
+          for (const [on] of ends) yield* record(shop.sql, attemptOf(shop, 1), resultOf(on, shop))
+          assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
+          yield* settleAs(shop, as === "sent" ? "failed" : "sent")
+          assert.deepStrictEqual(yield* shop.everything, after)
+        })
+      )
+    }
+
+    it.effect(`${place}: looked for before its time is left alone`, () =>
+      Effect.gen(function* () {
+        const shop = yield* openAt(place)
+        const before = yield* shop.everything
+        assert.deepStrictEqual(yield* claimIn(shop, new Date(shop.now.getTime() - 1)), [])
+        assert.deepStrictEqual(yield* shop.everything, before)
+      })
+    )
+
+    it.effect(`${place}: looked for at its time, ${claimed(place)}`, () =>
+      Effect.gen(function* () {
+        const shop = yield* openAt(place)
+        const before = yield* shop.everything
+        const claims = yield* claimIn(shop, shop.now)
+        const row = yield* shop.row(shop.id)
+        const { status } = places[place]
+        if (waiting.has(place)) {
+          assert.deepInclude(claims[0], { messageId: shop.id, number: 2, lost: false, inDoubt: isUnknown(place) })
+          assert.deepInclude(row, { status, attempts: 2, attempting: true, availableAt: shop.leaseEnd })
+          assert.deepStrictEqual(row.log[1], {
+            ...begun,
+            number: 2,
+            status: "pending",
+            startedAt: shop.now.toISOString()
+          })
+        } else if (underWay.has(place)) {
+          assert.deepInclude(claims[0], { messageId: shop.id, number: 1, lost: true })
+          // Whoever asks meanwhile is not told that it is under way.
+          assert.deepInclude(row, { status: "unknown", attempts: 1, attempting: true, availableAt: shop.leaseEnd })
+        } else {
+          assert.deepStrictEqual(claims, [])
+          return assert.deepStrictEqual(yield* shop.everything, before)
+        }
+        assert.lengthOf(claims, 1)
+        // It is leased: nobody else has it.
+        assert.deepStrictEqual(yield* claimIn(shop, shop.now), [])
+      })
+    )
+
+    it.effect(`${place}: without its channel, ${abandoned(place)}`, () =>
+      Effect.gen(function* () {
+        for (const lost of [
+          { id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" } as const,
+          httpChannel("sandbox", "http://127.0.0.1:9/")
+        ]) {
+          const shop = yield* openAt(place)
+          yield* shop.apply({ channels: [lost] })
+          const before = yield* shop.everything
+          const claims = yield* claimIn(shop, shop.now)
+          if (!waiting.has(place)) {
+            // The call under way was made while there was a channel: it still has to be recorded.
+            assert.deepStrictEqual(
+              claims.map(({ lost }) => lost),
+              underWay.has(place) ? [true] : []
+            )
+            if (claims.length === 0) assert.deepStrictEqual(yield* shop.everything, before)
+            continue
+          }
+          assert.deepStrictEqual(claims, [])
+          const status = isUnknown(place) ? "unknown" : "failed"
+          assert.deepInclude(yield* shop.row(shop.id), { status, attempts: 1, attempting: false, availableAt: null })
+        }
+      })
+    )
+  }
+
+  it.effect("in doubt, and without its channel, it is unknown, though the last attempt was surely not processed", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt("unknown, waiting")
+      const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
+      yield* record(shop.sql, second, resultOf("postponed", shop))
+      assert.strictEqual((yield* shop.row(shop.id)).status, "retrying")
+      yield* shop.apply({ channels: [{ id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" }] })
+      assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
+      assert.deepInclude(yield* shop.row(shop.id), { status: "unknown", attempts: 2, availableAt: null })
+    })
+  )
+
+  it.effect("takes no result of an attempt that another has followed", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt("retrying, waiting")
+      const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
+      const before = yield* shop.everything
+      for (const [on] of ends) yield* record(shop.sql, attemptOf(shop, 1), resultOf(on, shop))
+      for (const [on] of ends) yield* record(shop.sql, attemptOf(shop, 3), resultOf(on, shop))
+      assert.deepStrictEqual(yield* shop.everything, before)
+      yield* record(shop.sql, second, resultOf("accepted", shop))
+      assert.strictEqual((yield* shop.row(shop.id)).status, "sent")
+    })
+  )
+
+  it.effect("takes a result in its own project only", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt("pending")
+      const neighbour = yield* openAt("pending")
+      const before = yield* shop.everything
+      const stray = { ...attemptOf(shop, 1), projectId: ProjectId.make(neighbour.projectId) }
+      assert.deepStrictEqual(yield* record(shop.sql, stray, resultOf("accepted", shop)), [])
+      yield* settle(shop.sql, ProjectId.make(neighbour.projectId), shop.id, "settled_sent", shop.now)
+      assert.deepStrictEqual(yield* shop.everything, before)
+    })
+  )
+})
+
+function claimed(place: Place) {
+  if (waiting.has(place)) return "it is attempted again"
+  return underWay.has(place) ? "its attempt is lost" : "it is left alone"
+}
+
+function abandoned(place: Place) {
+  if (waiting.has(place)) return isUnknown(place) ? "it is unknown for good" : "it has failed"
+  return "nothing is new"
+}

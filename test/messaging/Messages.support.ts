@@ -1,0 +1,127 @@
+/** Sends and what repeats them, as the service puts them together, over providers that a test speaks for. */
+import { assert } from "@effect/vitest"
+import { Clock, ConfigProvider, Context, Deferred, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { TestClock } from "effect/testing"
+import { randomBytes } from "node:crypto"
+import { ConversationId, ProjectId } from "../../src/api/Ids.ts"
+import { Calls } from "../../src/messaging/Calls.ts"
+import { Connectors, type Outcome } from "../../src/messaging/Connectors.ts"
+import { Messages } from "../../src/messaging/Messages.ts"
+import { Providers } from "../../src/messaging/Providers.ts"
+import { Retrier } from "../../src/messaging/Retrier.ts"
+import { Sending } from "../../src/messaging/Sending.ts"
+import { command } from "../../src/platform/idempotency/Idempotency.ts"
+import { Settings } from "../../src/platform/Settings.ts"
+import { Projects } from "../../src/project/Projects.ts"
+import type { MessageRow } from "../contract/Messages.support.ts"
+import { type File, services, textOf } from "../project/Projects.support.ts"
+
+/** A call of a provider that waits for what the test says of it. */
+export interface Call {
+  readonly messageId: string
+  readonly at: number
+  readonly answer: (outcome: Outcome) => Effect.Effect<unknown>
+}
+
+/** Every call that was made, the oldest first. */
+export class Made extends Context.Service<Made, { readonly calls: ReadonlyArray<Call> }>()(
+  "developer-api/test/messaging/Made"
+) {}
+
+const providers = Layer.effectContext(
+  Effect.sync(() => {
+    const calls: Array<Call> = []
+    const connectors = Connectors.of({
+      isIdempotent: (provider) => provider !== "telegram",
+      send: (_, { messageId }) =>
+        Effect.gen(function* () {
+          const done = yield* Deferred.make<Outcome>()
+          const at = yield* Clock.currentTimeMillis
+          calls.push({ messageId, at, answer: (outcome) => Deferred.succeed(done, outcome) })
+          return yield* Deferred.await(done)
+        })
+    })
+    return Context.make(Connectors, connectors).pipe(Context.add(Made, { calls }))
+  })
+)
+
+const settings = Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: {} }))))
+
+/** With the clock in the test's hand: `PROVIDER_TIMEOUT` is 10 s, and a lease 15 s. */
+export const engine = Layer.mergeAll(Sending.layer, Retrier.layer, Messages.layer).pipe(
+  Layer.provide(Calls.layer),
+  Layer.provide(Providers.layerNoDeps),
+  Layer.provideMerge(providers),
+  Layer.provide(settings),
+  Layer.provideMerge(services)
+)
+
+const conversationId = ConversationId.make("0193f0cb-d4e5-4f70-8192-0000000000a1")
+
+export type Provider = "sandbox" | "telegram"
+type Channel = NonNullable<File["channels"]>[number]
+
+const channelOf = (provider: Provider, status: "active" | "revoked" = "active"): Channel =>
+  provider === "sandbox"
+    ? { id: "channel", providerType: "sandbox", displayName: "C", status }
+    : { id: "channel", providerType: "telegram", displayName: "C", status, config: { token: "1:a" } }
+
+/** A new project with one conversation, and what can be done to it. */
+export const openProject = Effect.fnUntraced(function* (provider: Provider) {
+  const [sql, projects, sending, messages] = [
+    yield* SqlClient.SqlClient,
+    yield* Projects,
+    yield* Sending,
+    yield* Messages
+  ]
+  const projectId = ProjectId.make(`prj_${randomBytes(6).toString("hex")}`)
+  const apply = (channel: Channel) =>
+    Effect.orDie(
+      projects.apply(
+        textOf(projectId, {
+          channels: [channel],
+          conversations: [{ id: conversationId, channelId: "channel", address: "a" }]
+        })
+      )
+    )
+  yield* apply(channelOf(provider))
+  const payload = { text: "Hello" }
+  const request = { headers: { "idempotency-key": "key" }, params: { conversationId }, payload }
+  return {
+    projectId,
+    /** Always the same request, under the same key. */
+    send: Effect.suspend(() =>
+      sending.send(command(projectId, "sendMessage", request), conversationId, payload.text).pipe(Effect.orDie)
+    ),
+    settle: (id: string, as: "sent" | "failed") => messages.settle(projectId, id, as),
+    revoke: apply(channelOf(provider, "revoked")),
+    restore: apply(channelOf(provider)),
+    /** Makes the channel one of another provider. */
+    swap: apply({
+      id: "channel",
+      providerType: "http",
+      displayName: "C",
+      config: { url: "https://x.example/", signingSecret: "whsec_AAAA" }
+    }),
+    row: Effect.map(
+      Effect.orDie(sql<MessageRow & { readonly id: string }>`
+        SELECT id, status, attempts, attempting, available_at AS "availableAt", attempt_log AS log
+        FROM messages WHERE project_id = ${projectId}`),
+      ([row = assert.fail("no message")]) => row
+    )
+  }
+})
+
+/** Waits for what takes no time of the clock, but that of the machine. */
+export const untilLive = <A, R>(look: Effect.Effect<A, never, R>, holds: (found: A) => boolean) =>
+  TestClock.withLive(
+    Effect.delay(look, "5 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout("20 seconds"), Effect.orDie)
+  )
+
+/** Lets time pass, a look of the retrier at a time, until something holds. */
+export const untilLater = <A, R>(look: Effect.Effect<A, never, R>, holds: (found: A) => boolean) =>
+  Effect.andThen(TestClock.adjust("250 millis"), TestClock.withLive(Effect.delay(look, "10 millis"))).pipe(
+    Effect.repeat({ until: holds }),
+    Effect.raceFirst(TestClock.withLive(Effect.andThen(Effect.sleep("20 seconds"), Effect.die("It never came to it"))))
+  )

@@ -1,0 +1,180 @@
+/** The segments, templates and campaigns that applying a file results in, and what campaigns know of clients. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { anHourLater, apply, faultsOf, rowsOf, services, textOf } from "./Projects.support.ts"
+
+const clients = ["a", "b", "c"].map((id) => ({ id, displayName: id.toUpperCase() }))
+
+layer(services)("segments", (it) => {
+  const membersOf = Effect.fnUntraced(function* (project: string) {
+    return (yield* rowsOf("segment_clients", project)).map((row) => `${row["segment_id"]} ${row["client_id"]}`)
+  })
+
+  it.effect("count their clients, and know when they were made and changed", () =>
+    Effect.gen(function* () {
+      const id = "counted"
+      const start = yield* anHourLater
+      yield* apply(id, { clients, segments: [{ id: "s", name: "S", clientIds: ["b", "a"] }] })
+      const fresh = {
+        project_id: id,
+        id: "s",
+        name: "S",
+        description: null,
+        contact_count: 2,
+        created_at: start,
+        updated_at: start
+      }
+      assert.deepStrictEqual(yield* rowsOf("segments", id), [fresh])
+      assert.deepStrictEqual(yield* membersOf(id), ["s a", "s b"])
+
+      const later = yield* anHourLater
+      yield* apply(id, { segments: [{ id: "s", name: "S", description: "D", clientIds: ["c"] }] })
+      const changed = { ...fresh, description: "D", contact_count: 1, updated_at: later }
+      assert.deepStrictEqual(yield* rowsOf("segments", id), [changed])
+      assert.deepStrictEqual(yield* membersOf(id), ["s c"])
+
+      // What it leaves out stays; the list is never left out.
+      const last = yield* anHourLater
+      yield* apply(id, { segments: [{ id: "s", name: "T", clientIds: [] }] })
+      const emptied = { ...changed, name: "T", contact_count: 0, updated_at: last }
+      assert.deepStrictEqual(yield* rowsOf("segments", id), [emptied])
+      assert.deepStrictEqual(yield* membersOf(id), [])
+    })
+  )
+
+  it.effect("are sets: another order of their clients changes nothing", () =>
+    Effect.gen(function* () {
+      const id = "sets"
+      // Neither bytes nor UTF-16 units alone put these in order.
+      const ids = ["a", "\u{10000}", "\uffee", "B", "10", "9"]
+      const of = (clientIds: ReadonlyArray<string>) => [{ id: "s", name: "S", clientIds }]
+      yield* apply(id, { clients: ids.map((id) => ({ id, displayName: id })), segments: of(ids) })
+      const report = yield* apply(id, { segments: of(ids.toReversed()) })
+      assert.deepStrictEqual(report.unchanged["segments"], 1)
+    })
+  )
+})
+
+layer(services)("templates", (it) => {
+  it.effect("are told apart by id and version", () =>
+    Effect.gen(function* () {
+      const id = "versions"
+      const template = (id: string, version: number, body = "Hello") => ({ id, version, name: "T", body })
+      const first = yield* apply(id, { templates: [template("t", 1), template("t", 2), template("u", 1)] })
+      assert.strictEqual(first.created["templates"], 3)
+      const second = yield* apply(id, {
+        templates: [template("t", 2, "Hi"), template("t", 3), template("u", 1), template("u", 2_147_483_647)]
+      })
+      assert.deepStrictEqual(
+        [second.created["templates"], second.updated["templates"], second.unchanged["templates"]],
+        [2, 1, 1]
+      )
+      assert.deepStrictEqual(
+        (yield* rowsOf("templates", id)).map((row) => [row["id"], Number(row["version"]), row["body"]]),
+        [
+          ["t", 1, "Hello"],
+          ["t", 2, "Hi"],
+          ["t", 3, "Hello"],
+          ["u", 1, "Hello"],
+          ["u", 2_147_483_647, "Hello"]
+        ]
+      )
+    })
+  )
+})
+
+layer(services)("campaigns", (it) => {
+  it.effect("are made as drafts; a file changes their name, and nothing that commands have done", () =>
+    Effect.gen(function* () {
+      const id = "drafts"
+      const sql = yield* SqlClient.SqlClient
+      const start = yield* anHourLater
+      yield* apply(id, { campaigns: [{ id: "c", name: "C" }] })
+      const nothing = Object.fromEntries(
+        ["template_id", "template_version", "channel_id"].flatMap((column) => [
+          [`primary_${column}`, null],
+          [`fallback_${column}`, null]
+        ])
+      )
+      const draft = {
+        project_id: id,
+        id: "c",
+        name: "C",
+        status: "draft",
+        version: 1,
+        ...nothing,
+        audience_id: null,
+        scheduled_for: null,
+        sends_per_minute: null,
+        paused_from: null,
+        resumed_at: null,
+        next_send_at: null,
+        created_at: start,
+        updated_at: start
+      }
+      assert.deepStrictEqual(yield* rowsOf("campaigns", id), [draft])
+
+      yield* apply(id, { templates: [{ id: "t", version: 1, name: "T", body: "Hello" }] })
+      yield* sql`
+        UPDATE campaigns SET version = 5, primary_template_id = 't', primary_template_version = 1
+        WHERE project_id = ${id}`
+      yield* anHourLater
+      assert.strictEqual((yield* apply(id, { campaigns: [{ id: "c", name: "C" }] })).unchanged["campaigns"], 1)
+      const later = yield* anHourLater
+      assert.strictEqual((yield* apply(id, { campaigns: [{ id: "c", name: "D" }] })).updated["campaigns"], 1)
+      const [renamed] = yield* rowsOf("campaigns", id)
+      assert.deepStrictEqual(
+        { ...renamed, primary_template_version: Number(renamed?.["primary_template_version"]) },
+        { ...draft, name: "D", version: 6, primary_template_id: "t", primary_template_version: 1, updated_at: later }
+      )
+    })
+  )
+})
+
+layer(services)("clients", (it) => {
+  it.effect("consent, are suppressed and merged as the file says, and keep it when it says nothing", () =>
+    Effect.gen(function* () {
+      const id = "consent"
+      yield* anHourLater
+      const state = Effect.map(rowsOf("clients", id), (rows) =>
+        rows.map((row) => [row["id"], row["marketing_consent"], row["suppressed"], row["merged_into_client_id"]])
+      )
+      yield* apply(id, {
+        clients: [
+          // Into one that comes after it.
+          { id: "a", displayName: "A", marketingConsent: true, suppressed: true, mergedIntoClientId: "b" },
+          { id: "b", displayName: "B" }
+        ]
+      })
+      const expected = [
+        ["a", true, true, "b"],
+        ["b", false, false, null]
+      ]
+      assert.deepStrictEqual(yield* state, expected)
+      yield* apply(id, { clients: [{ id: "a", displayName: "Other" }] })
+      assert.deepStrictEqual(yield* state, expected)
+      yield* apply(id, {
+        clients: [
+          { id: "a", displayName: "Other", marketingConsent: false, suppressed: false, mergedIntoClientId: null },
+          { id: "b", displayName: "B", mergedIntoClientId: "a" }
+        ]
+      })
+      assert.deepStrictEqual(yield* state, [
+        ["a", false, false, null],
+        ["b", false, false, "a"]
+      ])
+    })
+  )
+
+  it.effect("are not merged into themselves, and nothing is written", () =>
+    Effect.gen(function* () {
+      const id = "self"
+      const file = { clients: [...clients, { id: "d", displayName: "D", mergedIntoClientId: "d" }] }
+      assert.deepStrictEqual(yield* faultsOf(textOf(id, file)), [
+        "clients/3/mergedIntoClientId: must be another client than this one"
+      ])
+      assert.deepStrictEqual(yield* rowsOf("clients", id), [])
+    })
+  )
+})

@@ -1,0 +1,239 @@
+/** The channels that applying a file results in, and what it has to say of them. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import {
+  anHourLater,
+  apply,
+  configOf,
+  faultsOf,
+  type File,
+  rowsOf,
+  services,
+  stateOf,
+  textOf
+} from "./Projects.support.ts"
+
+type Channel = NonNullable<File["channels"]>[number]
+
+const http = { url: "https://chat.example/send", signingSecret: "whsec_c2VjcmV0" }
+const telegram = { token: "123:abc" }
+const telegramApi = "https://api.telegram.org"
+
+/** Channels called `c0`, `c1`, …; what is not said of them is `channel`. */
+const fileOf = (...channels: ReadonlyArray<object>): { readonly channels: ReadonlyArray<Channel> } => ({
+  channels: channels.map((channel, index) => ({
+    id: `c${index}`,
+    providerType: "http",
+    displayName: "C",
+    ...channel
+  }))
+})
+
+const refused = (id: string, ...channels: ReadonlyArray<object>) => faultsOf(textOf(id, fileOf(...channels)))
+
+/** The row of the only channel after a file that says this of it. */
+const after = Effect.fnUntraced(function* (id: string, channel: object) {
+  yield* apply(id, fileOf(channel))
+  const [row = assert.fail()] = yield* rowsOf("channels", id)
+  return row
+})
+
+const isNew = "is required for a new channel"
+const isOther = "is required when the providerType changes"
+
+layer(services)("channels", (it) => {
+  it.effect("are filled in where a new one is silent", () =>
+    Effect.gen(function* () {
+      const start = yield* anHourLater
+      const { created } = yield* apply(
+        "new",
+        fileOf(
+          { providerType: "sandbox" },
+          { config: http, status: "revoked" },
+          { providerType: "telegram", config: telegram }
+        )
+      )
+      assert.deepStrictEqual(created, { project: 1, channels: 3 })
+      const rows = yield* rowsOf("channels", "new")
+      const common = { project_id: "new", display_name: "C", connected_at: start }
+      assert.deepStrictEqual(
+        rows.map((row) => {
+          const { config: _, source_id: __, ...rest } = row
+          return rest
+        }),
+        [
+          { ...common, id: "c0", provider_type: "sandbox", status: "active", revoked_at: null },
+          { ...common, id: "c1", provider_type: "http", status: "revoked", revoked_at: start },
+          { ...common, id: "c2", provider_type: "telegram", status: "active", revoked_at: null }
+        ]
+      )
+      assert.deepStrictEqual(yield* configOf("new", "c0"), {})
+      assert.deepStrictEqual(yield* configOf("new", "c1"), http)
+      assert.deepStrictEqual(yield* configOf("new", "c2"), { apiBaseUrl: telegramApi, ...telegram })
+      const sources = rows.map((row) => String(row["source_id"]))
+      for (const source of sources) assert.match(source, /^src_[0-9a-f]{32}$/)
+      assert.strictEqual(new Set(sources).size, 3)
+    })
+  )
+
+  it.effect("are as they were when a file says the same of them, in whatever order, or leaves it out", () =>
+    Effect.gen(function* () {
+      const id = "same"
+      const { signingSecret, url } = http
+      const kinds = [{ config: http }, { providerType: "telegram", config: telegram }, { providerType: "sandbox" }]
+      yield* apply(id, fileOf(...kinds))
+      const sql = yield* SqlClient.SqlClient
+      // Any row that is written gets a new xmin.
+      const rows = sql`SELECT *, xmin::text FROM channels WHERE project_id = ${id} ORDER BY id`
+      const before = yield* rows
+      const silent = [{}, { providerType: "telegram" }, { providerType: "sandbox" }]
+      const told = [
+        { config: { signingSecret, url }, status: "active" },
+        { providerType: "telegram", config: { token: telegram.token, apiBaseUrl: telegramApi } },
+        { providerType: "sandbox", config: {} }
+      ]
+      for (const channels of [kinds, silent, told]) {
+        yield* anHourLater
+        const { unchanged } = yield* apply(id, fileOf(...channels))
+        assert.deepStrictEqual(unchanged, { project: 1, channels: 3 })
+        assert.deepStrictEqual(yield* rows, before)
+      }
+    })
+  )
+
+  it.effect("keep what a file leaves out beside what it changes", () =>
+    Effect.gen(function* () {
+      const id = "keep"
+      const created = yield* after(id, { config: http, status: "revoked" })
+      yield* anHourLater
+      assert.deepStrictEqual(yield* after(id, { displayName: "D" }), { ...created, display_name: "D" })
+      const { config, ...changed } = yield* after(id, { config: { ...http, url: "http://10.0.0.1/" } })
+      assert.deepStrictEqual({ ...changed, config: created["config"] }, created)
+      assert.notDeepEqual(config, created["config"])
+      assert.deepStrictEqual(yield* configOf(id, "c0"), { ...http, url: "http://10.0.0.1/" })
+      // Two secrets that differ look the same unless somebody looks inside.
+      const secret = { url: "http://10.0.0.1/", signingSecret: "whsec_bmV4dA" }
+      assert.strictEqual((yield* apply(id, fileOf({ config: secret }))).updated["channels"], 1)
+      assert.deepStrictEqual(yield* configOf(id, "c0"), secret)
+      // A config is one value: what it requires is never kept from the old one.
+      assert.deepStrictEqual(yield* refused(id, { config: { url: http.url } }), [
+        "channels/0/config/signingSecret: is required"
+      ])
+    })
+  )
+
+  it.effect("are connected once, and revoked since they last became it", () =>
+    Effect.gen(function* () {
+      const id = "status"
+      const times = (status?: string, displayName = "C") =>
+        Effect.map(after(id, { config: http, displayName, ...(status && { status }) }), (row) => [
+          row["status"],
+          row["connected_at"],
+          row["revoked_at"]
+        ])
+      const start = yield* anHourLater
+      assert.deepStrictEqual(yield* times(), ["active", start, null])
+      const first = yield* anHourLater
+      assert.deepStrictEqual(yield* times("revoked"), ["revoked", start, first])
+      yield* anHourLater
+      assert.deepStrictEqual(yield* times("revoked"), ["revoked", start, first])
+      assert.deepStrictEqual(yield* times(undefined, "D"), ["revoked", start, first])
+      assert.deepStrictEqual(yield* times("active"), ["active", start, null])
+      assert.deepStrictEqual(yield* times(undefined, "E"), ["active", start, null])
+      const second = yield* anHourLater
+      assert.deepStrictEqual(yield* times("revoked"), ["revoked", start, second])
+    })
+  )
+
+  it.effect("need a config when they are new, or get another provider, unless that is the sandbox", () =>
+    Effect.gen(function* () {
+      const id = "needed"
+      assert.deepStrictEqual(
+        yield* refused(id, {}, { providerType: "telegram", status: "revoked" }, { providerType: "sandbox" }),
+        [`channels/0/config: ${isNew}`, `channels/1/config: ${isNew}`]
+      )
+      yield* apply(
+        id,
+        fileOf({ config: http }, { providerType: "telegram", config: telegram }, { providerType: "sandbox" })
+      )
+      const before = yield* stateOf(id)
+      assert.deepStrictEqual(
+        yield* refused(id, { providerType: "telegram" }, { providerType: "sandbox" }, {}, { providerType: "telegram" }),
+        [`channels/0/config: ${isOther}`, `channels/2/config: ${isOther}`, `channels/3/config: ${isNew}`]
+      )
+      assert.deepStrictEqual(yield* stateOf(id), before)
+    })
+  )
+
+  it.effect("are the same source after a change of provider, with nothing of the old one's config", () =>
+    Effect.gen(function* () {
+      const id = "provider"
+      const base = { apiBaseUrl: "http://127.0.0.1:8081" }
+      const { config: _, ...created } = yield* after(id, { providerType: "telegram", config: { ...telegram, ...base } })
+      const next: ReadonlyArray<readonly [channel: object, type: string, config: object]> = [
+        [{ config: http }, "http", http],
+        [{ providerType: "telegram", config: telegram }, "telegram", { ...telegram, apiBaseUrl: telegramApi }],
+        [{ providerType: "sandbox" }, "sandbox", {}],
+        [{ config: http }, "http", http]
+      ]
+      for (const [channel, provider_type, config] of next) {
+        yield* anHourLater
+        const { config: _, ...row } = yield* after(id, channel)
+        assert.deepStrictEqual(row, { ...created, provider_type })
+        assert.deepStrictEqual(yield* configOf(id, "c0"), config)
+      }
+    })
+  )
+
+  it.effect("of Telegram keep the base URL of its API until a file gives another", () =>
+    Effect.gen(function* () {
+      const id = "telegram"
+      const own = "http://127.0.0.1:8081"
+      const next: ReadonlyArray<readonly [given: object, token: string, apiBaseUrl: string]> = [
+        [{ token: "1" }, "1", telegramApi],
+        [{ token: "2", apiBaseUrl: own }, "2", own],
+        [{ token: "3" }, "3", own],
+        [{ token: "3", apiBaseUrl: telegramApi }, "3", telegramApi],
+        [{ token: "4" }, "4", telegramApi]
+      ]
+      for (const [config, token, apiBaseUrl] of next) {
+        yield* apply(id, fileOf({ providerType: "telegram", config }))
+        assert.deepStrictEqual(yield* configOf(id, "c0"), { apiBaseUrl, token })
+        const again = yield* apply(id, fileOf({ providerType: "telegram", config }))
+        assert.strictEqual(again.unchanged["channels"], 1)
+      }
+    })
+  )
+
+  it.effect("have any ids, each once", () =>
+    Effect.gen(function* () {
+      const ids = ["NULL", "null", '"', "\\", "{}", "a,b", " ", "'", "__proto__", "😀", "C0", "c0"]
+      const all = (url: string) => fileOf(...ids.map((id) => ({ id, config: { ...http, url } })))
+      yield* apply("any", all("https://one.example"))
+      assert.strictEqual((yield* apply("any", all("https://one.example"))).unchanged["channels"], ids.length)
+      assert.strictEqual((yield* apply("any", all("https://two.example"))).updated["channels"], ids.length)
+      for (const id of ids) {
+        assert.deepStrictEqual(yield* configOf("any", id), { ...http, url: "https://two.example" })
+      }
+      const twice = ["x", "y", "x"].map((id) => ({ id, config: http }))
+      assert.deepStrictEqual(yield* refused("any", ...twice), ["channels/2/id: repeats channels/0/id"])
+    })
+  )
+
+  it.effect("of two projects have nothing to do with each other, whatever their ids", () =>
+    Effect.gen(function* () {
+      yield* apply("mine", fileOf({ config: http }))
+      const mine = yield* rowsOf("channels", "mine")
+      // Were it the same channel, this would keep its config, or be another provider's.
+      assert.deepStrictEqual(yield* refused("theirs", {}), [`channels/0/config: ${isNew}`])
+      assert.deepStrictEqual(yield* refused("theirs", { providerType: "telegram" }), [`channels/0/config: ${isNew}`])
+      assert.strictEqual((yield* apply("theirs", fileOf({ config: http }))).created["channels"], 1)
+      const [theirs] = yield* rowsOf("channels", "theirs")
+      assert.notStrictEqual(theirs?.["source_id"], mine[0]?.["source_id"])
+      yield* apply("theirs", fileOf({ providerType: "telegram", config: telegram, status: "revoked" }))
+      assert.deepStrictEqual(yield* rowsOf("channels", "mine"), mine)
+      assert.deepStrictEqual(yield* configOf("mine", "c0"), http)
+    })
+  )
+})

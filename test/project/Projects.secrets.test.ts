@@ -1,0 +1,214 @@
+/** The configs of channels: where they can't be read, by whom, and what is said of them. */
+import { assert, layer } from "@effect/vitest"
+import { Cause, Effect, Exit, Logger, Redacted, Tracer } from "effect"
+import { SqlClient } from "effect/sql"
+import { inspect } from "node:util"
+import { SecretBox } from "../../src/platform/SecretBox.ts"
+import { Projects } from "../../src/project/Projects.ts"
+import {
+  anHourLater,
+  apply,
+  configOf,
+  faultsOf,
+  rowsOf,
+  services,
+  textOf,
+  underAnotherKey
+} from "./Projects.support.ts"
+
+const http = { url: "https://chat.example/send?key=hidden-in-the-url", signingSecret: "whsec_aGlkZGVuLXNpZ25pbmc" }
+const telegram = { token: "4711:hidden-token", apiBaseUrl: "http://hidden-base:8081" }
+
+const secrets = ["hidden-in-the-url", "chat.example", "aGlkZGVuLXNpZ25pbmc", "4711:hidden-token", "hidden-base"]
+/** The forms in which they could be read: as text, and the text in hex and in base64 at any offset. */
+const forms = secrets.flatMap((secret) => [
+  secret,
+  Buffer.from(secret).toString("hex"),
+  ...["", "x", "xx"].map((before) =>
+    Buffer.from(before + secret)
+      .toString("base64")
+      .slice(4, -4)
+  )
+])
+const assertHidden = (text: string, where: string) => {
+  for (const form of forms) assert.isFalse(text.includes(form), `${form} in ${where}`)
+}
+
+const channel = (id: string, of: object) => ({ id, providerType: "http" as const, displayName: "C", ...of })
+const all = {
+  channels: [
+    channel("h", { config: http }),
+    channel("t", { providerType: "telegram", config: telegram }),
+    channel("s", { providerType: "sandbox" })
+  ]
+}
+const silent = {
+  channels: [channel("h", {}), channel("t", { providerType: "telegram" }), channel("s", { providerType: "sandbox" })]
+}
+
+const unreadable =
+  "is required, as this SECRET_KEY can't open the one that is stored: give it anew, or set the key that sealed it"
+
+layer(services)("configs of channels", (it) => {
+  it.effect("stand nowhere in the database so that they could be read there", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      yield* apply("database", all)
+      for (const { config } of yield* rowsOf("channels", "database")) {
+        assert.instanceOf(config, Uint8Array)
+        const bytes = Buffer.from(config instanceof Uint8Array ? config : [])
+        for (const encoding of ["latin1", "utf8", "utf16le"] as const) assertHidden(bytes.toString(encoding), encoding)
+        assert.isFalse(bytes.toString("latin1").includes("config"))
+      }
+      const tables = yield* sql<{ name: string }>`
+        SELECT relname AS name FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')`
+      assert.isTrue(tables.some(({ name }) => name === "channels"))
+      for (const { name } of tables) {
+        assertHidden(JSON.stringify(yield* sql`SELECT ${sql(name)}::text FROM ${sql(name)}`), name)
+      }
+    })
+  )
+
+  it.effect("are sealed differently for each channel, and for each project", () =>
+    Effect.gen(function* () {
+      const twins = { channels: ["a", "b"].map((id) => channel(id, { config: http })) }
+      for (const id of ["one", "other"]) yield* apply(id, twins)
+      const configs = [...(yield* rowsOf("channels", "one")), ...(yield* rowsOf("channels", "other"))]
+      assert.strictEqual(new Set(configs.map((row) => inspect(row["config"], { maxArrayLength: null }))).size, 4)
+    })
+  )
+
+  it.effect("can't be left out when another SECRET_KEY has sealed them, and nothing is written", () =>
+    Effect.gen(function* () {
+      const id = "key"
+      yield* apply(id, all)
+      const before = yield* rowsOf("channels", id)
+      const token = channel("t", { providerType: "telegram", config: { token: telegram.token } })
+      yield* underAnotherKey(
+        Effect.gen(function* () {
+          assert.deepStrictEqual(yield* faultsOf(textOf(id, silent)), [
+            `channels/0/config: ${unreadable}`,
+            `channels/1/config: ${unreadable}`
+          ])
+          // What the rest of the config was, nobody knows.
+          assert.deepStrictEqual(yield* faultsOf(textOf(id, { channels: [token] })), [
+            `channels/0/config/apiBaseUrl: ${unreadable}`
+          ])
+          // Who names none of them is not troubled.
+          yield* apply(id, { clients: [{ id: "c", displayName: "C", addresses: [{ channelId: "h", address: "1" }] }] })
+        })
+      )
+      yield* apply(id, { clients: [{ id: "c", displayName: "C", addresses: [] }] })
+      assert.deepStrictEqual(yield* rowsOf("channels", id), before)
+    })
+  )
+
+  it.effect("are replaced when they are given whole, whatever has sealed the old ones", () =>
+    Effect.gen(function* () {
+      const id = "replace"
+      yield* apply(id, all)
+      const [before] = yield* rowsOf("channels", id)
+      yield* anHourLater
+      yield* underAnotherKey(
+        Effect.gen(function* () {
+          assert.strictEqual((yield* apply(id, all)).updated["channels"], 3)
+          assert.strictEqual((yield* apply(id, silent)).unchanged["channels"], 3)
+          assert.deepStrictEqual(yield* configOf(id, "h"), http)
+          assert.deepStrictEqual(yield* configOf(id, "t"), telegram)
+          assert.deepStrictEqual(yield* configOf(id, "s"), {})
+        })
+      )
+      assert.strictEqual((yield* faultsOf(textOf(id, silent))).length, 2)
+      // Another provider's is of no use, readable or not.
+      const changed = channel("h", { providerType: "telegram", config: { token: "1" } })
+      yield* apply(id, { channels: [changed] })
+      assert.deepStrictEqual(yield* configOf(id, "h"), { token: "1", apiBaseUrl: "https://api.telegram.org" })
+      const [{ config: _, provider_type: __, ...after } = {}] = yield* rowsOf("channels", id)
+      assert.deepInclude(before, after)
+    })
+  )
+
+  it.effect("can't be opened as another channel's, as another project's, or as another provider's", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const box = yield* SecretBox
+      const seal = (id: string, text: string) => box.seal(["channel", id, "t"], Redacted.make(text))
+      for (const id of ["thief", "victim"]) yield* apply(id, all)
+      const telegramOf = sql`SELECT config FROM channels WHERE project_id = 'thief' AND id = 't'`
+      const forged: ReadonlyArray<readonly [of: string, config: unknown]> = [
+        ["another project's", (yield* telegramOf)[0]?.["config"]],
+        [
+          "another channel's",
+          (yield* sql`SELECT config FROM channels WHERE project_id = 'victim' AND id = 'h'`)[0]?.["config"]
+        ],
+        ["another provider's", yield* seal("victim", JSON.stringify(http))],
+        ["no config", yield* seal("victim", "hidden")],
+        ["nothing", new Uint8Array()]
+      ]
+      for (const [of, config] of forged) {
+        yield* sql`UPDATE channels SET config = ${config} WHERE project_id = 'victim' AND id = 't'`
+        const file = { channels: [channel("t", { providerType: "telegram" })] }
+        assert.deepStrictEqual(yield* faultsOf(textOf("victim", file)), [`channels/0/config: ${unreadable}`], of)
+      }
+      yield* apply("victim", all)
+      assert.deepStrictEqual(yield* configOf("victim", "t"), telegram)
+    })
+  )
+})
+
+layer(services)("what is said of channels", (it) => {
+  it.effect("in faults, logs, spans and errors holds none of their configs", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const { apply: applyText } = yield* Projects
+      const said: Array<unknown> = []
+      const overheard = Effect.fnUntraced(function* (text: string) {
+        const spans: Array<Tracer.Span> = []
+        const tracer = Tracer.make({
+          span: (options) => {
+            const span = new Tracer.NativeSpan(options)
+            spans.push(span)
+            return span
+          }
+        })
+        const exit = yield* Effect.exit(applyText(text)).pipe(
+          Effect.tap((exit) => Effect.logError("applied", exit)),
+          Effect.withTracer(tracer),
+          Effect.provide(Logger.layer([Logger.make(({ cause, message }) => said.push(message, cause))]))
+        )
+        assert.isNotEmpty(spans)
+        said.push(exit, ...spans)
+        if (Exit.isFailure(exit)) said.push(Cause.pretty(exit.cause), Cause.squash(exit.cause))
+        return exit
+      })
+      const { signingSecret, url } = http
+      const refused = [
+        [{ config: { url: signingSecret, signingSecret: url } }],
+        [{ config: { url, signingSecret: [signingSecret] } }],
+        [{ config: { url, signingSecret, token: telegram.token } }],
+        [{ config: url }],
+        [{ providerType: "telegram", config: { token: `${telegram.token} ` } }],
+        [{ providerType: "telegram", config: { ...telegram, apiBaseUrl: `ftp://${telegram.token}` } }],
+        [{ providerType: "sandbox", config: { token: { of: telegram.token } } }],
+        [{ config: http }, { config: http }],
+        [{ providerType: telegram.token, config: http }]
+      ].map((channels) => channels.map((of) => channel("c", of)))
+      for (const channels of refused) {
+        const exit = yield* overheard(JSON.stringify({ project: { id: "said", name: "N" }, channels }))
+        assert.isTrue(Exit.isFailure(exit), JSON.stringify(channels))
+      }
+      assert.isTrue(Exit.isSuccess(yield* overheard(textOf("said", all))))
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(underAnotherKey(apply("said", silent)))))
+      yield* sql`ALTER TABLE channels ADD CONSTRAINT broken CHECK (display_name <> 'broken')`
+      const broken = { channels: all.channels.map((of) => ({ ...of, displayName: "broken" })) }
+      const died = yield* overheard(textOf("said", broken))
+      assert.isTrue(Exit.isFailure(died) && Cause.hasDies(died.cause))
+      const text = said
+        .map((one) => inspect(one, { depth: 30, maxArrayLength: null, maxStringLength: null }))
+        .join("\n")
+      assert.include(text, "broken")
+      assert.include(text, "signingSecret")
+      assertHidden(text, "what was said")
+    })
+  )
+})

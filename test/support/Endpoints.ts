@@ -1,0 +1,94 @@
+/** Endpoints that answer as a test says, to the byte. All end with the test. */
+import { Effect } from "effect"
+import { createServer, type Socket } from "node:net"
+import { createServer as createTlsServer, type TlsOptions } from "node:tls"
+
+/** A whole request that came over a connection. */
+export interface Received {
+  readonly socket: Socket
+  /** How many connections there were when it came, this one included. */
+  readonly connection: number
+  /** How many requests came before it, over whatever connection. */
+  readonly earlier: number
+  readonly text: string
+}
+
+export interface Endpoint {
+  readonly port: number
+  readonly received: ReadonlyArray<Received>
+  readonly connections: () => number
+  readonly closed: () => number
+}
+
+export interface EndpointOptions {
+  readonly host?: string
+  readonly port?: number
+  readonly tls?: TlsOptions
+  /** In place of waiting for a request. */
+  readonly connected?: (socket: Socket) => void
+}
+
+/** An endpoint on loopback that does as `answer` says with each whole request. */
+export const endpoint = (answer: (received: Received) => void, options: EndpointOptions = {}) =>
+  Effect.acquireRelease(
+    Effect.callback<Endpoint & { readonly close: () => void }>((resume) => {
+      const received: Array<Received> = []
+      const sockets = new Set<Socket>()
+      const count = { connections: 0, closed: 0 }
+      const accept = (socket: Socket) => {
+        const connection = ++count.connections
+        sockets.add(socket)
+        socket
+          .on("error", () => {})
+          .on("close", () => {
+            sockets.delete(socket)
+            count.closed++
+          })
+        if (options.connected !== undefined) return options.connected(socket)
+        let text = ""
+        socket.on("data", (chunk) => {
+          text += chunk.toString("latin1")
+          if (!isWhole(text)) return
+          const request = { socket, connection, earlier: received.length, text }
+          text = ""
+          received.push(request)
+          answer(request)
+        })
+      }
+      const server = options.tls === undefined ? createServer(accept) : createTlsServer(options.tls, accept)
+      server.on("tlsClientError", () => {})
+      server.listen(options.port ?? 0, options.host ?? "127.0.0.1", () => {
+        const address = server.address()
+        resume(
+          Effect.succeed({
+            port: typeof address === "object" && address !== null ? address.port : 0,
+            received,
+            connections: () => count.connections,
+            closed: () => count.closed,
+            close: () => {
+              server.close()
+              for (const socket of sockets) socket.destroy()
+            }
+          })
+        )
+      })
+    }),
+    ({ close }) => Effect.sync(close)
+  )
+
+const isWhole = (text: string) => {
+  const end = text.indexOf("\r\n\r\n")
+  const length = Number(/\r\ncontent-length: (\d+)\r\n/i.exec(text)?.[1])
+  return end >= 0 && text.length >= end + 4 + length
+}
+
+/** An endpoint that answers every request with the same bytes. */
+export const answering = (...lines: ReadonlyArray<string>) => endpoint(({ socket }) => socket.write(lines.join("\r\n")))
+
+/** A whole answer of a status, with further header lines. */
+export const answerOf = (status: number, ...headers: ReadonlyArray<string>) =>
+  [`HTTP/1.1 ${status} Told so`, "content-length: 2", ...headers, "", "ok"].join("\r\n")
+
+/** Waits until something holds that sockets bring about. */
+export const until = (condition: () => boolean) =>
+  Effect.sleep("5 millis").pipe(Effect.repeat({ until: condition }), Effect.timeout("30 seconds"), Effect.orDie)
