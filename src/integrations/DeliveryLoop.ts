@@ -3,11 +3,24 @@
  * run it. It is woken by NOTIFY and looks by itself, too; it claims no more than it has free slots for.
  */
 import { PgClient } from "@effect/sql-pg"
-import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random, Schedule, Semaphore } from "effect"
+import {
+  Clock,
+  Context,
+  Duration,
+  Effect,
+  FiberSet,
+  Latch,
+  Layer,
+  Option,
+  Queue,
+  Random,
+  Schedule,
+  Semaphore
+} from "effect"
 import { SqlClient } from "effect/sql"
 import { randomUUID } from "node:crypto"
 import { listenerLayer, maintenanceLayer, statement } from "../platform/Database.ts"
-import { channel } from "../platform/outbox/Wake.ts"
+import { channel, endpointOf } from "../platform/outbox/Wake.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { attempt } from "./Deliveries/Attempt.ts"
@@ -29,10 +42,10 @@ const aheadInAll = 4_096
 const longestBatch = 500
 /** How often the queue is looked at without being told: half of what a retry may be late. */
 const lookEvery = Duration.millis(250)
-/** How long after results all endpoints are looked at: theirs have gone on already, and others wait for a word of their own. */
-const pause = Duration.millis(20)
 /** How much longer than an attempt its lease lasts. */
 const leaseMargin = Duration.seconds(15)
+/** How long after a failure results are recorded again. */
+const againAfter = Duration.millis(500)
 const repairEvery = Duration.seconds(1)
 const pruneEvery = Duration.minutes(1)
 const pruneBatch = 1_000
@@ -79,9 +92,11 @@ const loop = Effect.gen(function* () {
   const results = yield* Queue.unbounded<Ended>()
   /** Whether endpoints have more due than there are slots: then they take turns, and none goes on by itself. */
   let scarce = false
+  /** While results are recorded, their endpoints are passed over by whoever looks for what is due. */
+  let recording = false
+  let missed = false
   const bell = yield* Queue.sliding<void>(1)
   const ring = Queue.offer(bell, undefined)
-  let soon = false
 
   // The first finalizer is the last to run: by then nothing is being sent any more.
   yield* Effect.addFinalizer(() =>
@@ -100,21 +115,8 @@ const loop = Effect.gen(function* () {
     }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
   )
   const run = yield* FiberSet.makeRuntime<never>()
-  /** Once for all who want it meanwhile. */
-  const ringSoon = Effect.sync(() => {
-    if (soon) return
-    soon = true
-    run(
-      Effect.andThen(
-        Effect.sleep(pause),
-        Effect.suspend(() => {
-          soon = false
-          return ring
-        })
-      )
-    )
-  })
 
+  /** Makes an attempt, and records what became of it; gives what is to be attempted next at the same endpoint. */
   const deliver = Effect.fnUntraced(function* (claim: UnderWay) {
     const startedAt = yield* now
     claim.startedAt = startedAt
@@ -127,26 +129,30 @@ const loop = Effect.gen(function* () {
         } as const)
       )
     )
-    if (isGone(outcome)) yield* persistently(disable(sql, claim, yield* now))
     const finishedAt = yield* now
     const times = { startedAt, finishedAt }
     const result = resultOf(claim, outcome, times, webhooks.retrySchedule, yield* Random.next)
-    const back = lines.next(claim, result.on === "succeeded" && !draining, finishedAt.getTime())
+    const { back, next } = lines.next(claim, result.on === "succeeded" && !draining, finishedAt.getTime())
+    if (isGone(outcome)) yield* persistently(disable(sql, claim, finishedAt))
     yield* Queue.offer(results, { claim, result })
-    yield* giveBack(back)
+    if (back.length > 0) yield* giveBack(back)
+    return next
   })
 
-  const lines = Lines.make<UnderWay>(endpointConcurrency, (claim) => run(deliver(claim)))
+  /** One after the other, by one fiber: a fiber for each costs as much as all else around the request. */
+  const deliverAll = Effect.fnUntraced(function* (first: UnderWay) {
+    for (let claim: UnderWay | undefined = first; claim !== undefined;) claim = yield* deliver(claim)
+  })
+
+  const lines = Lines.make<UnderWay>(endpointConcurrency, (claim) => run(deliverAll(claim)))
 
   const giveBack = (claims: ReadonlyArray<UnderWay>) =>
-    claims.length === 0
-      ? Effect.void
-      : Effect.flatMap(now, (at) =>
-          Queue.offerAll(
-            results,
-            claims.map((claim) => ({ claim, result: returned(claim, "unsent", at) }))
-          )
-        )
+    Effect.flatMap(now, (at) =>
+      Queue.offerAll(
+        results,
+        claims.map((claim) => ({ claim, result: returned(claim, "unsent", at) }))
+      )
+    )
 
   const begin = Effect.fnUntraced(function* (claims: ReadonlyArray<Claim>) {
     const startedAt = yield* now
@@ -166,6 +172,7 @@ const loop = Effect.gen(function* () {
   const claimDue = Effect.gen(function* () {
     const slots = allSlots - lines.sending()
     if (slots === 0 || draining) return
+    missed = recording
     const claims = yield* statement(claim(sql, { ...(yield* terms), slots }))
     scarce = claims.length === slots
     yield* begin(claims)
@@ -184,17 +191,30 @@ const loop = Effect.gen(function* () {
   /** Records results, and claims what comes next for their endpoints, unless others wait for a slot. */
   const settle = (batch: ReadonlyArray<Ended>) =>
     Effect.gen(function* () {
+      recording = true
       const slots = scarce || draining ? 0 : Math.max(0, Math.min(longestBatch, aheadInAll - underWay.size))
       const results = batch.map(({ result }) => result)
       const claims = yield* statement(record(sql, results, { ...(yield* terms), slots }))
       for (const { claim } of batch) forget(claim)
       yield* begin(claims)
+      recording = false
+      missed ||= slots < batch.length
     }).pipe(claiming.withPermit, Effect.uninterruptible)
+
+  /**
+   * Nobody knows whether a statement that failed was done. What it gave back may be leased to another by now, under the
+   * number of the same attempt: so that is not said again, and the lease runs out.
+   */
+  const settleAgain = (batch: ReadonlyArray<Ended>) => {
+    for (const { claim, result } of batch) if (result.on === "unsent") forget(claim)
+    return persistently(settle(batch.filter(({ result }) => result.on !== "unsent")))
+  }
 
   yield* Queue.takeBetween(results, 1, longestBatch).pipe(
     Effect.flatMap((batch) =>
       Effect.gen(function* () {
-        yield* persistently(settle(batch)).pipe(
+        yield* settle(batch).pipe(
+          Effect.catch((error) => Effect.andThen(complain(error), Effect.delay(settleAgain(batch), againAfter))),
           // Their leases run out, and they are delivered again: one batch must not hold up all that follow.
           Effect.catchDefect((defect) => {
             for (const { claim } of batch) forget(claim)
@@ -202,7 +222,7 @@ const loop = Effect.gen(function* () {
           })
         )
         if (draining && underWay.size === 0) yield* Latch.open(idle)
-        yield* scarce ? ring : ringSoon
+        if (scarce || missed) yield* Effect.ignore(claimDue)
         if (measured) yield* Metrics.count(batch.map(({ result }) => result).filter(({ on }) => on !== "unsent"))
       })
     ),
@@ -251,8 +271,15 @@ const loop = Effect.gen(function* () {
     )
   }
 
+  /** New deliveries, or a webhook that has changed: what was claimed ahead for that is claimed anew. */
+  const heard = (payload: string) =>
+    Option.match(endpointOf(payload), {
+      onNone: () => ring,
+      onSome: (endpoint) => Effect.andThen(giveBack(lines.drop(endpoint)), ring)
+    })
+
   // Its end is not waited for: a database that hangs does not even take leave.
-  const listener = yield* Effect.forkDetach(listening(ring))
+  const listener = yield* Effect.forkDetach(listening(heard))
   yield* Effect.addFinalizer(() => Effect.sync(() => listener.interruptUnsafe()))
 
   return {
@@ -306,11 +333,9 @@ interface Ended {
 
 /** Until it succeeds: while the database is away the leases run on, and then others deliver again. */
 const persistently = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A> =>
-  effect.pipe(
-    Effect.tapError((error) => Effect.logWarning("Results of deliveries were not recorded", error)),
-    Effect.retry(Schedule.spaced(Duration.millis(500))),
-    Effect.orDie
-  )
+  effect.pipe(Effect.tapError(complain), Effect.retry(Schedule.spaced(againAfter)), Effect.orDie)
+
+const complain = (error: unknown) => Effect.logWarning("Results of deliveries were not recorded", error)
 
 /** Does something now and again for as long as the scope lives; a failure is logged, and the next time comes. */
 const every = <A, E>(pause: Duration.Duration, complaint: string, effect: Effect.Effect<A, E>) =>
@@ -320,12 +345,12 @@ const every = <A, E>(pause: Duration.Duration, complaint: string, effect: Effect
     Effect.forkScoped
   )
 
-/** Rings at each NOTIFY, on a connection of its own, anew when that breaks. */
-const listening = (ring: Effect.Effect<unknown>) =>
+/** Tells of each NOTIFY, on a connection of its own, anew when that breaks. */
+const listening = (heard: (payload: string) => Effect.Effect<unknown>) =>
   Effect.gen(function* () {
     const client = Context.get(yield* Layer.build(listenerLayer), PgClient.PgClient)
-    const heard = yield* client.listen(channel)
-    return yield* Effect.forever(Effect.andThen(Queue.take(heard), ring))
+    const notified = yield* client.listen(channel)
+    return yield* Effect.forever(Effect.flatMap(Queue.take(notified), ({ payload }) => heard(payload)))
   }).pipe(
     Effect.scoped,
     Effect.catchCause((cause) => Effect.logDebug("Listening for deliveries broke off", cause)),

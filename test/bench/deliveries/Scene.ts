@@ -14,7 +14,7 @@ export interface Scene {
 }
 
 /** PostgreSQL as it comes: every commit is flushed. Only that it keeps the time of each, to tell how old news is. */
-const flags = { track_commit_timestamp: "on" }
+const flags = { track_commit_timestamp: "on", ...(process.env["PGFLAGS"] ? JSON.parse(process.env["PGFLAGS"]) : {}) }
 
 export const make = Effect.fnUntraced(function* (endpoints: number) {
   const url = yield* database(flags)
