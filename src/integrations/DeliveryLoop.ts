@@ -19,18 +19,21 @@ import {
 } from "effect"
 import { SqlClient } from "effect/sql"
 import { randomUUID } from "node:crypto"
-import { listenerLayer, maintenanceLayer, statement } from "../platform/Database.ts"
-import { channel, endpointOf } from "../platform/outbox/Wake.ts"
+import { maintenanceLayer, statement } from "../platform/Database.ts"
+import { endpointOf } from "../platform/outbox/Wake.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { attempt } from "./Deliveries/Attempt.ts"
 import { type Claim, claim } from "./Deliveries/Claims.ts"
 import * as Lines from "./Deliveries/Lines.ts"
 import * as Metrics from "./Deliveries/Metrics.ts"
-import { disable, extend, giveUp, prune, reclaim, retentionDays } from "./Deliveries/Repairs.ts"
-import { record, type Result } from "./Deliveries/Results.ts"
+import { notices } from "./Deliveries/Notices.ts"
+import { disable, extend } from "./Deliveries/Repairs.ts"
+import { record } from "./Deliveries/Results.ts"
 import { isGone, resultOf } from "./Deliveries/Schedule.ts"
 import * as Secrets from "./Deliveries/Secrets.ts"
+import { type Ended, keyOf, returned, type UnderWay } from "./Deliveries/UnderWay.ts"
+import { every, upkeep } from "./Deliveries/Upkeep.ts"
 import { Sender } from "./Sender.ts"
 
 /** Attempts under way in one process: so many that a hundred endpoints that hang leave enough for the others. */
@@ -46,10 +49,6 @@ const lookEvery = Duration.millis(250)
 const leaseMargin = Duration.seconds(15)
 /** How long after a failure results are recorded again. */
 const againAfter = Duration.millis(500)
-const repairEvery = Duration.seconds(1)
-const pruneEvery = Duration.minutes(1)
-const pruneBatch = 1_000
-const measureEvery = Duration.seconds(15)
 
 export class DeliveryLoop extends Context.Service<
   DeliveryLoop,
@@ -182,7 +181,7 @@ const loop = Effect.gen(function* () {
     Effect.timeoutOption(lookEvery),
     Effect.andThen(claimDue),
     Effect.catchCause((cause) =>
-      Effect.andThen(Effect.logWarning("Due deliveries were not claimed", cause), Effect.sleep(repairEvery))
+      Effect.andThen(Effect.logWarning("Due deliveries were not claimed", cause), Effect.sleep(againAfter))
     ),
     Effect.forever,
     Effect.forkScoped
@@ -243,43 +242,19 @@ const loop = Effect.gen(function* () {
     )
   )
 
-  yield* every(
-    repairEvery,
-    "Lost deliveries were not returned",
-    Effect.gen(function* () {
-      const at = yield* now
-      const lost = yield* statement(reclaim(sql, at, Duration.toMillis(lease)))
-      if (lost.length > 0) yield* ring
-      yield* statement(giveUp(sql, at))
-    })
-  )
-
-  yield* every(
-    pruneEvery,
-    "Old deliveries were not removed",
-    Effect.gen(function* () {
-      const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(Duration.days(retentionDays)))
-      return (yield* statement(prune(maintenance, horizon, pruneBatch)))[0]?.more === true
-    }).pipe(Effect.repeat({ while: (more) => more }))
-  )
-
-  if (measured) {
-    yield* every(
-      measureEvery,
-      "The queue of deliveries was not measured",
-      Effect.flatMap(now, (at) => Metrics.gauge(sql, at))
-    )
-  }
+  yield* upkeep({ sql, maintenance, lease, ring })
 
   /** New deliveries, or a webhook that has changed: what was claimed ahead for that is claimed anew. */
   const heard = (payload: string) =>
     Option.match(endpointOf(payload), {
       onNone: () => ring,
-      onSome: (endpoint) => Effect.andThen(giveBack(lines.drop(endpoint)), ring)
+      // What a claim that is under way brings may be of before the change, too.
+      onSome: (endpoint) =>
+        Effect.suspend(() => giveBack(lines.drop(endpoint))).pipe(claiming.withPermits(2), Effect.andThen(ring))
     })
 
   // Its end is not waited for: a database that hangs does not even take leave.
-  const listener = yield* Effect.forkDetach(listening(heard))
+  const listener = yield* Effect.forkDetach(notices(heard))
   yield* Effect.addFinalizer(() => Effect.sync(() => listener.interruptUnsafe()))
 
   return {
@@ -296,63 +271,8 @@ const loop = Effect.gen(function* () {
   }
 })
 
-/** With the attempt: a delivery whose lease was lost may come back while its first attempt is still under way. */
-const keyOf = ({ attempt, id, projectId }: Pick<Claim, "projectId" | "id" | "attempt">) =>
-  `${attempt}/${projectId}/${id}`
-
-/** A claim, and when its attempt began. */
-interface UnderWay extends Claim {
-  startedAt: Date
-}
-
-/** What was claimed and is not finished. */
-const returned = (
-  { attempt, id, installationId, projectId, startedAt }: UnderWay,
-  on: "released" | "unsent",
-  at: Date
-): Result => ({
-  projectId,
-  installationId,
-  id,
-  attempt,
-  on,
-  statusCode: null,
-  errorCode: "interrupted",
-  startedAt,
-  finishedAt: at,
-  availableAt: at,
-  restUntil: null,
-  spread: 1
-})
-
-/** A claim and what became of it. */
-interface Ended {
-  readonly claim: UnderWay
-  readonly result: Result
-}
-
 /** Until it succeeds: while the database is away the leases run on, and then others deliver again. */
 const persistently = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A> =>
   effect.pipe(Effect.tapError(complain), Effect.retry(Schedule.spaced(againAfter)), Effect.orDie)
 
 const complain = (error: unknown) => Effect.logWarning("Results of deliveries were not recorded", error)
-
-/** Does something now and again for as long as the scope lives; a failure is logged, and the next time comes. */
-const every = <A, E>(pause: Duration.Duration, complaint: string, effect: Effect.Effect<A, E>) =>
-  effect.pipe(
-    Effect.catchCause((cause) => Effect.logWarning(complaint, cause)),
-    Effect.repeat(Schedule.spaced(pause)),
-    Effect.forkScoped
-  )
-
-/** Tells of each NOTIFY, on a connection of its own, anew when that breaks. */
-const listening = (heard: (payload: string) => Effect.Effect<unknown>) =>
-  Effect.gen(function* () {
-    const client = Context.get(yield* Layer.build(listenerLayer), PgClient.PgClient)
-    const notified = yield* client.listen(channel)
-    return yield* Effect.forever(Effect.flatMap(Queue.take(notified), ({ payload }) => heard(payload)))
-  }).pipe(
-    Effect.scoped,
-    Effect.catchCause((cause) => Effect.logDebug("Listening for deliveries broke off", cause)),
-    Effect.repeat(Schedule.spaced(Duration.seconds(1)))
-  )

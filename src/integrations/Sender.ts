@@ -17,7 +17,7 @@ export interface SenderConfig {
 
 export interface Delivery {
   readonly url: string
-  readonly body: Uint8Array
+  readonly body: string | Uint8Array
   /** In lower case. `host`, `content-length`, `accept-encoding` and `connection` are the sender's. */
   readonly headers: Readonly<Record<string, string>>
 }

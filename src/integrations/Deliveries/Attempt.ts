@@ -8,10 +8,10 @@ import type { Outcome, Sender } from "../Sender.ts"
 import type { Claim } from "./Claims.ts"
 import type { Secrets } from "./Secrets.ts"
 
-/** The bytes that are signed and sent: the event for one installation, its `data` as it was stored. */
-export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, type }: Claim): Uint8Array => {
+/** What is signed and sent, to the byte: the event for one installation, its `data` as it was stored. */
+export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, type }: Claim): string => {
   const event = { id: eventId, type, timestamp: occurredAt.toISOString(), projectId, installationId }
-  return Buffer.from(`${JSON.stringify(event).slice(0, -1)},"data":${data}}`)
+  return `${JSON.stringify(event).slice(0, -1)},"data":${data}}`
 }
 
 /** What attempts are made with. */

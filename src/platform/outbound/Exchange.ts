@@ -15,7 +15,8 @@ export interface Post {
    */
   readonly addresses?: ReadonlyArray<string>
   readonly headers: Readonly<Record<string, string>>
-  readonly body: Uint8Array
+  /** Text goes out as UTF-8, in one piece with the headers. */
+  readonly body: string | Uint8Array
   /** An answer's body that is as long as this, in bytes, is cut off there. */
   readonly bodyLimit: number
   /** Until when there has to be an answer, by the clock of `performance.now()`; absent: the caller minds. */
@@ -68,7 +69,7 @@ export const exchange = (
         ...post.headers,
         // An answer is short, and its limit is of what comes: it need not be packed.
         "accept-encoding": "identity",
-        "content-length": post.body.byteLength
+        "content-length": Buffer.byteLength(post.body)
       },
       // In TLS a name has no dot at its end (RFC 6066, section 3), and an address is no name.
       servername: isIP(host) === 0 ? host.replace(/\.$/, "") : "",
