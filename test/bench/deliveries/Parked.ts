@@ -82,8 +82,8 @@ export const measure = Effect.fnUntraced(function* (scene: Scene, options: Optio
       services,
       rounds,
       Effect.fnUntraced(function* (one) {
-        const { deliveriesPerSecond } = yield* drain(scene, one, deliveries)
-        return { deliveriesPerSecond, ...(yield* flow(one, endpoints, events, 20)) }
+        const drained = yield* drain(scene, one, deliveries)
+        return { ...drained, ...(yield* flow(one, endpoints, events, 20)) }
       })
     )
   }
