@@ -1,4 +1,32 @@
-/** The public export `developer-api/client`: what a program that calls the API builds on. */
+/**
+ * The public export `developer-api/client`: the developer API for programs that call it.
+ *
+ * With Effect: `DeveloperApi`. Without: `createClient`. For webhooks: `verifyWebhook`, `verifyWebhookPromise`.
+ */
 export { Api } from "./api/Api.ts"
 export { Authentication } from "./api/Authentication.ts"
 export * as Problems from "./api/Problems.ts"
+export type { AttemptOptions, RetryOptions } from "./client/Attempts.ts"
+export { bearerLayer } from "./client/Bearer.ts"
+export { DeveloperApi, type DeveloperApiOptions } from "./client/DeveloperApi.ts"
+export type {
+  CallOptions,
+  GroupName,
+  OperationAnswer,
+  OperationFailure,
+  OperationItem,
+  OperationName,
+  OperationRequest,
+  Operations,
+  PromiseOperations
+} from "./client/Operations.ts"
+export { isProblem, type Problem, UnexpectedProblem } from "./client/Problem.ts"
+export { type ClientOptions, createClient, type DeveloperClient } from "./client/PromiseClient.ts"
+export {
+  verifyWebhook,
+  verifyWebhookPromise,
+  type WebhookDelivery,
+  type WebhookEvent,
+  WebhookInvalid,
+  type WebhookInvalidReason
+} from "./client/Webhooks.ts"

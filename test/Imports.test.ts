@@ -15,9 +15,9 @@ const files = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8"
   .map((file) => join("src", file))
 
 const imports: ReadonlyArray<Import> = files.flatMap((from) =>
-  [...readFileSync(join(root, from), "utf8").matchAll(/(?:from|import)\s*\(?\s*"([^"]+)"/g)].flatMap(([, to = ""]) => [
-    { from, to: to.startsWith(".") ? normalize(join(dirname(from), to)) : to }
-  ])
+  [...readFileSync(join(root, from), "utf8").matchAll(/(?:from|import)\s*\(?\s*"([^"\s]+)"/g)].flatMap(
+    ([, to = ""]) => [{ from, to: to.startsWith(".") ? normalize(join(dirname(from), to)) : to }]
+  )
 )
 
 /** What a room may import, itself apart. A room that is not listed may not be. */
@@ -31,7 +31,8 @@ const rooms: Readonly<Record<string, ReadonlyArray<string>>> = {
   project: ["campaigns", "integrations", "messaging", "crm", "platform", "api"],
   server: ["project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
   cli: ["server", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
-  "client.ts": ["api"],
+  client: ["api"],
+  "client.ts": ["client", "api"],
   "cli.ts": ["cli"],
   "main.ts": ["cli"]
 }
@@ -53,10 +54,20 @@ describe("imports", () => {
     )
   })
 
-  it("of the contract are effect alone", () => {
+  it("of the contract and its client are effect alone", () => {
     const wrong = imports.filter(
-      (line) => roomOf(line.from) === "api" && !isLocal(line) && !/^effect(\/|$)/.test(line.to)
+      (line) =>
+        ["api", "client", "client.ts"].includes(roomOf(line.from)) && !isLocal(line) && !/^effect(\/|$)/.test(line.to)
     )
+    assert.deepStrictEqual(wrong.map(show), [])
+  })
+
+  it("of packages are of those that an installation without the tools of development has", () => {
+    const { dependencies } = JSON.parse(readFileSync(join(root, "deploy/package.json"), "utf8"))
+    const wrong = imports.filter((line) => {
+      const name = /^(@[^/]+\/)?[^/]+/.exec(line.to)?.[0] ?? ""
+      return !isLocal(line) && !/^(node:|migrations\/|package\.json$)/.test(line.to) && !(name in dependencies)
+    })
     assert.deepStrictEqual(wrong.map(show), [])
   })
 

@@ -2,6 +2,8 @@
 import { Context, Predicate } from "effect"
 import { HttpApi, type HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access } from "./Access.ts"
+import { introduction } from "./Document/Introduction.ts"
+import { calledByCode, completeProblems, meaningsOf } from "./Document/Problems.ts"
 import { Examples } from "./Examples.ts"
 import { webhooks, webhookSchemas } from "./integrations/WebhooksDocument.ts"
 
@@ -40,6 +42,24 @@ const byStatus: Readonly<Record<string, Headers>> = {
   503: { "retry-after": header("Whole seconds after which to try again.") }
 }
 
+/** The parameters that don't speak for themselves in their schemas. */
+const parameters: Readonly<Record<string, string>> = {
+  "query/status": "Only those of this status; `all`, or none, is no filter.",
+  "query/lifecycle": "Only those of this lifecycle; `all`, or none, is no filter.",
+  "query/limit": "How many items a page holds at most.",
+  "query/cursor": "The `nextCursor` of the page before; it belongs to the same filters.",
+  "query/expectedVersion": "The `version`, or the ETag of the last answer; at any other the request is refused.",
+  "query/expectedProjectId": "The project that the caller means; a token of another is refused.",
+  "path/clientId": "The client's id.",
+  "path/dealId": "The deal's id.",
+  "path/noteId": "The note's id.",
+  "path/ticketId": "The ticket's id.",
+  "path/conversationId": "The conversation's UUID, in either case.",
+  "path/campaignId": "The campaign's id.",
+  "path/installationId": "The installation's id.",
+  "path/deliveryId": "The delivery's id: the `webhook-id` of its attempts."
+}
+
 const isSpec = (document: object): document is OpenApi.OpenAPISpec => "paths" in document && "components" in document
 
 /** Completes the document that is generated of an API. */
@@ -48,28 +68,33 @@ export const documented = <Id extends string, Groups extends HttpApiGroup.Constr
 ): HttpApi.HttpApi<Id, Groups> =>
   api.annotate(OpenApi.Transform, (document) => {
     if (!isSpec(document)) return document
+    const titles = completeProblems(document.components.schemas)
     HttpApi.reflect(api, {
       onGroup: () => {},
       onEndpoint: ({ endpoint }) => {
         const path = document.paths[endpoint.path.replace(/:([A-Za-z]+)/g, "{$1}")]
         const operation = Object.entries(path ?? {}).find(([method]) => method === endpoint.method.toLowerCase())?.[1]
-        if (operation !== undefined && "responses" in operation) complete(operation, endpoint.annotations)
+        if (operation !== undefined && "responses" in operation) complete(operation, endpoint.annotations, titles)
       }
     })
-    for (const schema of Object.values(document.components.schemas)) completeProblem(schema)
+    Object.assign(document.info, { description: introduction, license: { name: "MIT", identifier: "MIT" } })
     Object.assign(document, { webhooks })
     document.components.schemas = { ...webhookSchemas, ...document.components.schemas }
-    // Problems are called by their code; the suffix tells the wire's form from the program's, which no reader needs.
-    return JSON.parse(
-      JSON.stringify(document).replace(/"((?:#\/components\/schemas\/)?[a-z_]+)Encoded"(?=[,:}\]])/g, '"$1"')
-    )
+    return JSON.parse(calledByCode(JSON.stringify(document)))
   })
 
-const complete = (operation: OpenApi.OpenAPISpecOperation, annotations: Context.Context<never>) => {
+const complete = (
+  operation: OpenApi.OpenAPISpecOperation,
+  annotations: Context.Context<never>,
+  titles: ReadonlyMap<string, string>
+) => {
   const { policy, scope } = Context.getUnsafe(annotations, Access)
   operation.description = `${operation.description ?? ""}\n\nScope: \`${scope}\`.`.trim()
 
-  for (const parameter of operation.parameters) parameter.schema = flat(parameter.schema)
+  for (const parameter of operation.parameters) {
+    parameter.schema = flat(parameter.schema)
+    parameter.description = parameters[`${parameter.in}/${parameter.name}`] ?? descriptionOf(parameter.schema)
+  }
   operation.parameters.push(requestId)
 
   if (policy === "messages") operation.responses[503] = sendUnavailable
@@ -77,7 +102,10 @@ const complete = (operation: OpenApi.OpenAPISpecOperation, annotations: Context.
   exemplify(operation.requestBody?.content, examples?.request)
   for (const [status, response] of Object.entries(operation.responses)) {
     response.headers = { ...onEveryAnswer, ...(byStatus[status] ?? behindTheLimiter), ...response.headers }
-    if (Number(status) < 300) exemplify(response.content, examples?.answer)
+    if (Number(status) < 300) {
+      exemplify(response.content, examples?.answer)
+      response.description = "It is done, or found."
+    } else response.description = meaningsOf(titles, response)
   }
 }
 
@@ -87,15 +115,6 @@ const sendUnavailable = {
   content: {
     "application/problem+json": { schema: { $ref: "#/components/schemas/provider_outcome_unknown" } }
   }
-}
-
-/** What every problem carries on the wire, though a program that makes one need not say it. */
-const ofEveryProblem = ["type", "title", "status", "instance", "code"]
-
-const completeProblem = (schema: OpenApi.OpenAPISpec["components"]["schemas"][string]) => {
-  const { properties, required } = { properties: {}, required: [], ...schema }
-  if (!ofEveryProblem.every((member) => Object.hasOwn(properties, member))) return
-  Object.assign(schema, { required: [...new Set([...ofEveryProblem, ...required])] })
 }
 
 const exemplify = (content: OpenApi.OpenApiSpecContent | undefined, example: unknown) => {
@@ -109,3 +128,6 @@ const flat = (schema: object): object => {
   const { allOf, ...own } = schema
   return Object.assign({}, own, ...allOf)
 }
+
+const descriptionOf = (schema: object): string =>
+  Predicate.hasProperty(schema, "description") ? String(schema.description) : ""

@@ -1,6 +1,7 @@
 /** Removes the audiences that no campaign refers to any more, in batches small enough that no command waits for them. */
 import { Duration, Effect, Layer, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
+import { untraced } from "../platform/Telemetry.ts"
 
 const batch = 1_000
 const pause = Duration.minutes(1)
@@ -38,6 +39,7 @@ export const layer = Layer.effectDiscard(
     })
 
     yield* prune.pipe(
+      untraced,
       Effect.repeat({ while: (found) => found }),
       Effect.catchCause((cause) => Effect.logWarning("Old audiences were not removed", cause)),
       Effect.repeat(Schedule.spaced(pause)),

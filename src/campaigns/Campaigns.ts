@@ -17,6 +17,7 @@ import { Bulk } from "../platform/Bulk.ts"
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
 import { newId } from "../platform/NewId.ts"
+import { causeOf } from "../platform/outbox/Outbox.ts"
 import { change, changeOf, scheduling, type Start } from "./Campaigns/Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
 import { current, type Current, duplicate, remove } from "./Campaigns/Repo.ts"
@@ -68,9 +69,9 @@ export class Campaigns extends Context.Service<
         timeZone: string
       ): Effect.Effect<Outcome, Conflict> =>
         Effect.gen(function* () {
-          const at = yield* now
-          const scheduled = scheduling(body, startOf(body.scheduledForLocal, timeZone, at))
-          return yield* mutate(sql, command, change(sql, command.projectId, id, scheduled, at))
+          const cause = yield* causeOf(command.projectId)
+          const scheduled = scheduling(body, startOf(body.scheduledForLocal, timeZone, cause.at))
+          return yield* mutate(sql, command, change(sql, command.projectId, id, scheduled, cause))
         }).pipe(Effect.catchTag("ZoneChanged", (changed) => schedule(command, id, body, changed.timeZone)))
 
       return {
@@ -94,11 +95,11 @@ export class Campaigns extends Context.Service<
             }
             case "schedule":
               return yield* schedule(command, id, body, timeZone)
-            default:
-              return yield* mutate(sql, command, change(sql, projectId, id, changeOf(body), yield* now)).pipe(
-                // Only a local time depends on the zone.
-                Effect.catchTag("ZoneChanged", Effect.die)
-              )
+            default: {
+              const changed = change(sql, projectId, id, changeOf(body), yield* causeOf(projectId))
+              // Only a local time depends on the zone.
+              return yield* mutate(sql, command, changed).pipe(Effect.catchTag("ZoneChanged", Effect.die))
+            }
           }
         })
       }

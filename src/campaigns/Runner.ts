@@ -12,6 +12,8 @@ import { maxAttempts } from "../messaging/Messages/Schedule.ts"
 import { outcomes, Providers } from "../messaging/Providers.ts"
 import { statement } from "../platform/Database.ts"
 import { Settings } from "../platform/Settings.ts"
+import { untraced } from "../platform/Telemetry.ts"
+import { spanOf } from "../platform/TraceContext.ts"
 import { type Claim, claim, reclaim } from "./Runner/Claims.ts"
 import { advance } from "./Runner/Progress.ts"
 import { recipientResult, record, released, type Result } from "./Runner/Results.ts"
@@ -79,7 +81,7 @@ export class Runner extends Context.Service<
           Effect.onInterrupt(() => (calling ? settle(outcomes.interrupted) : finish(released(claim)))),
           Effect.flatMap(settle),
           Effect.withSpan("Runner.send", {
-            root: true,
+            parent: spanOf(claim.traceparent),
             attributes: { "project.id": claim.projectId, "campaign.id": claim.campaignId }
           })
         )
@@ -90,7 +92,9 @@ export class Runner extends Context.Service<
         if (draining || !running || unrecorded >= slots) return
         const at = yield* now
         const until = new Date(at.getTime() + Duration.toMillis(horizon))
-        const claims = yield* statement(claim(sql, { now: at, until, leaseMillis, slots: slots - unrecorded }))
+        const claims = yield* untraced(
+          statement(claim(sql, { now: at, until, leaseMillis, slots: slots - unrecorded }))
+        )
         unrecorded += claims.length
         yield* Effect.forEach(
           claims,
@@ -107,26 +111,31 @@ export class Runner extends Context.Service<
         advanceEvery,
         "Campaigns were not moved on",
         Effect.gen(function* () {
-          const [campaigns] = yield* statement(advance(sql, yield* now))
+          const [campaigns] = yield* untraced(statement(advance(sql, yield* now)))
           running = campaigns?.running === true
         })
       )
       yield* every(
         reclaimEvery,
         "Lost sends were not found",
-        Effect.flatMap(now, (at) => statement(reclaim(sql, at, idempotent, maxAttempts)))
+        Effect.flatMap(now, (at) => untraced(statement(reclaim(sql, at, idempotent, maxAttempts))))
       )
 
       yield* Queue.takeBetween(results, 1, 500).pipe(
         Effect.flatMap((batch) =>
-          Effect.flatMap(Effect.result(statement(record(sql, batch))), (recorded) => {
+          statement(record(sql, batch)).pipe(
+            Effect.as(batch.length),
             // Until the database is back; their leases may run out, and then nobody knows what became of them.
-            if (recorded._tag === "Failure") return Effect.delay(Queue.offerAll(results, batch), Duration.millis(500))
-            unrecorded -= batch.length
-            return Effect.void
-          })
+            Effect.catch(() => Effect.as(Effect.delay(Queue.offerAll(results, batch), Duration.millis(500)), 0)),
+            // One batch must not hold up all that follow.
+            Effect.catchDefect((defect) =>
+              Effect.as(Effect.logError("Results of sends can't be recorded", defect), batch.length)
+            )
+          )
         ),
-        Effect.catchCause((cause) => Effect.logError("Results of sends can't be recorded", cause)),
+        Effect.map((settled) => {
+          unrecorded -= settled
+        }),
         Effect.forever,
         Effect.forkScoped
       )

@@ -2,7 +2,7 @@
 import { Effect, Schema } from "effect"
 import { CliError, Flag } from "effect/cli"
 import { ProjectId } from "../api/Ids.ts"
-import { faultsOf } from "../platform/Faults.ts"
+import { faultsOf } from "../api/Faults.ts"
 import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
 import { DurationText } from "../platform/Settings.ts"
 

@@ -53,7 +53,8 @@ const report = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
 
 const logLevel = Effect.orElseSucceed(Config.String("LOG_LEVEL"), () => "")
 
-const faultLines = (error: unknown): ReadonlyArray<string> => {
+/** What a failure says to an operator: a line for each fault. */
+export const faultLines = (error: unknown): ReadonlyArray<string> => {
   if (error instanceof SettingsInvalid || error instanceof ProjectFileInvalid) return error.faults
   if (error instanceof SqlError.SqlError) return [`The database can't be used: ${reasonOf(error)}`]
   if (error instanceof Migrator.MigrationError) return [`${error.message}: ${reasonOf(error.cause)}`]

@@ -4,13 +4,13 @@ import { Command } from "effect/cli"
 import { migrate as applyPending } from "../platform/Migrations.ts"
 import * as Flags from "./Flags.ts"
 import { onDatabase } from "./OnDatabase.ts"
-import { answer, cli } from "./Output.ts"
+import { answer, cli, withProgress } from "./Output.ts"
 
 export const migrate = Command.make(
   "migrate",
   { json: Flags.json },
   Effect.fn(function* ({ json }) {
-    const applied = yield* onDatabase(applyPending)
+    const applied = yield* onDatabase(applyPending).pipe(withProgress("Migrating"))
     yield* answer(
       json,
       { applied: applied.map(([id, name]) => ({ id, name })) },

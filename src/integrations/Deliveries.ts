@@ -38,6 +38,15 @@ export class DeliveryUnknown extends Data.TaggedError("DeliveryUnknown")<{
   }
 }
 
+export class InstallationUnknown extends Data.TaggedError("InstallationUnknown")<{
+  readonly projectId: ProjectId
+  readonly installationId: string
+}> {
+  override get message() {
+    return `Project "${this.projectId}" has no installation "${this.installationId}"`
+  }
+}
+
 export class Deliveries extends Context.Service<
   Deliveries,
   {
@@ -45,7 +54,7 @@ export class Deliveries extends Context.Service<
     readonly list: (
       projectId: ProjectId,
       filter: { readonly installationId: Option.Option<string>; readonly status: Option.Option<State> }
-    ) => Effect.Effect<ReadonlyArray<Delivery>, ProjectUnknown>
+    ) => Effect.Effect<ReadonlyArray<Delivery>, ProjectUnknown | InstallationUnknown>
 
     /** One with the log of its attempts, the oldest first. */
     readonly show: (
@@ -62,6 +71,7 @@ export class Deliveries extends Context.Service<
       return {
         list: Effect.fn("Deliveries.list")(function* (projectId, { installationId, status }) {
           yield* requireProject(sql, projectId)
+          if (Option.isSome(installationId)) yield* requireInstallation(sql, projectId, installationId.value)
           return yield* sql<Delivery>`
             SELECT ${sql.literal(columns)} FROM deliveries JOIN events
               ON events.project_id = deliveries.project_id AND events.id = deliveries.event_id
@@ -83,6 +93,17 @@ export class Deliveries extends Context.Service<
     })
   )
 }
+
+const requireInstallation = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  installationId: string
+): Effect.fn.Return<void, InstallationUnknown> {
+  const rows = yield* Effect.orDie(
+    sql`SELECT FROM installations WHERE project_id = ${projectId} AND id = ${installationId}`
+  )
+  if (rows.length === 0) return yield* new InstallationUnknown({ projectId, installationId })
+})
 
 const instant = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 

@@ -23,6 +23,7 @@ import { maintenanceLayer, statement } from "../platform/Database.ts"
 import { endpointOf } from "../platform/outbox/Wake.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
+import { untraced } from "../platform/Telemetry.ts"
 import { attempt } from "./Deliveries/Attempt.ts"
 import { type Claim, claim } from "./Deliveries/Claims.ts"
 import * as Lines from "./Deliveries/Lines.ts"
@@ -172,7 +173,7 @@ const loop = Effect.gen(function* () {
     const slots = allSlots - lines.sending()
     if (slots === 0 || draining) return
     missed = recording
-    const claims = yield* statement(claim(sql, { ...(yield* terms), slots }))
+    const claims = yield* untraced(statement(claim(sql, { ...(yield* terms), slots })))
     scarce = claims.length === slots
     yield* begin(claims)
   }).pipe(claiming.withPermit, Effect.uninterruptible)

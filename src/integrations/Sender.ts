@@ -33,6 +33,16 @@ export type Outcome =
 /** URLs whose endpoints are remembered. */
 const targetsInAll = 10_000
 
+/** Whether the endpoint has taken the delivery. */
+export const isSuccess = (outcome: Outcome): boolean =>
+  outcome._tag === "answered" && outcome.status >= 200 && outcome.status < 300
+
+/** What was wrong, as `error.type` tells it. */
+export const errorOf = (outcome: Outcome): string | undefined => {
+  if (isSuccess(outcome)) return undefined
+  return outcome._tag === "answered" ? String(outcome.status) : outcome.code
+}
+
 /** No more of an answer's body is read. */
 const bodyLimit = 16_384
 
@@ -125,5 +135,5 @@ const answered = ({ retryAfter, status }: Answer): Effect.Effect<Outcome> =>
 
 const attributes = ({ url }: Endpoint, outcome: Outcome) => ({
   ...postAttributes(url),
-  ...(outcome._tag === "answered" ? { "http.response.status_code": outcome.status } : { "error.type": outcome.code })
+  ...(outcome._tag === "answered" ? { "http.response.status_code": outcome.status } : {})
 })

@@ -1,18 +1,9 @@
 /** Providers as channels lead to them: a sealed config is opened for the one call that needs it. */
 import { Context, Effect, Layer, Option } from "effect"
-import type { ChannelId, ProjectId } from "../api/Ids.ts"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Connectors, type Outcome, type Outgoing } from "./Connectors.ts"
-import { openConfig } from "./Connectors/Sealed.ts"
-
-/** A channel as it is stored. */
-export interface SealedChannel {
-  readonly projectId: ProjectId
-  readonly channelId: ChannelId
-  readonly providerType: ProviderType
-  readonly config: Uint8Array
-}
+import { openConfig, type SealedChannel } from "./Connectors/Sealed.ts"
 
 export class Providers extends Context.Service<
   Providers,

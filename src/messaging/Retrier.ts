@@ -5,13 +5,17 @@
 import { Clock, Context, Duration, Effect, FiberSet, Layer, Schedule, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import { statement } from "../platform/Database.ts"
+import { Measured } from "../platform/Measured.ts"
+import { untraced } from "../platform/Telemetry.ts"
 import { Calls } from "./Calls.ts"
 import { type Claim, claim } from "./Messages/Attempts.ts"
+import * as Metrics from "./Messages/Metrics.ts"
 
 /** Attempts under way in one process. */
 const slots = 64
 /** How often it looks for what is due. */
 const lookEvery = Duration.millis(250)
+const measureEvery = Duration.seconds(15)
 
 export class Retrier extends Context.Service<
   Retrier,
@@ -50,7 +54,7 @@ export class Retrier extends Context.Service<
         if (stopped || underWay === slots) return
         const now = yield* Clock.currentTimeMillis
         const leaseEnd = new Date(now + Duration.toMillis(calls.lease))
-        const claims = yield* statement(claim(sql, { now: new Date(now), leaseEnd, limit: slots - underWay }))
+        const claims = yield* untraced(statement(claim(sql, { now: new Date(now), leaseEnd, limit: slots - underWay })))
         if (ending) return yield* Effect.forEach(claims, giveBack, { discard: true, concurrency: "unbounded" })
         underWay += claims.length
         yield* Effect.forEach(claims, attempt, { discard: true })
@@ -61,6 +65,15 @@ export class Retrier extends Context.Service<
         Effect.repeat(Schedule.spaced(lookEvery)),
         Effect.forkScoped
       )
+      if (yield* Measured) {
+        yield* Clock.currentTimeMillis.pipe(
+          Effect.flatMap((millis) => Metrics.gauge(sql, new Date(millis))),
+          untraced,
+          Effect.catchCause((cause) => Effect.logWarning("The queue of messages was not measured", cause)),
+          Effect.repeat(Schedule.spaced(measureEvery)),
+          Effect.forkScoped
+        )
+      }
       // The last finalizer is the first to run: a claim that is under way waits for no one else's end.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (ending = stopped = true)))
       return {

@@ -1,4 +1,4 @@
-/** The request that is being answered: its id, what it was sent to, and the route that it took. */
+/** The request that is being answered: its id, what it was sent to, the route that it took, and what went wrong. */
 import { Context } from "effect"
 import { randomUUID } from "node:crypto"
 import { type ProviderOutcomeUnknown, ServiceUnavailable } from "../api/Problems.ts"
@@ -10,6 +10,8 @@ export interface CurrentRequestShape {
   readonly target: string
   /** The template of its route, once that is known. */
   route: string
+  /** The code of the problem that it is answered with, if it is. */
+  problem: string | undefined
   /** What its route calls the service being out of order. */
   unavailable: (detail: string) => ServiceUnavailable | ProviderOutcomeUnknown
 }
@@ -17,7 +19,7 @@ export interface CurrentRequestShape {
 const serviceUnavailable = (detail: string) => new ServiceUnavailable({ detail })
 
 export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-api/platform/CurrentRequest", {
-  defaultValue: () => ({ id: "", target: "", route: "", unavailable: serviceUnavailable })
+  defaultValue: () => ({ id: "", target: "", route: "", problem: undefined, unavailable: serviceUnavailable })
 })
 
 const wellFormed = /^[A-Za-z0-9._-]{1,128}$/
@@ -27,5 +29,6 @@ export const arriving = (header: string | undefined, target: string): CurrentReq
   id: header !== undefined && wellFormed.test(header) ? header : randomUUID(),
   target,
   route: "",
+  problem: undefined,
   unavailable: serviceUnavailable
 })

@@ -2,7 +2,9 @@
 import { PgClient } from "@effect/sql-pg"
 import { Context, Data, Duration, Effect, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
 import type { SqlError } from "effect/sql"
+import { unescape } from "node:querystring"
 import { ServiceUnavailable } from "../api/Problems.ts"
+import * as DatabaseMetrics from "./DatabaseMetrics.ts"
 import { watchedSocket } from "./DatabaseSocket.ts"
 import { EmbeddedPostgres } from "./EmbeddedPostgres.ts"
 import { Settings } from "./Settings.ts"
@@ -55,18 +57,19 @@ const client = Effect.fnUntraced(function* (
   longest = silence
 ) {
   const url = yield* DatabaseUrl
-  const { hostname, port } = new URL(Redacted.value(url))
+  const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
+  const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }
+  const counted = yield* DatabaseMetrics.counted(applicationName, maxConnections)
   return PgClient.layer({
     url,
     applicationName,
     maxConnections,
     connectTimeout: patience,
     ...options,
+    // The URL says the same, but the spans of statements tell of these alone.
+    database: searchParams.get("dbname") ?? (unescape(pathname.slice(1)) || undefined),
     // Without a host it is a Unix socket, which can't fall silent.
-    stream:
-      hostname === ""
-        ? undefined
-        : () => watchedSocket(hostname.replace(/^\[(.*)\]$/, "$1"), Number(port || 5432), longest)
+    ...(hostname === "" ? {} : { ...server, stream: () => counted(watchedSocket(server.host, server.port, longest)) })
   })
 })
 
@@ -113,7 +116,8 @@ export const bulkPatience = Duration.seconds(30)
 
 /**
  * The client of commands that take seconds: one at a time on a connection, so that nobody waits behind them but others
- * like them. They sort and count much; what doesn't fit into this memory goes to disk.
+ * like them. They sort and count much; what doesn't fit into this memory goes to disk. To compile such a statement takes
+ * longer than that ever saves.
  */
 export const bulkLayer = (maxConnections: number) =>
   Layer.unwrap(
@@ -121,7 +125,7 @@ export const bulkLayer = (maxConnections: number) =>
       client(
         "developer-api bulk",
         maxConnections,
-        { startupParameters: { ...limits, statement_timeout: "29s", work_mem: "64MB" } },
+        { startupParameters: { ...limits, statement_timeout: "29s", work_mem: "64MB", jit: "off" } },
         Duration.seconds(31)
       )
     )
@@ -189,6 +193,7 @@ export const statement = <A, R>(
 const inTime = <A, R>(effect: Effect.Effect<A, ServiceUnavailable, R>): Effect.Effect<A, ServiceUnavailable, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
     Effect.callback<A, ServiceUnavailable>((resume) => {
+      const measured = DatabaseMetrics.begin(context)
       const fiber = Effect.runForkWith(context)(effect)
       const timer = setTimeout(
         () => {
@@ -199,6 +204,7 @@ const inTime = <A, R>(effect: Effect.Effect<A, ServiceUnavailable, R>): Effect.E
       )
       fiber.addObserver((exit) => {
         clearTimeout(timer)
+        measured()
         resume(exit)
       })
       return Effect.suspend(() => {

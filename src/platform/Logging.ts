@@ -1,14 +1,12 @@
-/** Log lines on standard error: level, message, the request's and the trace's id; secrets are taken out. */
+/** Log lines on standard error: level, message, annotations, the trace's id; secrets are taken out. */
 import { Cause, Context, Effect, Layer, Logger, References, Tracer } from "effect"
 import { redactSecrets } from "./Redaction.ts"
-import { CurrentRequest } from "./CurrentRequest.ts"
 import { Settings } from "./Settings.ts"
 
 interface Line {
   readonly time: string
   readonly level: string
   readonly message: string
-  readonly requestId: string | undefined
   readonly traceId: string | undefined
   readonly spanId: string | undefined
   readonly annotations: Readonly<Record<string, unknown>>
@@ -23,7 +21,6 @@ const toLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknow
     time: date.toISOString(),
     level: logLevel.toUpperCase(),
     message: (Array.isArray(message) ? message : [message]).map(text).join(" "),
-    requestId: fiber.getRef(CurrentRequest).id || undefined,
     traceId: span?.traceId,
     spanId: span?.spanId,
     annotations: fiber.getRef(References.CurrentLogAnnotations),
@@ -42,8 +39,8 @@ const json = (line: Line): string => {
   return JSON.stringify({ ...annotations, ...members })
 }
 
-const pretty = ({ annotations, cause, level, message, requestId, time }: Line): string => {
-  const context = Object.entries({ ...annotations, ...(requestId === undefined ? {} : { requestId }) })
+const pretty = ({ annotations, cause, level, message, time, traceId }: Line): string => {
+  const context = Object.entries({ ...annotations, ...(traceId === undefined ? {} : { traceId }) })
   const details = context.map(([name, value]) => ` ${name}=${text(value)}`).join("")
   return `${time.slice(11, 23)} ${level.padEnd(5)} ${message}${details}${cause === undefined ? "" : `\n${cause}`}`
 }

@@ -29,14 +29,23 @@ export class MigrationsPending extends Data.TaggedError("MigrationsPending")<{ r
   }
 }
 
-/** Fails unless every migration has been applied. */
-export const assertMigrated = Effect.gen(function* () {
+/** How many migrations the database lacks, and how many it has that this version does not know. */
+export const standing = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const known = yield* loader
+  const known = (yield* loader).map(([id]) => id)
   const [table] = yield* sql<{ exists: boolean }>`
     SELECT to_regclass('effect_sql_migrations') IS NOT NULL AS exists`
-  const applied =
+  const rows =
     table?.exists === true ? yield* sql<{ id: number }>`SELECT migration_id AS id FROM effect_sql_migrations` : []
-  const pending = known.filter(([id]) => !applied.some((row) => row.id === id))
-  if (pending.length > 0) return yield* new MigrationsPending({ count: pending.length })
+  const applied = rows.map(({ id }) => id)
+  return {
+    pending: known.filter((id) => !applied.includes(id)).length,
+    unknown: applied.filter((id) => !known.includes(id)).length
+  }
 }).pipe(Effect.provide(NodeServices.layer))
+
+/** Fails unless every migration has been applied. */
+export const assertMigrated = Effect.gen(function* () {
+  const { pending } = yield* standing
+  if (pending > 0) return yield* new MigrationsPending({ count: pending })
+})

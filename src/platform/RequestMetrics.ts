@@ -1,6 +1,6 @@
-/** How long requests take, by route, method and status; measured only where something reads it. */
-import { Context, Effect, Layer, Metric, Option } from "effect"
-import { Settings } from "./Settings.ts"
+/** How long requests take, by route, method and status, and how many only repeated another. */
+import { Context, Effect, Layer, Metric } from "effect"
+import { Measured } from "./Measured.ts"
 
 /** Seconds, as OpenTelemetry's semantic conventions advise for HTTP. */
 const boundaries = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
@@ -12,9 +12,11 @@ export interface Measurement {
   readonly method: string
   readonly status: number
   readonly seconds: number
+  /** Whether it was answered with what an earlier one did. */
+  readonly replayed: boolean
 }
 
-/** Records a request; undefined when neither `ADMIN_PORT` nor a telemetry endpoint is set. */
+/** Records a request; undefined where nothing reads it. */
 export class RequestMetrics extends Context.Service<
   RequestMetrics,
   { readonly record: ((measurement: Measurement) => void) | undefined }
@@ -22,17 +24,20 @@ export class RequestMetrics extends Context.Service<
   static readonly layer = Layer.effect(
     RequestMetrics,
     Effect.gen(function* () {
-      const { adminPort, telemetry } = yield* Settings
-      if (Option.isNone(adminPort) && Option.isNone(telemetry)) return { record: undefined }
+      if (!(yield* Measured)) return { record: undefined }
 
       const context = yield* Effect.context<never>()
       const duration = Metric.histogram("http_server_request_duration_seconds", {
         description: "How long requests took",
         boundaries
       })
+      const replays = Metric.counter("idempotent_replays_total", {
+        description: "Requests that were answered with what an earlier one of the same key did",
+        incremental: true
+      })
       const series = new Map<string, Metric.Histogram<number>>()
       return {
-        record: ({ method, route, seconds, status }) => {
+        record: ({ method, replayed, route, seconds, status }) => {
           const key = `${method} ${route} ${status}`
           const known = series.get(key)
           const metric =
@@ -44,6 +49,10 @@ export class RequestMetrics extends Context.Service<
             })
           if (known === undefined) series.set(key, metric)
           metric.updateUnsafe(seconds, context)
+          if (replayed) {
+            const of = { http_route: route, http_request_method: method }
+            Metric.withAttributes(replays, of).updateUnsafe(1, context)
+          }
         }
       }
     })

@@ -16,7 +16,7 @@ import {
   Struct
 } from "effect"
 import { isIP } from "node:net"
-import { faultsOf } from "./Faults.ts"
+import { faultsOf } from "../api/Faults.ts"
 
 const isDuration = /^[0-9]{1,9}(?:ms|s|m|h|d)$/
 

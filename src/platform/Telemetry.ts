@@ -12,6 +12,13 @@ export const layer = Layer.unwrap(
   })
 )
 
+/**
+ * For what background fibers do to find work, several times a second: most of it finds none, and each statement would be
+ * a trace of its own. What is found is traced where it is done.
+ */
+export const untraced: <A, E, R>(look: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
+  Effect.withTracerEnabled(false)
+
 /** Gives the server span of a request its name, `METHOD <route template>`, once the route is known. */
 export const nameServerSpan = (context: Context.Context<never>, name: string): void => {
   const span = Context.getOrUndefined(context, Tracer.ParentSpan)

@@ -43,6 +43,7 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       organizationId: "org_harbour",
       responsibleMemberId: "mem_rosa",
       createdAt: "2026-03-02T09:15:00.000Z",
+      marketingConsent: true,
       addresses: [{ channelId: "chan_sandbox", address: "mara" }]
     },
     {
@@ -55,6 +56,7 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       externalId: "shop-1002",
       responsibleMemberId: "mem_tom",
       createdAt: "2026-04-18T14:40:00.000Z",
+      marketingConsent: true,
       addresses: [{ channelId: "chan_sandbox", address: "jonas" }]
     },
     {
@@ -132,6 +134,18 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
     // Somebody who isn't a client yet.
     { id: "0193f0cb-f607-4a81-92a3-14b5c6d7e8f9", channelId: "chan_sandbox", address: "somebody" }
   ],
+  segments: [
+    {
+      id: "seg_tasting",
+      name: "Tasting last spring",
+      description: "Whoever came to the tasting",
+      clientIds: ["cli_mara", "cli_jonas", "cli_ines"]
+    }
+  ],
+  templates: [
+    { id: "tpl_tasting", version: 1, name: "Invitation", body: "Dear {{firstName}}, will you taste with us again?" }
+  ],
+  campaigns: [{ id: "cmp_tasting", name: "Invitation to the tasting" }],
   installations: [
     {
       id: "ins_shop",

@@ -3,7 +3,7 @@ import { Result, Schema } from "effect"
 import { Module } from "../api/Access.ts"
 import { text } from "../api/Fields.ts"
 import { PipelineId, ProjectId } from "../api/Ids.ts"
-import { faultsOf } from "../platform/Faults.ts"
+import { faultsOf } from "../api/Faults.ts"
 import { Campaign, Segment, Template } from "./ProjectFile/Campaigns.ts"
 import {
   Client,

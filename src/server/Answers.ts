@@ -25,7 +25,7 @@ export const operations = Layer.succeed(
         const problem: unknown = error
         if (!isProblem(problem)) return Effect.fail(error)
         const told = problem.code === "service_unavailable" ? current.unavailable(problem.detail ?? "") : problem
-        return Effect.succeed(problemResponse(told, current.id))
+        return Effect.succeed(problemResponse(told, current))
       })
     })
   )
@@ -50,16 +50,15 @@ export const everything = (methods: Methods) =>
         yield* HttpEffect.appendPreResponseHandler((_, response) =>
           Effect.succeed(HttpServerResponse.setHeader(response, "x-request-id", current.id))
         )
+        const within = contextOf(current)
+        const [path] = splitTarget(request.url)
         const started = yield* Clock.currentTimeMillis
+        if (drain.draining() && isSend(request.method, path)) current.unavailable = outcomeUnknown
         const response = drain.draining()
-          ? goingAway(
-              isSend(request.method, splitTarget(request.url)[0])
-                ? { ...current, unavailable: outcomeUnknown }
-                : current
-            )
-          : hasEmptySegment(splitTarget(request.url)[0])
-            ? problemResponse(notFound(), current.id)
-            : yield* Effect.provideService(answer(routes, request, current, methods), CurrentRequest, current)
+          ? goingAway(current)
+          : hasEmptySegment(path)
+            ? problemResponse(notFound(), current)
+            : yield* Effect.provideContext(answer(routes, request, current, methods), within)
         const millis = (yield* Clock.currentTimeMillis) - started
 
         const { status } = response
@@ -67,16 +66,20 @@ export const everything = (methods: Methods) =>
           route: current.route || operationalRoute(request, methods),
           method: request.method,
           status,
-          seconds: millis / 1000
+          seconds: millis / 1000,
+          replayed: response.headers["idempotent-replayed"] !== undefined
         })
-        if (status >= 400 || logsSuccess) {
-          yield* Effect.provideService(log(request, status, millis), CurrentRequest, current)
-        }
+        if (current.problem !== undefined) yield* Effect.annotateCurrentSpan("error.type", current.problem)
+        if (status >= 400 || logsSuccess) yield* Effect.provideContext(log(request, status, millis), within)
         return response
       })
     }),
     { global: true }
   )
+
+/** What is done and logged for a request is known to be so. */
+const contextOf = (current: CurrentRequestShape) =>
+  Context.make(CurrentRequest, current).pipe(Context.add(References.CurrentLogAnnotations, { requestId: current.id }))
 
 /** A route outside of the API has no parameters: its path is its template. Empty where nothing is. */
 const operationalRoute = ({ url }: HttpServerRequest.HttpServerRequest, methods: Methods) => {
@@ -108,9 +111,9 @@ const recover = <E>(
   const error = Cause.squash(cause)
   if (error instanceof HttpServerError.HttpServerError && error.reason._tag === "RouteNotFound") {
     const allow = methods(splitTarget(request.url)[0]).join(", ")
-    if (allow === "") return Effect.succeed(problemResponse(notFound(), current.id))
+    if (allow === "") return Effect.succeed(problemResponse(notFound(), current))
     const problem = new MethodNotAllowed({ detail: `The path knows ${allow}.` })
-    return Effect.succeed(HttpServerResponse.setHeader(problemResponse(problem, current.id), "allow", allow))
+    return Effect.succeed(HttpServerResponse.setHeader(problemResponse(problem, current), "allow", allow))
   }
   if (Cause.hasInterruptsOnly(cause)) {
     // A caller who hung up reads no answer; one who waits while the process ends shall know.
@@ -118,7 +121,7 @@ const recover = <E>(
   }
   return Effect.as(
     Effect.logError("A request failed", cause),
-    problemResponse(new Internal({ detail: "The failure was logged under this request's id." }), current.id)
+    problemResponse(new Internal({ detail: "The failure was logged under this request's id." }), current)
   )
 }
 
@@ -127,9 +130,9 @@ const isClientAbort = (cause: Cause.Cause<unknown>) =>
 
 const notFound = (): Problem => new RouteNotFound({ detail: "Paths are case-sensitive and take no trailing slash." })
 
-const goingAway = ({ id, unavailable }: CurrentRequestShape) =>
+const goingAway = (current: CurrentRequestShape) =>
   HttpServerResponse.setHeader(
-    problemResponse(unavailable("This process is shutting down. Send it again."), id),
+    problemResponse(current.unavailable("This process is shutting down. Send it again."), current),
     "connection",
     "close"
   )

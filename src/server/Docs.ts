@@ -10,6 +10,9 @@ export const layer = (publicUrl: string) => {
   const api = documented(Api.annotate(OpenApi.Servers, [{ url: publicUrl }]))
   return Layer.mergeAll(
     HttpRouter.add("GET", "/openapi.json", HttpServerResponse.jsonUnsafe(OpenApi.fromApi(api))),
-    HttpApiScalar.layer(api, { path: "/docs", scalar: { withDefaultFonts: false } })
+    HttpApiScalar.layer(api, {
+      path: "/docs",
+      scalar: { withDefaultFonts: false, authentication: { preferredSecurityScheme: "DeveloperBearer" } }
+    })
   )
 }

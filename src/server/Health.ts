@@ -27,4 +27,5 @@ export const layer = HttpRouter.use(
   })
 )
 
-const unready = (problem: ServiceUnavailable) => Effect.map(CurrentRequest, ({ id }) => problemResponse(problem, id))
+const unready = (problem: ServiceUnavailable) =>
+  Effect.map(CurrentRequest, (request) => problemResponse(problem, request))

@@ -51,12 +51,12 @@ const refuse = (error: NodeJS.ErrnoException, socket: Duplex) => {
     error.code === "HPE_HEADER_OVERFLOW"
       ? new HeadersTooLarge({ detail: "A request's header section has at most 16 KiB." })
       : new ValidationFailed({ detail: "This is not a well-formed HTTP/1.1 request.", errors: {} })
-  const { id: requestId } = arriving(undefined, "")
-  const { body, headers, status } = problemResponse(problem, requestId)
+  const request = arriving(undefined, "")
+  const { body, headers, status } = problemResponse(problem, request)
   const bytes = body._tag === "Uint8Array" ? body.body : new Uint8Array()
   const head = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-    ...Object.entries({ ...headers, "x-request-id": requestId }).map(([name, value]) => `${name}: ${value}`),
+    ...Object.entries({ ...headers, "x-request-id": request.id }).map(([name, value]) => `${name}: ${value}`),
     "connection: close"
   ]
   socket.write(`${head.join("\r\n")}\r\n\r\n`)

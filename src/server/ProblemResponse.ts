@@ -1,6 +1,7 @@
 /** The one place where a problem becomes an answer (contract §2). */
 import { Predicate } from "effect"
 import { HttpServerResponse } from "effect/http"
+import type { CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { redactSecrets } from "../platform/Redaction.ts"
 
 /** Any class of `api/Problems`. */
@@ -30,10 +31,14 @@ const headers: Readonly<Record<string, (problem: Problem) => Record<string, stri
   provider_outcome_unknown: () => ({ "retry-after": "1" })
 }
 
-/** Renders a problem for one request. */
-export const problemResponse = (problem: Problem, requestId: string): HttpServerResponse.HttpServerResponse => {
+/** Renders a problem for one request, which is marked with it. */
+export const problemResponse = (
+  problem: Problem,
+  request: CurrentRequestShape
+): HttpServerResponse.HttpServerResponse => {
+  request.problem = problem.code
   const { code, detail, status, title, type, ...extensions } = problem
-  const body = { type, title, status, detail, instance: `urn:developer-api:request:${requestId}`, code, ...extensions }
+  const body = { type, title, status, detail, instance: `urn:developer-api:request:${request.id}`, code, ...extensions }
   return HttpServerResponse.text(redactSecrets(JSON.stringify(body)), {
     status,
     contentType: "application/problem+json",

@@ -1,5 +1,5 @@
 /** The path and query of a request as they were sent: what the router would read too generously. */
-import { type LocatedFault, pointer } from "./Locations.ts"
+import { type LocatedFault, pointer } from "../api/Locations.ts"
 import { isUnsafe, unsafeMessage } from "../platform/UnsafeText.ts"
 
 /** Splits a request target at its first `?`. */

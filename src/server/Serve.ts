@@ -19,6 +19,7 @@ import * as Database from "../platform/Database.ts"
 import { Turns } from "../platform/idempotency/Idempotency.ts"
 import * as Pruner from "../platform/idempotency/Pruner.ts"
 import * as Logging from "../platform/Logging.ts"
+import * as Measured from "../platform/Measured.ts"
 import { Wake } from "../platform/outbox/Wake.ts"
 import { assertMigrated, migrate } from "../platform/Migrations.ts"
 import { Pages } from "../platform/Pages.ts"
@@ -70,6 +71,7 @@ const platform = Layer.mergeAll(
   Layer.provideMerge(Database.layer),
   Layer.provideMerge(Database.DatabaseUrl.layer),
   Layer.provideMerge(Telemetry.layer),
+  Layer.provideMerge(Measured.layer),
   Layer.provideMerge(Logging.layer),
   Layer.provideMerge(Settings.layer),
   Layer.provide(NodeServices.layer)

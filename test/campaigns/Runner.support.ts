@@ -1,6 +1,7 @@
 /** Campaigns that are ready to run, made by SQL, and providers that take what they send. */
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
+import { callsOf } from "../contract/Campaigns.support.ts"
 import { type Answering, type Hit, receiver } from "../integrations/Deliveries.support.ts"
 import type { Seeded, TestServer } from "../support/TestServer.ts"
 
@@ -26,6 +27,19 @@ const decodeBody = Schema.decodeUnknownSync(
 /** What a provider was asked to send. */
 export const sendOf = ({ body }: Hit) => decodeBody(body)
 
+/** Answers as Telegram's Bot API does. */
+export const botAnswer =
+  (status: number, body: object): Answering =>
+  ({ response }) =>
+    void response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body))
+
+const decodeBotBody = Schema.decodeUnknownSync(
+  Schema.fromJsonString(Schema.Struct({ chat_id: Schema.String, text: Schema.String }))
+)
+
+/** Whom a bot was asked to write to. */
+export const chatOf = ({ body }: Hit) => decodeBotBody(body).chat_id
+
 export const provider = (answer: Answering = take) => receiver(answer)
 
 /** How a campaign is to be. */
@@ -33,6 +47,8 @@ export interface Plan {
   readonly recipients: number
   /** The providers of the two routes. */
   readonly primary: string
+  /** `http` unless it is said. */
+  readonly primaryType?: "http" | "telegram"
   readonly fallback?: string
   readonly sendsPerMinute?: number
   readonly status?: "scheduled" | "running"
@@ -41,18 +57,25 @@ export interface Plan {
   readonly body?: string
 }
 
-const clientId = (index: number) => `cli_${String(index).padStart(6, "0")}`
+export const clientId = (index: number) => `cli_${String(index).padStart(6, "0")}`
 export const addressOf = (index: number) => `address-${index}`
 
-const httpChannel = (id: string, url: string) =>
+export const httpChannel = (id: string, url: string) =>
   ({ id, providerType: "http", displayName: id, config: { url, signingSecret } }) as const
+
+const botChannel = (id: string, url: string) =>
+  ({ id, providerType: "telegram", displayName: id, config: { apiBaseUrl: url, token: "123456:secret" } }) as const
 
 /** A project with a campaign, and what becomes of its recipients. */
 export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Service"], plan: Plan) {
   const { body = "Hello {{firstName}}", fallback, primary, recipients, scheduledIn = 0, sendsPerMinute = 60_000 } = plan
+  const primaryChannel = plan.primaryType === "telegram" ? botChannel : httpChannel
   const indices = Array.from({ length: recipients }, (_, index) => index)
   const seeded: Seeded = yield* server.seed({
-    channels: [httpChannel("primary", primary), ...(fallback === undefined ? [] : [httpChannel("fallback", fallback)])],
+    channels: [
+      primaryChannel("primary", primary),
+      ...(fallback === undefined ? [] : [httpChannel("fallback", fallback)])
+    ],
     clients: indices.map((index) => ({
       id: clientId(index),
       displayName: `Client ${index}`,
@@ -94,10 +117,18 @@ export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Servi
       Effect.timeout("60 seconds"),
       Effect.orDie
     )
+  const calls = callsOf(server, seeded)
+  const command = (operation: string, parameters: object = {}) => calls.done("cmp", { operation, ...parameters })
   return {
     ...seeded,
     sql,
     campaign,
+    /** Gives it a command through the API. */
+    command,
+    /** Its time is now, where it is scheduled for later. */
+    begin: command("schedule", { scheduledForLocal: null, sendsPerMinute }),
+    /** Changes the project by a file. */
+    apply: calls.apply,
     /** Waits until the campaign is in a state. */
     settled,
     recipients: Effect.orDie(sql<{
@@ -108,9 +139,12 @@ export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Servi
     }>`
       SELECT status, route, attempts, in_doubt AS "inDoubt" FROM campaign_recipients
       WHERE project_id = ${projectId} AND audience_id = 'aud' ORDER BY position`),
-    set: (status: "running" | "paused" | "cancelled") =>
-      Effect.orDie(sql`
-        UPDATE campaigns SET status = ${status}, paused_from = CASE ${status} WHEN 'paused' THEN 'running' END
-        WHERE project_id = ${projectId} AND id = 'cmp'`)
+    /** What is scheduled runs, whatever its time is. */
+    run: Effect.orDie(sql`
+      UPDATE campaigns SET status = 'running' WHERE project_id = ${projectId} AND id = 'cmp'`)
   }
 })
+
+/** Whatever other tests have left is not claimed any more. */
+export const cancelAll = ({ sql }: TestServer["Service"]) =>
+  Effect.orDie(sql`UPDATE campaigns SET status = 'cancelled'`)

@@ -27,6 +27,7 @@ describe("help", () => {
     { args: ["messages", "list"], says: ["--project", "--status", "unknown", "--json", "EXAMPLES"] },
     { args: ["messages", "settle"], says: ["--project", "--message", "--as", "sent", "failed", "--json", "EXAMPLES"] },
     { args: ["migrate"], says: ["migrations", "--json", "EXAMPLES"] },
+    { args: ["doctor"], says: ["settings", "Redis", "--json", "EXAMPLES"] },
     { args: ["serve"], says: ["--role", "all", "api", "worker", "EXAMPLES"] }
   ])("of `$args`", ({ args, says }) =>
     Effect.gen(function* () {

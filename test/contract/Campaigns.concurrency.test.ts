@@ -177,33 +177,42 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign, a
 
   it.effect("holds up nobody else while it is frozen, and may take longer than anything else", () =>
     Effect.gen(function* () {
-      const server = yield* TestServer
+      const { sql } = yield* TestServer
       const calls = yield* open()
       const other = yield* open()
-      // Longer than the statements of requests may take.
-      yield* server.sql`
-        CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS $$
+      const { resourceId: copy } = yield* calls.done("spring", { operation: "duplicate" })
+      yield* sql`
+        CREATE FUNCTION wait_for_the_test() RETURNS trigger LANGUAGE plpgsql AS $$
           BEGIN
-            IF NEW.project_id = TG_ARGV[0] THEN PERFORM pg_sleep(4.5); END IF;
+            WHILE NEW.project_id = TG_ARGV[0] AND NOT pg_try_advisory_xact_lock(4711) LOOP
+              PERFORM pg_sleep(0.01);
+            END LOOP;
             RETURN NEW;
           END
         $$`
-      yield* server.sql`
-        CREATE TRIGGER take_long BEFORE INSERT ON campaign_recipients FOR EACH ROW
-        EXECUTE FUNCTION take_long(${server.sql.literal(`'${calls.projectId}'`)})`
-      const [frozen, others] = yield* Effect.gen(function* () {
-        const freeze = yield* Effect.forkChild(calls.command("spring", freezing))
-        let before = 0
-        while (freeze.pollUnsafe() === undefined) {
-          receiptOf(yield* other.command("spring", freezing), 200)
-          yield* calls.audience("spring")
-          before++
-        }
-        return [yield* Fiber.join(freeze), before] as const
-      }).pipe(Effect.ensuring(Effect.orDie(server.sql`DROP FUNCTION take_long CASCADE`)))
-      receiptOf(frozen, 200)
-      assert.isAbove(others, 1)
+      yield* sql`
+        CREATE TRIGGER wait_for_the_test BEFORE INSERT ON campaign_recipients FOR EACH ROW
+        EXECUTE FUNCTION wait_for_the_test(${sql.literal(`'${calls.projectId}'`)})`
+      const isWaiting = Effect.map(
+        sql`SELECT FROM pg_stat_activity, pg_stat_clear_snapshot() WHERE datname = current_database() AND wait_event = 'PgSleep'`,
+        (rows) => rows.length === 1
+      )
+      const freeze = yield* Effect.gen(function* () {
+        yield* sql`SELECT pg_advisory_xact_lock(4711)`
+        const freeze = yield* Effect.forkScoped(calls.command("spring", freezing))
+        yield* Effect.repeat(isWaiting, { until: (waiting) => waiting })
+        // Neither another project, nor who only looks, nor another campaign.
+        receiptOf(yield* other.command("spring", freezing), 200)
+        assert.strictEqual((yield* calls.audience("spring")).version, 1)
+        receiptOf(yield* calls.command(copy, { operation: "bind_sender", channelId: "chat" }), 200)
+        // Longer than a request may take otherwise.
+        yield* Effect.sleep("4500 millis")
+        assert.isTrue(yield* isWaiting)
+        return freeze
+      }).pipe(sql.withTransaction)
+      receiptOf(yield* Fiber.join(freeze), 200)
       assert.strictEqual((yield* calls.audience("spring")).audience?.eligibleCount, 1)
+      yield* sql`DROP FUNCTION wait_for_the_test CASCADE`
     })
   )
 })

@@ -31,12 +31,26 @@ const Span = Schema.Struct({
   parentSpanId: Schema.optionalKey(Schema.String),
   name: Schema.String,
   kind: Schema.Int,
-  attributes: Attributes
+  attributes: Attributes,
+  status: Schema.optionalKey(Schema.Struct({ code: Schema.optionalKey(Schema.Int) }))
 })
 export type Span = typeof Span.Type
 
 /** Kinds of spans on the wire (opentelemetry-proto, trace.proto). */
 export const spanKind = { internal: 1, server: 2, client: 3 } as const
+
+/** Codes of a span's status on the wire. */
+export const spanStatus = { unset: 0, ok: 1, error: 2 } as const
+
+/** Whether a span stands below another, at whatever depth. */
+export const isBelow = (spans: ReadonlyArray<Span>, { parentSpanId }: Span, ancestor: Span | undefined): boolean => {
+  const parent = spans.find(({ spanId }) => spanId === parentSpanId)
+  return parent !== undefined && (parent.spanId === ancestor?.spanId || isBelow(spans, parent, ancestor))
+}
+
+/** The statements at the database that a span caused. */
+export const statementsBelow = (spans: ReadonlyArray<Span>, ancestor: Span | undefined) =>
+  spans.filter((span) => "db.query.text" in attributesOf(span.attributes) && isBelow(spans, span, ancestor))
 
 const Traces = Schema.Struct({
   resourceSpans: Schema.Array(
@@ -66,13 +80,18 @@ const Metrics = Schema.Struct({
   )
 })
 
+const LogRecord = Schema.Struct({
+  body: AnyValue,
+  attributes: Attributes,
+  traceId: Schema.optionalKey(Schema.String),
+  spanId: Schema.optionalKey(Schema.String)
+})
+
 const Logs = Schema.Struct({
   resourceLogs: Schema.Array(
     Schema.Struct({
       resource: Resource,
-      scopeLogs: Schema.Array(
-        Schema.Struct({ logRecords: Schema.Array(Schema.Struct({ body: AnyValue, attributes: Attributes })) })
-      )
+      scopeLogs: Schema.Array(Schema.Struct({ logRecords: Schema.Array(LogRecord) }))
     })
   )
 })
@@ -93,6 +112,7 @@ export interface Collector {
     readonly points: ReadonlyArray<typeof DataPoint.Type>
   }>
   readonly logs: () => ReadonlyArray<string>
+  readonly logRecords: () => ReadonlyArray<typeof LogRecord.Type>
   /** The resource of each delivery. */
   readonly resources: () => ReadonlyArray<Record<string, string | number | boolean>>
 }
@@ -120,6 +140,7 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
   const traces = () => at("/v1/traces", Traces).flatMap(({ resourceSpans }) => resourceSpans)
   const metrics = () => at("/v1/metrics", Metrics).flatMap(({ resourceMetrics }) => resourceMetrics)
   const logs = () => at("/v1/logs", Logs).flatMap(({ resourceLogs }) => resourceLogs)
+  const logRecords = () => logs().flatMap(({ scopeLogs }) => scopeLogs.flatMap(({ logRecords }) => logRecords))
   return {
     url: `http://127.0.0.1:${port}`,
     received,
@@ -128,10 +149,8 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
       metrics()
         .flatMap(({ scopeMetrics }) => scopeMetrics.flatMap(({ metrics }) => metrics))
         .map(({ histogram, name }) => ({ name, points: histogram?.dataPoints ?? [] })),
-    logs: () =>
-      logs()
-        .flatMap(({ scopeLogs }) => scopeLogs.flatMap(({ logRecords }) => logRecords))
-        .map(({ body }) => body.stringValue ?? ""),
+    logs: () => logRecords().map(({ body }) => body.stringValue ?? ""),
+    logRecords,
     resources: () => [...traces(), ...metrics(), ...logs()].map(({ resource }) => attributesOf(resource.attributes))
   }
 }

@@ -101,6 +101,24 @@ describe("a worker that is told to end", () => {
     await expectAllTold(shop, receiver.seen)
   })
 
+  it("tells of what it gave back when that began", async () => {
+    const api = await start("api")
+    const receiver = await listen(hang)
+    const shop = await openShop(databaseUrl, api, receiver.url)
+    const worker = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
+    await shop.create("deal-told")
+    await eventually(() => expect(receiver.hits).toHaveLength(1))
+    const told = Date.now()
+    worker.kill("SIGINT")
+    expect(await ended(worker)).toEqual(inGoodOrder)
+    const rows = await shop.query(`
+      SELECT attempt_log #>> '{0,startedAt}' AS started, attempt_log #>> '{0,finishedAt}' AS finished
+      FROM deliveries WHERE project_id = '${shop.id}'`)
+    const [{ finished, started } = {}] = rows
+    expect(Date.parse(String(started))).toBeLessThanOrEqual(told)
+    expect(Date.parse(String(finished))).toBeGreaterThanOrEqual(told)
+  })
+
   it("by SIGTERM, records what is answered within SHUTDOWN_GRACE, and takes up nothing more", async () => {
     const api = await start("api")
     const receiver = await listen(hang)

@@ -33,7 +33,7 @@ export const listen = async (first: Answering) => {
 export type Listening = Awaited<ReturnType<typeof listen>>
 
 /** SQL text on a session that is made anew when it breaks; what is asked may be asked twice. */
-const lastingSession = async (databaseUrl: string) => {
+export const lastingSession = async (databaseUrl: string) => {
   let query = await session(databaseUrl)
   return (text: string) =>
     eventually(async () => {
@@ -45,6 +45,8 @@ const lastingSession = async (databaseUrl: string) => {
       }
     })
 }
+
+type Headers = Readonly<Record<string, string>>
 
 /** A project of the test's own whose webhook is told of deals, and what its ledger says. */
 export const openShop = async (
@@ -63,8 +65,12 @@ export const openShop = async (
     project: { id, name: id, defaultPipelineId: "sales", rateLimits }
   })
   const query = await lastingSession(databaseUrl)
-  const call = (of: Service, method: string, path: string, key: string, json: unknown) =>
-    send(`${of.url}/api/v1/developer/${path}`, { method, headers: { ...bearer(token), "idempotency-key": key }, json })
+  const call = (of: Service, method: string, path: string, key: string, json: unknown, headers: Headers = {}) =>
+    send(`${of.url}/api/v1/developer/${path}`, {
+      method,
+      headers: { ...bearer(token), "idempotency-key": key, ...headers },
+      json
+    })
   const configured = await call(api, "PUT", "integrations/shop/outbound-webhook", "configure-1", {
     endpointUrl: url,
     eventTypes,
@@ -75,12 +81,15 @@ export const openShop = async (
   const ofUs = `WHERE project_id = '${id}'`
   return {
     id,
+    token,
     query,
     call,
+    /** What configured the webhook; its body tells the signing secret. */
+    configured,
     /** Creates a deal, trying again under the same key for as long as it takes. */
-    create: (key: string, of = api) =>
+    create: (key: string, of = api, headers: Headers = {}) =>
       eventually(async () => {
-        const { status } = await call(of, "POST", "crm/deals", key, { title: key })
+        const { status } = await call(of, "POST", "crm/deals", key, { title: key }, headers)
         expect(status).toBe(201)
       }),
     deals: () => count(`deals ${ofUs}`),

@@ -2,7 +2,7 @@
 import { createServer } from "node:net"
 import { beforeAll, describe, expect, it } from "vitest"
 import { defer, eventually, freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
-import { attributesOf, type Collector, type Span, spanKind, startCollector } from "./Collector.support.ts"
+import { attributesOf, type Collector, isBelow, spanKind, startCollector } from "./Collector.support.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
 
@@ -53,15 +53,11 @@ describe("traces", () => {
       "http.response.status_code": 200
     })
 
-    const isBelow = ({ parentSpanId }: Span): boolean => {
-      const parent = trace.find(({ spanId }) => spanId === parentSpanId)
-      return parent !== undefined && (parent.spanId === server?.spanId || isBelow(parent))
-    }
     const statements = trace.filter(({ attributes }) => attributesOf(attributes)["db.system.name"] === "postgresql")
     expect(statements.length).toBeGreaterThan(0)
     for (const statement of statements) {
       expect(statement.kind).toBe(spanKind.client)
-      expect(isBelow(statement)).toBe(true)
+      expect(isBelow(trace, statement, server)).toBe(true)
     }
   })
 

@@ -6,42 +6,87 @@ import { ok, open, receiver, settings, status, until, untilRows } from "./Delive
 
 const created = ["crm.deal.created.v1"]
 
-layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "1s" }), { excludeTestServices: true })(
+const hour = 3_600_000
+
+/** When a delivery is to be tried again whose first attempt was answered so, and how long after that attempt that is. */
+const retryOf = Effect.fnUntraced(function* (code: number, retryAfter: string) {
+  const shop = yield* receiver(status(code, { "retry-after": retryAfter }))
+  const project = yield* open(yield* TestServer)
+  yield* project.subscribe("shop", shop.url, created)
+  yield* project.created()
+  const [row] = yield* untilRows(project.deliveries(), ([row]) => row?.log.length === 1)
+  assert.deepInclude(row, { status: "pending", attempts: 1, retries: 1 })
+  assert.strictEqual((yield* project.health()).inFlight, 0)
+  const due = row?.availableAt?.getTime() ?? 0
+  return { due, wait: due - Date.parse(row?.log[0]?.finishedAt ?? "") }
+})
+
+const waits = (code: number, retryAfter: string) => Effect.map(retryOf(code, retryAfter), ({ wait }) => wait)
+
+const isWithin = (wait: number, from: number, to: number, what: string) =>
+  assert.isTrue(wait >= from && wait <= to, `${what}: ${wait}`)
+
+/** A time of whole seconds, as HTTP writes it. */
+const inFuture = (millis: number) => new Date(Date.now() + millis).toUTCString()
+
+layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "60s" }), { excludeTestServices: true })(
   "Retry-After",
   (it) => {
-    /** How long after its first attempt a delivery is to be tried again, where that attempt was answered so. */
-    const waits = Effect.fnUntraced(function* (code: number, retryAfter: string) {
-      const shop = yield* receiver(status(code, { "retry-after": retryAfter }))
-      const project = yield* open(yield* TestServer)
-      yield* project.subscribe("shop", shop.url, created)
-      yield* project.created()
-      const [row] = yield* untilRows(project.deliveries(), ([row]) => row?.log.length === 1)
-      assert.strictEqual((yield* project.health()).inFlight, 0)
-      return (row?.availableAt?.getTime() ?? 0) - Date.parse(row?.log[0]?.finishedAt ?? "")
-    })
-
     it.effect("on 429 and 503 puts the next attempt off, for an hour at most, and brings none forward", () =>
       Effect.gen(function* () {
         for (const code of [429, 503]) {
           assert.strictEqual(yield* waits(code, "120"), 120_000)
-          assert.strictEqual(yield* waits(code, "86400"), 3_600_000)
-          const date = new Date(Date.now() + 600_000).toUTCString()
-          const until = yield* waits(code, date)
-          assert.isTrue(until > 590_000 && until <= 600_000, String(until))
-          for (const none of ["0", "soon", "-5"]) {
-            const wait = yield* waits(code, none)
-            assert.isTrue(wait >= 800 && wait <= 1_200, `${none} ${wait}`)
+          for (const long of ["3601", "86400", "99999999999999999999", inFuture(2 * hour)]) {
+            assert.strictEqual(yield* waits(code, long), hour, long)
           }
+          for (const none of ["0", "soon", "-5", "1.5", inFuture(-2 * hour), "Sun, 06 Nov 1994 08:49:37 GMT"]) {
+            isWithin(yield* waits(code, none), 48_000, 72_000, none)
+          }
+        }
+      })
+    )
+
+    it.effect("by a date is not over before that date", () =>
+      Effect.gen(function* () {
+        for (const code of [429, 503]) {
+          const date = inFuture(hour / 2)
+          const { due } = yield* retryOf(code, date)
+          isWithin(due - Date.parse(date), 0, 60_000, date)
         }
       })
     )
 
     it.effect("on other answers says nothing", () =>
       Effect.gen(function* () {
-        for (const code of [500, 301, 404, 502]) {
-          const wait = yield* waits(code, "120")
-          assert.isTrue(wait >= 800 && wait <= 1_200, `${code} ${wait}`)
+        for (const code of [500, 301, 400, 404, 408, 413, 425, 502, 504]) {
+          isWithin(yield* waits(code, "120"), 48_000, 72_000, String(code))
         }
+      })
+    )
+  }
+)
+
+layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "1s" }), { excludeTestServices: true })(
+  "Retry-After, in the end",
+  (it) => {
+    it.effect("makes no attempt more, and fails none that succeeded", () =>
+      Effect.gen(function* () {
+        const answers = { last: status(503, { "retry-after": "1" }), taken: status(202, { "retry-after": "120" }) }
+        const project = yield* open(yield* TestServer, ["last", "taken"])
+        for (const name of ["last", "taken"] as const) {
+          yield* project.subscribe(name, (yield* receiver(answers[name])).url, created)
+        }
+        yield* project.created()
+        yield* project.finished
+        const told = (yield* project.deliveries()).map(({ attempts, installation, status }) => [
+          installation,
+          status,
+          attempts
+        ])
+        assert.sameDeepMembers(told, [
+          ["last", "dead", 2],
+          ["taken", "delivered", 1]
+        ])
       })
     )
 
@@ -51,7 +96,7 @@ layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "1s" }), { exclude
         const project = yield* open(yield* TestServer)
         yield* project.subscribe("shop", shop.url, created)
         yield* project.created()
-        const [first] = yield* untilRows(project.deliveries(), ([row]) => row?.log.length === 1)
+        const [first] = yield* untilRows(project.deliveries(), ([row]) => row?.log[0] !== undefined)
         yield* project.created()
         yield* until(() => shop.hits.length === 3)
         const rest = Date.parse(first?.log[0]?.finishedAt ?? "") + 2_000
@@ -59,6 +104,19 @@ layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "1s" }), { exclude
           rows.every(({ log }) => log.at(-1)?.statusCode === 200)
         )
         for (const { log } of rows) assert.isAtLeast(Date.parse(log.at(-1)?.startedAt ?? ""), rest)
+      })
+    )
+  }
+)
+
+layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "2h" }), { excludeTestServices: true })(
+  "Retry-After, where the schedule waits for longer",
+  (it) => {
+    it.effect("neither brings the next attempt forward nor cuts its delay", () =>
+      Effect.gen(function* () {
+        for (const value of ["5", "3600", "86400", inFuture(hour / 2), inFuture(24 * hour)]) {
+          isWithin(yield* waits(503, value), 1.6 * hour, 2.4 * hour, value)
+        }
       })
     )
   }

@@ -47,6 +47,16 @@ export const slowly =
 
 export const hang: Answering = () => {}
 
+export const reset: Answering = ({ response }) => void response.socket?.resetAndDestroy()
+
+/** Answers one attempt after the other in these ways, each over a connection of its own. */
+export const inTurn =
+  (...answers: ReadonlyArray<Answering>): Answering =>
+  (hit, n) => {
+    hit.response.setHeader("connection", "close")
+    answers[n]?.(hit, n)
+  }
+
 /** A receiver on loopback that ends with the test. */
 export const receiver = (answer: Answering = ok) =>
   Effect.acquireRelease(

@@ -1,6 +1,6 @@
 /** What is told of a call to those who watch the service, and what is not. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Logger, Option, Predicate, References } from "effect"
+import { Effect, Exit, Logger, Option, Predicate, References } from "effect"
 import type { Outcome } from "../../src/messaging/Connectors.ts"
 import type { ChannelConfig } from "../../src/messaging/Connectors/Config.ts"
 import { answering, endpoint } from "../support/Endpoints.ts"
@@ -40,6 +40,7 @@ describe("the span of a call", () => {
         "http.request.method": "POST",
         "server.address": "127.0.0.1",
         "server.port": port,
+        "url.full": `http://127.0.0.1:${port}/REDACTED`,
         "message.id": message.messageId
       })
       for (const [channel, attributes] of [
@@ -58,11 +59,13 @@ describe("the span of a call", () => {
           name: call.name,
           kind: call.kind,
           parent: Option.map(call.parent, ({ spanId }) => spanId),
-          status: call.status._tag,
+          failed: call.status._tag === "Ended" && Exit.isFailure(call.status.exit),
           attributes: Object.fromEntries(call.attributes)
         }))
         const parent = Option.fromUndefinedOr(cause?.spanId)
-        assert.deepStrictEqual(told, [{ name: "POST", kind: "client", parent, status: "Ended", attributes }])
+        assert.deepStrictEqual(told, [
+          { name: "POST", kind: "client", parent, failed: "error.type" in attributes, attributes }
+        ])
       }
     }).pipe(Effect.provide(connectors()))
   )

@@ -171,14 +171,14 @@ export const spawn = (
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     stderr += text
   })
-  let over = false
+  let over: Ended | undefined
   // `close` comes after the last output, `exit` may come before it.
   const exited = new Promise<Ended>((resolve, reject) => {
     child.once("error", reject)
     child.once("close", (code, signal) => {
-      over = true
+      over = { code, signal }
       children.delete(child)
-      resolve({ code, signal })
+      resolve(over)
       notify()
     })
   })
@@ -192,15 +192,18 @@ export const spawn = (
     stdout: () => stdout,
     stderr: () => stderr,
     exited,
-    hasExited: () => over,
+    hasExited: () => over !== undefined,
     kill: (signal) => child.kill(signal),
     prints: (pattern) =>
       new Promise((resolve, reject) => {
         const look = () => {
           const match = pattern.exec(stdout)
           if (match !== null) resolve(match)
-          else if (over) reject(new Error(`The process ended without printing ${pattern}:\n${stdout}\n${stderr}`))
-          else return
+          else if (over === undefined) return
+          else
+            reject(
+              new Error(`The process ended (${over.signal ?? over.code}) without ${pattern}:\n${stdout}\n${stderr}`)
+            )
           watchers.delete(look)
         }
         watchers.add(look)

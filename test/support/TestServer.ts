@@ -10,6 +10,7 @@ import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { application, type Role } from "../../src/server/Serve.ts"
 import { type Answer, type Request, send, sendBytes } from "./ContractHttp.ts"
+import { assertDocumented } from "./Documented.ts"
 import { makeDatabase } from "./TestDatabase.ts"
 
 type File = (typeof ProjectFile)["Encoded"]
@@ -104,7 +105,9 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
       yield* apply(projectId, parts)
       return { projectId, token: yield* issue(projectId) }
     }),
-    send: (request: Request): Effect.Effect<Answer> => send(url, request),
+    /** Every answer is held to the OpenAPI document. */
+    send: (request: Request): Effect.Effect<Answer> =>
+      Effect.tap(send(url, request), (answer) => Effect.sync(() => assertDocumented(request, answer))),
     sendBytes: (bytes: string | Uint8Array): Effect.Effect<string> => sendBytes(url, bytes)
   }
 })

@@ -132,4 +132,5 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
           "the name, with ` copy` unless it names another, and the routes: `resourceId` and `etag` are the new campaign's."
       )
   )
-  .annotate(OpenApi.Title, "Campaigns") {}
+  .annotate(OpenApi.Title, "Campaigns")
+  .annotate(OpenApi.Description, "Segments, the commands of campaigns, and the frozen audience in numbers.") {}

@@ -19,8 +19,15 @@ const sendsPerMinute = Schema.Int.check(
   Schema.isBetween({ minimum: 1, maximum: 60_000 }, { expected: "an integer from 1 to 60000" })
 )
 
+/** `set_primary_route` is `DeveloperCampaignSetPrimaryRoute` in the document. */
+const identifier = (operation: string) =>
+  `DeveloperCampaign${operation
+    .split("_")
+    .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
+    .join("")}`
+
 const variant = <const O extends Operation, Fields extends Schema.Struct.Fields>(operation: O, fields: Fields) =>
-  Schema.Struct({ operation: Schema.Literal(operation), ...fields })
+  Schema.Struct({ operation: Schema.Literal(operation), ...fields }).annotate({ identifier: identifier(operation) })
 
 export const CampaignCommand = variants("operation", [
   variant("rename", { expectedVersion: Version, name }),

@@ -62,6 +62,7 @@ export const describeMoves = (operation: Operation): string =>
   allowedIn(operation)
     .map((status) => {
       const move = moves[operation][status]
-      return move === status ? `\`${status}\`` : `\`${status}\` → ${move?.includes(" ") ? move : `\`${move}\``}`
+      if (move === status) return `\`${status}\``
+      return `\`${status}\` → ${campaignStatuses.some((known) => known === move) ? `\`${move}\`` : move}`
     })
     .join(", ")

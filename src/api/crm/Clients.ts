@@ -166,4 +166,5 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
           '`{"status":"active"}`, which needs room in the contact capacity. When nothing differs, `changed` is false.'
       )
   )
-  .annotate(OpenApi.Title, "CRM clients") {}
+  .annotate(OpenApi.Title, "CRM clients")
+  .annotate(OpenApi.Description, "The people that a project does business with, archived ones included.") {}

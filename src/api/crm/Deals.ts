@@ -214,4 +214,8 @@ export class DealsGroup extends HttpApiGroup.make("deals")
           "`crm.deal.stage_changed.v1` too when the stage changed. When nothing differs, `changed` is false."
       )
   )
-  .annotate(OpenApi.Title, "CRM deals") {}
+  .annotate(OpenApi.Title, "CRM deals")
+  .annotate(
+    OpenApi.Description,
+    "Deals in pipelines: their stages, amounts, and how they end. Changes are told by webhook."
+  ) {}

@@ -109,4 +109,5 @@ export class NotesGroup extends HttpApiGroup.make("notes")
           "`currentVersion`. The ETag is the version that was removed."
       )
   )
-  .annotate(OpenApi.Title, "CRM deal notes") {}
+  .annotate(OpenApi.Title, "CRM deal notes")
+  .annotate(OpenApi.Description, "Notes on deals, each with a version of its own.") {}

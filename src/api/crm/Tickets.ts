@@ -49,4 +49,5 @@ export class TicketsGroup extends HttpApiGroup.make("tickets")
           "`changed: false`. A rating by the customer can't be replaced. `resourceId` is the ticket's id."
       )
   )
-  .annotate(OpenApi.Title, "CRM tickets") {}
+  .annotate(OpenApi.Title, "CRM tickets")
+  .annotate(OpenApi.Description, "Ratings of support tickets that are resolved or closed.") {}

@@ -88,4 +88,5 @@ export class PreviewGroup extends HttpApiGroup.make("preview")
           "canonical form."
       )
   )
-  .annotate(OpenApi.Title, "Integration import preview") {}
+  .annotate(OpenApi.Title, "Integration import preview")
+  .annotate(OpenApi.Description, "What an import of an installation's staged records would do. It changes nothing.") {}

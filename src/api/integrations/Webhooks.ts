@@ -117,4 +117,8 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
           "still subscribes to its event type. `resourceId` is the delivery's id, the `webhook-id` of its attempts."
       )
   )
-  .annotate(OpenApi.Title, "Integration webhooks") {}
+  .annotate(OpenApi.Title, "Integration webhooks")
+  .annotate(
+    OpenApi.Description,
+    "The webhook of an installation: where it goes, what it is told, how it signs, and what is sent again."
+  ) {}

@@ -173,4 +173,5 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
           "`provider_conflict` (409). A new key is a new message."
       )
   )
-  .annotate(OpenApi.Title, "Messaging") {}
+  .annotate(OpenApi.Title, "Messaging")
+  .annotate(OpenApi.Description, "Sources of conversations, and text replies that are sent once.") {}

@@ -14,6 +14,7 @@ import {
 } from "../../api/Problems.ts"
 import { assigned, differ, patched } from "../../platform/Columns.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
+import type { Cause } from "../../platform/outbox/Outbox.ts"
 import * as Target from "./Target.ts"
 import { ZoneChanged } from "./ZoneChanged.ts"
 
@@ -136,22 +137,16 @@ const referenceConflicts = (sql: Sql, projectId: ProjectId, references: Referenc
     WHERE project_id = ${projectId} AND id = ${references.channelId ?? null}::text AND status = 'revoked'
   ) THEN 'campaign_state_conflict channel'`
 
-/** What a campaign needs to be scheduled; `target` sees its audience. */
-const readiness = (sql: Sql, projectId: ProjectId) => sql`concat(
+/** What a campaign lacks to be scheduled, each after a space. */
+const lacking = `concat(
   CASE WHEN num_nulls(target.primary_template_id, target.primary_channel_id) > 0 THEN ' primary_route' END,
-  CASE
-    WHEN target.audience_id IS NULL THEN ' audience'
-    WHEN EXISTS (
-      SELECT FROM audiences
-      WHERE audiences.project_id = ${projectId} AND audiences.id = target.audience_id AND eligible_count = 0
-    ) THEN ' eligible_recipients'
-  END
+  CASE WHEN frozen.id IS NULL THEN ' audience' WHEN frozen.eligible_count = 0 THEN ' eligible_recipients' END
 )`
 
-const startConflicts = (sql: Sql, projectId: ProjectId, { fault, timeZone }: Start) => sql`
+const startConflicts = (sql: Sql, { fault, timeZone }: Start) => sql`
   WHEN project.time_zone <> ${timeZone}::text THEN 'zone_changed ' || project.time_zone
   WHEN ${fault !== null}::boolean THEN 'schedule_invalid'
-  WHEN ${readiness(sql, projectId)} <> '' THEN 'campaign_not_ready' || ${readiness(sql, projectId)}`
+  WHEN ${sql.literal(lacking)} <> '' THEN 'campaign_not_ready' || ${sql.literal(lacking)}`
 
 type Conflict =
   | CampaignNotFound
@@ -167,7 +162,7 @@ export const change = (
   projectId: ProjectId,
   id: CampaignId,
   { expectedVersion, operation, references, start, values }: Change,
-  at: Date
+  { at, traceparent }: Pick<Cause, "at" | "traceparent">
 ): Mutation<Conflict> => ({
   at,
   verdict: sql`
@@ -180,7 +175,7 @@ export const change = (
       conflicts: sql`
         ${expectedVersion === undefined ? none(sql) : Target.versionGuard(sql, expectedVersion)}
         ${references === undefined ? none(sql) : referenceConflicts(sql, projectId, references)}
-        ${start === undefined ? none(sql) : startConflicts(sql, projectId, start)}`,
+        ${start === undefined ? none(sql) : startConflicts(sql, start)}`,
       changed: sql.literal(differs),
       version: sql`target.version + (${sql.literal(differs)})::int`,
       from: sql`LEFT JOIN next ON true`
@@ -193,6 +188,7 @@ export const change = (
           WHEN target.status = 'paused' AND next.status IN ('scheduled', 'running') THEN ${at}::timestamptz
           ELSE campaigns.resumed_at
         END,
+        traceparent = ${traceparent}::text,
         version = campaigns.version + 1, updated_at = greatest(campaigns.updated_at, ${at}::timestamptz)
       FROM claim, next, target
       WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id} AND claim.changed

@@ -31,8 +31,8 @@ export const current = (sql: Sql, projectId: ProjectId, id: CampaignId) => sql<C
 /** Leaves the target's audience, if it has one, to the pruner. */
 export const abandoned = (sql: Sql, projectId: ProjectId, at: Date) => sql`
   abandoned AS (
-    UPDATE audiences SET abandoned_at = ${at}::timestamptz FROM claim, target
-    WHERE audiences.project_id = ${projectId} AND audiences.id = target.audience_id
+    UPDATE audiences SET abandoned_at = ${at}::timestamptz FROM claim
+    WHERE audiences.project_id = ${projectId} AND audiences.id = (SELECT audience_id FROM target)
   )`
 
 export const remove = (

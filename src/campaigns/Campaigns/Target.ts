@@ -31,7 +31,7 @@ export const moved = (operation: Operation): string =>
     })
     .join(" ")} END`
 
-/** What a command is judged by, in SQL over `project`, `target` and whatever else `from` joins to them. */
+/** What a command is judged by, in SQL over `project`, `target`, its `frozen` audience, and what `from` joins to them. */
 export interface Judgement {
   /** `WHEN … THEN …` for the conflicts after that of the state, in their order. */
   readonly conflicts?: Statement.Fragment
@@ -60,11 +60,11 @@ export const verdict = (
         ${conflicts ?? sql.literal("")}
       END AS failure,
       ${changed} AS changed, target.version AS current_version, ${version} AS next_version
-    FROM project LEFT JOIN target ON true ${from ?? sql.literal("")}
+    FROM project LEFT JOIN target ON true
+      LEFT JOIN audiences AS frozen ON frozen.project_id = ${projectId} AND frozen.id = target.audience_id
+      ${from ?? sql.literal("")}
     -- Who waited for a freeze to end has the campaign as it is by now, but not the audience: that is for the next look.
-    WHERE target.audience_id IS NULL OR EXISTS (
-      SELECT FROM audiences WHERE audiences.project_id = ${projectId} AND audiences.id = target.audience_id
-    )
+    WHERE target.audience_id IS NULL OR frozen.id IS NOT NULL
   ),
   verdict AS (
     SELECT failure, ${resourceId ?? id}::text AS resource_id, changed,

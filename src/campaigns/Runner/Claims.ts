@@ -30,6 +30,8 @@ export interface Claim {
   readonly displayName: string
   readonly firstName: string | null
   readonly lastName: string | null
+  /** Of the command that set the campaign going. */
+  readonly traceparent: string
 }
 
 export interface Terms {
@@ -60,7 +62,7 @@ const waiting = (sql: SqlClient.SqlClient, isDue: Statement.Fragment) => sql`
  */
 export const claim = (sql: SqlClient.SqlClient, { leaseMillis, now, slots, until }: Terms) => sql<Claim>`
   WITH campaign AS MATERIALIZED (
-    SELECT project_id, id, audience_id, fallback_channel_id IS NOT NULL AS has_fallback,
+    SELECT project_id, id, audience_id, traceparent, fallback_channel_id IS NOT NULL AS has_fallback,
       greatest(next_send_at, ${now}::timestamptz) AS first_at, interval '1 minute' / sends_per_minute AS gap,
       primary_channel_id, primary_template_id, primary_template_version,
       fallback_channel_id, fallback_template_id, fallback_template_version
@@ -149,7 +151,7 @@ export const claim = (sql: SqlClient.SqlClient, { leaseMillis, now, slots, until
     chosen.position, client_id AS "clientId", kind AS route, claimed.attempts AS attempt, in_doubt AS "inDoubt",
     kind = 'primary' AND has_fallback AS "hasFallback", send_at AS "sendAt", channel_id AS "channelId",
     provider_type AS "providerType", config, address, body AS template,
-    display_name AS "displayName", first_name AS "firstName", last_name AS "lastName"
+    display_name AS "displayName", first_name AS "firstName", last_name AS "lastName", traceparent
   FROM chosen JOIN claimed USING (project_id, audience_id, position)
   ORDER BY send_at`
 

@@ -1,10 +1,10 @@
 /** One attempt of a delivery: its body, its headers and signatures, and its span. */
 import { Effect, Option, References } from "effect"
-import { currentTraceparent } from "../../platform/outbound/ClientSpan.ts"
+import { currentTraceparent, inClientSpan } from "../../platform/outbound/ClientSpan.ts"
 import { userAgent } from "../../platform/outbound/UserAgent.ts"
 import { signedHeaders } from "../../platform/StandardWebhooks.ts"
 import { spanOf } from "../../platform/TraceContext.ts"
-import type { Outcome, Sender } from "../Sender.ts"
+import { errorOf, type Outcome, type Sender } from "../Sender.ts"
 import type { Claim } from "./Claims.ts"
 import type { Secrets } from "./Secrets.ts"
 
@@ -33,8 +33,7 @@ const traced = (parts: Parts, claim: Claim, now: number) =>
       Option.getOrElse(own, () => claim.traceparent)
     )
   ).pipe(
-    Effect.withSpan("POST", {
-      kind: "client",
+    inClientSpan(errorOf, {
       parent: spanOf(claim.traceparent),
       attributes: {
         "webhook.delivery.id": claim.id,

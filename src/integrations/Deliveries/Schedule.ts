@@ -1,6 +1,6 @@
 /** What follows from the outcome of an attempt (contract §10): what becomes of the delivery, and when it is tried again. */
 import { Duration, Option } from "effect"
-import type { Outcome } from "../Sender.ts"
+import { isSuccess, type Outcome } from "../Sender.ts"
 import type { Claim } from "./Claims.ts"
 import { longestRetryAfter, spread } from "./Health.ts"
 import type { Result } from "./Results.ts"
@@ -36,7 +36,7 @@ export const resultOf = (
     finishedAt,
     spread: factor
   }
-  if (status !== null && status >= 200 && status < 300) {
+  if (isSuccess(outcome)) {
     return { ...common, on: "succeeded", availableAt: null, restUntil: null }
   }
   const rest = restOf(outcome)

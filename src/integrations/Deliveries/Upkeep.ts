@@ -2,6 +2,7 @@
 import { Clock, Duration, Effect, Schedule } from "effect"
 import type { SqlClient } from "effect/sql"
 import { statement } from "../../platform/Database.ts"
+import { untraced } from "../../platform/Telemetry.ts"
 import * as Metrics from "./Metrics.ts"
 import { giveUp, prune, reclaim, retentionDays } from "./Repairs.ts"
 
@@ -55,6 +56,7 @@ export const upkeep = Effect.fnUntraced(function* ({ lease, maintenance, ring, s
 /** Does something now and again for as long as the scope lives; a failure is logged, and the next time comes. */
 export const every = <A, E>(pause: Duration.Duration, complaint: string, effect: Effect.Effect<A, E>) =>
   effect.pipe(
+    untraced,
     Effect.catchCause((cause) => Effect.logWarning(complaint, cause)),
     Effect.repeat(Schedule.spaced(pause)),
     Effect.forkScoped

@@ -2,6 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
+import { untraced } from "../../platform/Telemetry.ts"
 import * as Batches from "./Batches.ts"
 import { rules } from "./Fields.ts"
 import { fingerprinting, inCanonicalOrder, type PlacedRecord } from "./Fingerprint.ts"
@@ -43,7 +44,7 @@ export const stage = Effect.fnUntraced(function* (
 
 /** Judges all batches anew that were judged by the rules of another release; each in a transaction of its own. */
 export const judgeAnew = Effect.fnUntraced(function* (sql: Sql) {
-  for (const { installationId, projectId } of yield* Batches.judgedOtherwise(sql, rules)) {
+  for (const { installationId, projectId } of yield* untraced(Batches.judgedOtherwise(sql, rules))) {
     yield* sql.withTransaction(
       Effect.gen(function* () {
         const found = yield* Batches.outdated(sql, projectId, [installationId], rules, "SKIP LOCKED")

@@ -2,7 +2,7 @@
 import { Clock, type Duration, Effect, type Option } from "effect"
 import type { MessageId } from "../../api/Ids.ts"
 import { freshAgents } from "../../platform/outbound/Agents.ts"
-import { postAttributes } from "../../platform/outbound/ClientSpan.ts"
+import { inClientSpan, postAttributes } from "../../platform/outbound/ClientSpan.ts"
 import { exchange, type ExchangeFailed } from "../../platform/outbound/Exchange.ts"
 import { delayOf } from "../../platform/outbound/RetryAfter.ts"
 import { userAgent } from "../../platform/outbound/UserAgent.ts"
@@ -11,7 +11,7 @@ import { byFailure, type Failure } from "./Outcomes.ts"
 
 export interface Call {
   readonly messageId: MessageId
-  /** It may hold a secret: nothing but its host and port is told. */
+  /** It may hold a secret: nothing of it but its origin is told. */
   readonly url: URL
   /** JSON in UTF-8, and the headers that go with it. Made within the call's span. */
   readonly request: Effect.Effect<{ readonly body: Uint8Array; readonly headers: Readonly<Record<string, string>> }>
@@ -48,7 +48,7 @@ export const call = (
     }
     let mayBeWritten = false
     // Never on a kept connection: one that turned out stale would leave open whether the request was processed.
-    const outcome = yield* exchange(freshAgents(), post, () => (mayBeWritten = true)).pipe(
+    return yield* exchange(freshAgents(), post, () => (mayBeWritten = true)).pipe(
       Effect.flatMap(({ body, retryAfter, status }) =>
         Effect.gen(function* () {
           yield* Effect.annotateCurrentSpan("http.response.status_code", status)
@@ -61,9 +61,9 @@ export const call = (
         orElse: () => Effect.succeed(byFailure(mayBeWritten ? "timeout" : "connect_timeout"))
       })
     )
-    if (outcome._tag !== "accepted") yield* Effect.annotateCurrentSpan("error.type", outcome.errorCode)
-    return outcome
-  }).pipe(Effect.withSpan("POST", { kind: "client", attributes: { ...postAttributes(url), "message.id": messageId } }))
+  }).pipe(inClientSpan(errorOf, { attributes: { ...postAttributes(url), "message.id": messageId } }))
+
+const errorOf = (outcome: Outcome) => (outcome._tag === "accepted" ? undefined : outcome.errorCode)
 
 const failureOf = (code: ExchangeFailed["code"], mayBeWritten: boolean): Failure => {
   if (code === "invalid_response") return "unreadable_answer"

@@ -1,5 +1,6 @@
 /** What of messages is measured, those of campaigns included. */
-import { Metric } from "effect"
+import { Effect, Metric } from "effect"
+import type { SqlClient } from "effect/sql"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
 
 const attempts = Metric.counter("message_attempts_total", {
@@ -9,3 +10,21 @@ const attempts = Metric.counter("message_attempts_total", {
 
 export const count = (provider: ProviderType, outcome: string) =>
   Metric.update(Metric.withAttributes(attempts, { provider, outcome }), 1)
+
+const depth = Metric.gauge("message_queue_depth", {
+  description: "Messages of conversations that wait for another attempt, due or not"
+})
+
+const oldest = Metric.gauge("message_oldest_due_seconds", {
+  description: "For how long the oldest due one has waited"
+})
+
+/** Measures the queue as it stands. */
+export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Date) {
+  const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
+    SELECT count(*)::int AS depth,
+      greatest(0, coalesce(extract(epoch FROM ${now}::timestamptz - min(available_at)), 0))::float8 AS seconds
+    FROM messages WHERE available_at IS NOT NULL AND NOT attempting`
+  yield* Metric.update(depth, queue?.depth ?? 0)
+  yield* Metric.update(oldest, queue?.seconds ?? 0)
+})

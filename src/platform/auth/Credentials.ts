@@ -68,7 +68,8 @@ export class Credentials extends Context.Service<
       const read = (keyId: KeyId) => sql<Row>`
         SELECT k.project_id AS "projectId", k.key_id AS "keyId", k.token_hash AS "tokenHash", k.scopes,
                k.member_id AS "memberId", coalesce(m.active, true) AS membership, p.modules, p.entitlements,
-               p.rate_limits AS "rateLimits", p.time_zone AS "timeZone", k.expires_at AS "expiresAt", k.last_used_at AS "lastUsedAt"
+               p.rate_limits AS "rateLimits", p.time_zone AS "timeZone", k.expires_at AS "expiresAt",
+               k.last_used_at AS "lastUsedAt"
         FROM api_keys k
           JOIN projects p ON p.project_id = k.project_id
           LEFT JOIN members m ON m.project_id = k.project_id AND m.id = k.member_id

@@ -63,8 +63,8 @@ export interface Mutation<Problem> {
    * Locks what the change rests on, and ends in `verdict (failure text, resource_id text, changed boolean, version int)`
    * of one row; `failure` is the code of a problem, then, space-separated, what is at fault. It finds the project, locked
    * against project files being applied (which may take seconds, hence NOWAIT), in
-   * `project (project_id, contact_capacity, default_pipeline_id, time_zone)`. Every mutation locks in this order: project, records, key; so
-   * they never wait for each other in a circle.
+   * `project (project_id, contact_capacity, default_pipeline_id, time_zone)`. Every mutation locks in this order: project,
+   * records, key; so they never wait for each other in a circle.
    */
   readonly verdict: Statement.Fragment
   /** Applies the change from `claim (changed boolean)`, which is empty when there is a failure or the key is taken. */

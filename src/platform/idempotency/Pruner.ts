@@ -2,6 +2,7 @@
 import { Clock, Duration, Effect, Layer, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { Settings } from "../Settings.ts"
+import { untraced } from "../Telemetry.ts"
 
 const batch = 1_000
 const pause = Duration.minutes(1)
@@ -29,6 +30,7 @@ export const layer = Layer.effectDiscard(
     })
 
     yield* prune.pipe(
+      untraced,
       Effect.repeat({ while: (deleted) => deleted === batch }),
       Effect.catchCause((cause) => Effect.logWarning("Old idempotency keys were not removed", cause)),
       Effect.repeat(Schedule.spaced(pause)),

@@ -1,5 +1,5 @@
 /** Faults of a project file as lines of text. */
-import type { Fault } from "../../platform/Faults.ts"
+import type { Fault } from "../../api/Faults.ts"
 
 /** A name or an id can hold anything; on the operator's terminal it must stay one line, and visible. */
 // oxlint-disable-next-line no-control-regex -- control characters are what this is about

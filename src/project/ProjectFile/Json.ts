@@ -1,6 +1,6 @@
 /** JSON as operators write it: every fault told with its place, none of it with what stands there. */
 import { Result } from "effect"
-import type { Fault } from "../../platform/Faults.ts"
+import type { Fault } from "../../api/Faults.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 
 /** Deeper values would exhaust the stack of whatever walks them. */

@@ -5,7 +5,7 @@ import type { ChannelId } from "../../api/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { type ChannelConfig, telegramApi } from "../../messaging/Connectors/Config.ts"
 import { openConfig, sealConfig } from "../../messaging/Connectors/Sealed.ts"
-import type { Fault } from "../../platform/Faults.ts"
+import type { Fault } from "../../api/Faults.ts"
 import type { SecretBox } from "../../platform/SecretBox.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 

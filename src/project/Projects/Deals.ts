@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import { type Deal, dealRules, missingOfMoney } from "../../api/crm/Deals.ts"
 import type { PipelineId, StageId } from "../../api/Ids.ts"
 import { selected } from "../../platform/Columns.ts"
-import type { Fault } from "../../platform/Faults.ts"
+import type { Fault } from "../../api/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 import { type Pipelines, stagesOf } from "./Pipelines.ts"
 

@@ -1,6 +1,6 @@
 /** Finds members of a project file by patterns of their paths. */
 import { Predicate } from "effect"
-import type { Fault } from "../../platform/Faults.ts"
+import type { Fault } from "../../api/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
 interface Found {

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DealId, PipelineId, StageId } from "../../api/Ids.ts"
-import type { Fault } from "../../platform/Faults.ts"
+import type { Fault } from "../../api/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
 type Sql = SqlClient.SqlClient

@@ -1,7 +1,7 @@
 /** Faults between the records of a project file: ids that repeat, and references to records that nobody has. */
 import { Effect, Predicate } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { Fault } from "../../platform/Faults.ts"
+import type { Fault } from "../../api/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 import { find } from "./Paths.ts"
 import type { Pipelines } from "./Pipelines.ts"

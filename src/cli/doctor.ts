@@ -1,0 +1,85 @@
+/** `doctor`: whether everything is there that the service stands on, and what to do where it is not. */
+import { Data, Effect, Layer, References } from "effect"
+import { Command } from "effect/cli"
+import { SecretBox } from "../platform/SecretBox.ts"
+import { SecretKey } from "../platform/SecretKey.ts"
+import { Settings } from "../platform/Settings.ts"
+import * as Checks from "./doctor/Checks.ts"
+import { failure, type Finding, type Judgement, ok, skipped } from "./doctor/Finding.ts"
+import * as Flags from "./Flags.ts"
+import { onDatabase } from "./OnDatabase.ts"
+import { answer, cli, oneLine, withProgress } from "./Output.ts"
+
+/** The report says which; this is the line that a script's log keeps. */
+class ChecksFailed extends Data.TaggedError("ChecksFailed")<{ readonly checks: ReadonlyArray<string> }> {
+  override get message() {
+    return `Not in order: ${this.checks.join(", ")}`
+  }
+}
+
+const settings = Settings.pipe(
+  Effect.as(ok("every variable is well formed")),
+  Effect.provide(Settings.layer),
+  Effect.catchCause(failure("Correct these variables; the README has a table of all."))
+)
+
+const keys = Checks.keys.pipe(
+  Effect.provide(Layer.provide(SecretBox.layer, SecretKey.layer)),
+  Effect.catchCause(failure("Restore the file, or set SECRET_KEY."))
+)
+
+const ofRecords = Effect.all({ keys, work: Checks.work })
+const withoutRecords = { keys: skipped, work: skipped }
+
+/** Those that ask the database. One without answer says nothing, one without its tables not much. */
+const ofDatabase = Effect.gen(function* () {
+  const database = yield* Checks.database
+  const migrations = database.status === "failed" ? skipped : yield* Checks.migrations
+  const clock = database.status === "failed" ? skipped : yield* Checks.clock
+  return { database, migrations, clock, ...(migrations.status === "ok" ? yield* ofRecords : withoutRecords) }
+}).pipe(
+  onDatabase,
+  Effect.catchCause((cause) =>
+    Effect.map(
+      failure("Check DATABASE_URL, or DATA_DIR of the embedded one.")(cause),
+      (database): Record<string, Judgement> => ({ database, migrations: skipped, clock: skipped, ...withoutRecords })
+    )
+  )
+)
+
+/** Their clients would log what the findings tell. */
+const beside = Effect.all({ limiter: Checks.limiter, telemetry: Checks.telemetry }).pipe(
+  Effect.provide(Settings.layer),
+  Effect.provideService(References.MinimumLogLevel, "None")
+)
+
+const examine = Effect.gen(function* () {
+  const judged = yield* settings
+  const rest = judged.status === "ok" ? { ...(yield* ofDatabase), ...(yield* beside) } : {}
+  return Object.entries({ settings: judged, ...rest }).map(([check, judgement]): Finding => ({ check, ...judgement }))
+})
+
+export const doctor = Command.make(
+  "doctor",
+  { json: Flags.json },
+  Effect.fn(function* ({ json }) {
+    const findings = yield* withProgress("Looking")(examine)
+    yield* answer(json, { findings }, findings.map(lines).join("\n"))
+    const checks = findings.filter(({ status }) => status === "failed").map(({ check }) => check)
+    if (checks.length > 0) return yield* new ChecksFailed({ checks })
+  })
+).pipe(
+  Command.withDescription(
+    "Check settings, database, migrations, clock, keys, Redis and telemetry, and say what to do. Exit status 1 when something is not in order"
+  ),
+  Command.withExamples([
+    { command: `${cli} doctor` },
+    { command: `DATABASE_URL=postgres://… SECRET_KEY=… ${cli} doctor --json`, description: "For a script" }
+  ])
+)
+
+const lines = ({ advice, check, detail, status }: Finding) =>
+  [
+    `${status.padEnd(8)} ${check.padEnd(12)} ${oneLine(detail)}`,
+    ...(advice === null ? [] : [`${" ".repeat(22)}${advice}`])
+  ].join("\n")

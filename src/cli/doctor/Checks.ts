@@ -1,0 +1,153 @@
+/** What the service stands on, one check each. None of them changes anything. */
+import { Clock, Duration, Effect, Option, Redacted, Schedule } from "effect"
+import { FetchHttpClient, HttpClient } from "effect/http"
+import { SqlClient } from "effect/sql"
+import * as Deliveries from "../../integrations/Deliveries/Standing.ts"
+import * as Webhooks from "../../integrations/Webhooks/Secrets.ts"
+import * as Channels from "../../messaging/Connectors/Sealed.ts"
+import * as Messages from "../../messaging/Messages/Standing.ts"
+import { standing } from "../../platform/Migrations.ts"
+import { RateLimits } from "../../platform/rateLimit/RateLimits.ts"
+import { SecretBox } from "../../platform/SecretBox.ts"
+import { Settings } from "../../platform/Settings.ts"
+import { cli } from "../Output.ts"
+import { failed, failure, ok, warning } from "./Finding.ts"
+
+const oldestServer = 150_000
+
+/** PostgreSQL answers, is new enough, and has room for the connections of one process. */
+export const database = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const { databaseMaxConnections, databaseUrl } = yield* Settings
+  const [server] = yield* sql<{ version: string; number: number; connections: number; role: boolean }>`
+    SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
+      current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS role`
+  if (server === undefined) return failed("PostgreSQL tells nothing of itself", "Look into its log.")
+  const where = Option.match(databaseUrl, {
+    onNone: () => "embedded",
+    onSome: (url) => new URL(Redacted.value(url)).host
+  })
+  const told = `PostgreSQL ${server.version} (${where})`
+  if (server.number < oldestServer) return failed(`${told} is too old`, "Use PostgreSQL 15 or later.")
+  if (server.role) return failed(`${told} is a standby`, "Point DATABASE_URL at the primary.")
+  const wanted = databaseMaxConnections + connectionsBeside
+  return wanted > server.connections
+    ? warning(
+        `${told} allows ${server.connections} connections, and one process opens up to ${wanted}`,
+        "Lower DATABASE_MAX_CONNECTIONS, or raise max_connections."
+      )
+    : ok(`${told}, ${server.connections} connections of which one process opens up to ${wanted}`)
+}).pipe(Effect.catchCause(failure("Check DATABASE_URL, and that PostgreSQL runs and takes connections from here.")))
+
+/** Of the pools that `DATABASE_MAX_CONNECTIONS` does not bound. */
+const connectionsBeside = 14
+
+/** The database has what this version needs, and nothing that it doesn't know. */
+export const migrations = Effect.gen(function* () {
+  const { migrateOnStart } = yield* Settings
+  const { pending, unknown } = yield* standing
+  if (unknown > 0) {
+    return failed(`${unknown} applied that this version does not know`, "Run the version that the database is of.")
+  }
+  if (pending === 0) return ok("all applied")
+  return migrateOnStart
+    ? warning(`${pending} pending`, "The next start applies them.")
+    : failed(`${pending} pending`, `Run \`${cli} migrate\`.`)
+}).pipe(Effect.catchCause(failure("Look into the database: its table effect_sql_migrations can't be read.")))
+
+/** Receivers of webhooks refuse what is five minutes off; replicas that differ start retries at the wrong time. */
+const tolerance = { warning: 1_000, failed: 60_000 }
+
+/** The clocks of this machine and of the database agree. */
+export const clock = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  // The first statement pays for the connection.
+  yield* sql`SELECT 1`
+  const before = yield* Clock.currentTimeMillis
+  const [there] = yield* sql<{ millis: number }>`
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS millis`
+  const after = yield* Clock.currentTimeMillis
+  const apart = Math.max(0, Math.abs((there?.millis ?? 0) - (before + after) / 2) - (after - before) / 2)
+  const told = `${Math.round(apart)} ms from the database's`
+  const advice = "Synchronize both clocks (NTP)."
+  return apart > tolerance.failed ? failed(told, advice) : apart > tolerance.warning ? warning(told, advice) : ok(told)
+}).pipe(Effect.catchCause(failure("Look into the database: it tells no time.")))
+
+const sample = 1_000
+
+/** `SECRET_KEY` opens what is stored: the signing secrets of webhooks and the configs of channels. */
+export const keys = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const box = yield* SecretBox
+  const unreadable = [
+    ...(yield* Webhooks.unreadable(sql, box, sample)).map((id) => `webhook ${id}`),
+    ...(yield* Channels.unreadable(sql, box, sample)).map((id) => `channel ${id}`)
+  ]
+  return unreadable.length === 0
+    ? ok("SECRET_KEY opens what is stored")
+    : failed(
+        `SECRET_KEY does not open ${unreadable.length} stored secrets: ${unreadable.slice(0, 3).join(", ")}`,
+        "Restore the SECRET_KEY that they were sealed with; else rotate these webhooks, and apply these channels' configs again."
+      )
+}).pipe(Effect.catchCause(failure("Check SECRET_KEY, or the file secret-key under DATA_DIR.")))
+
+/** Redis answers, where rate limits are shared. */
+export const limiter = Effect.gen(function* () {
+  const { redisUrl } = yield* Settings
+  if (Option.isNone(redisUrl)) return ok("each process counts for itself; REDIS_URL shares limits among replicas")
+  const { host } = new URL(Redacted.value(redisUrl.value))
+  return yield* Effect.flatMap(RateLimits, ({ ping }) => ping).pipe(
+    // It connects in the background.
+    Effect.retry({ schedule: Schedule.spaced(Duration.millis(100)), times: 20 }),
+    Effect.as(ok(`Redis answers (${host})`)),
+    Effect.catchTag("LimiterUnavailable", () =>
+      Effect.succeed(
+        failed(
+          `Redis does not answer (${host})`,
+          "Check REDIS_URL, and that Redis runs and takes connections from here."
+        )
+      )
+    ),
+    Effect.provide(RateLimits.layer)
+  )
+})
+
+/** The collector takes traces, metrics and logs, where they are exported. */
+export const telemetry = Effect.gen(function* () {
+  const { adminPort, telemetry } = yield* Settings
+  if (Option.isNone(telemetry)) {
+    return ok(Option.isSome(adminPort) ? "metrics on ADMIN_PORT" : "nothing is exported")
+  }
+  const { endpoint } = telemetry.value
+  return yield* HttpClient.get(`${endpoint}/v1/traces`).pipe(
+    // Whatever it says to a GET, it is there.
+    Effect.as(ok(`${endpoint} answers`)),
+    Effect.timeout(Duration.seconds(3)),
+    Effect.orElseSucceed(() =>
+      warning(`${endpoint} does not answer`, "Check OTEL_EXPORTER_OTLP_ENDPOINT: what is recorded now is lost.")
+    ),
+    Effect.provide(FetchHttpClient.layer)
+  )
+})
+
+/** What waits for an operator, or for a worker. */
+export const work = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const now = new Date(yield* Clock.currentTimeMillis)
+  const deliveries = yield* Deliveries.standing(sql, now)
+  const messages = yield* Messages.standing(sql, now)
+  const abandoned = deliveries.abandoned + messages.abandoned
+  if (abandoned > 0) {
+    return failed(`${abandoned} attempts were left by a process that died`, "Start a process with --role worker.")
+  }
+  const waiting = [
+    ...(deliveries.dead > 0 ? [`${deliveries.dead} dead deliveries`] : []),
+    ...(messages.unsettled > 0 ? [`${messages.unsettled} messages of unknown outcome`] : [])
+  ]
+  return waiting.length === 0
+    ? ok("nothing waits for an operator")
+    : warning(
+        waiting.join(", "),
+        `Look at them with \`${cli} deliveries list --status dead\` and \`messages list --status unknown\`, of each project.`
+      )
+}).pipe(Effect.catchCause(failure("Look into the database: its deliveries and messages can't be counted.")))

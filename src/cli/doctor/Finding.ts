@@ -1,0 +1,25 @@
+/** What `doctor` finds: how one thing stands, and what to do about it. */
+import { Cause, Effect } from "effect"
+import { faultLines } from "../Runner.ts"
+
+export interface Finding {
+  readonly check: string
+  /** `warning`: it works, so far. `skipped`: what it rests on has failed. */
+  readonly status: "ok" | "warning" | "failed" | "skipped"
+  readonly detail: string
+  /** What to do; null where there is nothing to do. */
+  readonly advice: string | null
+}
+
+export type Judgement = Omit<Finding, "check">
+
+export const ok = (detail: string): Judgement => ({ status: "ok", detail, advice: null })
+export const warning = (detail: string, advice: string): Judgement => ({ status: "warning", detail, advice })
+export const failed = (detail: string, advice: string): Judgement => ({ status: "failed", detail, advice })
+export const skipped: Judgement = { status: "skipped", detail: "what it rests on is not in order", advice: null }
+
+/** What failed, and what to do about it. */
+export const failure =
+  (advice: string) =>
+  (cause: Cause.Cause<unknown>): Effect.Effect<Judgement> =>
+    Effect.succeed(failed(faultLines(Cause.squash(cause)).join("; "), advice))

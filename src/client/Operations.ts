@@ -1,0 +1,134 @@
+/** What the operations of `Api` look like to a caller. All of it follows from `Api`: a new endpoint is there by itself. */
+import type { Effect, Schema, Stream, Types } from "effect"
+import type { HttpClientError } from "effect/http"
+import type { HttpApi, HttpApiClient, HttpApiEndpoint, HttpApiGroup } from "effect/http-api"
+import type { Api } from "../api/Api.ts"
+import type { UnexpectedProblem } from "./Problem.ts"
+
+type Groups = typeof Api extends HttpApi.HttpApi<infer _Id, infer Groups> ? Groups : never
+
+type Endpoints = {
+  readonly [Group in Groups as HttpApiGroup.Identifier<Group>]: {
+    readonly [Endpoint in HttpApiGroup.Endpoints<Group> as HttpApiEndpoint.Identifier<Endpoint>]: Endpoint
+  }
+}
+
+/** The names of the groups: `clients`, `deals`, … */
+export type GroupName = keyof Endpoints
+
+/** The names of a group's operations: `listClients`, `createClient`, … */
+export type OperationName<Group extends GroupName> = keyof Endpoints[Group]
+
+/** A schema as its endpoint declares it, before the framework turns it into a codec of the wire. */
+type Declared<Codec> = Codec extends { readonly schema: infer S extends Schema.Constraint } ? S : never
+
+/** On the wire a query is text. Its numbers are given as numbers. */
+type QueryOf<S extends Schema.Constraint> = {
+  readonly [Key in keyof S["Encoded"]]: Key extends keyof S["Type"]
+    ? [NonNullable<S["Type"][Key]>] extends [number]
+      ? S["Type"][Key]
+      : S["Encoded"][Key]
+    : S["Encoded"][Key]
+}
+
+/** A slot that may be left out when everything in it may be. */
+type Slot<Name extends string, Value> = [Value] extends [never]
+  ? unknown
+  : Partial<Value> extends Value
+    ? { readonly [Key in Name]?: Value }
+    : { readonly [Key in Name]: Value }
+
+type RequestTo<Endpoint> = Endpoint extends HttpApiEndpoint.ConstraintRequest
+  ? Types.Simplify<
+      Slot<"params", Declared<Endpoint["~Params"]>["Encoded"]> &
+        ([Endpoint["~Query"]] extends [never] ? unknown : Slot<"query", QueryOf<Declared<Endpoint["~Query"]>>>) &
+        Slot<"headers", Partial<Declared<Endpoint["~Headers"]>["Encoded"]>> &
+        ([Endpoint["~Payload"]] extends [never]
+          ? unknown
+          : { readonly payload: Declared<Endpoint["~Payload"]>["Encoded"] })
+    >
+  : never
+
+type AnswerOf<Endpoint> = Endpoint extends HttpApiEndpoint.ConstraintRequest
+  ? HttpApiClient.SuccessType<Endpoint["~Success"]>
+  : never
+
+type FailureOf<Endpoint> =
+  | HttpApiEndpoint.Errors<Endpoint>
+  | UnexpectedProblem
+  | HttpClientError.HttpClientError
+  | Schema.SchemaError
+
+type ItemOf<Answer> = Answer extends {
+  readonly body: { readonly items: ReadonlyArray<infer Item>; readonly nextCursor: string | null }
+}
+  ? Item
+  : never
+
+/**
+ * What an operation takes: the JSON of its body, ids as plain strings. `headers` may be left out, and with it the
+ * `idempotency-key`; so may a `query` of which nothing is required.
+ */
+export type OperationRequest<Group extends GroupName, Name extends OperationName<Group>> = RequestTo<
+  Endpoints[Group][Name]
+>
+
+/** What an operation answers: `{ body, headers }` where the answer has headers of its own (`etag`, …), else the body. */
+export type OperationAnswer<Group extends GroupName, Name extends OperationName<Group>> = AnswerOf<
+  Endpoints[Group][Name]
+>
+
+/**
+ * How an operation fails: with the problems that its endpoint declares; with `UnexpectedProblem`, a problem that it does
+ * not declare; with `HttpClientError`, no answer at all or one that is no problem; with `SchemaError`, a success whose
+ * body is not what this version of the client knows.
+ */
+export type OperationFailure<Group extends GroupName, Name extends OperationName<Group>> = FailureOf<
+  Endpoints[Group][Name]
+>
+
+/** A record of a list operation; `never` for the others. */
+export type OperationItem<Group extends GroupName, Name extends OperationName<Group>> = ItemOf<
+  OperationAnswer<Group, Name>
+>
+
+/** The argument of a method: not needed where nothing in it is. */
+export type Arguments<Request> = Partial<Request> extends Request ? [request?: Request] : [request: Request]
+
+/** An operation as an Effect; a list also has `items`, the records of all its pages from the one asked for on. */
+export type Method<Request, Answer, Failure> = ((...args: Arguments<Request>) => Effect.Effect<Answer, Failure>) &
+  ([ItemOf<Answer>] extends [never]
+    ? unknown
+    : { readonly items: (...args: Arguments<Request>) => Stream.Stream<ItemOf<Answer>, Failure> })
+
+/** Every operation of the API, by group and name. */
+export type Operations = {
+  readonly [Group in GroupName]: {
+    readonly [Name in OperationName<Group>]: Method<
+      OperationRequest<Group, Name>,
+      OperationAnswer<Group, Name>,
+      OperationFailure<Group, Name>
+    >
+  }
+}
+
+/** An operation as a Promise; `items` walks through the pages with `for await`. */
+export type PromiseMethod<Request, Answer> = ((
+  ...args: [...Arguments<Request>, options?: CallOptions]
+) => Promise<Answer>) &
+  ([ItemOf<Answer>] extends [never]
+    ? unknown
+    : { readonly items: (...args: [...Arguments<Request>, options?: CallOptions]) => AsyncIterable<ItemOf<Answer>> })
+
+/** What can be said of one call. */
+export interface CallOptions {
+  /** Ends the call, its retries included: the promise rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** Every operation of the API, by group and name, as Promises. */
+export type PromiseOperations = {
+  readonly [Group in GroupName]: {
+    readonly [Name in OperationName<Group>]: PromiseMethod<OperationRequest<Group, Name>, OperationAnswer<Group, Name>>
+  }
+}

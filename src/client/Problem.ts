@@ -1,0 +1,64 @@
+/** Problems as a caller meets them: the classes of `api/Problems`, and one for those that an operation does not declare. */
+import { Data, Effect, Predicate, Schema } from "effect"
+import { HttpClientError } from "effect/http"
+import * as Problems from "../api/Problems.ts"
+
+/**
+ * A problem that the operation does not declare: `route_not_found` behind a wrong base URL, or a code that is newer than
+ * this client. `code` and `status` say what it is.
+ */
+export class UnexpectedProblem extends Data.TaggedError("UnexpectedProblem")<{
+  readonly code: string
+  /** The HTTP status. */
+  readonly status: number
+  readonly title: string
+  /** What happened, for a person. */
+  readonly detail?: string | undefined
+  /** Names the request: `urn:developer-api:request:<x-request-id>`. */
+  readonly instance?: string | undefined
+}> {
+  override get message() {
+    return `${this.code}: ${this.detail ?? this.title}`
+  }
+}
+
+type Instance<Class> = Class extends new (...args: never) => infer Self ? Self : never
+
+type Known = { [Name in keyof typeof Problems]: Instance<(typeof Problems)[Name]> }[keyof typeof Problems]
+
+/** Everything that the API answers with a status of 400 and above. */
+export type Problem = Extract<Known, { readonly code: string }> | UnexpectedProblem
+
+const classes = Object.values(Problems).filter((member) => typeof member === "function")
+
+/**
+ * Whether a failure is a problem that the API has answered; with a tag, whether it is the problem of that code
+ * (`version_conflict`), or `UnexpectedProblem`. Everything else is a failure to get an answer, or to understand it.
+ */
+export const isProblem: {
+  (failure: unknown): failure is Problem
+  <Tag extends Problem["_tag"]>(failure: unknown, tag: Tag): failure is Extract<Problem, { readonly _tag: Tag }>
+} = (failure: unknown, tag?: string): failure is Problem =>
+  (failure instanceof UnexpectedProblem || classes.some((known) => failure instanceof known)) &&
+  (tag === undefined || (Predicate.hasProperty(failure, "_tag") && failure._tag === tag))
+
+const Told = Schema.Struct({
+  code: Schema.String,
+  title: Schema.String,
+  detail: Schema.optionalKey(Schema.String),
+  instance: Schema.optionalKey(Schema.String)
+})
+
+const decodeTold = Schema.decodeUnknownEffect(Told)
+
+/** Reads what the endpoint could not: an answer that is a problem, though none that it declares. */
+export const withUnexpected = (answer: Effect.Effect<unknown, unknown, unknown>) =>
+  Effect.catchIf(answer, HttpClientError.isHttpClientError, (error) => {
+    const { response } = error
+    if (response?.headers["content-type"]?.startsWith("application/problem+json") !== true) return Effect.fail(error)
+    return response.json.pipe(
+      Effect.flatMap(decodeTold),
+      Effect.mapError(() => error),
+      Effect.flatMap((told) => Effect.fail(new UnexpectedProblem({ ...told, status: response.status })))
+    )
+  })

@@ -1,0 +1,138 @@
+/** Webhook deliveries on the receiving side: Standard Webhooks 1.0, symmetric (`v1`). */
+import { Clock, Data, Duration, Effect, Redacted, Result, Schema } from "effect"
+import { Mac, WebCrypto } from "effect/crypto"
+import { Base64 } from "effect/encoding"
+import { eventBody, type EventType, eventTypes } from "../api/integrations/Events.ts"
+
+/** What a delivery tells, by `type`. `id` is the event's, the same in each delivery: handle an id once. */
+export type WebhookEvent = { [Type in EventType]: ReturnType<typeof eventBody<Type>>["Type"] }[EventType]
+
+type HeaderValue = string | ReadonlyArray<string> | undefined
+
+/** A delivery as it came. */
+export interface WebhookDelivery {
+  /** The raw body: what is signed are its bytes. JSON that was parsed and written again is another text. */
+  readonly body: string | Uint8Array
+  /** The headers, `Headers` or a plain object with names in any case. */
+  readonly headers: { readonly get: (name: string) => string | null } | Readonly<Record<string, HeaderValue>>
+  /** The signing secret, `whsec_…`; or several, of which one has to fit. */
+  readonly secrets: string | Redacted.Redacted | ReadonlyArray<string | Redacted.Redacted>
+  /** How far the delivery's time may be from now, either way. 5 minutes unless told. */
+  readonly tolerance?: Duration.Input | undefined
+}
+
+/** Why a delivery is not to be trusted, or not understood. Only `secret_invalid` is the receiver's own fault. */
+export type WebhookInvalidReason =
+  | "header_missing"
+  | "timestamp_invalid"
+  | "too_old"
+  | "too_new"
+  | "secret_invalid"
+  | "signature_invalid"
+  | "body_invalid"
+
+/** Answer such a delivery with a status of 400: it comes again. */
+export class WebhookInvalid extends Data.TaggedError("WebhookInvalid")<{
+  readonly reason: WebhookInvalidReason
+  readonly message: string
+  readonly cause?: unknown
+}> {}
+
+const invalid = (reason: WebhookInvalidReason, message: string, cause?: unknown) =>
+  Effect.fail(new WebhookInvalid({ reason, message, cause }))
+
+/**
+ * Verifies a delivery and reads its event. Every signature of the header is compared with that of every secret, in
+ * constant time, so a rotation needs no care: give the old secret and the new one. Fails with `WebhookInvalid`.
+ */
+export const verifyWebhook = Effect.fnUntraced(function* ({
+  body,
+  headers,
+  secrets,
+  tolerance = "5 minutes"
+}: WebhookDelivery): Effect.fn.Return<WebhookEvent, WebhookInvalid> {
+  const id = yield* headerOf(headers, "webhook-id")
+  const timestamp = yield* headerOf(headers, "webhook-timestamp")
+  const signature = yield* headerOf(headers, "webhook-signature")
+  yield* checkTime(timestamp, Duration.toSeconds(tolerance))
+
+  const bytes = typeof body === "string" ? encoder.encode(body) : body
+  const signed = concat(encoder.encode(`${id}.${timestamp}.`), bytes)
+  const expected = yield* Effect.forEach([secrets].flat(), (secret) => sign(secret, signed))
+  const given = signature.split(" ").flatMap((text) => signaturePattern.exec(text)?.[1] ?? [])
+  const fits = given.some((text) => {
+    const bytes = Result.getOrElse(Base64.decode(text), () => new Uint8Array())
+    return expected.some((mac) => Mac.timingSafeEqual(mac, bytes))
+  })
+  if (!fits) return yield* invalid("signature_invalid", "No signature fits a secret")
+  return yield* read(bytes)
+})
+
+/** As `verifyWebhook`, as a Promise; it rejects with `WebhookInvalid`. */
+export const verifyWebhookPromise = (delivery: WebhookDelivery): Promise<WebhookEvent> =>
+  Effect.runPromise(verifyWebhook(delivery))
+
+const encoder = new TextEncoder()
+
+const concat = (first: Uint8Array, second: Uint8Array) => {
+  const all = new Uint8Array(first.length + second.length)
+  all.set(first)
+  all.set(second, first.length)
+  return all
+}
+
+const isGettable = (headers: WebhookDelivery["headers"]): headers is { get: (name: string) => string | null } =>
+  typeof headers["get"] === "function"
+
+/** A header that is empty is none. */
+const headerOf = (headers: WebhookDelivery["headers"], name: string): Effect.Effect<string, WebhookInvalid> => {
+  const value = isGettable(headers)
+    ? headers.get(name)
+    : Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1]
+  const text = [value ?? []].flat().join(" ")
+  return text === "" ? invalid("header_missing", `There is no ${name}`) : Effect.succeed(text)
+}
+
+const checkTime = Effect.fnUntraced(function* (timestamp: string, tolerance: number) {
+  if (!/^[0-9]{1,15}$/.test(timestamp))
+    return yield* invalid("timestamp_invalid", "webhook-timestamp is not in seconds")
+  const age = Math.floor((yield* Clock.currentTimeMillis) / 1000) - Number(timestamp)
+  if (age > tolerance) return yield* invalid("too_old", `The delivery was signed ${age} s ago`)
+  if (-age > tolerance) return yield* invalid("too_new", `The delivery was signed ${-age} s from now`)
+})
+
+/** 32 bytes in base64. Of other versions, and of what is malformed, none fits. */
+const signaturePattern = /^v1,([A-Za-z0-9+/]{43}=)$/
+
+/** The bytes of a secret, with its prefix or without, in either alphabet of base64, padded or not. */
+const keyOf = (secret: string | Redacted.Redacted) => {
+  const text = Redacted.isRedacted(secret) ? Redacted.value(secret) : secret
+  const base64 = text
+    .replace(/^whsec_/, "")
+    .replaceAll("-", "+")
+    .replaceAll("_", "/")
+    .replace(/=+$/, "")
+  return Base64.decode(base64.padEnd(Math.ceil(base64.length / 4) * 4, "="))
+}
+
+const hmac = { name: "HMAC", hash: "SHA-256" }
+
+const sign = Effect.fnUntraced(function* (secret: string | Redacted.Redacted, signed: Uint8Array<ArrayBuffer>) {
+  const key = new Uint8Array(Result.getOrElse(keyOf(secret), () => []))
+  if (key.length === 0) return yield* invalid("secret_invalid", "A secret is not whsec_ and base64")
+  const { subtle } = yield* WebCrypto.WebCrypto
+  return yield* Effect.promise(async () => {
+    const imported = await subtle.importKey("raw", key, hmac, false, ["sign"])
+    return new Uint8Array(await subtle.sign("HMAC", imported, signed))
+  })
+})
+
+const decodeEvent = Schema.decodeUnknownEffect(Schema.Union(eventTypes.map((type) => eventBody(type))))
+
+const read = (bytes: Uint8Array) =>
+  Effect.try((): unknown => JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes))).pipe(
+    Effect.flatMap(decodeEvent),
+    // `map` forgets which data belongs to which type; each is decoded by the schema of its own.
+    Effect.map((event) => event as WebhookEvent),
+    Effect.catch((cause) => invalid("body_invalid", "The body is no event that this client knows", cause))
+  )

@@ -1,0 +1,44 @@
+/** How the database is used: the connections of each pool, and the statements of requests and of the background. */
+import { Context, Effect, Metric } from "effect"
+import type { Socket } from "node:net"
+import { Measured } from "./Measured.ts"
+
+const connections = Metric.gauge("db_client_connection_count", { description: "Open connections, by pool" })
+
+const most = Metric.gauge("db_client_connection_max", { description: "How many connections a pool may open" })
+
+const inFlight = Metric.gauge("db_client_statements_in_flight", {
+  description: "Statements that were sent, or wait for a connection"
+})
+
+/** Seconds, as OpenTelemetry's semantic conventions advise for databases. */
+const duration = Metric.histogram("db_client_operation_duration_seconds", {
+  description: "How long statements took, with their wait for a connection",
+  boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
+})
+
+/** Counts the connections of a pool, each from here to its end. */
+export const counted = Effect.fnUntraced(function* (pool: string, maxConnections: number) {
+  if (!(yield* Measured)) return (connection: Socket) => connection
+  const context = yield* Effect.context<never>()
+  const attributes = { db_client_connection_pool_name: pool }
+  const open = Metric.withAttributes(connections, attributes)
+  yield* Metric.update(Metric.withAttributes(most, attributes), maxConnections)
+  return (connection: Socket) => {
+    open.modifyUnsafe(1, context)
+    return connection.once("close", () => open.modifyUnsafe(-1, context))
+  }
+})
+
+const unmeasured = () => {}
+
+/** Measures a statement from here until what is returned is called. */
+export const begin = (context: Context.Context<never>): (() => void) => {
+  if (!Context.get(context, Measured)) return unmeasured
+  const began = performance.now()
+  inFlight.modifyUnsafe(1, context)
+  return () => {
+    inFlight.modifyUnsafe(-1, context)
+    duration.updateUnsafe((performance.now() - began) / 1000, context)
+  }
+}

@@ -1,0 +1,128 @@
+/** The reference as others judge it: linters, a generator of types, the answers of the service, a browser. */
+import { assert, describe, it } from "@effect/vitest"
+import SpectralCore from "@stoplight/spectral-core"
+import SpectralRulesets from "@stoplight/spectral-rulesets"
+import { Effect } from "effect"
+import { OpenApi } from "effect/http-api"
+import { execFile } from "node:child_process"
+import { mkdtemp, rm, writeFile } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { promisify } from "node:util"
+import { chromium } from "playwright-core"
+import { afterAll, beforeAll } from "vitest"
+import { Api } from "../../src/api/Api.ts"
+import { documented } from "../../src/api/Document.ts"
+import { assertDocumented } from "../support/Documented.ts"
+import { startServer } from "../support/TestServer.ts"
+
+const run = promisify(execFile)
+const bin = (name: string) => join(import.meta.dirname, "../../node_modules/.bin", name)
+const generator = join(import.meta.dirname, "../judges/node_modules/openapi-typescript/bin/cli.js")
+
+let directory: string
+let file: string
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "developer-api-reference-"))
+  file = join(directory, "openapi.json")
+  const api = documented(Api.annotate(OpenApi.Servers, [{ url: "https://api.developer.test" }]))
+  await writeFile(file, JSON.stringify(OpenApi.fromApi(api)))
+})
+
+afterAll(() => rm(directory, { recursive: true }))
+
+/** Linters say nothing to anybody but the test. */
+const quiet = {
+  get cwd() {
+    return directory
+  },
+  env: { ...process.env, REDOCLY_TELEMETRY: "off", REDOCLY_SUPPRESS_UPDATE_NOTICE: "true" }
+}
+
+describe("the reference", () => {
+  it("has nothing that Redocly's recommended rules would mention", async () => {
+    const { stdout } = await run(bin("redocly"), ["lint", file, "--extends", "recommended", "--format", "json"], quiet)
+    const { problems, totals } = JSON.parse(stdout)
+    assert.deepStrictEqual([problems, totals], [[], { errors: 0, warnings: 0, ignored: 0 }])
+  })
+
+  it("has nothing that Spectral's OpenAPI rules would mention, but the absent contact", async () => {
+    const spectral = new SpectralCore.Spectral()
+    spectral.setRuleset({ ...SpectralRulesets.oas, extends: [] })
+    const { default: document } = await import(file, { with: { type: "json" } })
+    const findings = await spectral.run(document)
+    assert.deepStrictEqual(
+      findings.map(({ code, path }) => `${code} ${path.join("/")}`),
+      ["info-contact info"]
+    )
+  })
+
+  it("becomes types that compile strictly, and tell a wrong program", async () => {
+    await run(process.execPath, [generator, file, "--output", join(directory, "api.d.ts")])
+    await writeFile(
+      join(directory, "program.ts"),
+      `import type { components, webhooks } from "./api.js"
+type Body = webhooks["crm.deal.created.v1"]["post"]["requestBody"]["content"]["application/json"]
+export const title = (body: Body): string => body.data.deal.title
+export const patch: components["schemas"]["DeveloperClientPatch"] = { email: null }
+// @ts-expect-error A name is never null.
+export const wrong: components["schemas"]["DeveloperClientPatch"] = { displayName: null }
+`
+    )
+    // It fails unless it compiles, the wrong line included.
+    const strict = ["--ignoreConfig", "--strict", "--exactOptionalPropertyTypes", "--noUncheckedIndexedAccess"]
+    const { stdout } = await run(
+      bin("tsc"),
+      [...strict, "--noEmit", "--module", "nodenext", "--types", "", "program.ts"],
+      { cwd: directory }
+    )
+    assert.strictEqual(stdout, "")
+  })
+
+  it("is held to the service by answers: one that differs is found", () => {
+    const path = "/api/v1/developer/crm/clients?limit=1"
+    const unlimited = { "x-request-id": "r", "content-type": "application/json" }
+    const headers = { ...unlimited, ratelimit: "", "ratelimit-policy": "" }
+    const answer = (json: unknown, status = 200) => ({ status, headers, json, text: JSON.stringify(json) })
+    const page = { items: [], nextCursor: null }
+    assertDocumented({ path }, answer(page))
+    assert.throws(() => assertDocumented({ path }, answer({ ...page, total: 0 })), /as documented/)
+    assert.throws(() => assertDocumented({ path }, answer({ items: [] })), /as documented/)
+    assert.throws(() => assertDocumented({ path }, answer(page, 202)), /Not documented/)
+    assert.throws(() => assertDocumented({ path }, { ...answer(page), headers: unlimited }), /ratelimit/)
+  })
+})
+
+describe("/docs", () => {
+  it.live("is read in a browser that asks no other host", () =>
+    Effect.gen(function* () {
+      const { url } = yield* startServer()
+      const browser = yield* Effect.acquireRelease(
+        Effect.promise(() =>
+          chromium.launch({
+            executablePath: "/usr/bin/chromium",
+            // Whatever it asks of its own is none of the page's doing.
+            args: ["--headless", "--no-sandbox", "--disable-background-networking", "--disable-component-update"]
+          })
+        ),
+        (browser) => Effect.promise(() => browser.close())
+      )
+      const page = yield* Effect.promise(() => browser.newPage())
+      const asked = new Set<string>()
+      const failures: Array<string> = []
+      page.on("request", (request) => {
+        const { origin, protocol } = new URL(request.url())
+        if (protocol !== "data:" && protocol !== "blob:") asked.add(origin)
+      })
+      page.on("pageerror", (error) => failures.push(error.message))
+      yield* Effect.promise(async () => {
+        await page.goto(`${url}/docs`, { waitUntil: "networkidle" })
+        await page.getByText("Create a client").first().waitFor()
+        await page.getByText("Idempotency").first().waitFor()
+      })
+      assert.deepStrictEqual([...asked], [url])
+      assert.deepStrictEqual(failures, [])
+    }).pipe(Effect.scoped)
+  )
+})

@@ -1,0 +1,112 @@
+/** When campaigns begin, and what operators make of those that run (contract §9). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { until, untilRows } from "../integrations/Deliveries.support.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { addressOf, campaignOf, provider, sendOf } from "./Runner.support.ts"
+
+const minute = 60_000
+const late = -6 * 60 * minute
+
+/** At its pace it takes six seconds. */
+const sixty = { recipients: 60, sendsPerMinute: 600 }
+const everyone = Array.from({ length: sixty.recipients }, (_, index) => addressOf(index)).sort()
+
+/** From the time of a call to the end of its lease, by the settings of the server. */
+const lease = 15_000
+
+/**
+ * What is still to be sent is due within a second. Waits until it is sent, and tells how many calls were made; a second
+ * later it is as many.
+ */
+const standing = Effect.fnUntraced(function* (
+  { projectId, recipients, sql }: Effect.Success<ReturnType<typeof campaignOf>>,
+  { hits }: Effect.Success<ReturnType<typeof provider>>
+) {
+  const now = Date.now()
+  const leased = yield* Effect.orDie(sql<{ readonly until: Date }>`
+    SELECT available_at AS until FROM campaign_recipients WHERE project_id = ${projectId} AND status = 'sending'`)
+  for (const { until } of leased) assert.isAtMost(until.getTime() - lease - now, 1_000)
+  yield* untilRows(recipients, (rows) => rows.every(({ status }) => status !== "sending"))
+  const count = hits.length
+  yield* Effect.sleep("1 seconds")
+  assert.strictEqual(hits.length, count)
+  return count
+})
+
+layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })("a campaign", (it) => {
+  it.effect("begins at its time, not before", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const { hits, url } = yield* provider()
+      const plan = { recipients: 1, primary: url, status: "scheduled", scheduledIn: 1_500 } as const
+      const { projectId, settled, sql } = yield* campaignOf(server, plan)
+      yield* settled("completed")
+      const [row] = yield* Effect.orDie(sql<{ readonly at: Date }>`
+        SELECT scheduled_for AS at FROM campaigns WHERE project_id = ${projectId}`)
+      assert.isAtLeast(hits[0]?.at ?? 0, row?.at.getTime() ?? Infinity)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("begins though it is almost six hours late", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const { hits, url } = yield* provider()
+      const plan = { recipients: 2, primary: url, status: "scheduled", scheduledIn: late + minute } as const
+      const { settled } = yield* campaignOf(server, plan)
+      yield* settled("completed")
+      assert.strictEqual(hits.length, 2)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("is paused instead when it is later than that, and begins when somebody resumes it", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const { hits, url } = yield* provider()
+      const plan = { recipients: 2, primary: url, status: "scheduled", scheduledIn: late - minute } as const
+      const { campaign, command, settled } = yield* campaignOf(server, plan)
+      yield* settled("paused")
+      assert.deepStrictEqual(yield* campaign, { status: "paused", version: 2, pausedFrom: "scheduled" })
+      assert.strictEqual(hits.length, 0)
+      assert.isTrue((yield* command("resume")).changed)
+      yield* settled("completed")
+      assert.strictEqual(hits.length, 2)
+      // Resumed, begun and completed.
+      assert.strictEqual((yield* campaign).version, 5)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("that is paused while it runs sends nothing, and goes on with the others when it is resumed", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const receiver = yield* provider()
+      const { hits, url } = receiver
+      const scene = yield* campaignOf(server, { ...sixty, primary: url })
+      const { campaign, command, settled } = scene
+      yield* until(() => hits.length > 2)
+      yield* command("pause")
+      assert.isBelow(yield* standing(scene, receiver), sixty.recipients)
+      assert.strictEqual((yield* campaign).pausedFrom, "running")
+      yield* command("resume")
+      yield* settled("completed")
+      assert.deepStrictEqual(hits.map((hit) => sendOf(hit).recipient).sort(), everyone)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("that is cancelled while it runs sends nothing any more", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const receiver = yield* provider()
+      const { hits, url } = receiver
+      const scene = yield* campaignOf(server, { ...sixty, primary: url })
+      const { campaign, command, recipients } = scene
+      yield* until(() => hits.length > 2)
+      yield* command("cancel")
+      const sent = yield* standing(scene, receiver)
+      assert.isBelow(sent, sixty.recipients)
+      assert.strictEqual((yield* campaign).status, "cancelled")
+      assert.strictEqual((yield* recipients).filter(({ status }) => status === "sent").length, sent)
+      assert.strictEqual((yield* recipients).filter(({ status }) => status === "pending").length, 60 - sent)
+    }).pipe(Effect.scoped)
+  )
+})

@@ -1,0 +1,98 @@
+/** What a call to a recipient comes to (contract §9, by the rules of §8), without a database. */
+import { assert, describe, it } from "@effect/vitest"
+import { Option } from "effect"
+import { AudienceId, CampaignId, ChannelId, ClientId, ProjectId } from "../../src/api/Ids.ts"
+import type { Claim } from "../../src/campaigns/Runner/Claims.ts"
+import { recipientResult } from "../../src/campaigns/Runner/Results.ts"
+import { after, moves, open, states } from "../../src/campaigns/Runner/States.ts"
+import type { Outcome } from "../../src/messaging/Connectors.ts"
+
+const base: Claim = {
+  projectId: ProjectId.make("p"),
+  campaignId: CampaignId.make("cmp"),
+  audienceId: AudienceId.make("aud"),
+  position: 0,
+  clientId: ClientId.make("cli"),
+  route: "primary",
+  attempt: 1,
+  inDoubt: false,
+  hasFallback: false,
+  sendAt: new Date(0),
+  channelId: ChannelId.make("channel"),
+  providerType: "http",
+  config: new Uint8Array(),
+  address: "address",
+  template: "Hello",
+  displayName: "Ada",
+  firstName: null,
+  lastName: null,
+  traceparent: ""
+}
+
+const accepted: Outcome = { _tag: "accepted", providerMessageId: "p" }
+const refused: Outcome = { _tag: "refused", errorCode: "http_403" }
+const busy: Outcome = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() }
+const open500: Outcome = { _tag: "unknown", errorCode: "http_500" }
+
+const end = new Date(0)
+
+/** The state that a call leads to, on which route, after how many seconds, and whether in doubt. */
+const told = (claim: Partial<Claim>, outcome: Outcome, idempotent = true) => {
+  const { availableAt, inDoubt, nextRoute, on } = recipientResult({ ...base, ...claim }, idempotent, outcome, end)
+  const pause = availableAt === null ? "" : ` after ${availableAt.getTime() / 1000} s`
+  return `${after(on)} on ${nextRoute}${pause}${inDoubt ? ", in doubt" : ""}`
+}
+
+const toTheFallback = { hasFallback: true }
+
+describe("the moves of a recipient", () => {
+  it("start where something is open, and lead to every other state", () => {
+    assert.isTrue(moves.every(({ from }) => open.some((state) => state === from)))
+    assert.sameMembers([...new Set(moves.map(({ to }) => to))], [...states])
+  })
+})
+
+describe("a call", () => {
+  it("that is accepted is the end", () => {
+    assert.strictEqual(told({}, accepted), "sent on primary")
+    assert.strictEqual(told({ attempt: 2, inDoubt: true }, accepted), "sent on primary, in doubt")
+  })
+
+  it("that is refused goes on to the fallback, where there is one", () => {
+    assert.strictEqual(told({}, refused), "failed on primary")
+    assert.strictEqual(told(toTheFallback, refused), "pending on fallback")
+    assert.strictEqual(told({ route: "fallback" }, refused), "failed on fallback")
+  })
+
+  it("that was surely not processed is made again, five times in all, and then goes on to the fallback", () => {
+    assert.deepStrictEqual(
+      [1, 2, 3, 4, 5].map((attempt) => told({ attempt }, busy, false)),
+      [
+        "pending on primary after 1 s",
+        "pending on primary after 5 s",
+        "pending on primary after 30 s",
+        "pending on primary after 120 s",
+        "failed on primary"
+      ]
+    )
+    assert.strictEqual(told({ attempt: 5, ...toTheFallback }, busy), "pending on fallback")
+  })
+
+  it("whose outcome is open is made again where the provider knows keys, and is the end where it knows none", () => {
+    assert.deepStrictEqual(
+      [1, 4, 5].map((attempt) => told({ attempt, ...toTheFallback }, open500)),
+      [
+        "pending on primary after 1 s, in doubt",
+        "pending on primary after 120 s, in doubt",
+        "unknown on primary, in doubt"
+      ]
+    )
+    assert.strictEqual(told(toTheFallback, open500, false), "unknown on primary, in doubt")
+  })
+
+  it("takes nobody to the fallback whom the primary may have reached", () => {
+    const doubtful = { inDoubt: true, attempt: 2, ...toTheFallback }
+    assert.strictEqual(told(doubtful, refused), "failed on primary, in doubt")
+    assert.strictEqual(told({ ...doubtful, attempt: 5 }, busy), "unknown on primary, in doubt")
+  })
+})

@@ -1,0 +1,111 @@
+/** The pace of a campaign, over all replicas (contract §9): evenly spaced, and nothing is caught up on. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { claim } from "../../src/campaigns/Runner/Claims.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { addressOf, campaignOf, cancelAll, provider, sendOf } from "./Runner.support.ts"
+
+const sendsPerMinute = 600
+const gap = 60_000 / sendsPerMinute
+const horizon = 300
+
+const begin = Date.UTC(2026, 10, 20, 10)
+
+// Nothing runs here but what a test claims itself.
+layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })("claims", (it) => {
+  /** A campaign, and the times of the sends that a claim at so many milliseconds brings. */
+  const claims = Effect.fnUntraced(function* (recipients: number) {
+    const server = yield* TestServer
+    yield* cancelAll(server)
+    yield* campaignOf(server, { recipients, primary: "http://127.0.0.1:1/hook", sendsPerMinute })
+    return (at: number, slots = 512) => {
+      const times = { now: new Date(begin + at), until: new Date(begin + at + horizon) }
+      return Effect.orDie(claim(server.sql, { ...times, leaseMillis: 15_000, slots }))
+    }
+  })
+  const times = (claimed: ReadonlyArray<{ readonly sendAt: Date }>) =>
+    claimed.map(({ sendAt }) => sendAt.getTime() - begin)
+
+  it.effect("space sends evenly, each after the last of the claim before", () =>
+    Effect.gen(function* () {
+      const claimAt = yield* claims(7)
+      assert.deepStrictEqual(times(yield* claimAt(0)), [0, gap, 2 * gap, 3 * gap])
+      assert.deepStrictEqual(times(yield* claimAt(50)), [])
+      assert.deepStrictEqual(times(yield* claimAt(150)), [4 * gap])
+      assert.deepStrictEqual(times(yield* claimAt(350)), [5 * gap, 6 * gap])
+      assert.deepStrictEqual(times(yield* claimAt(1_000)), [])
+    })
+  )
+
+  it.effect("catch up on nothing that was missed", () =>
+    Effect.gen(function* () {
+      const claimAt = yield* claims(20)
+      yield* claimAt(0)
+      // One may be saved up.
+      const [first = assert.fail("nothing is claimed"), ...others] = times(yield* claimAt(60_000))
+      assert.isAtMost(others.length, horizon / gap + 1)
+      assert.isAtLeast(first, 60_000 - gap)
+      assert.deepStrictEqual(
+        others,
+        others.map((_, n) => first + (n + 1) * gap)
+      )
+    })
+  )
+
+  it.effect("that are made at once take each recipient and each time once", () =>
+    Effect.gen(function* () {
+      const claimAt = yield* claims(40)
+      const all = []
+      for (let at = 0; at < 3_000; at += 100) {
+        const claimed = yield* Effect.all(
+          Array.from({ length: 5 }, () => claimAt(at)),
+          { concurrency: "unbounded" }
+        )
+        all.push(...claimed.flat())
+      }
+      assert.deepStrictEqual(
+        times(all).sort((a, b) => a - b),
+        Array.from({ length: all.length }, (_, n) => n * gap)
+      )
+      assert.strictEqual(new Set(all.map(({ clientId }) => clientId)).size, all.length)
+      assert.isAtLeast(all.length, 30)
+    })
+  )
+
+  it.effect("bring no more than there are slots for", () =>
+    Effect.gen(function* () {
+      const claimAt = yield* claims(10)
+      assert.deepStrictEqual(times(yield* claimAt(0, 2)), [0, gap])
+      assert.deepStrictEqual(times(yield* claimAt(0)), [2 * gap, 3 * gap])
+    })
+  )
+
+  it.effect("of three replicas together keep to it", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const { hits, url } = yield* provider()
+      yield* cancelAll(server)
+      const recipients = 20
+      const { run, settled } = yield* campaignOf(server, {
+        recipients,
+        primary: url,
+        sendsPerMinute,
+        status: "scheduled",
+        scheduledIn: 3_600_000
+      })
+      yield* Effect.forEach([1, 2, 3], () => startServer({ DATABASE_URL: server.databaseUrl }, "worker"), {
+        concurrency: "unbounded"
+      })
+      const before = Date.now()
+      yield* run
+      yield* settled("completed")
+      assert.deepStrictEqual(
+        hits.map((hit) => sendOf(hit).recipient).sort(),
+        Array.from({ length: recipients }, (_, index) => addressOf(index)).sort()
+      )
+      const last = Math.max(...hits.map(({ at }) => at))
+      // Save for the one that may be saved up, and what the clock rounds off.
+      assert.isAtLeast(last - before, (recipients - 2) * gap - 1)
+    }).pipe(Effect.scoped)
+  )
+})

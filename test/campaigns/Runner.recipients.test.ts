@@ -1,0 +1,206 @@
+/** Which way a campaign goes to each of its recipients, and to whom it doesn't go at all (contract §9). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { status, untilRows } from "../integrations/Deliveries.support.ts"
+import { TestServer } from "../support/TestServer.ts"
+import {
+  addressOf,
+  botAnswer,
+  campaignOf,
+  chatOf,
+  clientId,
+  httpChannel,
+  provider,
+  sendOf,
+  take
+} from "./Runner.support.ts"
+
+const hour = 3_600_000
+
+const clientOf = (index: number) => ({ id: clientId(index), displayName: `Client ${index}` })
+const toldOf = ({ hits }: Effect.Success<ReturnType<typeof provider>>) =>
+  hits.map((hit) => sendOf(hit).recipient).sort()
+const states = (recipients: ReadonlyArray<{ readonly status: string; readonly route: string }>) =>
+  recipients.map(({ route, status }) => `${status} ${route}`)
+
+layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })("a campaign", (it) => {
+  it.effect("skips who withdrew consent, was suppressed, archived or merged since the freeze", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const primary = yield* provider()
+      const { apply, begin, recipients, settled } = yield* campaignOf(server, {
+        recipients: 7,
+        primary: primary.url,
+        status: "scheduled",
+        scheduledIn: hour
+      })
+      yield* apply({
+        clients: [
+          { ...clientOf(0), marketingConsent: false },
+          { ...clientOf(1), suppressed: true },
+          { ...clientOf(2), status: "archived" },
+          { ...clientOf(3), mergedIntoClientId: clientId(4) }
+        ]
+      })
+      yield* begin
+      yield* settled("completed")
+      assert.deepStrictEqual(toldOf(primary), [4, 5, 6].map(addressOf))
+      assert.deepStrictEqual(
+        (yield* recipients).map(({ status }) => status),
+        [...Array<string>(4).fill("skipped"), ...Array<string>(3).fill("sent")]
+      )
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("skips them while it runs, too, and leaves open what nobody knows of them", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      // What becomes of the first call is unknown, and it would be repeated.
+      const primary = yield* provider(status(500))
+      const { apply, command, projectId, recipients, settled, sql } = yield* campaignOf(server, {
+        recipients: 2,
+        primary: primary.url,
+        sendsPerMinute: 1
+      })
+      yield* untilRows(
+        Effect.map(recipients, (rows) => rows.filter(({ inDoubt }) => inDoubt)),
+        (rows) => rows.length > 0
+      )
+      yield* command("pause")
+      yield* apply({ clients: [0, 1].map((index) => ({ ...clientOf(index), suppressed: true })) })
+      yield* Effect.orDie(sql`UPDATE campaigns SET next_send_at = NULL WHERE project_id = ${projectId}`)
+      yield* command("resume")
+      yield* settled("completed")
+      assert.deepStrictEqual(states(yield* recipients), ["unknown primary", "skipped primary"])
+      assert.strictEqual(primary.hits.length, 1)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("takes the route on which a recipient has an address, and fails where there is none", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const primary = yield* provider()
+      const fallback = yield* provider()
+      const { apply, begin, recipients, settled } = yield* campaignOf(server, {
+        recipients: 4,
+        primary: primary.url,
+        fallback: fallback.url,
+        status: "scheduled",
+        scheduledIn: hour
+      })
+      const on = (index: number, ...channels: ReadonlyArray<string>) => ({
+        ...clientOf(index),
+        addresses: channels.map((channelId) => ({ channelId, address: addressOf(index) }))
+      })
+      yield* apply({ clients: [on(0, "primary"), on(1, "fallback"), on(2)] })
+      yield* begin
+      yield* settled("completed")
+      assert.deepStrictEqual([toldOf(primary), toldOf(fallback)], [[addressOf(0), addressOf(3)], [addressOf(1)]])
+      assert.deepStrictEqual(states(yield* recipients), [
+        "sent primary",
+        "sent fallback",
+        "failed primary",
+        "sent primary"
+      ])
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("takes the fallback where the primary is revoked, and fails where there is none", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const primary = yield* provider()
+      const fallback = yield* provider()
+      for (const second of [fallback.url, undefined]) {
+        const { apply, begin, recipients, settled } = yield* campaignOf(server, {
+          recipients: 3,
+          primary: primary.url,
+          ...(second === undefined ? {} : { fallback: second }),
+          status: "scheduled",
+          scheduledIn: hour
+        })
+        yield* apply({ channels: [{ ...httpChannel("primary", primary.url), status: "revoked" }] })
+        yield* begin
+        yield* settled("completed")
+        const outcome = second === undefined ? "failed primary" : "sent fallback"
+        assert.deepStrictEqual(states(yield* recipients), Array<string>(3).fill(outcome))
+      }
+      assert.deepStrictEqual([primary.hits.length, fallback.hits.length], [0, 3])
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("gives up on a provider that is busy five times, and takes the fallback then", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const primary = yield* provider(status(503))
+      const fallback = yield* provider((hit, n) => (n === 0 ? status(503)(hit, n) : take(hit, n)))
+      const { projectId, recipients, settled, sql } = yield* campaignOf(server, {
+        recipients: 1,
+        primary: primary.url,
+        fallback: fallback.url
+      })
+      // As if every pause before the next attempt had passed.
+      const endPauses = Effect.orDie(sql`
+        UPDATE campaign_recipients SET available_at = now()
+        WHERE project_id = ${projectId} AND status = 'pending' AND available_at > now()`)
+      yield* Effect.forkScoped(Effect.forever(Effect.delay(endPauses, "20 millis")))
+      yield* settled("completed")
+      assert.deepStrictEqual(states(yield* recipients), ["sent fallback"])
+      assert.deepStrictEqual([primary.hits.length, fallback.hits.length], [5, 2])
+      const keys = [primary, fallback].map(({ hits }) => new Set(hits.map(({ headers }) => headers["idempotency-key"])))
+      // One message on each route.
+      assert.deepStrictEqual(
+        keys.map(({ size }) => size),
+        [1, 1]
+      )
+      assert.isTrue(keys[0]?.isDisjointFrom(keys[1] ?? new Set()))
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("writes to each chat once at most where the provider knows no keys, whatever it answers", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const sent = { ok: true, result: { message_id: 1 } }
+      const early = { ok: false, error_code: 429, parameters: { retry_after: 1 } }
+      const blocked = { ok: false, error_code: 403 }
+      const seen = new Set<string>()
+      const primary = yield* provider((hit, n) => {
+        const chat = chatOf(hit)
+        const again = seen.has(chat)
+        seen.add(chat)
+        switch (chat) {
+          case addressOf(0):
+            return botAnswer(200, sent)(hit, n)
+          // Surely not written: it comes again.
+          case addressOf(1):
+            return (again ? botAnswer(200, sent) : botAnswer(429, early))(hit, n)
+          case addressOf(2):
+            return botAnswer(403, blocked)(hit, n)
+          case addressOf(3):
+            return status(500)(hit, n)
+          case addressOf(4):
+            return void hit.response.destroy()
+          default:
+            return botAnswer(200, { result: "none of ours" })(hit, n)
+        }
+      })
+      const fallback = yield* provider()
+      const { recipients, settled } = yield* campaignOf(server, {
+        recipients: 6,
+        primary: primary.url,
+        primaryType: "telegram",
+        fallback: fallback.url
+      })
+      yield* settled("completed")
+      assert.deepStrictEqual(states(yield* recipients), [
+        "sent primary",
+        "sent primary",
+        "sent fallback",
+        "unknown primary",
+        "unknown primary",
+        "unknown primary"
+      ])
+      assert.deepStrictEqual(primary.hits.map(chatOf).sort(), [0, 1, 1, 2, 3, 4, 5].map(addressOf))
+      assert.deepStrictEqual(toldOf(fallback), [addressOf(2)])
+    }).pipe(Effect.scoped)
+  )
+})

@@ -1,0 +1,236 @@
+/** `deliveries`: what operators are shown of what webhooks were told (contract §13). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { type Hit, open, settings } from "../integrations/Deliveries.support.ts"
+import { subscribe } from "../support/Events.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { documentOf, failure } from "./Cli.support.ts"
+import {
+  type All,
+  cellsOf,
+  created,
+  linesOf,
+  list,
+  listed,
+  names,
+  openAll,
+  show,
+  shown,
+  type Shown,
+  title,
+  type Way,
+  ways
+} from "./Deliveries.support.ts"
+
+const minute = 60_000
+
+/** Holds the attempts of a delivery to be those that its receiver has seen. */
+const judgeLog = (name: Way, { attemptLog }: Shown, hits: ReadonlyArray<Hit>) => {
+  assert.deepStrictEqual(
+    attemptLog.map(({ number, statusCode }) => [number, statusCode]),
+    ways[name].codes.map((code, index) => [index + 1, code])
+  )
+  for (const [n, { durationMs, errorCode, finishedAt, startedAt, statusCode }] of attemptLog.entries()) {
+    assert.strictEqual(errorCode === null, statusCode !== null, `${name}: ${errorCode}`)
+    assert.strictEqual(durationMs, Date.parse(finishedAt) - Date.parse(startedAt))
+    const came = hits[n]?.at ?? 0
+    assert.isTrue(Date.parse(startedAt) <= came && came <= Date.parse(finishedAt), `${name} ${n}`)
+  }
+}
+
+/** Holds what is told of a delivery to be what has happened. */
+const judge = (name: Way, told: Shown, all: All) => {
+  const [hit] = all.hits(name)
+  if (hit !== undefined) assert.strictEqual(told.deliveryId, hit.headers["webhook-id"])
+  const last = told.attemptLog.at(-1)
+  assert.deepInclude(told, {
+    installationId: name,
+    eventType: created,
+    status: ways[name].status,
+    attempts: ways[name].attempts,
+    lastStatusCode: last?.statusCode ?? null,
+    lastErrorCode: last?.errorCode ?? null
+  })
+  assert.isTrue(Date.parse(told.createdAt) >= all.before && Date.parse(told.createdAt) <= Date.now(), told.createdAt)
+  assert.strictEqual(told.nextAttemptAt !== null, ways[name].status === "pending", name)
+  if (name === "waiting") {
+    const pause = Date.parse(told.nextAttemptAt ?? "") - Date.parse(last?.finishedAt ?? "")
+    assert.isTrue(pause >= 48 * minute && pause <= 72 * minute, String(pause))
+  }
+  judgeLog(name, told, all.hits(name))
+}
+
+/** Whether the columns of a table stand one below the other. */
+const isAligned = ([head = "", ...rows]: ReadonlyArray<string>) =>
+  [...head.matchAll(/ {2}(?=\S)/g)].every(({ index }) => rows.every((row) => row.slice(index, index + 2) === "  "))
+
+type Items = Effect.Success<ReturnType<typeof listed>>
+
+const byInstallation = (items: Items) => items.map(({ installationId }) => installationId).sort()
+
+/** The delivery to an installation. */
+const named = (items: Items, name: Way) =>
+  items.find(({ installationId }) => installationId === name) ?? assert.fail(name)
+
+const server = TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "50ms,1h", WEBHOOK_TIMEOUT: "60s" })
+
+layer(server, { excludeTestServices: true })("deliveries", (it) => {
+  it.effect("are listed and shown as they stand, each with the log of its attempts", () =>
+    Effect.gen(function* () {
+      const all = yield* openAll()
+      const items = yield* listed(all.projectId)
+      assert.deepStrictEqual(byInstallation(items), names.toSorted())
+      for (const name of names) {
+        const item = named(items, name)
+        const told = yield* shown(all.projectId, item.deliveryId)
+        judge(name, told, all)
+        const { attemptLog: _, ...rest } = told
+        assert.deepStrictEqual(item, rest, name)
+      }
+    })
+  )
+
+  it.effect("are listed in a table, and shown in two, without anything secret", () =>
+    Effect.gen(function* () {
+      const all = yield* openAll()
+      const items = yield* listed(all.projectId)
+      const table = yield* list(all.projectId)
+      const lines = linesOf(table)
+      assert.strictEqual(lines.length, items.length + 1)
+      assert.isTrue(isAligned(lines), table.stdout)
+      for (const item of items) {
+        const cells = cellsOf(lines, item.deliveryId)
+        assert.strictEqual(cells.length, lines[0]?.split(/ {2,}/).length)
+        const { createdAt, eventType, installationId, lastErrorCode, lastStatusCode, nextAttemptAt, status } = item
+        const values = [installationId, eventType, status, item.attempts, createdAt]
+        const some = [nextAttemptAt, lastStatusCode ?? lastErrorCode].filter((value) => value !== null)
+        assert.includeMembers([...cells], [...values, ...some].map(String))
+      }
+
+      const [waiting, underway] = [named(items, "waiting"), named(items, "underway")]
+      const page = yield* show(all.projectId, waiting.deliveryId)
+      cellsOf(linesOf(page), waiting.deliveryId)
+      for (const attempt of (yield* shown(all.projectId, waiting.deliveryId)).attemptLog) {
+        const { durationMs, errorCode, number, startedAt, statusCode } = attempt
+        const cells = cellsOf(linesOf(page), startedAt)
+        assert.includeMembers([...cells], [number, statusCode ?? errorCode].map(String))
+        assert.isTrue(
+          cells.some((cell) => Number.parseInt(cell, 10) === durationMs),
+          cells.join()
+        )
+      }
+
+      const texts = [table, page, yield* show(all.projectId, underway.deliveryId)].map(({ stdout }) => stdout)
+      for (const secret of ["whsec_", "v1,", title, ...all.secrets.map((secret) => secret.slice(10))]) {
+        for (const text of texts) assert.notInclude(text, secret)
+      }
+    })
+  )
+
+  it.effect("are listed by installation and by state, and by both", () =>
+    Effect.gen(function* () {
+      const { projectId } = yield* openAll()
+      const of = (...flags: ReadonlyArray<string>) => Effect.map(listed(projectId, ...flags), byInstallation)
+      for (const name of ["again", "parked"]) assert.deepStrictEqual(yield* of("--installation", name), [name])
+      for (const state of ["pending", "delivering", "delivered", "dead"]) {
+        const those = names.filter((name) => ways[name].status === state).toSorted()
+        assert.deepStrictEqual(yield* of("--status", state), those, state)
+      }
+      assert.deepStrictEqual(yield* of("--status", "pending", "--installation", "parked"), ["parked"])
+      const none = yield* list(projectId, "--status=dead", "--installation=parked")
+      assert.deepStrictEqual(none, { status: 0, stdout: "No deliveries\n", stderr: "" })
+    })
+  )
+
+  it.effect("come all at once, however many, the newest first, and only the project's own", () =>
+    Effect.gen(function* () {
+      const { seed, sql } = yield* TestServer
+      const [one, two] = [yield* seed(), yield* seed()]
+      for (const [{ projectId }, count] of [[one, 2_345] as const, [two, 7] as const]) {
+        yield* subscribe(sql, projectId, "shop")
+        yield* sql`
+          INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+          VALUES (${projectId}, 'evt', 'crm.deal.updated.v1', '{}', '', now())`
+        // Three of each millisecond, in an order of ids that is none of age.
+        yield* sql`
+          INSERT INTO deliveries (project_id, id, installation_id, event_id, status, created_at, finished_at)
+          SELECT ${projectId}, 'dlv_' || md5(n::text), 'shop', 'evt', 'delivered',
+            timestamptz '2026-01-01Z' + n / 3 * interval '1 millisecond', now()
+          FROM generate_series(1, ${count}::int) n`
+      }
+      const items = yield* listed(one.projectId)
+      assert.strictEqual(new Set(items.map(({ deliveryId }) => deliveryId)).size, 2_345)
+      const keys = items.map(({ createdAt, deliveryId }) => `${createdAt} ${deliveryId}`)
+      assert.deepStrictEqual(keys, keys.toSorted().toReversed())
+      assert.strictEqual(linesOf(yield* list(one.projectId)).length, 2_346)
+
+      // Of two deliveries of one id each project is shown its own.
+      const [{ deliveryId } = assert.fail(), ...others] = yield* listed(two.projectId)
+      assert.strictEqual(others.length, 6)
+      yield* sql`UPDATE deliveries SET attempts = 5 WHERE project_id = ${two.projectId}`
+      assert.strictEqual((yield* shown(one.projectId, deliveryId)).attempts, 0)
+      assert.strictEqual((yield* shown(two.projectId, deliveryId)).attempts, 5)
+    }).pipe(Effect.orDie)
+  )
+
+  it.effect("keep to their lines on a terminal, whatever an installation is called", () =>
+    Effect.gen(function* () {
+      const name = "a\u001b[31m\nb\u009b"
+      const project = yield* open(yield* TestServer, [])
+      yield* subscribe(project.sql, project.projectId, name)
+      yield* project.created()
+      const [item = assert.fail()] = yield* listed(project.projectId)
+      assert.strictEqual(item.installationId, name)
+      const texts = [yield* list(project.projectId), yield* show(project.projectId, item.deliveryId)]
+      // oxlint-disable-next-line no-control-regex
+      for (const { stdout } of texts) assert.notMatch(stdout, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]|\nb/)
+    })
+  )
+
+  it.effect("fail to be listed in one line, of no project", () =>
+    Effect.gen(function* () {
+      const long = "x".repeat(200)
+      for (const [command, line] of [
+        [list("nowhere"), 'There is no project "nowhere"'],
+        [list("nowhere", "--json", "--status", "dead"), 'There is no project "nowhere"'],
+        [list(""), 'There is no project ""'],
+        [list(long, "--json"), `There is no project "${long}"`],
+        [list("no\nwhere"), 'There is no project "no where"']
+      ] as const) {
+        assert.deepStrictEqual(yield* command, failure(1, line))
+      }
+    })
+  )
+
+  it.effect("fail to be listed in one line, of no installation of the project", () =>
+    Effect.gen(function* () {
+      const { seed } = yield* TestServer
+      const [{ projectId }] = [yield* seed(), yield* seed({ installations: [{ id: "foreign", name: "Foreign" }] })]
+      for (const id of ["nobody", "foreign"]) {
+        const line = `Project "${projectId}" has no installation "${id}"`
+        assert.deepStrictEqual(yield* list(projectId, "--json", "--installation", id), failure(1, line))
+      }
+    })
+  )
+
+  it.effect("fail to be shown in one line, whatever is missing", () =>
+    Effect.gen(function* () {
+      const { seed } = yield* TestServer
+      const [{ projectId }, stranger] = [yield* seed(), yield* openAll()]
+      const [{ deliveryId: foreign } = assert.fail()] = yield* listed(stranger.projectId)
+      assert.deepStrictEqual(documentOf(yield* list(projectId, "--json")), { items: [] })
+      const long = "x".repeat(200)
+      const none = (id: string) => `Project "${projectId}" has no delivery "${id}"`
+      for (const [command, line] of [
+        [show("nowhere", foreign, "--json"), 'There is no project "nowhere"'],
+        [show(projectId, foreign), none(foreign)],
+        [show(projectId, foreign, "--json"), none(foreign)],
+        [show(projectId, ""), none("")],
+        [show(projectId, long), none(long)],
+        [show(projectId, "a\u001b[31m\nb"), none("a [31m b")]
+      ] as const) {
+        assert.deepStrictEqual(yield* command, failure(1, line))
+      }
+    })
+  )
+})

@@ -1,0 +1,153 @@
+/** `doctor`: what it finds where everything is in order, and where one thing is not. */
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { makeRedis } from "../faults/Redis.support.ts"
+import { startCollector } from "../faults/Collector.support.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
+import { at, cli, type Ended, type Options, run } from "./Cli.support.ts"
+
+const Report = Schema.fromJsonString(
+  Schema.Struct({
+    findings: Schema.Array(
+      Schema.Struct({
+        check: Schema.String,
+        status: Schema.Literals(["ok", "warning", "failed", "skipped"]),
+        detail: Schema.NonEmptyString,
+        advice: Schema.NullOr(Schema.NonEmptyString)
+      })
+    )
+  })
+)
+
+const reportOf = ({ stdout }: Ended) => Schema.decodeUnknownSync(Report)(stdout).findings
+
+const examine = (options?: Options) => cli(["doctor", "--json"], options)
+
+/** What is not in order, and what was not looked at. */
+const troubles = (ended: Ended) =>
+  reportOf(ended)
+    .filter(({ status }) => status !== "ok")
+    .map(({ check, status }) => `${check} ${status}`)
+
+/** Holds that this alone is wrong, that the command failed for it, and that it says what to do. */
+const assertTrouble = (ended: Ended, check: string, detail: RegExp, advice: RegExp) => {
+  const found = reportOf(ended).find((finding) => finding.check === check)
+  assert.match(found?.detail ?? "", detail)
+  assert.match(found?.advice ?? "", advice)
+  assert.strictEqual(ended.status, 1)
+  assert.strictEqual(ended.stderr, `Not in order: ${check}\n`)
+}
+
+const project = { id: "acme", name: "Acme" }
+const channel = { id: "chat", providerType: "sandbox", displayName: "Chat", config: {} }
+
+layer(TestDatabase.layer)("doctor", (it) => {
+  it.effect("finds all in order, and tells what it looked at", () =>
+    Effect.gen(function* () {
+      const ended = yield* examine()
+      assert.deepStrictEqual([ended.status, ended.stderr, troubles(ended)], [0, "", []])
+      assert.deepStrictEqual(
+        reportOf(ended).map(({ check }) => check),
+        ["settings", "database", "migrations", "clock", "keys", "work", "limiter", "telemetry"]
+      )
+      assert.match(reportOf(ended)[1]?.detail ?? "", /^PostgreSQL \d+/)
+      const people = yield* cli(["doctor"])
+      assert.strictEqual(people.status, 0)
+      assert.match(people.stdout, /^ok {7}settings {5}every variable is well formed\nok {7}database/)
+    })
+  )
+
+  it.effect("tells a faulty setting, and looks no further", () =>
+    Effect.gen(function* () {
+      const ended = yield* examine({ env: { PORT: "x" } })
+      assertTrouble(ended, "settings", /^PORT must be/, /README/)
+      assert.strictEqual(reportOf(ended).length, 1)
+    })
+  )
+
+  it.effect("tells that the database does not answer, without a word of its password", () =>
+    Effect.gen(function* () {
+      const ended = yield* examine({ env: { DATABASE_URL: "postgres://someone:s3cret@127.0.0.1:1/nowhere" } })
+      assertTrouble(ended, "database", /ECONNREFUSED/, /DATABASE_URL/)
+      const skipped = ["migrations", "clock", "keys", "work"].map((check) => `${check} skipped`)
+      assert.deepStrictEqual(troubles(ended), ["database failed", ...skipped])
+      assert.notInclude(ended.stdout + ended.stderr, "s3cret")
+    })
+  )
+
+  it.effect("tells that SECRET_KEY does not open what is stored, and of whom", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestDatabase
+      const env = at(url)
+      const applied = yield* run(["project", "apply", "-"], {
+        env,
+        stdin: JSON.stringify({ project, channels: [channel] })
+      })
+      assert.strictEqual(applied.status, 0, applied.stderr)
+      assert.deepStrictEqual(troubles(yield* examine({ env })), [])
+      assertTrouble(yield* examine({ env: at(url) }), "keys", /channel acme\/chat/, /SECRET_KEY/)
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`DELETE FROM channels`
+    })
+  )
+
+  it.effect("tells what waits for an operator, which is no failure, and what nobody took over, which is one", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestDatabase
+      const env = at(url)
+      const conversation = { id: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8", channelId: "chat", address: "somebody" }
+      const stdin = JSON.stringify({ project, channels: [channel], conversations: [conversation] })
+      yield* run(["project", "apply", "-"], { env, stdin })
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`
+        INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
+          attempting, attempt_log, available_at, traceparent, created_at, updated_at)
+        VALUES ('acme', 'msg', ${conversation.id}, 'chat', 'telegram', 'somebody', 'Ready.', 'unknown', 1,
+          false, '[]', NULL, '', now(), now())`
+      const waiting = yield* examine({ env })
+      assert.deepStrictEqual([waiting.status, troubles(waiting)], [0, ["work warning"]])
+      assert.include(waiting.stdout, '"1 messages of unknown outcome"')
+      yield* sql`UPDATE messages SET attempting = true, available_at = now() - interval '2 minutes'`
+      assertTrouble(yield* examine({ env }), "work", /^1 attempts/, /worker/)
+      yield* sql`DELETE FROM messages`
+      yield* sql`DELETE FROM conversations`
+      yield* sql`DELETE FROM channels`
+    })
+  )
+
+  it.effect("tells of Redis and of the collector, whether they answer or not", () =>
+    Effect.gen(function* () {
+      const redis = yield* Effect.promise(() => makeRedis())
+      const collector = yield* Effect.promise(() => startCollector())
+      yield* Effect.promise(() => redis.start())
+      const env = { REDIS_URL: redis.url, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
+      const there = yield* examine({ env })
+      assert.deepStrictEqual([there.status, there.stderr, troubles(there)], [0, "", []])
+      const details = reportOf(there).map(({ detail }) => detail)
+      assert.includeMembers(details, [`Redis answers (127.0.0.1:${redis.port})`, `${collector.url} answers`])
+      yield* Effect.promise(() => redis.kill())
+      const away = yield* examine({ env: { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" } })
+      assert.deepStrictEqual(troubles(away), ["limiter failed", "telemetry warning"])
+      assertTrouble(away, "limiter", /does not answer/, /REDIS_URL/)
+    })
+  )
+})
+
+describe("doctor of a database", () => {
+  it.effect("that lacks migrations, or has more than it knows, tells so", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const [last] = yield* sql<{ id: number }>`
+        DELETE FROM effect_sql_migrations
+        WHERE migration_id = (SELECT max(migration_id) FROM effect_sql_migrations)
+        RETURNING migration_id AS id`
+      const pending = yield* examine({ env: { MIGRATE_ON_START: "false" } })
+      assertTrouble(pending, "migrations", /^1 pending$/, /cli -- migrate/)
+      const next = yield* examine()
+      assert.deepStrictEqual([next.status, troubles(next)], [0, ["migrations warning", "keys skipped", "work skipped"]])
+      yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${last?.id ?? 0}, 'again'), (999, 'later')`
+      assertTrouble(yield* examine(), "migrations", /^1 applied that this version does not know$/, /version/)
+    }).pipe(Effect.provide(TestDatabase.layer))
+  )
+})

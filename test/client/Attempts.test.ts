@@ -1,0 +1,205 @@
+/** What is sent again, and that it is the same each time. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { FetchHttpClient, HttpClientError } from "effect/http"
+import { HttpApi, HttpApiClient, HttpApiEndpoint, HttpApiGroup } from "effect/http-api"
+import { Access } from "../../src/api/Access.ts"
+import { Answers } from "../../src/api/Requests.ts"
+import { attemptsLayer } from "../../src/client/Attempts.ts"
+import { answering, apiAt, problem, receipt, scripted, type Step } from "./Scripted.support.ts"
+
+const request = { payload: { displayName: "Robin" } }
+
+const rateLimited = problem(429, "rate_limit_exceeded", { "retry-after": "0" })
+const unavailable = problem(503, "service_unavailable", { "retry-after": "0" })
+
+/** Holds that each request was the same as the first. */
+const assertSame = (keys: ReadonlyArray<string | undefined>, attempts: number) => {
+  assert.lengthOf(keys, attempts)
+  assert.strictEqual(new Set(keys).size, 1)
+  assert.match(String(keys[0]), /^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/)
+}
+
+describe("a mutation", () => {
+  const passing: ReadonlyArray<readonly [what: string, step: Step]> = [
+    ["429", rateLimited],
+    ["503", unavailable],
+    ["503 of somebody in between", answering(503, "<html>", { "content-type": "text/html" })],
+    ["a connection that is reset once the request is read", "reset"],
+    ["an answer that breaks off", "broken"]
+  ]
+  for (const [what, step] of passing) {
+    it.live(`is sent again after ${what}, under the same key`, () =>
+      Effect.gen(function* () {
+        const { baseUrl, keys, requests } = yield* scripted(step, step, receipt)
+        const { body } = yield* (yield* apiAt(baseUrl)).clients.createClient(request)
+        assert.deepStrictEqual({ ...body }, { resourceId: "cli_1", changed: true })
+        assertSame(keys(), 3)
+        assert.strictEqual(new Set(requests.map(({ body }) => body)).size, 1)
+        assert.strictEqual(requests[0]?.line, "POST /api/v1/developer/crm/clients HTTP/1.1")
+      })
+    )
+  }
+
+  it.live("is sent again after a connection that is closed before it is read", () =>
+    Effect.gen(function* () {
+      const { baseUrl, connections, keys } = yield* scripted("closed", "closed", receipt)
+      yield* (yield* apiAt(baseUrl)).clients.createClient(request)
+      assertSame(keys(), 1)
+      assert.strictEqual(connections(), 3)
+    })
+  )
+
+  it.live("has a key of its own with each call, or the one that is given", () =>
+    Effect.gen(function* () {
+      const { baseUrl, keys } = yield* scripted(receipt)
+      const { clients } = yield* apiAt(baseUrl)
+      yield* clients.createClient(request)
+      yield* clients.createClient(request)
+      yield* clients.createClient({ ...request, headers: { "idempotency-key": "order-4711" } })
+      const [first, second, third] = keys()
+      assert.notStrictEqual(first, second)
+      assert.strictEqual(third, "order-4711")
+    })
+  )
+
+  it.live("keeps the key that is given through all attempts", () =>
+    Effect.gen(function* () {
+      const { baseUrl, keys } = yield* scripted(unavailable, "reset", receipt)
+      const { clients } = yield* apiAt(baseUrl)
+      yield* clients.createClient({ ...request, headers: { "idempotency-key": "order-4711" } })
+      assert.deepStrictEqual(keys(), ["order-4711", "order-4711", "order-4711"])
+    })
+  )
+
+  it.live("is given up after so many retries, with the problem of the last answer", () =>
+    Effect.gen(function* () {
+      const { baseUrl, keys } = yield* scripted(rateLimited, rateLimited, unavailable)
+      const { clients } = yield* apiAt(baseUrl, { retry: { times: 2, delay: "1 millis" } })
+      const error = yield* Effect.flip(clients.createClient(request))
+      assert.strictEqual(error._tag, "service_unavailable")
+      assertSame(keys(), 3)
+    })
+  )
+
+  it.live("is given up with the transport's error where there never is an answer", () =>
+    Effect.gen(function* () {
+      const { baseUrl, keys } = yield* scripted("reset")
+      const { clients } = yield* apiAt(baseUrl)
+      const error = yield* Effect.flip(clients.createClient(request))
+      assert.instanceOf(error, HttpClientError.HttpClientError)
+      assert.strictEqual(error instanceof HttpClientError.HttpClientError && error.reason._tag, "TransportError")
+      assertSame(keys(), 5)
+    })
+  )
+
+  const final: ReadonlyArray<readonly [status: number, code: string, more?: object]> = [
+    [400, "validation_failed", { errors: { "body/displayName": ["is required"] } }],
+    [401, "credential_invalid"],
+    [403, "module_unavailable"],
+    [409, "contact_capacity_exhausted"],
+    [409, "idempotency_key_reused"],
+    [413, "body_too_large"],
+    [500, "internal"]
+  ]
+  for (const [status, code, more] of final) {
+    it.live(`is sent once when the answer is ${status} ${code}`, () =>
+      Effect.gen(function* () {
+        // Even if the answer asks for another time.
+        const { baseUrl, keys } = yield* scripted(problem(status, code, { "retry-after": "0" }, more))
+        const error = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient(request))
+        assert.strictEqual(error._tag, code)
+        assertSame(keys(), 1)
+      })
+    )
+  }
+
+  it.live("is sent once when a gateway answers 502", () =>
+    Effect.gen(function* () {
+      const { baseUrl, keys } = yield* scripted(answering(502, "<html>", { "content-type": "text/html" }))
+      const error = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient(request))
+      assert.strictEqual(error._tag, "HttpClientError")
+      assertSame(keys(), 1)
+    })
+  )
+
+  it.live("is sent once where retries are off", () =>
+    Effect.gen(function* () {
+      const { baseUrl, keys } = yield* scripted(unavailable)
+      const error = yield* Effect.flip((yield* apiAt(baseUrl, { retry: false })).clients.createClient(request))
+      assert.strictEqual(error._tag, "service_unavailable")
+      assertSame(keys(), 1)
+    })
+  )
+
+  it.live("of a message asks with the same key until the outcome is known", () =>
+    Effect.gen(function* () {
+      const conversationId = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
+      const sent = answering(200, {
+        messageId: "msg_1",
+        conversationId,
+        sourceId: "src_1",
+        deliveryStatus: "sent",
+        createdAt: "2026-11-20T10:05:00.000Z",
+        updatedAt: "2026-11-20T10:05:00.000Z",
+        attempts: []
+      })
+      const unknown = problem(503, "provider_outcome_unknown", { "retry-after": "0" }, { messageId: "msg_1" })
+      const { baseUrl, keys } = yield* scripted(unknown, unknown, sent)
+      const { messaging } = yield* apiAt(baseUrl)
+      const { body } = yield* messaging.sendMessage({ params: { conversationId }, payload: { text: "Ready." } })
+      assert.strictEqual(body.deliveryStatus, "sent")
+      assertSame(keys(), 3)
+    })
+  )
+})
+
+describe("a request without effect", () => {
+  it.live("is sent again without a key", () =>
+    Effect.gen(function* () {
+      const page = answering(200, { items: [], nextCursor: null })
+      const { baseUrl, keys } = yield* scripted(unavailable, "reset", "closed", "broken", page)
+      const { body } = yield* (yield* apiAt(baseUrl)).clients.listClients()
+      assert.isNull(body.nextCursor)
+      assert.deepStrictEqual(keys(), [undefined, undefined, undefined, undefined])
+    })
+  )
+})
+
+/** What the API does not have: a mutation without a key. What it has, and does not look like: a POST without effect. */
+class Odd extends HttpApi.make("odd").add(
+  HttpApiGroup.make("odd")
+    .add(
+      HttpApiEndpoint.post("unkeyed", "/unkeyed", { success: Schema.Struct({}) }),
+      HttpApiEndpoint.post("preview", "/preview", { success: Schema.Struct({}) }).annotate(Access, {
+        scope: "integrations.operations.read",
+        module: "integrations",
+        policy: "read"
+      })
+    )
+    .middleware(Answers)
+) {}
+
+const odd = (baseUrl: string) =>
+  HttpApiClient.make(Odd, { baseUrl }).pipe(
+    Effect.provide([FetchHttpClient.layer, attemptsLayer({ retry: { delay: "1 millis" } })])
+  )
+
+describe("by construction", () => {
+  it.live("a mutation without a key is sent once", () =>
+    Effect.gen(function* () {
+      const { baseUrl, requests } = yield* scripted("reset", answering(200, {}))
+      const error = yield* Effect.flip((yield* odd(baseUrl)).odd.unkeyed())
+      assert.strictEqual(error._tag, "HttpClientError")
+      assert.lengthOf(requests, 1)
+    })
+  )
+
+  it.live("a POST that only reads is sent again", () =>
+    Effect.gen(function* () {
+      const { baseUrl, requests } = yield* scripted("reset", answering(200, {}))
+      yield* (yield* odd(baseUrl)).odd.preview()
+      assert.lengthOf(requests, 2)
+    })
+  )
+})

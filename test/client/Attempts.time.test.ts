@@ -1,0 +1,150 @@
+/** When a request is sent again, on a clock of the test's own. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Fiber, Layer, Random } from "effect"
+import { FetchHttpClient } from "effect/http"
+import { TestClock } from "effect/testing"
+import type { AttemptOptions } from "../../src/client/Attempts.ts"
+import { DeveloperApi } from "../../src/client/DeveloperApi.ts"
+import { token } from "./Scripted.support.ts"
+
+const problem = (status: number, code: string, headers: Record<string, string> = {}) =>
+  new Response(JSON.stringify({ type: `urn:developer-api:problem:${code}`, title: "", status, code }), {
+    status,
+    headers: { "content-type": "application/problem+json", ...headers }
+  })
+
+const emptyPage = () => Response.json({ items: [], nextCursor: null })
+
+/** What comes of promises is there after some turns of the event loop; none of it takes time. */
+const settled = Effect.forEach(Array.from({ length: 20 }), () =>
+  Effect.promise(() => new Promise((resolve) => void setImmediate(resolve)))
+)
+
+const pass = (millis: number) => Effect.andThen(TestClock.adjust(`${millis} millis`), settled)
+
+/** Starts a call; `answer` says what comes of the nth request, counted from 0. */
+const calling = Effect.fnUntraced(function* (
+  options: AttemptOptions,
+  answer: (n: number, signal: AbortSignal | null | undefined) => Response | Promise<Response>
+) {
+  let requests = 0
+  const fetch: typeof globalThis.fetch = (_, init) => Promise.resolve(answer(requests++, init?.signal))
+  const layer = DeveloperApi.layer({ baseUrl: "http://api.example.com", token, ...options }).pipe(
+    Layer.provide(Layer.succeed(FetchHttpClient.Fetch, fetch))
+  )
+  const { clients } = yield* Effect.provide(DeveloperApi, layer)
+  const fiber = yield* Effect.forkChild(Effect.result(clients.listClients()))
+  yield* settled
+  return { fiber, requests: () => requests }
+})
+
+const randomly = (double: number) =>
+  Effect.provideService(Random.Random, Random.Random.of({ nextIntUnsafe: () => 0, nextDoubleUnsafe: () => double }))
+
+describe("the next attempt", () => {
+  it.effect("comes when Retry-After has passed, in seconds", () =>
+    Effect.gen(function* () {
+      const { fiber, requests } = yield* calling({}, (n) =>
+        n === 0 ? problem(429, "rate_limit_exceeded", { "retry-after": "7" }) : emptyPage()
+      )
+      yield* pass(6_999)
+      assert.strictEqual(requests(), 1)
+      yield* pass(1)
+      assert.strictEqual(requests(), 2)
+      assert.strictEqual((yield* Fiber.join(fiber))._tag, "Success")
+    })
+  )
+
+  it.effect("comes when Retry-After has passed, as a date", () =>
+    Effect.gen(function* () {
+      yield* TestClock.setTime(Date.parse("2026-11-20T10:00:00.000Z"))
+      const { requests } = yield* calling({}, (n) =>
+        n === 0 ? problem(503, "service_unavailable", { "retry-after": "Fri, 20 Nov 2026 10:00:30 GMT" }) : emptyPage()
+      )
+      yield* pass(29_999)
+      assert.strictEqual(requests(), 1)
+      yield* pass(1)
+      assert.strictEqual(requests(), 2)
+    })
+  )
+
+  it.effect("comes later each time, up to 10 s, where nothing is asked", () =>
+    Effect.gen(function* () {
+      const options = { retry: { times: 8, within: "10 minutes" } } as const
+      const { requests } = yield* calling(options, () => problem(503, "service_unavailable", { "retry-after": "soon" }))
+      const delays = [250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000]
+      for (const [n, delay] of delays.entries()) {
+        yield* pass(delay - 1)
+        assert.strictEqual(requests(), n + 1, `after ${delay - 1} ms`)
+        yield* pass(1)
+        assert.strictEqual(requests(), n + 2, `after ${delay} ms`)
+      }
+    }).pipe(randomly(1))
+  )
+
+  it.effect("comes up to half as early, at random", () =>
+    Effect.gen(function* () {
+      const { requests } = yield* calling({ retry: { delay: "1 second" } }, () => problem(503, "service_unavailable"))
+      yield* pass(499)
+      assert.strictEqual(requests(), 1)
+      yield* pass(1)
+      assert.strictEqual(requests(), 2)
+    }).pipe(randomly(0))
+  )
+
+  it.effect("is not waited for when it would come too late", () =>
+    Effect.gen(function* () {
+      const { fiber, requests } = yield* calling({ retry: { within: "10 seconds" } }, () =>
+        problem(429, "rate_limit_exceeded", { "retry-after": "11" })
+      )
+      const outcome = yield* Fiber.join(fiber)
+      assert.strictEqual(outcome._tag === "Failure" && outcome.failure._tag, "rate_limit_exceeded")
+      assert.strictEqual(requests(), 1)
+    })
+  )
+
+  it.effect("is the last within a minute, unless told otherwise", () =>
+    Effect.gen(function* () {
+      const { fiber, requests } = yield* calling({ retry: { times: 1_000 } }, () =>
+        problem(503, "service_unavailable", { "retry-after": "25" })
+      )
+      yield* pass(25_000)
+      yield* pass(25_000)
+      assert.strictEqual((yield* Fiber.join(fiber))._tag, "Failure")
+      assert.strictEqual(requests(), 3)
+    })
+  )
+})
+
+describe("an attempt", () => {
+  it.effect("that gets no answer in time is aborted and counts as lost", () =>
+    Effect.gen(function* () {
+      let aborted = false
+      const { fiber, requests } = yield* calling({ timeout: "5 seconds", retry: { delay: 0 } }, (n, signal) => {
+        if (n > 0) return emptyPage()
+        signal?.addEventListener("abort", () => {
+          aborted = true
+        })
+        return new Promise<Response>(() => {})
+      })
+      yield* pass(4_999)
+      assert.strictEqual(requests(), 1)
+      assert.isFalse(aborted)
+      yield* pass(1)
+      assert.strictEqual((yield* Fiber.join(fiber))._tag, "Success")
+      assert.isTrue(aborted)
+      assert.strictEqual(requests(), 2)
+    })
+  )
+
+  it.effect("has 30 s, to the end of its body", () =>
+    Effect.gen(function* () {
+      const endless = () => new Response(new ReadableStream({ start: () => {} }))
+      const { fiber, requests } = yield* calling({ retry: false }, endless)
+      yield* pass(30_000)
+      const outcome = yield* Fiber.join(fiber)
+      assert.strictEqual(outcome._tag === "Failure" && outcome.failure._tag, "HttpClientError")
+      assert.strictEqual(requests(), 1)
+    })
+  )
+})

@@ -1,0 +1,66 @@
+/** What the client says of a request that it doesn't send, held against what the service says of the same. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { ValidationFailed } from "../../src/api/Problems.ts"
+import { createClient } from "../../src/client/PromiseClient.ts"
+import { queryOf, requestOf } from "../contract/Requests.ts"
+import { type Sample, samples, World } from "../contract/Samples.ts"
+import { problemOf } from "../support/ContractAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { methodOf } from "./Walk.support.ts"
+
+interface Faulty {
+  readonly params?: Readonly<Record<string, string>>
+  readonly query?: Readonly<Record<string, string>>
+  readonly body?: unknown
+}
+
+const tooLong = "x".repeat(161)
+
+/** Requests in which nothing is as it should be, each in another way. */
+function* faultyOf({ body, discriminator, params = {}, query = {}, required = [] }: Sample): Generator<Faulty> {
+  yield { query: { surplus: "1" } }
+  for (const name of Object.keys(query)) yield { query: { [name]: "" } }
+  for (const name of Object.keys(params)) yield { params: { [name]: tooLong } }
+  if (body === undefined) return yield { body: {} }
+  for (const other of [null, 7, [], { surplus: 1 }, { ...body, surplus: 1 }]) yield { body: other }
+  if (required.length > 0) yield { body: {} }
+  for (const name of Object.keys(body)) yield { body: { ...body, [name]: {} } }
+  for (const name of Object.keys(body)) {
+    const rest = Object.fromEntries(Object.entries(body).filter(([other]) => other !== name))
+    // With a fault of its own: decoding would not come to the rules between its members.
+    yield { body: { ...rest, surplus: 1 } }
+  }
+  if (discriminator !== undefined) yield { body: { ...body, [discriminator]: "surplus" } }
+}
+
+layer(World.layer, { excludeTestServices: true })("a request that is not sent", (it) => {
+  for (const [name, sample] of Object.entries(samples)) {
+    it.effect(`of ${name} has the faults that the service tells`, () =>
+      Effect.gen(function* () {
+        const { own } = yield* World
+        const { send, url } = yield* TestServer
+        const method = methodOf(createClient({ baseUrl: url, token: own.token }), name)
+        for (const faulty of faultyOf(sample)) {
+          const params = { ...sample.params, ...faulty.params }
+          const query = { ...Object.fromEntries(queryOf(sample)), ...faulty.query }
+          const body = "body" in faulty ? faulty.body : sample.body
+          const refused = yield* Effect.promise(() =>
+            method({ params, query, payload: body }).catch((error: unknown) => error)
+          )
+          const answer = yield* send(
+            requestOf(sample, own.token, {
+              params,
+              query: new URLSearchParams(query).toString(),
+              ...(body === undefined ? {} : { json: body })
+            })
+          )
+          const what = JSON.stringify(faulty)
+          if (!(refused instanceof ValidationFailed)) return assert.fail(`sent: ${what}`)
+          assert.isUndefined(refused.instance, what)
+          assert.deepStrictEqual(refused.errors, problemOf(answer, 400, "validation_failed").errors, what)
+        }
+      })
+    )
+  }
+})

@@ -1,0 +1,177 @@
+/** The client against the real service: every operation, and each kind of them as a program would use it. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Stream } from "effect"
+import { DeveloperApi } from "../../src/client/DeveloperApi.ts"
+import { createClient } from "../../src/client/PromiseClient.ts"
+import { queryOf } from "../contract/Requests.ts"
+import { samples, World } from "../contract/Samples.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { declared, methodOf } from "./Walk.support.ts"
+
+const promises = Effect.gen(function* () {
+  const { own } = yield* World
+  return createClient({ baseUrl: (yield* TestServer).url, token: own.token })
+})
+
+/** The Effect face, in a project of its own with what the samples refer to. */
+const effects = Effect.gen(function* () {
+  const { projectId, token } = yield* (yield* World).seed()
+  const { url } = yield* TestServer
+  const api = yield* Effect.provide(DeveloperApi, DeveloperApi.layer({ baseUrl: `${url}/`, token }))
+  return { api, projectId }
+})
+
+layer(World.layer, { excludeTestServices: true })("the client", (it) => {
+  it.effect("has every operation, in both faces, and items where the operation is a list", () =>
+    Effect.gen(function* () {
+      const { api } = yield* effects
+      for (const client of [api, yield* promises]) {
+        const found = Object.entries(client).flatMap(([group, methods]) =>
+          Object.entries<object>(methods).map(([name, method]) => ({ group, name, isList: "items" in method }))
+        )
+        assert.deepStrictEqual(found, declared)
+      }
+    })
+  )
+
+  for (const [name, sample] of Object.entries(samples)) {
+    it.effect(`calls ${name}`, () =>
+      Effect.gen(function* () {
+        const { own, restore } = yield* World
+        yield* restore(sample, own.projectId)
+        const method = methodOf(yield* promises, name)
+        const { body, params } = sample
+        const query = Object.fromEntries(queryOf(sample))
+        const answer = yield* Effect.promise(() => method({ params, query, payload: body }))
+        assert.isObject(answer)
+      })
+    )
+  }
+
+  it.effect("creates, gets, changes and lists", () =>
+    Effect.gen(function* () {
+      const { clients } = (yield* effects).api
+      const created = yield* clients.createClient({ payload: { displayName: "Robin", tags: ["new"] } })
+      assert.strictEqual(created.headers.etag, '"1"')
+      assert.notProperty(created.headers, "idempotent-replayed")
+      const clientId = created.body.resourceId
+      const first = yield* clients.getClient({ params: { clientId } })
+      assert.deepStrictEqual([first.body.displayName, first.body.tags], ["Robin", ["new"]])
+      const patched = yield* clients.patchClient({
+        params: { clientId },
+        payload: { email: "robin@example.com", tags: [] }
+      })
+      assert.deepStrictEqual([patched.body.changed, patched.headers.etag], [true, '"2"'])
+      const page = yield* clients.listClients({ query: { limit: 1, status: "active" } })
+      assert.deepStrictEqual(
+        page.body.items.map(({ email, id }) => [id, email]),
+        [[clientId, "robin@example.com"]]
+      )
+      assert.isString(page.body.nextCursor)
+      assert.match(String(page.headers.link), /rel="next"/)
+    })
+  )
+
+  it.effect("gives the same answer to the same key, and says so", () =>
+    Effect.gen(function* () {
+      const { clients } = (yield* effects).api
+      const request = { payload: { displayName: "Once" }, headers: { "idempotency-key": "once-and-only" } }
+      const first = yield* clients.createClient(request)
+      const second = yield* clients.createClient(request)
+      assert.strictEqual(second.body.resourceId, first.body.resourceId)
+      assert.strictEqual(second.headers["idempotent-replayed"], "true")
+      const reused = yield* Effect.flip(clients.createClient({ ...request, payload: { displayName: "Twice" } }))
+      assert.strictEqual(reused._tag, "idempotency_key_reused")
+    })
+  )
+
+  it.effect("walks through the pages of a list, as far as it is read", () =>
+    Effect.gen(function* () {
+      const { api } = yield* effects
+      const params = { dealId: "deal_own" }
+      const texts = ["one", "two", "three", "four", "five"]
+      yield* Effect.forEach(texts, (body) => api.notes.createNote({ params, payload: { body } }))
+      const bodies = yield* api.notes.listNotes.items({ params, query: { limit: 2 } }).pipe(
+        Stream.map(({ body }) => body),
+        Stream.runCollect
+      )
+      assert.deepStrictEqual(bodies, [...texts.toReversed(), "Own"])
+      const newest = yield* Stream.runCollect(
+        Stream.take(api.notes.listNotes.items({ params, query: { limit: 2 } }), 3)
+      )
+      assert.deepStrictEqual(
+        newest.map(({ body }) => body),
+        ["five", "four", "three"]
+      )
+      const fromSecond = yield* api.notes.listNotes({ params, query: { limit: 2 } })
+      const rest = yield* Stream.runCollect(
+        api.notes.listNotes.items({ params, query: { limit: 2, cursor: fromSecond.body.nextCursor ?? "" } })
+      )
+      assert.lengthOf(rest, 4)
+    })
+  )
+
+  it.effect("deletes with a query, and fails with the problem of a conflict", () =>
+    Effect.gen(function* () {
+      const { notes } = (yield* effects).api
+      const params = { dealId: "deal_own", noteId: "note_own" }
+      const conflict = yield* Effect.flip(notes.deleteNote({ params, query: { expectedVersion: 7 } }))
+      assert.strictEqual(conflict._tag === "version_conflict" && conflict.currentVersion, 1)
+      const { body } = yield* notes.deleteNote({ params, query: { expectedVersion: 1 } })
+      assert.strictEqual(body.resourceId, "note_own")
+      const gone = yield* notes.deleteNote({ params, query: { expectedVersion: 1 } }).pipe(
+        Effect.as("there"),
+        Effect.catchTag("note_not_found", ({ instance }) => Effect.succeed(instance ?? "no instance"))
+      )
+      assert.match(gone, /^urn:developer-api:request:/)
+    })
+  )
+
+  it.effect("configures a webhook and learns its secret, once", () =>
+    Effect.gen(function* () {
+      const { webhooks } = (yield* effects).api
+      const request = {
+        params: { installationId: "ins_new" },
+        payload: {
+          endpointUrl: "https://shop.example.com/hooks",
+          eventTypes: ["crm.deal.created.v1"],
+          expectedVersion: null
+        },
+        headers: { "idempotency-key": "hook" }
+      } as const
+      assert.match(String((yield* webhooks.configureWebhook(request)).body.signingSecret), /^whsec_/)
+      assert.notProperty((yield* webhooks.configureWebhook(request)).body, "signingSecret")
+      const refused = yield* Effect.flip(
+        webhooks.configureWebhook({
+          params: request.params,
+          payload: { ...request.payload, endpointUrl: "https://10.0.0.1/", expectedVersion: 1 }
+        })
+      )
+      assert.strictEqual(refused._tag, "webhook_reference_invalid")
+    })
+  )
+
+  it.effect("tells what it does not know of: another path is answered by a problem that no operation declares", () =>
+    Effect.gen(function* () {
+      const { own } = yield* World
+      const { url } = yield* TestServer
+      const layer = DeveloperApi.layer({ baseUrl: `${url}/v2`, token: own.token })
+      const { clients } = yield* Effect.provide(DeveloperApi, layer)
+      const failure = yield* Effect.flip(clients.listClients())
+      assert.strictEqual(failure._tag, "UnexpectedProblem")
+      assert.deepInclude(failure, { code: "route_not_found", status: 404 })
+    })
+  )
+
+  it.effect("takes ids with any character in them", () =>
+    Effect.gen(function* () {
+      const { seed, url } = yield* TestServer
+      const ids = ["a/b", "ü ☕", "%2F", "?x=1#y", "a.b", "..."]
+      const { token } = yield* seed({ clients: ids.map((id) => ({ id, displayName: id })) })
+      const { clients } = yield* Effect.provide(DeveloperApi, DeveloperApi.layer({ baseUrl: url, token }))
+      for (const clientId of ids) {
+        assert.strictEqual((yield* clients.getClient({ params: { clientId } })).body.displayName, clientId)
+      }
+    })
+  )
+})

@@ -1,0 +1,218 @@
+/** The package that `npm pack` makes, installed where nothing else is; and the README's programs, against `npm start`. */
+import { readdirSync, readFileSync } from "node:fs"
+import { mkdir, writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import { beforeAll, describe, expect, it } from "vitest"
+import { createClient } from "../../src/client/PromiseClient.ts"
+import {
+  checkout,
+  freePort,
+  runToEnd,
+  type Service,
+  spawn,
+  startService,
+  temporaryDirectory
+} from "../support/Process.ts"
+
+// Compiling and copying `effect` is work for a loaded machine.
+const patience = 300_000
+
+let home: string
+
+const run = async (file: string, ...args: ReadonlyArray<string>) => {
+  const { code, stderr, stdout } = await runToEnd(file, args)
+  expect({ code, stderr: code === 0 ? "" : stderr + stdout }).toEqual({ code: 0, stderr: "" })
+  return stdout
+}
+
+const fileOf = async (name: string, text: string) => {
+  const path = join(home, name)
+  await writeFile(path, text)
+  return path
+}
+
+beforeAll(async () => {
+  const directory = await temporaryDirectory()
+  await run("npm", "pack", "--silent", "--pack-destination", directory)
+  const [tarball = ""] = readdirSync(directory)
+  home = join(directory, "home")
+  await mkdir(home)
+  await fileOf("package.json", JSON.stringify({ name: "home", private: true, type: "module" }))
+  // Copies, not links: from a link, the imports of `effect` would find the checkout's packages.
+  const options = ["--offline", "--install-links", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", home]
+  await run("npm", "install", ...options, join(directory, tarball), join(checkout, "node_modules/effect"))
+}, patience)
+
+describe("the package", () => {
+  it("is the compiled client and nothing of the server, and brings no other package", () => {
+    const installed = join(home, "node_modules/developer-api")
+    const files = readdirSync(installed, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath, entry.name).slice(installed.length + 1))
+    expect(files.filter((file) => !/^dist\/(client\.|client\/|api\/)/.test(file)).toSorted()).toEqual([
+      "LICENSE",
+      "README.md",
+      "package.json"
+    ])
+    const manifest = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"))
+    expect(manifest).toMatchObject({ name: "developer-api", peerDependencies: { effect: "^4.1.0" } })
+    expect(manifest).not.toHaveProperty("dependencies")
+    expect(Object.keys(manifest.exports)).toEqual(["./client"])
+    expect(readdirSync(join(home, "node_modules")).filter((name) => !name.startsWith("."))).toEqual([
+      "developer-api",
+      "effect"
+    ])
+  })
+
+  it("loads effect alone: no server, no node: module", async () => {
+    const script = await fileOf(
+      "graph.js",
+      `import { registerHooks } from "node:module"
+       const urls = []
+       registerHooks({ resolve: (specifier, context, next) => {
+         const resolved = next(specifier, context)
+         urls.push(resolved.url)
+         return resolved
+       } })
+       await import("developer-api/client")
+       console.log(JSON.stringify(urls))`
+    )
+    const urls: ReadonlyArray<string> = JSON.parse(await run(process.execPath, script))
+    const packages = `file://${home}/node_modules/`
+    expect(urls.length).toBeGreaterThan(20)
+    expect(
+      urls.filter((url) => !url.startsWith(`${packages}effect/`) && !url.startsWith(`${packages}developer-api/dist/`))
+    ).toEqual([])
+  })
+
+  it(
+    "has types that hold in a strict program, those of its own declarations included",
+    async () => {
+      const program = (title: string) => `
+        import { createClient, DeveloperApi, isProblem, verifyWebhook, type WebhookEvent } from "developer-api/client"
+        import { Effect, Stream } from "effect"
+        const api = createClient({ baseUrl: new URL("https://api.example.com"), token: "dk_1" })
+        const { body, headers } = await api.deals.getDeal({ params: { dealId: "deal_1" } })
+        export const etag: string = headers.etag
+        export const title: ${title} = body.title
+        export const failure = (error: unknown) => (isProblem(error, "version_conflict") ? error.currentVersion : null)
+        export const titles = Stream.map(
+          Stream.unwrap(Effect.map(DeveloperApi, ({ deals }) => deals.listDeals.items({ query: { limit: 10 } }))),
+          (deal) => deal.title
+        )
+        export const event: Effect.Effect<WebhookEvent, { readonly reason: string }> =
+          verifyWebhook({ body: "{}", headers: new Headers(), secrets: ["whsec_AAAA"] })`
+      const options = {
+        target: "es2022",
+        module: "nodenext",
+        lib: ["es2024", "dom", "dom.iterable", "esnext.disposable"],
+        types: [],
+        strict: true,
+        skipLibCheck: false,
+        noEmit: true
+      }
+      await fileOf("good.ts", program("string"))
+      await fileOf("bad.ts", program("number"))
+      await fileOf("tsconfig.json", JSON.stringify({ compilerOptions: options, files: ["good.ts", "bad.ts"] }))
+      const { code, stdout } = await runToEnd(join(checkout, "node_modules/.bin/tsc"), [
+        "--project",
+        home,
+        "--pretty",
+        "false"
+      ])
+      expect(code).not.toBe(0)
+      expect(
+        stdout
+          .trimEnd()
+          .split("\n")
+          .map((line) => line.replace(/^.*\//, ""))
+      ).toEqual(["bad.ts(7,22): error TS2322: Type 'string' is not assignable to type 'number'."])
+    },
+    patience
+  )
+})
+
+describe("the programs of the README", () => {
+  const [compile = "", ...programs] =
+    readFileSync(join(checkout, "README.md"), "utf8")
+      .split("## From a program")[1]
+      ?.split("\n## ")[0]
+      ?.matchAll(/```sh\n(.*?)```/gs)
+      .map(([, block = ""]) => block)
+      .toArray() ?? []
+
+  let service: Service
+  let token: string
+
+  beforeAll(async () => {
+    service = await startService({ env: { DATA_DIR: join(await temporaryDirectory(), "data") } })
+    token = /dk_\w+/.exec(service.stdout())?.[0] ?? ""
+  }, patience)
+
+  /** A block as it is pasted, but for the addresses. */
+  const pasted = (block: string, port = 0) =>
+    block.replaceAll("http://127.0.0.1:3000", service.url).replaceAll("listen(8080", `listen(${port}`)
+
+  it("are as many as are tried here", () => {
+    expect(compile).toContain("npm pack")
+    expect(programs).toHaveLength(3)
+  })
+
+  it(
+    "run with Promises",
+    async () => {
+      const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[0] ?? "")], { TOKEN: token })
+      expect({ code, stderr, lines: stdout.trimEnd().split("\n") }).toEqual({
+        code: 0,
+        stderr: "",
+        lines: [
+          'Robin Example is at version "2"',
+          "Open: A second grinder",
+          "Open: Espresso machines for the harbour",
+          "404: The project has no such deal."
+        ]
+      })
+    },
+    patience
+  )
+
+  it(
+    "run with Effect",
+    async () => {
+      const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[1] ?? "")], { TOKEN: token })
+      expect({ code, stderr }).toEqual({ code: 0, stderr: "" })
+      expect(stdout).toMatch(
+        /^A second grinder: open\nEspresso machines for the harbour: open\nSix cargo bicycles: won\n/
+      )
+      expect(stdout).toContain("It is at version 1")
+    },
+    patience
+  )
+
+  it(
+    "receive webhooks",
+    async () => {
+      const port = await freePort()
+      const api = createClient({ baseUrl: service.url, token })
+      const { body } = await api.webhooks.configureWebhook({
+        params: { installationId: "ins_shop" },
+        payload: {
+          endpointUrl: `http://127.0.0.1:${port}/hooks`,
+          eventTypes: ["crm.deal.created.v1"],
+          expectedVersion: null
+        }
+      })
+      const secret = body.signingSecret ?? ""
+      const receiver = spawn("bash", ["-c", `exec ${pasted(programs[2] ?? "", port).replace(/^SECRET=\S+ /, "")}`], {
+        SECRET: secret
+      })
+      await receiver.prints(/waiting for events/)
+      await api.deals.createDeal({ payload: { title: "Ten more cups" } })
+      await receiver.prints(/^New: Ten more cups$/m)
+      const forged = await fetch(`http://127.0.0.1:${port}/hooks`, { method: "POST", body: "{}" })
+      expect(forged.status).toBe(400)
+      await receiver.prints(/^Refused: header_missing$/m)
+    },
+    patience
+  )
+})

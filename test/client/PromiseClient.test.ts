@@ -1,0 +1,238 @@
+/** The Promise face: what it resolves to, what it rejects with, and how a call is ended. */
+import { assert, describe, it } from "@effect/vitest"
+import { Deferred, Effect } from "effect"
+import { HttpClientError } from "effect/http"
+import * as Problems from "../../src/api/Problems.ts"
+import { isProblem, UnexpectedProblem } from "../../src/client/Problem.ts"
+import { createClient } from "../../src/client/PromiseClient.ts"
+import { answering, problem, receipt, scripted, type Step, token } from "./Scripted.support.ts"
+
+const source = (id: string) => ({
+  id,
+  channelId: "chan_1",
+  providerType: "sandbox",
+  displayName: "Sandbox",
+  status: "active",
+  capabilities: { textReply: true },
+  connectedAt: "2026-11-20T10:00:00.000Z",
+  revokedAt: null
+})
+const page = (ids: ReadonlyArray<string>, nextCursor: string | null) =>
+  answering(200, { items: ids.map(source), nextCursor })
+
+const clientOf = (...steps: readonly [Step, ...Array<Step>]) =>
+  Effect.map(scripted(...steps), (server) => ({
+    ...server,
+    client: createClient({ baseUrl: server.baseUrl, token, retry: { delay: "1 millis" } })
+  }))
+
+const rejection = (promise: Promise<unknown>) =>
+  Effect.promise(() =>
+    promise.then(
+      () => assert.fail("it resolved"),
+      (error: unknown) => error
+    )
+  )
+
+const controllerOf = () => new AbortController()
+
+const request = { payload: { displayName: "Robin" } }
+
+describe("a call", () => {
+  it.live("resolves to the answer, after what had to be repeated", () =>
+    Effect.gen(function* () {
+      const { client, keys } = yield* clientOf(problem(503, "service_unavailable"), "reset", receipt)
+      const { body, headers } = yield* Effect.promise(() => client.clients.createClient(request))
+      assert.deepStrictEqual([body.resourceId, headers.etag], ["cli_1", '"1"'])
+      assert.lengthOf(keys(), 3)
+      assert.strictEqual(new Set(keys()).size, 1)
+    })
+  )
+
+  it.live("rejects with the class of the problem", () =>
+    Effect.gen(function* () {
+      const { client } = yield* clientOf(problem(409, "version_conflict", {}, { currentVersion: 3 }))
+      const params = { dealId: "deal_1", noteId: "note_1" }
+      const error = yield* rejection(client.notes.patchNote({ params, payload: { body: "x", expectedVersion: 2 } }))
+      assert.instanceOf(error, Problems.VersionConflict)
+      assert.instanceOf(error, Error)
+      assert.deepInclude(error, {
+        code: "version_conflict",
+        status: 409,
+        detail: "As the script says.",
+        instance: "urn:developer-api:request:1",
+        currentVersion: 3
+      })
+      assert.isTrue(isProblem(error))
+      assert.isTrue(isProblem(error, "version_conflict"))
+      assert.isFalse(isProblem(error, "note_not_found"))
+    })
+  )
+
+  it.live("rejects with the transport's error, which is no problem", () =>
+    Effect.gen(function* () {
+      const { client } = yield* clientOf("reset")
+      const error = yield* rejection(client.clients.createClient(request))
+      assert.instanceOf(error, HttpClientError.HttpClientError)
+      assert.isFalse(isProblem(error))
+    })
+  )
+
+  it.live("rejects with what no operation declares", () =>
+    Effect.gen(function* () {
+      const { client } = yield* clientOf(problem(404, "route_not_found"))
+      const error = yield* rejection(client.clients.listClients())
+      assert.instanceOf(error, UnexpectedProblem)
+      assert.isTrue(isProblem(error))
+    })
+  )
+
+  it.live("is made by the fetch that is given", () =>
+    Effect.gen(function* () {
+      const urls: Array<string> = []
+      const client = createClient({
+        baseUrl: "https://api.example.com",
+        token,
+        fetch: (input) => {
+          urls.push(String(input))
+          return Promise.resolve(Response.json({ items: [], nextCursor: null }))
+        }
+      })
+      yield* Effect.promise(() => client.clients.listClients())
+      assert.deepStrictEqual(urls, ["https://api.example.com/api/v1/developer/crm/clients?limit=50"])
+    })
+  )
+
+  it.live("sends no trace that nobody records", () =>
+    Effect.gen(function* () {
+      const { client, requests } = yield* clientOf(receipt)
+      yield* Effect.promise(() => client.clients.createClient(request))
+      assert.isFalse(requests[0]?.headers.has("traceparent"))
+    })
+  )
+})
+
+describe("a signal", () => {
+  it.live("that was raised before ends the call before it begins", () =>
+    Effect.gen(function* () {
+      const { client, connections } = yield* clientOf(receipt)
+      const reason = new Error("no more")
+      const error = yield* rejection(client.clients.createClient(request, { signal: AbortSignal.abort(reason) }))
+      assert.strictEqual(error, reason)
+      assert.strictEqual(connections(), 0)
+    })
+  )
+
+  it.live("ends the wait for the next attempt", () =>
+    Effect.gen(function* () {
+      const { client, connections } = yield* clientOf(problem(429, "rate_limit_exceeded", { "retry-after": "50" }))
+      const controller = controllerOf()
+      const failed = rejection(client.clients.listClients(undefined, { signal: controller.signal }))
+      yield* Effect.forkChild(
+        Effect.sleep("5 millis").pipe(
+          Effect.repeat({ until: () => connections() > 0 }),
+          Effect.andThen(Effect.sync(() => controller.abort()))
+        )
+      )
+      const error = yield* failed
+      assert.strictEqual(error instanceof DOMException && error.name, "AbortError")
+      assert.strictEqual(connections(), 1)
+    })
+  )
+
+  it.live("ends a request that is under way, and its connection", () =>
+    Effect.gen(function* () {
+      const controller = controllerOf()
+      const reason = new Error("no more")
+      const began = yield* Deferred.make<void>()
+      const ended = yield* Deferred.make<void>()
+      const client = createClient({
+        baseUrl: "https://api.example.com",
+        token,
+        fetch: (_, init) => {
+          init?.signal?.addEventListener("abort", () => Deferred.doneUnsafe(ended, Effect.void))
+          Deferred.doneUnsafe(began, Effect.void)
+          return new Promise(() => {})
+        }
+      })
+      const failed = rejection(client.clients.createClient(request, { signal: controller.signal }))
+      yield* Deferred.await(began)
+      controller.abort(reason)
+      assert.strictEqual(yield* failed, reason)
+      yield* Deferred.await(ended)
+    })
+  )
+
+  it.live("ends a walk through the pages of a list", () =>
+    Effect.gen(function* () {
+      const { client, connections } = yield* clientOf(page(["a"], "next"), page(["b"], null))
+      const controller = controllerOf()
+      const reason = new Error("no more")
+      const ids: Array<string> = []
+      const walk = async () => {
+        for await (const { id } of client.messaging.listSources.items(undefined, { signal: controller.signal })) {
+          ids.push(id)
+          controller.abort(reason)
+        }
+      }
+      assert.strictEqual(yield* rejection(walk()), reason)
+      assert.deepStrictEqual([ids, connections()], [["a"], 1])
+    })
+  )
+
+  it.live("of a call that has come to its end changes nothing", () =>
+    Effect.gen(function* () {
+      const { client } = yield* clientOf(receipt)
+      const controller = controllerOf()
+      const call = client.clients.createClient(request, { signal: controller.signal })
+      const { body } = yield* Effect.promise(() => call)
+      controller.abort()
+      assert.strictEqual(body.resourceId, "cli_1")
+    })
+  )
+})
+
+describe("the items of a list", () => {
+  it.live("come page by page, as they are asked for", () =>
+    Effect.gen(function* () {
+      const { client, requests } = yield* clientOf(page(["a", "b"], "next"), page([], "more"), page(["c"], null))
+      const ids: Array<string> = []
+      yield* Effect.promise(async () => {
+        for await (const { id } of client.messaging.listSources.items({ query: { limit: 2 } })) {
+          assert.lengthOf(requests, id === "c" ? 3 : 1)
+          ids.push(id)
+        }
+      })
+      assert.deepStrictEqual(ids, ["a", "b", "c"])
+      const cursors = requests.map(({ line }) => /cursor=(\w+)/.exec(line)?.[1])
+      assert.deepStrictEqual(cursors, [undefined, "next", "more"])
+      assert.isTrue(requests.every(({ line }) => line.includes("limit=2")))
+    })
+  )
+
+  it.live("are not read further than they are asked for", () =>
+    Effect.gen(function* () {
+      const { client, connections } = yield* clientOf(page(["a", "b"], "next"))
+      yield* Effect.promise(async () => {
+        for await (const { id } of client.messaging.listSources.items()) if (id === "b") break
+      })
+      assert.strictEqual(connections(), 1)
+      assert.isFunction(client.messaging.listSources.items()[Symbol.asyncIterator])
+      assert.strictEqual(connections(), 1)
+    })
+  )
+
+  it.live("end with the failure of a page", () =>
+    Effect.gen(function* () {
+      const { client } = yield* clientOf(page(["a"], "next"), problem(400, "cursor_invalid"))
+      const ids: Array<string> = []
+      const error = yield* rejection(
+        (async () => {
+          for await (const { id } of client.messaging.listSources.items()) ids.push(id)
+        })()
+      )
+      assert.deepStrictEqual(ids, ["a"])
+      assert.isTrue(isProblem(error, "cursor_invalid"))
+    })
+  )
+})

@@ -1,0 +1,230 @@
+/** Requests that are not sent, and what goes on the wire of those that are. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Redacted } from "effect"
+import { ValidationFailed } from "../../src/api/Problems.ts"
+import { createClient } from "../../src/client/PromiseClient.ts"
+import { answering, apiAt, receipt, scripted, token } from "./Scripted.support.ts"
+import { methodOf } from "./Walk.support.ts"
+
+const page = answering(200, { items: [], nextCursor: null })
+
+describe("a request", () => {
+  it.live("that has not its form is not sent: it tells every fault at its location", () =>
+    Effect.gen(function* () {
+      const { baseUrl, connections } = yield* scripted(receipt)
+      const { clients } = yield* apiAt(baseUrl)
+      const unknown = { payload: { displayName: "", tags: ["a", "a"], email: "robin", "co/lour": "green" } }
+      const refused = yield* Effect.flip(
+        clients.patchClient({ params: { clientId: "" }, headers: { "idempotency-key": "short" }, ...unknown })
+      )
+      assert.strictEqual(refused._tag, "validation_failed")
+      if (refused._tag !== "validation_failed") return
+      assert.deepStrictEqual(Object.keys(refused.errors).toSorted(), [
+        "body/co~1lour",
+        "body/displayName",
+        "body/email",
+        "body/tags",
+        "header/idempotency-key",
+        "path/clientId"
+      ])
+      assert.deepStrictEqual(refused.errors["body/co~1lour"], ["is not known here"])
+      assert.isUndefined(refused.instance)
+      assert.strictEqual(connections(), 0)
+    })
+  )
+
+  it.live("that breaks a rule between its members is told so beside its other faults", () =>
+    Effect.gen(function* () {
+      const { baseUrl } = yield* scripted(receipt)
+      const { deals } = yield* apiAt(baseUrl)
+      const refused = yield* Effect.flip(deals.createDeal({ payload: { title: "", amountMinor: 5 } }))
+      assert.deepStrictEqual(refused._tag === "validation_failed" && refused.errors, {
+        "body/title": ["must be a string of 1 to 160 characters"],
+        "body/currency": ["is required with an amount"]
+      })
+      assert.strictEqual(refused.message, "Not sent. See errors: body/title, body/currency.")
+    })
+  )
+
+  for (const clientId of [".", "..", "\ud800"]) {
+    it.live(`is not sent with the id ${JSON.stringify(clientId)}, which no path can hold`, () =>
+      Effect.gen(function* () {
+        const { baseUrl, connections } = yield* scripted(receipt)
+        const { clients } = yield* apiAt(baseUrl)
+        const refused = yield* Effect.flip(clients.getClient({ params: { clientId } }))
+        assert.deepStrictEqual(refused._tag === "validation_failed" && Object.keys(refused.errors), ["path/clientId"])
+        assert.strictEqual(connections(), 0)
+      })
+    )
+  }
+
+  it.live("with more in it than a request has is not sent without that", () =>
+    Effect.gen(function* () {
+      const { baseUrl, connections } = yield* scripted(receipt)
+      const client = createClient({ baseUrl, token })
+      const payload = { displayName: "Robin" }
+      const headers = { "Idempotency-Key": "order-4711" }
+      const calls: ReadonlyArray<readonly [operation: string, request: object]> = [
+        ["createClient", { payload, headers }],
+        ["createClient", { payload, header: headers, body: payload, signal: undefined }],
+        ["getClient", { params: { clientId: "cli_1" }, query: { status: "active" }, payload: {} }]
+      ]
+      const faults = yield* Effect.forEach(calls, ([operation, request]) =>
+        Effect.promise(() =>
+          methodOf(
+            client,
+            operation
+          )(request).catch((error: unknown) => (error instanceof ValidationFailed ? error.errors : {}))
+        )
+      )
+      assert.deepStrictEqual(
+        faults.map((errors) => Object.keys(Object(errors))),
+        [["header/Idempotency-Key"], ["header", "body"], ["query/status", "body"]]
+      )
+      assert.strictEqual(connections(), 0)
+    })
+  )
+
+  it.live("carries the token, and its body as JSON", () =>
+    Effect.gen(function* () {
+      const { baseUrl, requests } = yield* scripted(receipt)
+      const { notes } = yield* apiAt(baseUrl)
+      yield* notes.createNote({ params: { dealId: "a/b" }, payload: { body: "☕" } })
+      const [request] = requests
+      assert.strictEqual(request?.line, "POST /api/v1/developer/crm/deals/a%2Fb/notes HTTP/1.1")
+      assert.strictEqual(request?.headers.get("authorization"), `Bearer ${token}`)
+      assert.strictEqual(request?.headers.get("content-type"), "application/json")
+      assert.deepStrictEqual(JSON.parse(Buffer.from(request?.body ?? "", "latin1").toString()), { body: "☕" })
+    })
+  )
+
+  it.live("takes an undefined member for an absent one", () =>
+    Effect.gen(function* () {
+      const { baseUrl, requests } = yield* scripted(receipt)
+      const { clients } = yield* apiAt(baseUrl)
+      // As a caller without exactOptionalPropertyTypes may write it.
+      const absent: object = { email: undefined, tags: undefined }
+      const headers: object = { "idempotency-key": undefined }
+      yield* clients.createClient({ payload: { displayName: "Robin", ...absent }, headers })
+      assert.strictEqual(requests[0]?.body, '{"displayName":"Robin"}')
+      assert.isDefined(requests[0]?.headers.get("idempotency-key"))
+    })
+  )
+
+  it.live("of a list has what is asked for in its query, and the defaults of the contract", () =>
+    Effect.gen(function* () {
+      const { baseUrl, requests } = yield* scripted(page)
+      const { deals } = yield* apiAt(baseUrl)
+      yield* deals.listDeals()
+      yield* deals.listDeals({ query: { limit: 7, status: "won", cursor: "abc" } })
+      const queries = requests.map(({ line }) =>
+        Object.fromEntries(new URL(line.split(" ")[1] ?? "", baseUrl).searchParams)
+      )
+      assert.deepStrictEqual(queries, [
+        { limit: "50", lifecycle: "active", status: "all" },
+        { limit: "7", lifecycle: "active", status: "won", cursor: "abc" }
+      ])
+    })
+  )
+})
+
+describe("a client", () => {
+  const wrong: ReadonlyArray<readonly [member: "baseUrl" | "token", value: string | URL]> = [
+    ["baseUrl", ""],
+    ["baseUrl", "127.0.0.1:3000"],
+    ["baseUrl", "localhost:3000"],
+    ["baseUrl", "/api"],
+    ["baseUrl", "https://api.example.com?x=1"],
+    ["baseUrl", "https://api.example.com/#top"],
+    ["baseUrl", "https://me:secret@api.example.com"],
+    ["baseUrl", new URL("file:///api")],
+    ["token", ""],
+    ["token", "dk_1\n"],
+    ["token", "Bearer dk_1"]
+  ]
+  for (const [member, value] of wrong) {
+    it(`is not made with ${JSON.stringify(value)} for its ${member}`, () => {
+      const options = { baseUrl: "https://api.example.com", token, [member]: value }
+      assert.throws(() => createClient(options), TypeError, `${member} has to be`)
+    })
+  }
+
+  it("is not made without options: it tells all that is missing", () => {
+    const missing: { baseUrl: string; token: string } = JSON.parse("{}")
+    assert.throws(() => createClient(missing), /^baseUrl has to be .*; token has to be /)
+  })
+
+  it("is made with a token that is redacted, and a base URL with a path", () => {
+    createClient({ baseUrl: new URL("http://127.0.0.1:3000/behind/"), token: Redacted.make(token) })
+  })
+})
+
+describe("an answer", () => {
+  it.live("that redirects is not followed", () =>
+    Effect.gen(function* () {
+      const other = yield* scripted(receipt)
+      const { baseUrl, connections } = yield* scripted(answering(307, "", { location: `${other.baseUrl}/` }))
+      const failure = yield* Effect.flip(
+        (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
+      )
+      assert.strictEqual(failure._tag, "HttpClientError")
+      assert.deepStrictEqual([connections(), other.connections()], [1, 0])
+    })
+  )
+
+  it.live("with members that this client does not know is taken without them", () =>
+    Effect.gen(function* () {
+      const { baseUrl } = yield* scripted(
+        answering(201, { resourceId: "cli_1", changed: true, more: 1 }, { etag: '"1"' })
+      )
+      const { body } = yield* (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
+      assert.deepStrictEqual({ ...body }, { resourceId: "cli_1", changed: true })
+    })
+  )
+
+  it.live("that this client can't understand is a SchemaError", () =>
+    Effect.gen(function* () {
+      const { baseUrl, connections } = yield* scripted(answering(201, { resourceId: 1 }, { etag: '"1"' }))
+      const failure = yield* Effect.flip(
+        (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
+      )
+      assert.strictEqual(failure._tag, "SchemaError")
+      assert.strictEqual(connections(), 1)
+    })
+  )
+
+  it.live("with a code that is newer than this client is a problem all the same", () =>
+    Effect.gen(function* () {
+      const told = {
+        type: "urn:developer-api:problem:moon_full",
+        title: "The moon is full.",
+        status: 409,
+        code: "moon_full"
+      }
+      const { baseUrl } = yield* scripted(answering(409, told))
+      const failure = yield* Effect.flip(
+        (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
+      )
+      assert.strictEqual(failure._tag, "UnexpectedProblem")
+      assert.deepInclude(failure, { code: "moon_full", status: 409, title: "The moon is full." })
+      assert.strictEqual(failure.message, "moon_full: The moon is full.")
+    })
+  )
+
+  it.live("without its problem's form stays the HTTP error that it is", () =>
+    Effect.gen(function* () {
+      const { baseUrl } = yield* scripted(answering(404, { title: "?" }))
+      const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.getClient({ params: { clientId: "a" } }))
+      assert.strictEqual(failure._tag === "HttpClientError" && failure.response?.status, 404)
+    })
+  )
+
+  it.live("that somebody else gives in JSON is no problem of this API, whatever it has in it", () =>
+    Effect.gen(function* () {
+      const told = { type: "urn:other", title: "Gone.", status: 404, code: "gone" }
+      const { baseUrl } = yield* scripted(answering(404, told, { "content-type": "application/json" }))
+      const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.getClient({ params: { clientId: "a" } }))
+      assert.strictEqual(failure._tag === "HttpClientError" && failure.response?.status, 404)
+    })
+  )
+})

@@ -1,0 +1,245 @@
+/**
+ * The types of the client against those of `Api`, judged by `npm run check`: a client that drifts from the API does not
+ * compile.
+ */
+import { assert, it } from "@effect/vitest"
+import type { Effect, Schema, Stream } from "effect"
+import type { HttpClientError } from "effect/http"
+import type { HttpApi, HttpApiClient, HttpApiEndpoint, HttpApiGroup } from "effect/http-api"
+import type { Api } from "../../src/api/Api.ts"
+import type { Client, ClientCreate } from "../../src/api/crm/Clients.ts"
+import type { Deal } from "../../src/api/crm/Deals.ts"
+import type { Note } from "../../src/api/crm/Notes.ts"
+import type { EventType } from "../../src/api/integrations/Events.ts"
+import type { MessageReceipt } from "../../src/api/messaging/Messaging.ts"
+import type * as Problems from "../../src/api/Problems.ts"
+import type {
+  DeveloperClient,
+  GroupName,
+  OperationAnswer,
+  OperationFailure,
+  OperationItem,
+  OperationName,
+  OperationRequest,
+  Operations,
+  Problem,
+  UnexpectedProblem,
+  WebhookEvent
+} from "../../src/client.ts"
+
+type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
+type Takes<To, From> = [From] extends [To] ? true : false
+type Both<A extends boolean, B extends boolean> = [A, B] extends [true, true] ? true : false
+type Not<A extends boolean> = A extends true ? false : true
+
+type Groups = typeof Api extends HttpApi.HttpApi<infer _Id, infer Groups> ? Groups : never
+type EndpointOf<Group, Name> = HttpApiEndpoint.WithIdentifier<
+  HttpApiGroup.Endpoints<HttpApiGroup.WithIdentifier<Groups, Group & string>>,
+  Name & string
+>
+
+/** What the framework's own client would take, but for the headers: decoded values, defaults filled in. */
+type Decoded<Endpoint> = Endpoint extends HttpApiEndpoint.ConstraintRequest
+  ? Omit<
+      HttpApiEndpoint.ClientRequest<
+        Extract<Endpoint["~Params"], Schema.Top>,
+        Extract<Endpoint["~Query"], Schema.Top>,
+        Extract<Endpoint["~Payload"], Schema.Top>,
+        Extract<Endpoint["~Headers"], Schema.Top>,
+        "decoded-only"
+      >,
+      "headers" | "responseMode" | "sseOptions"
+    >
+  : never
+
+type Failures = HttpClientError.HttpClientError | Schema.SchemaError | UnexpectedProblem
+
+/** Asks a question of every operation, and tells those for which the answer is no. */
+type Those<Answers extends { readonly [Group in GroupName]: { readonly [Name in OperationName<Group>]: boolean } }> = {
+  readonly [Group in GroupName]: {
+    readonly [Name in keyof Answers[Group]]: Answers[Group][Name] extends true ? never : Name
+  }[keyof Answers[Group]]
+}[GroupName]
+
+type None<Names> = [Names] extends [never] ? true : Names
+
+const everyOperation: {
+  readonly groups: Both<
+    Equal<GroupName, HttpApiGroup.Identifier<Groups>>,
+    Equal<keyof Operations, keyof HttpApiClient.ForApi<typeof Api>>
+  >
+  readonly isMethod: None<
+    {
+      [Group in GroupName]: Exclude<
+        keyof HttpApiClient.ForApi<typeof Api>[Group],
+        keyof Operations[Group] & keyof DeveloperClient[Group]
+      >
+    }[GroupName]
+  >
+  readonly answers: None<
+    Those<{
+      [Group in GroupName]: {
+        [Name in OperationName<Group>]: Both<
+          Equal<OperationAnswer<Group, Name>, HttpApiEndpoint.Success<EndpointOf<Group, Name>>["Type"]>,
+          Not<Equal<OperationAnswer<Group, Name>, never>>
+        >
+      }
+    }>
+  >
+  readonly failures: None<
+    Those<{
+      [Group in GroupName]: {
+        [Name in OperationName<Group>]: Equal<
+          OperationFailure<Group, Name>,
+          HttpApiEndpoint.Errors<EndpointOf<Group, Name>> | Failures
+        >
+      }
+    }>
+  >
+  readonly requests: None<
+    Those<{
+      [Group in GroupName]: {
+        [Name in OperationName<Group>]: Takes<OperationRequest<Group, Name>, Decoded<EndpointOf<Group, Name>>>
+      }
+    }>
+  >
+  readonly headers: None<
+    Those<{
+      [Group in GroupName]: {
+        [Name in OperationName<Group>]: Not<Takes<{ readonly headers: unknown }, OperationRequest<Group, Name>>>
+      }
+    }>
+  >
+  readonly effects: None<
+    Those<{
+      [Group in GroupName]: {
+        [Name in OperationName<Group>]: Operations[Group][Name] extends (
+          ...args: infer _Arguments
+        ) => Effect.Effect<infer Answer, infer Failure>
+          ? Both<Equal<Answer, OperationAnswer<Group, Name>>, Equal<Failure, OperationFailure<Group, Name>>>
+          : false
+      }
+    }>
+  >
+  readonly promises: None<
+    Those<{
+      [Group in GroupName]: {
+        [Name in OperationName<Group>]: DeveloperClient[Group][Name] extends (
+          ...args: infer _Arguments
+        ) => Promise<infer Answer>
+          ? Equal<Answer, OperationAnswer<Group, Name>>
+          : false
+      }
+    }>
+  >
+  readonly lists: None<
+    Those<{
+      [Group in GroupName]: {
+        [Name in OperationName<Group>]: OperationAnswer<Group, Name> extends {
+          readonly body: { readonly items: unknown }
+        }
+          ? Both<
+              Takes<{ readonly items: unknown }, Operations[Group][Name]>,
+              Takes<{ readonly items: unknown }, DeveloperClient[Group][Name]>
+            >
+          : Both<
+              Not<Takes<{ readonly items: unknown }, Operations[Group][Name]>>,
+              Not<Takes<{ readonly items: unknown }, DeveloperClient[Group][Name]>>
+            >
+      }
+    }>
+  >
+} = {
+  groups: true,
+  isMethod: true,
+  answers: true,
+  failures: true,
+  requests: true,
+  headers: true,
+  effects: true,
+  promises: true,
+  lists: true
+}
+
+type Calls<Group extends GroupName, Name extends OperationName<Group>> = Parameters<
+  Extract<DeveloperClient[Group][Name], (...args: never) => unknown>
+>
+
+/** One of each kind, written out: what a program relies on. */
+const examples: {
+  readonly get: Equal<OperationRequest<"clients", "getClient">["params"], { readonly clientId: string }>
+  readonly record: Equal<OperationAnswer<"clients", "getClient">["body"], Client>
+  readonly etag: Equal<OperationAnswer<"clients", "getClient">["headers"], { readonly etag: string }>
+  readonly plainIds: Takes<Calls<"deals", "createDeal">, [{ payload: { title: string; clientId: string | null } }]>
+  readonly brandedIds: Takes<Calls<"deals", "getDeal">, [{ params: { dealId: Deal["id"] } }]>
+  readonly payload: Equal<OperationRequest<"clients", "createClient">["payload"], ClientCreate>
+  readonly needsPayload: Not<Takes<Calls<"clients", "createClient">, []>>
+  readonly knowsMembers: Not<Takes<Calls<"deals", "getDeal">, [{ params: { noteId: string } }]>>
+  readonly keyIsOptional: Takes<
+    Calls<"notes", "createNote">,
+    [{ params: { dealId: string }; payload: { body: string }; headers: { "idempotency-key": string } }]
+  >
+  readonly numbersInQueries: Takes<
+    Calls<"notes", "deleteNote">,
+    [{ params: { dealId: string; noteId: string }; query: { expectedVersion: number } }, { signal: AbortSignal }]
+  >
+  readonly versionIsRequired: Not<Takes<Calls<"notes", "deleteNote">, [{ params: { dealId: string; noteId: string } }]>>
+  readonly nothingToSay: Both<Takes<Calls<"clients", "listClients">, []>, Takes<Calls<"deals", "listDeals">, []>>
+  readonly filters: Equal<
+    OperationRequest<"deals", "listDeals">["query"],
+    | {
+        readonly limit?: number
+        readonly cursor?: string
+        readonly lifecycle?: "active" | "archived" | "all"
+        readonly status?: "open" | "won" | "lost" | "all"
+      }
+    | undefined
+  >
+  readonly items: Equal<OperationItem<"notes", "listNotes">, Note>
+  readonly noItems: Equal<OperationItem<"notes", "createNote">, never>
+  readonly stream: Equal<
+    ReturnType<Operations["deals"]["listDeals"]["items"]>,
+    Stream.Stream<Deal, OperationFailure<"deals", "listDeals">>
+  >
+  readonly iterable: Equal<ReturnType<DeveloperClient["deals"]["listDeals"]["items"]>, AsyncIterable<Deal>>
+  readonly message: Equal<OperationAnswer<"messaging", "sendMessage">["body"], MessageReceipt>
+  readonly conflict: Takes<OperationFailure<"notes", "patchNote">, Problems.VersionConflict>
+  readonly noConflict: Not<Takes<OperationFailure<"notes", "createNote">, Problems.VersionConflict>>
+  readonly problem: Both<Takes<Problem, Problems.ProviderConflict>, Takes<Problem, Problems.MethodNotAllowed>>
+  readonly everyFailureIsKnown: Takes<
+    Problem | Failures,
+    { [Group in GroupName]: OperationFailure<Group, OperationName<Group>> }[GroupName]
+  >
+  readonly events: Equal<WebhookEvent["type"], EventType>
+  readonly eventData: Equal<Extract<WebhookEvent, { readonly type: "crm.deal.stage_changed.v1" }>["data"]["deal"], Deal>
+} = {
+  get: true,
+  record: true,
+  etag: true,
+  plainIds: true,
+  brandedIds: true,
+  payload: true,
+  needsPayload: true,
+  knowsMembers: true,
+  keyIsOptional: true,
+  numbersInQueries: true,
+  versionIsRequired: true,
+  nothingToSay: true,
+  filters: true,
+  items: true,
+  noItems: true,
+  stream: true,
+  iterable: true,
+  message: true,
+  conflict: true,
+  noConflict: true,
+  problem: true,
+  everyFailureIsKnown: true,
+  events: true,
+  eventData: true
+}
+
+it("the client has the types of the API", () => {
+  // They were judged when this was compiled.
+  assert.deepStrictEqual(new Set(Object.values({ ...everyOperation, ...examples })), new Set([true]))
+})

@@ -1,0 +1,91 @@
+/** Campaigns over each kind of provider, to the same clients, and what the database knows of their recipients. */
+import { Schema } from "effect"
+import { randomBytes } from "node:crypto"
+import { expect } from "vitest"
+import { eventually, launchService, startService } from "../support/Process.ts"
+import { project, serviceEnv } from "./Projects.support.ts"
+import { type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
+import { bearer, send } from "./Requests.support.ts"
+import { lastingSession } from "./Shop.support.ts"
+
+const decodeRecipients = Schema.decodeUnknownSync(
+  Schema.Array(Schema.Struct({ campaign: Schema.String, client: Schema.String, status: Schema.String }))
+)
+
+export type Scene = Awaited<ReturnType<typeof openCampaigns>>
+
+/** A campaign of each kind, frozen through the API, to so many clients. */
+export const openCampaigns = async (databaseUrl: string, size: number) => {
+  const provider = await startProvider()
+  const id = `p-${randomBytes(6).toString("hex")}`
+  const { signingSecret, token: botToken } = secrets
+  const clients = Array.from({ length: size }, (_, n) => `client-${n}`)
+  const token = await project(databaseUrl, {
+    project: { id },
+    channels: [
+      { id: "http", providerType: "http", displayName: "Http", config: { url: `${provider.url}/hook`, signingSecret } },
+      {
+        id: "telegram",
+        providerType: "telegram",
+        displayName: "Bot",
+        config: { apiBaseUrl: provider.url, token: botToken }
+      }
+    ],
+    clients: clients.map((client) => ({
+      id: client,
+      displayName: client,
+      marketingConsent: true,
+      addresses: kinds.map((channelId) => ({ channelId, address: `${channelId}-${client}` }))
+    })),
+    templates: kinds.map((kind) => ({ id: kind, version: 1, name: kind, body: `${kind} to {{displayName}}` })),
+    campaigns: kinds.map((kind) => ({ id: kind, name: kind }))
+  })
+  const api = await startService({ args: ["--role", "api"], env: serviceEnv(databaseUrl) })
+  const query = await lastingSession(databaseUrl)
+  const command = async (campaign: Kind, json: object) => {
+    const answer = await send(`${api.url}/api/v1/developer/campaigns/${campaign}`, {
+      method: "PATCH",
+      headers: { ...bearer(token), "idempotency-key": randomBytes(8).toString("hex") },
+      json
+    })
+    expect(answer.status, answer.text).toBe(200)
+  }
+  for (const kind of kinds) {
+    await command(kind, { operation: "set_primary_route", templateId: kind, templateVersion: 1, channelId: kind })
+    const filter = { contactStatus: "active", providerTypes: [kind], requiredTags: [], stageIds: [] }
+    await command(kind, { operation: "freeze_audience", filter })
+  }
+  const count = async (what: string) => Number((await query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
+  const recipients = `campaigns JOIN campaign_recipients AS recipient USING (project_id, audience_id)
+    WHERE project_id = '${id}'`
+  return {
+    provider,
+    clients,
+    /** Starts both campaigns, at so many sends a minute each. */
+    begin: async (sendsPerMinute: number) => {
+      for (const kind of kinds) await command(kind, { operation: "schedule", scheduledForLocal: null, sendsPerMinute })
+    },
+    /** Recipients that are not settled. */
+    open: () => count(`${recipients} AND recipient.status IN ('pending', 'sending')`),
+    running: () => count(`campaigns WHERE project_id = '${id}' AND status <> 'completed'`),
+    /** What has become of each recipient of a campaign. */
+    recipients: async (kind: Kind) =>
+      decodeRecipients(
+        await query(`
+          SELECT campaigns.id AS campaign, client_id AS client, recipient.status FROM ${recipients} ORDER BY 1, position`)
+      ).filter(({ campaign }) => campaign === kind),
+    /** Waits until the database has done what runners that are dead still asked it to do, and ends their leases. */
+    endLeases: async () => {
+      const asked = () => count(`pg_stat_activity WHERE application_name = 'developer-api background'`)
+      await eventually(async () => expect(await asked()).toBe(0))
+      await query(`
+        UPDATE campaign_recipients SET available_at = now() WHERE project_id = '${id}' AND status = 'sending'`)
+    },
+    /** What the provider saw of a client. */
+    entry: (client: string, kind: Kind) => provider.entry(`${kind} to ${client}`, kind)
+  }
+}
+
+/** Starts a runner, ready or not, whose leases end only when the test says so. */
+export const launchRunner = (databaseUrl: string) =>
+  launchService({ args: ["--role", "worker"], env: { ...serviceEnv(databaseUrl), PROVIDER_TIMEOUT: "60s" } })

@@ -1,0 +1,126 @@
+/** At least once (contract §10), through the death of PostgreSQL in the midst of all that a delivery asks of it. */
+import { beforeAll, describe, expect, it } from "vitest"
+import { eventually } from "../support/Process.ts"
+import type { Gate } from "../support/WireProxy.ts"
+import { type Cluster, startCluster } from "./Cluster.support.ts"
+import {
+  allMoments,
+  beforeClaim,
+  buildDam,
+  command,
+  finished,
+  holdUp,
+  type Moment,
+  moments,
+  nextHit,
+  record,
+  retire,
+  type Round,
+  runAll,
+  type Scene,
+  start,
+  stopClaims
+} from "./Ledger.parts.support.ts"
+import { deliveryOf, type Ledger } from "./Ledger.support.ts"
+import type { Shop } from "./Shop.support.ts"
+
+let cluster: Cluster
+
+beforeAll(async () => {
+  cluster = await startCluster()
+  await buildDam(cluster.url)
+})
+
+/** Every session dies with one that does, or with the server. */
+const deaths = ["its backend", "the server"] as const
+type Death = (typeof deaths)[number]
+
+const ownBackend = async ({ query }: Shop) => (await query("SELECT pg_backend_pid() AS pid"))[0]?.["pid"]
+
+/** Kills PostgreSQL at a moment of the next statement at a gate, and waits until it is there again. */
+const killPostgres = async ({ shop }: Ledger, statements: Gate, moment: Moment, death: Death) => {
+  const before = await ownBackend(shop)
+  const { backend } = await moments[moment](shop, statements)
+  if (death === "its backend") cluster.crash(backend)
+  else await cluster.kill().then(cluster.start)
+  await eventually(async () => expect(await ownBackend(shop)).not.toBe(before))
+}
+
+/** What PostgreSQL is asked to do, to kill it over. All of the service survives, so nothing has to arrive twice. */
+const works = {
+  command: async ({ api, ledger, workers }: Scene, moment: Moment, death: Death) => {
+    const claims = await retire(ledger, workers)
+    const commands = api.wire.gate(command)
+    await killPostgres(ledger, commands, moment, death)
+    expect(await ledger.shop.leased()).toEqual([])
+    commands.open()
+    claims.open()
+  },
+  claim: async ({ ledger, workers }: Scene, moment: Moment, death: Death) => {
+    const claims = await beforeClaim(ledger, workers)
+    await killPostgres(ledger, claims, moment, death)
+    // Leased to nobody who knows of it.
+    const left = await ledger.shop.endLeases()
+    if (moment === "after") expect(left).not.toEqual([])
+    else expect(left).toEqual([])
+    claims.open()
+  },
+  record: async ({ ledger, workers }: Scene, moment: Moment, death: Death) => {
+    const { shop } = ledger
+    await nextHit(ledger)
+    const claims = await stopClaims(workers)
+    await shop.rest()
+    const sent = await shop.leased()
+    claims.open()
+    const records = holdUp(workers, record)
+    ledger.answer()
+    await killPostgres(ledger, records, moment, death)
+    records.open()
+    // Whoever has sent them lives, and does not rest until they are recorded.
+    await finished(ledger, sent)
+    await shop.resume()
+  }
+} as const
+
+/** Nothing is left but what is on disk. */
+const killAll = async (scene: Scene) => {
+  const { api, ledger, workers } = scene
+  const parts = [api, ...workers]
+  const hit = await nextHit(ledger)
+  for (const { service } of parts) service.kill("SIGKILL")
+  await cluster.kill()
+  await Promise.all(parts.map(({ service }) => service.exited))
+  ledger.answer()
+  await cluster.start()
+  const left = await ledger.shop.endLeases()
+  expect(left).toContain(deliveryOf(hit))
+  ledger.excuse(left)
+  const [next, ...others] = await Promise.all([
+    start(cluster.url, "api"),
+    start(cluster.url, "worker"),
+    start(cluster.url, "worker")
+  ])
+  Object.assign(scene, { api: next, workers: others })
+  await ledger.goesOn()
+}
+
+const ofPostgres = (["command", "claim", "record"] as const).flatMap((work, w) =>
+  allMoments.map((moment, m): Round => {
+    const death = deaths[(w + m) % 2] ?? "the server"
+    return {
+      kills: `${death} ${moment} a ${work}`,
+      run: async (scene) => {
+        await works[work](scene, moment, death)
+        await scene.ledger.goesOn()
+      }
+    }
+  })
+)
+
+describe("no committed event is lost, and none arrives twice without need", () => {
+  it("when PostgreSQL is killed at every step, and in the end all at once", { timeout: 600_000 }, async () => {
+    const { duplicates, replays } = await runAll(cluster.url, [...ofPostgres, { kills: "everything", run: killAll }])
+    expect(duplicates).toBeGreaterThan(0)
+    expect(replays).toBeGreaterThan(0)
+  })
+})

@@ -1,0 +1,172 @@
+/**
+ * An api and two workers that can be stopped at a statement, on the wire between them and their database, and rounds in
+ * which something of it is killed.
+ */
+import { setTimeout as sleep } from "node:timers/promises"
+import { expect } from "vitest"
+import { type Hit, settings } from "../integrations/Deliveries.support.ts"
+import { eventually, isRunning, type Service, startService } from "../support/Process.ts"
+import { type Gate, type Held, startWireProxy, type WireProxy } from "../support/WireProxy.ts"
+import { type Ledger, openLedger } from "./Ledger.support.ts"
+import { serviceEnv, session } from "./Projects.support.ts"
+import { opened, type Shop } from "./Shop.support.ts"
+
+/** The statements in the life of a delivery, each by what only it says: messages and campaigns have claims of their own. */
+export const command = /INSERT INTO deals|UPDATE deals SET/
+export const claim = /UPDATE deliveries SET status = 'delivering'/
+export const record = /UPDATE deliveries SET\s+status = result\."to"/
+
+/** A process of the service, and its wire to the database. */
+export interface Part {
+  readonly service: Service
+  readonly wire: WireProxy
+}
+
+export const start = async (databaseUrl: string, role: "api" | "worker"): Promise<Part> => {
+  const wire = await opened(startWireProxy(databaseUrl))
+  // Far more time than any step takes: leases end when the test says so.
+  const env = { ...serviceEnv(wire.url), ...settings, WEBHOOK_TIMEOUT: "60s" }
+  return { wire, service: await startService({ env, args: ["--role", role] }) }
+}
+
+/** While a session of the test's own holds this lock, every change of a delivery stops half way. */
+const dam = 1
+
+/** Makes changes of deliveries stop where the dam is closed, for as long as the service lets a statement run. */
+export const buildDam = async (databaseUrl: string) => {
+  const query = await session(databaseUrl)
+  await query(`
+    CREATE FUNCTION stop_at_dam() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      WHILE NOT pg_try_advisory_xact_lock_shared(${dam}) LOOP PERFORM pg_sleep(0.005); END LOOP;
+      RETURN NEW;
+    END $$`)
+  await query(`
+    CREATE TRIGGER dam BEFORE INSERT OR UPDATE ON deliveries FOR EACH ROW EXECUTE FUNCTION stop_at_dam()`)
+}
+
+const atDam = async ({ query }: Shop, { backend }: Held) =>
+  (await query(`SELECT FROM pg_stat_activity WHERE pid = ${backend} AND wait_event = 'PgSleep'`)).length > 0
+
+/** Comes to a moment before, in the midst of, or after what the database does for the next statement at a gate. */
+export const moments = {
+  before: (_: Shop, statements: Gate) => statements.next(),
+  during: async (shop: Shop, statements: Gate) => {
+    await shop.query(`SELECT pg_advisory_lock(${dam})`)
+    const held = await statements.next()
+    void held.pass()
+    await eventually(async () => expect(await atDam(shop, held)).toBe(true))
+    return held
+  },
+  after: async (_: Shop, statements: Gate) => {
+    const held = await statements.next()
+    await held.pass()
+    return held
+  }
+} as const satisfies Readonly<Record<string, (shop: Shop, statements: Gate) => Promise<Held>>>
+export type Moment = keyof typeof moments
+export const allMoments = ["before", "during", "after"] as const satisfies ReadonlyArray<Moment>
+
+/** Kills a process at once, and waits until the database has done what it was still asked to do. */
+export const kill = async ({ query }: Shop, { service, wire }: Part) => {
+  const backends = wire.backends()
+  service.kill("SIGKILL")
+  await service.exited
+  await query("SELECT pg_advisory_unlock_all()")
+  await eventually(() => expect(backends.filter(isRunning)).toEqual([]))
+}
+
+/** What runs at the moment: who is killed is replaced. */
+interface Parts {
+  api: Part
+  workers: readonly [Part, Part]
+}
+
+/** All that runs, and the ledger of what it does. */
+export interface Scene extends Parts {
+  readonly ledger: Ledger
+}
+
+export const openScene = async (databaseUrl: string): Promise<Scene> => {
+  const api = await start(databaseUrl, "api")
+  const workers = [await start(databaseUrl, "worker"), await start(databaseUrl, "worker")] as const
+  const parts: Parts = { api, workers }
+  const ledger = await openLedger(databaseUrl, () => parts.api.service)
+  await ledger.goesOn()
+  return Object.assign(parts, { ledger })
+}
+
+/** One gate on the wires of several processes; somebody waits once all of them do. */
+export const holdUp = (parts: ReadonlyArray<Part>, pattern: RegExp): Gate => {
+  const gates = parts.map(({ wire }) => wire.gate(pattern))
+  return {
+    isWaiting: () => gates.every((gate) => gate.isWaiting()),
+    next: () => Promise.race(gates.map((gate) => gate.next())),
+    open: () => gates.forEach((gate) => gate.open())
+  }
+}
+
+/** Workers claim no more. Each makes one claim at a time: while that is held up, no other is under way. */
+export const stopClaims = async (workers: ReadonlyArray<Part>): Promise<Gate> => {
+  const claims = holdUp(workers, claim)
+  await eventually(() => expect(claims.isWaiting()).toBe(true))
+  return claims
+}
+
+/** Waits until leases are over, one way or the other. */
+export const finished = ({ shop }: Ledger, ids: ReadonlyArray<string>) =>
+  eventually(async () => {
+    const leased = new Set(await shop.leased())
+    expect(ids.filter((id) => leased.has(id))).toEqual([])
+  })
+
+/**
+ * Nothing is under way at all, and these workers claim no more. The endpoint rests meanwhile, as a record would be stuck
+ * behind a claim that is held up on its connection.
+ */
+export const retire = async ({ shop }: Ledger, workers: ReadonlyArray<Part>): Promise<Gate> => {
+  await shop.rest()
+  await eventually(async () => expect(await shop.leased()).toEqual([]))
+  const claims = await stopClaims(workers)
+  await shop.resume()
+  return claims
+}
+
+/** The same, and there is something that the claims held up would find. */
+export const beforeClaim = async (ledger: Ledger, workers: ReadonlyArray<Part>): Promise<Gate> => {
+  const claims = await retire(ledger, workers)
+  await eventually(async () => expect(await ledger.shop.inState("pending")).toBeGreaterThan(0))
+  await ledger.shop.age()
+  return claims
+}
+
+/** The next delivery that arrives. Neither it nor any after it is answered. */
+export const nextHit = ({ receiver }: Ledger) => new Promise<Hit>((resolve) => receiver.answerWith(resolve))
+
+export interface Round {
+  /** What, and when. */
+  readonly kills: string
+  readonly run: (scene: Scene) => Promise<void>
+}
+
+/** Some waits have no end of their own where the service fails. */
+const tooLong = async () => {
+  await sleep(90_000, undefined, { ref: false })
+  throw new Error("It does not come to that")
+}
+
+/** Runs all rounds over one ledger, and tells what it came to. */
+export const runAll = async (databaseUrl: string, rounds: ReadonlyArray<Round>) => {
+  const scene = await openScene(databaseUrl)
+  for (const { kills, run } of rounds) {
+    await Promise.race([run(scene), tooLong()]).catch((cause: unknown) => {
+      throw new Error(`In the round that kills ${kills}`, { cause })
+    })
+  }
+  const balance = await scene.ledger.balance()
+  const { arrived, duplicates, events, replays, unknown } = balance
+  console.log(
+    `${rounds.length} rounds of kill -9: ${events} events committed (no caller knows of ${unknown}; ${replays} ` +
+      `commands were asked again), ${arrived} arrived, ${duplicates} of them duplicates`
+  )
+  return balance
+}

@@ -1,0 +1,166 @@
+/**
+ * At least once (contract §10): a stream of commands, kill -9 of the process that has come to a certain step between a
+ * command and the record of its delivery, and a ledger of every committed event against what arrived.
+ */
+import { beforeAll, describe, expect, it } from "vitest"
+import { hang } from "../integrations/Deliveries.support.ts"
+import { eventually } from "../support/Process.ts"
+import type { Gate } from "../support/WireProxy.ts"
+import { type Cluster, startCluster } from "./Cluster.support.ts"
+import {
+  allMoments,
+  beforeClaim,
+  buildDam,
+  command,
+  kill,
+  type Moment,
+  moments,
+  nextHit,
+  type Part,
+  record,
+  retire,
+  type Round,
+  runAll,
+  type Scene,
+  start
+} from "./Ledger.parts.support.ts"
+import { deliveryOf, type Ledger } from "./Ledger.support.ts"
+import type { Shop } from "./Shop.support.ts"
+
+let cluster: Cluster
+
+beforeAll(async () => {
+  cluster = await startCluster()
+  await buildDam(cluster.url)
+})
+
+/** Deliveries that a worker has left leased. */
+type Left = ReadonlyArray<string>
+
+/** A moment in the work of a worker, to kill it in. */
+interface Step {
+  readonly at: string
+  /** Whether something of it has arrived that nobody can know of any more, and so arrives again. */
+  readonly costs: "nothing" | "something" | "perhaps something"
+  /** Leads the worker there; the check of what it then leaves behind tells whether it was there. */
+  readonly reach: (ledger: Ledger, worker: Part) => Promise<(left: Left) => unknown>
+}
+
+const inClaim = (moment: Moment, check: (left: Left) => unknown): Step => ({
+  at: `${moment} the claim`,
+  costs: "nothing",
+  reach: async (ledger, worker) => {
+    await moments[moment](ledger.shop, await beforeClaim(ledger, [worker]))
+    return check
+  }
+})
+
+const inRecord = (
+  at: string,
+  costs: Step["costs"],
+  reach: (shop: Shop, records: Gate) => Promise<unknown>,
+  recorded: (count: number) => void
+): Step => ({
+  at: `${at} the record`,
+  costs,
+  reach: async ({ shop }, { wire }) => {
+    const records = wire.gate(record)
+    // From the first on, all that is recorded is what the step lets through.
+    await records.next()
+    const before = await shop.inState("delivered")
+    await reach(shop, records)
+    return async (left) => {
+      recorded((await shop.inState("delivered")) - before)
+      if (costs === "something") expect(left).not.toEqual([])
+    }
+  }
+})
+
+const nothing = (count: number) => expect(count).toBe(0)
+
+const steps: ReadonlyArray<Step> = [
+  inClaim("before", (left) => expect(left).toEqual([])),
+  inClaim("during", () => {}),
+  inClaim("after", (left) => expect(left).not.toEqual([])),
+  {
+    at: "before the answer",
+    costs: "something",
+    reach: async (ledger) => {
+      const hit = await nextHit(ledger)
+      return (left) => expect(left).toContain(deliveryOf(hit))
+    }
+  },
+  {
+    at: "before the answers to as many as an endpoint gets at once",
+    costs: "something",
+    reach: async ({ receiver }) => {
+      receiver.answerWith(hang)
+      await eventually(() => expect(receiver.open()).toBe(4))
+      return (left) => expect(left).toHaveLength(4)
+    }
+  },
+  {
+    at: "after the answer",
+    costs: "something",
+    reach: async (ledger, { wire }) => {
+      const hit = await nextHit(ledger)
+      // However fast it is.
+      wire.gate(record)
+      await new Promise<void>((resolve) => hit.response.end(resolve))
+      return (left) => expect(left).toContain(deliveryOf(hit))
+    }
+  },
+  inRecord("before", "something", moments.before, nothing),
+  inRecord("half way through", "something", async (_, records) => (await records.next()).tear(), nothing),
+  inRecord("during", "perhaps something", moments.during, () => {}),
+  inRecord("after", "perhaps something", moments.after, (count) => expect(count).toBeGreaterThan(0))
+]
+
+/** Kills one of the two workers; the other takes over, and a new one comes to its side. */
+const killWorker = async (scene: Scene, { costs, reach }: Step) => {
+  const { ledger, workers } = scene
+  const [victim, other] = workers
+  // What is leased from here on is the victim's.
+  const claims = await retire(ledger, [other])
+  const check = await reach(ledger, victim)
+  await kill(ledger.shop, victim)
+  ledger.answer()
+  const left = await ledger.shop.endLeases()
+  await check(left)
+  if (costs !== "nothing") ledger.excuse(left)
+  claims.open()
+  const [successor] = await Promise.all([start(cluster.url, "worker"), ledger.goesOn()])
+  scene.workers = [other, successor]
+}
+
+/** Kills the api before it has told the caller or the workers of a command. */
+const killApi = async (scene: Scene, moment: Moment, patient: boolean) => {
+  const { api, ledger } = scene
+  ledger.bePatient(patient)
+  await moments[moment](ledger.shop, api.wire.gate(command))
+  await kill(ledger.shop, api)
+  scene.api = await start(cluster.url, "api")
+  ledger.bePatient(true)
+  await ledger.goesOn()
+}
+
+const ofWorkers = steps.map((step): Round => ({
+  kills: `a worker ${step.at}`,
+  run: (scene) => killWorker(scene, step)
+}))
+
+const ofApi = (patient: boolean) =>
+  allMoments.map((moment): Round => ({
+    kills: `the api ${moment} a command${patient ? "" : ", with callers who do not ask again"}`,
+    run: (scene) => killApi(scene, moment, patient)
+  }))
+
+describe("no committed event is lost, and none arrives twice without need", () => {
+  it("when workers and the api are killed at every step", { timeout: 600_000 }, async () => {
+    const rounds = [...ofWorkers, ...ofApi(true), ...ofWorkers, ...ofApi(false)]
+    const { duplicates, replays, unknown } = await runAll(cluster.url, rounds)
+    expect(duplicates).toBeGreaterThanOrEqual(2 * steps.filter(({ costs }) => costs === "something").length)
+    expect(replays).toBeGreaterThan(0)
+    expect(unknown).toBeGreaterThan(0)
+  })
+})

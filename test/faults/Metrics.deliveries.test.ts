@@ -1,0 +1,112 @@
+/** What metrics tell of deliveries (contract §10, §15). */
+import { beforeAll, describe, expect, it } from "vitest"
+import { type Answering, inTurn, ok, reset, settings, slowly, status } from "../integrations/Deliveries.support.ts"
+import { eventually, freePort, inGoodOrder, startService } from "../support/Process.ts"
+import { database, serviceEnv } from "./Projects.support.ts"
+import { expectProblem, send } from "./Requests.support.ts"
+import { listen, openShop } from "./Shop.support.ts"
+
+let databaseUrl: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+})
+
+type Role = "all" | "api" | "worker"
+
+const start = (env: Readonly<Record<string, string>>, role: Role) =>
+  startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
+
+/** The lines of Prometheus text whose names begin so. */
+const seriesOf = (text: string, prefix: string) =>
+  text.split("\n").flatMap((line) => {
+    const [, name = "", labels = "", value = ""] = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? []
+    const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key = "", value = ""]) => [key, value])
+    return name.startsWith(prefix) ? [{ name, labels: Object.fromEntries(pairs), value: Number(value) }] : []
+  })
+
+const startMeasured = async (role: Role, url = databaseUrl) => {
+  const admin = await freePort()
+  const service = await start({ ADMIN_PORT: String(admin), DATABASE_URL: url }, role)
+  const metrics = async () => {
+    const { status, text } = await send(`http://127.0.0.1:${admin}/metrics`)
+    expect(status).toBe(200)
+    return text
+  }
+  /** The value of the one line of a name and labels. */
+  const value = async (name: string, labels: object = {}) => {
+    const found = seriesOf(await metrics(), name).filter((each) => each.name === name)
+    return found.find((each) => JSON.stringify(each.labels) === JSON.stringify(labels))?.value
+  }
+  /** How many attempts there were, by what became of them. */
+  const outcomes = async () =>
+    Object.fromEntries(
+      seriesOf(await metrics(), "webhook_deliveries_total").map(({ labels, value }) => [labels["outcome"], value])
+    )
+  return { service, metrics, value, outcomes }
+}
+
+describe("metrics", () => {
+  it("count deliveries by what became of them, and how long they took, on ADMIN_PORT alone", async () => {
+    const { metrics, outcomes, service, value } = await startMeasured("all")
+    const open = async (...answers: ReadonlyArray<Answering>) => {
+      const receiver = await listen(inTurn(...answers))
+      return { receiver, shop: await openShop(databaseUrl, service, receiver.url) }
+    }
+    const good = await open(slowly(400))
+    await good.shop.create("deal-good")
+    await eventually(async () => expect(await outcomes()).toEqual({ succeeded: 1 }))
+    const flaky = await open(status(500), ok)
+    await flaky.shop.create("deal-flaky")
+    await eventually(async () => expect(await outcomes()).toEqual({ succeeded: 2, failed: 1 }))
+    const dead = await open(status(500), reset, status(302))
+    await dead.shop.create("deal-dead")
+    await eventually(async () => expect(await outcomes()).toEqual({ succeeded: 2, failed: 3, exhausted: 1 }))
+
+    const text = await metrics()
+    const took = "webhook_attempt_duration_seconds"
+    expect(text).toMatch(/^# TYPE webhook_deliveries_total counter$/m)
+    expect(text).toMatch(/^# TYPE webhook_attempt_duration_seconds histogram$/m)
+    expect(await value(`${took}_count`)).toBe(6)
+    expect(await value(`${took}_bucket`, { le: "+Inf" })).toBe(6)
+    // One of them took 400 ms.
+    expect(await value(`${took}_bucket`, { le: "0.25" })).toBeLessThan(6)
+    expect(await value(`${took}_sum`)).toBeGreaterThan(0.3)
+
+    const series = seriesOf(text, "webhook_")
+    expect(new Set(series.flatMap(({ labels }) => Object.keys(labels)))).toEqual(new Set(["outcome", "le"]))
+    for (const { receiver, shop } of [good, flaky, dead]) {
+      const ids = receiver.hits.map(({ headers }) => String(headers["webhook-id"]))
+      for (const id of [shop.id, String(receiver.port), ...ids]) expect(text).not.toContain(id)
+    }
+    const main = await send(`${service.url}/metrics`)
+    expectProblem(main, 404, "route_not_found")
+    expect(main.text).not.toContain("webhook_")
+  })
+
+  it("tell how long the queue is, and for how long the oldest that is due has waited", async () => {
+    const url = await database()
+    const api = await start({ DATABASE_URL: url }, "api")
+    const shop = await openShop(url, api, "http://127.0.0.1:9/")
+    // Nobody takes them up, so they are what is seen.
+    await shop.query("UPDATE endpoint_health SET parked_until = now() + interval '1 day'")
+    for (const key of ["deal-one", "deal-two", "deal-three", "deal-four"]) await shop.create(key)
+    const rows = await shop.query("SELECT id FROM deliveries ORDER BY id")
+    const set = (n: number, change: string) =>
+      shop.query(`UPDATE deliveries SET ${change} WHERE id = '${String(rows[n]?.["id"])}'`)
+
+    await shop.query("UPDATE deliveries SET available_at = now() + interval '2 hours'")
+    await set(0, "available_at = NULL, finished_at = now(), status = 'delivered'")
+    const early = await startMeasured("worker", url)
+    await eventually(async () => expect(await early.value("webhook_queue_depth")).toBe(3))
+    await eventually(async () => expect(await early.value("webhook_oldest_due_seconds")).toBe(0))
+    expect(await early.service.stop()).toEqual(inGoodOrder)
+
+    await set(1, "available_at = now() - interval '2 hours'")
+    await set(2, "available_at = now() - interval '5 minutes'")
+    const late = await startMeasured("worker", url)
+    await eventually(async () => expect(await late.value("webhook_queue_depth")).toBe(3))
+    await eventually(async () => expect(await late.value("webhook_oldest_due_seconds")).toBeGreaterThanOrEqual(7_200))
+    expect(await late.value("webhook_oldest_due_seconds")).toBeLessThan(10_800)
+  })
+})

@@ -1,0 +1,221 @@
+/** What traces and logs tell of deliveries, and what they don't (contract §10, §14, §15). */
+import { Schema } from "effect"
+import { randomBytes } from "node:crypto"
+import { beforeAll, describe, expect, it } from "vitest"
+import { type Answering, type Hit, inTurn, ok, reset, settings, status } from "../integrations/Deliveries.support.ts"
+import { eventually, inGoodOrder, runToEnd, type Service, startService } from "../support/Process.ts"
+import {
+  attributesOf,
+  type Collector,
+  isBelow,
+  type Span,
+  spanKind,
+  spanStatus,
+  startCollector,
+  statementsBelow
+} from "./Collector.support.ts"
+import { database, serviceEnv } from "./Projects.support.ts"
+import { listen, openShop, type Shop } from "./Shop.support.ts"
+
+let databaseUrl: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+})
+
+type Role = "all" | "api" | "worker"
+
+const start = (env: Readonly<Record<string, string>>, role: Role = "all") =>
+  startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
+
+const startWith = async (collector: Collector, role?: Role, env: Readonly<Record<string, string>> = {}) =>
+  start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }, role)
+
+/** A caller's trace of the test's own, as the caller tells of it. */
+const newTrace = (flags = "01") => {
+  const traceId = randomBytes(16).toString("hex")
+  return { traceId, headers: { traceparent: `00-${traceId}-00f067aa0ba902b7-${flags}` } }
+}
+
+const flushed = async (...services: ReadonlyArray<Service>) => {
+  for (const { stop } of services) expect(await stop()).toEqual(inGoodOrder)
+}
+
+const settled = (shop: Shop) => eventually(async () => expect(await shop.inState("pending", "delivering")).toBe(0))
+
+/** Spans of requests that we made, the statements at the database apart. */
+const attemptsIn = (spans: ReadonlyArray<Span>) =>
+  spans.filter(({ attributes, kind }) => kind === spanKind.client && !("db.system.name" in attributesOf(attributes)))
+
+/** What a receiver was told of the span that called it. */
+const toldOf = ({ headers }: Hit) => headers["traceparent"]
+
+const traceparentOf = ({ spanId, traceId }: Span) => `00-${traceId}-${spanId}-01`
+
+/** The attempt that a hit belongs to. */
+const spanOf = (spans: ReadonlyArray<Span>, hit: Hit | undefined): Span => {
+  const [span, ...more] = spans.filter((span) => hit !== undefined && traceparentOf(span) === toldOf(hit))
+  if (span === undefined || more.length > 0) throw new Error(`${hit && toldOf(hit)} is not one of the spans`)
+  return span
+}
+
+/** A deal that is told of to a receiver that answers in turn, in a trace; then all that was exported of that trace. */
+const tracedDeal = async (...answers: ReadonlyArray<Answering>) => {
+  const collector = await startCollector()
+  const [api, worker] = [await startWith(collector, "api"), await startWith(collector, "worker")]
+  const receiver = await listen(inTurn(...answers))
+  const shop = await openShop(databaseUrl, api, receiver.url)
+  const { headers, traceId } = newTrace()
+  await shop.create("deal-traced", api, headers)
+  await settled(shop)
+  await flushed(api, worker)
+  const spans = collector.spans().filter((span) => span.traceId === traceId)
+  const [server, ...others] = spans.filter(({ kind }) => kind === spanKind.server)
+  if (server === undefined || others.length > 0) throw new Error("The request has one span")
+  return { collector, receiver, server, spans, attempts: attemptsIn(spans) }
+}
+
+describe("an attempt", () => {
+  it("is a client span below the request that caused it, in whichever process; the receiver is told of it", async () => {
+    const { attempts, collector, receiver, server, spans } = await tracedDeal(ok)
+    expect(server.name).toBe("POST /api/v1/developer/crm/deals")
+    expect(attempts).toHaveLength(1)
+    expect(receiver.hits).toHaveLength(1)
+    const attempt = spanOf(attempts, receiver.hits[0])
+    expect(attempt.name).toBe("POST")
+    expect(isBelow(spans, attempt, server)).toBe(true)
+    const statements = statementsBelow(spans, server)
+    expect(statements).not.toEqual([])
+    const { hostname, pathname, port } = new URL(databaseUrl)
+    for (const { attributes } of statements) {
+      expect(attributesOf(attributes)).toMatchObject({
+        "db.namespace": pathname.slice(1),
+        "server.address": hostname,
+        "server.port": Number(port)
+      })
+    }
+    expect(attributesOf(attempt.attributes)).toMatchObject({
+      "http.request.method": "POST",
+      "server.address": "127.0.0.1",
+      "server.port": receiver.port,
+      "http.response.status_code": 200
+    })
+    expect(attributesOf(attempt.attributes)).not.toHaveProperty("error.type")
+    expect(attempt.status?.code).not.toBe(spanStatus.error)
+    expect(collector.metrics().map(({ name }) => name)).toContain("webhook_deliveries_total")
+  })
+
+  it("has a span of its own, whatever became of it, each below the request", async () => {
+    const { attempts, receiver, server, spans } = await tracedDeal(status(500), reset, ok)
+    expect(receiver.hits).toHaveLength(3)
+    expect(attempts).toHaveLength(3)
+    const each = receiver.hits.map((hit) => spanOf(attempts, hit))
+    expect(new Set(each.map(({ spanId }) => spanId)).size).toBe(3)
+    for (const attempt of each) expect(isBelow(spans, attempt, server)).toBe(true)
+    const codes = each.map(({ attributes }) => attributesOf(attributes)["http.response.status_code"])
+    expect(codes).toEqual([500, undefined, 200])
+  })
+
+  it("that fails tells so by its status and the type of its error", async () => {
+    const { attempts, receiver } = await tracedDeal(status(500), reset, status(404))
+    const told = receiver.hits.map((hit) => {
+      const { attributes, status } = spanOf(attempts, hit)
+      return [status?.code, attributesOf(attributes)["error.type"]]
+    })
+    const { error } = spanStatus
+    expect(told).toEqual([
+      [error, "500"],
+      [error, "connection_lost"],
+      [error, "404"]
+    ])
+  })
+
+  it("that could not even be signed is a failure of the service's own", async () => {
+    const collector = await startCollector()
+    const service = await startWith(collector, "api")
+    const receiver = await listen(ok)
+    const shop = await openShop(databaseUrl, service, receiver.url)
+    const { headers, traceId } = newTrace()
+    await shop.create("deal-unsigned", service, headers)
+    const worker = await startWith(collector, "worker", { SECRET_KEY: randomBytes(32).toString("base64") })
+    await settled(shop)
+    await flushed(service, worker)
+    const attempts = attemptsIn(collector.spans().filter((span) => span.traceId === traceId))
+    expect(attempts.length).toBeGreaterThan(0)
+    for (const { attributes, status } of attempts) {
+      expect([status?.code, attributesOf(attributes)["error.type"]]).toEqual([spanStatus.error, "internal"])
+    }
+    expect(receiver.hits).toEqual([])
+  })
+
+  it("tells the URL, without what may be a secret in it", async () => {
+    const { attempts, receiver } = await tracedDeal(ok)
+    expect(attributesOf(attempts[0]?.attributes)["url.full"]).toBe(`http://127.0.0.1:${receiver.port}/REDACTED`)
+  })
+
+  it("in a trace that its caller does not record is not recorded either, and the receiver is told so", async () => {
+    const collector = await startCollector()
+    const service = await startWith(collector)
+    const receiver = await listen(ok)
+    const shop = await openShop(databaseUrl, service, receiver.url)
+    const { headers, traceId } = newTrace("00")
+    await shop.create("deal-unsampled", service, headers)
+    await settled(shop)
+    await flushed(service)
+    expect(receiver.hits.map(toldOf)).toEqual([expect.stringMatching(`^00-${traceId}-[0-9a-f]{16}-00$`)])
+    expect(collector.spans().filter((span) => span.traceId === traceId)).toEqual([])
+  })
+
+  it("of an operator's command stands in a trace of that command's own", async () => {
+    const collector = await startCollector()
+    const service = await startWith(collector)
+    const receiver = await listen(ok)
+    const shop = await openShop(databaseUrl, service, receiver.url, ["crm.task.created.v1"])
+    for (const title of ["One", "Two"]) {
+      const args = ["src/cli.ts", "task", "create", "--project", shop.id, "--title", title]
+      expect(await runToEnd(process.execPath, args, serviceEnv(databaseUrl))).toMatchObject(inGoodOrder)
+    }
+    await eventually(() => expect(receiver.hits).toHaveLength(2))
+    await settled(shop)
+    await flushed(service)
+    const attempts = receiver.hits.map((hit) => spanOf(attemptsIn(collector.spans()), hit))
+    const servers = collector.spans().filter(({ kind }) => kind === spanKind.server)
+    const traces = [...attempts, ...servers].map(({ traceId }) => traceId)
+    expect(new Set(traces).size).toBe(2 + servers.length)
+  })
+})
+
+const Configured = Schema.Struct({ signingSecret: Schema.String })
+
+describe("what is exported and logged", () => {
+  it("shows no secret, no signature, no body, and nothing of the URL that could be a password", async () => {
+    const collector = await startCollector()
+    const service = await startWith(collector, "all", { LOG_LEVEL: "trace" })
+    const receiver = await listen(inTurn(status(500), reset, ok))
+    const [path, query] = [randomBytes(12).toString("hex"), randomBytes(12).toString("hex")]
+    const shop = await openShop(databaseUrl, service, `http://127.0.0.1:${receiver.port}/${path}?key=${query}`)
+    const title = `deal-${randomBytes(12).toString("hex")}`
+    await shop.create(title)
+    await settled(shop)
+    await flushed(service)
+    expect(receiver.hits.map((hit) => hit.path)).toEqual(receiver.hits.map(() => `/${path}?key=${query}`))
+    expect(receiver.hits).toHaveLength(3)
+    expect(new Set(collector.received.map(({ path }) => path))).toContain("/v1/logs")
+
+    const { signingSecret } = Schema.decodeUnknownSync(Configured)(shop.configured.body)
+    expect(signingSecret).toMatch(/^whsec_/)
+    const signatures = receiver.hits.flatMap(({ headers }) => String(headers["webhook-signature"]).split(" "))
+    const everything = [...collector.received.map(({ text }) => text), service.stderr(), service.stdout()].join("\n")
+    for (const secret of [
+      signingSecret.slice(6),
+      ...signatures.map((signature) => signature.slice(3)),
+      "whsec_",
+      title,
+      path,
+      query,
+      shop.token.slice(16)
+    ]) {
+      expect(everything).not.toContain(secret)
+    }
+  })
+})

@@ -1,0 +1,26 @@
+/** Background fibers look for work several times a second: a look that finds nothing is not worth a trace. */
+import { expect, it } from "vitest"
+import { eventually, inGoodOrder, startService } from "../support/Process.ts"
+import { attributesOf, startCollector } from "./Collector.support.ts"
+import { database, serviceEnv, session } from "./Projects.support.ts"
+
+it("A worker that finds nothing to do exports no trace of looking", async () => {
+  const [collector, databaseUrl] = await Promise.all([startCollector(), database()])
+  const query = await session(databaseUrl)
+  const commits = async () => {
+    const [row] = await query("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+    return Number(row?.["xact_commit"])
+  }
+  const worker = await startService({
+    env: { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: collector.url },
+    args: ["--role", "worker"]
+  })
+  const before = await commits()
+  // Each of its fibers has looked by then, most of them often.
+  await eventually(async () => expect(await commits()).toBeGreaterThan(before + 60))
+  expect(await worker.stop()).toEqual(inGoodOrder)
+  // Its start is told, to show that what it does is exported at all.
+  expect(collector.spans().map(({ name }) => name)).toContain("sql.transaction")
+  const roots = collector.spans().filter(({ parentSpanId }) => parentSpanId === undefined)
+  expect(roots.flatMap(({ attributes }) => attributesOf(attributes)["db.query.text"] ?? [])).toEqual([])
+})

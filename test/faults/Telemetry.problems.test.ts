@@ -1,0 +1,161 @@
+/** How a problem is found again by those who watch the service: in its trace, and in the log (contract §2, §15). */
+import { Schema } from "effect"
+import { randomBytes } from "node:crypto"
+import { beforeAll, describe, expect, it } from "vitest"
+import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { attributesOf, type Collector, spanKind, spanStatus, startCollector } from "./Collector.support.ts"
+import { database, project, serviceEnv, session } from "./Projects.support.ts"
+import { type Answer, bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
+
+let databaseUrl: string
+let token: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+  token = await project(databaseUrl)
+})
+
+const start = async (env: Readonly<Record<string, string>> = {}) => {
+  const collector = await startCollector()
+  const service = await startService({
+    env: { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }
+  })
+  return { collector, service }
+}
+
+const flushed = async (service: Service) => expect(await service.stop()).toEqual(inGoodOrder)
+
+/** A request in a trace of its own, under an id of its own. */
+const newCall = () => {
+  const [traceId, requestId] = [randomBytes(16).toString("hex"), `req-${randomBytes(6).toString("hex")}`]
+  return {
+    traceId,
+    requestId,
+    headers: { traceparent: `00-${traceId}-00f067aa0ba902b7-01`, "x-request-id": requestId }
+  }
+}
+type NewCall = ReturnType<typeof newCall>
+
+/** What the one server span of a call tells of how it ended. */
+const endOf = (collector: Collector, { traceId }: NewCall) => {
+  const [server, ...more] = collector
+    .spans()
+    .filter((span) => span.traceId === traceId && span.kind === spanKind.server)
+  expect(more).toEqual([])
+  const attributes = attributesOf(server?.attributes)
+  return {
+    status: attributes["http.response.status_code"],
+    type: attributes["error.type"],
+    failed: server?.status?.code === spanStatus.error
+  }
+}
+
+type Asking = (service: Service, call: NewCall) => Promise<Answer>
+
+/** Makes calls one after the other, and holds each server span to tell of its answer. */
+const expectEnds = async (
+  { collector, service }: Awaited<ReturnType<typeof start>>,
+  asked: ReadonlyArray<readonly [status: number, code: string | undefined, ask: Asking]>
+) => {
+  const calls: Array<NewCall> = []
+  for (const [status, code, ask] of asked) {
+    const call = newCall()
+    const answer = await ask(service, call)
+    expect([answer.status, answer.headers["x-request-id"]], code).toEqual([status, call.requestId])
+    calls.push(call)
+  }
+  await flushed(service)
+  expect(calls.map((call) => endOf(collector, call))).toEqual(
+    asked.map(([status, type]) => ({ status, type, failed: status >= 500 }))
+  )
+  return calls
+}
+
+const get =
+  (path: string, by: () => Readonly<Record<string, string>> = () => bearer(token)): Asking =>
+  ({ url }, { headers }) =>
+    send(`${url}${path}`, { headers: { ...by(), ...headers } })
+
+const create =
+  (key: string, name: string): Asking =>
+  ({ url }, call) =>
+    createClient(url, token, key, name, call)
+
+describe("a problem", () => {
+  it("is named by its code in the server span of its request, wherever it came from", async () => {
+    await expectEnds(await start(), [
+      [200, undefined, get(clients)],
+      [201, undefined, create("command-one", "Ada")],
+      [400, "validation_failed", create("command-two", "")],
+      [409, "idempotency_key_reused", create("command-one", "Grace")],
+      [400, "cursor_invalid", get(`${clients}?cursor=nonsense`)],
+      [401, "credential_missing", get(clients, () => ({}))],
+      [401, "credential_invalid", get(clients, () => bearer("nonsense"))],
+      [404, "client_not_found", get(`${clients}/nobody`)],
+      [404, "route_not_found", get("/nowhere")],
+      [404, "route_not_found", get("//nowhere")],
+      [405, "method_not_allowed", ({ url }, { headers }) => send(`${url}/healthz`, { method: "DELETE", headers })],
+      [200, undefined, get("/readyz")]
+    ])
+  })
+
+  it("of the service itself fails the span, too", async () => {
+    await expectEnds(await start({ REDIS_URL: `redis://127.0.0.1:${await freePort()}` }), [
+      [503, "rate_limiter_unavailable", get(clients)],
+      [503, "service_unavailable", get("/readyz")]
+    ])
+  })
+})
+
+const LogLine = Schema.fromJsonString(
+  Schema.Struct({
+    message: Schema.String,
+    requestId: Schema.optionalKey(Schema.String),
+    traceId: Schema.optionalKey(Schema.String)
+  })
+)
+
+describe("a line of the log", () => {
+  it("tells of which request and which trace it is, exported or not", async () => {
+    const ownDatabase = await database()
+    const ownToken = await project(ownDatabase)
+    const query = await session(ownDatabase)
+    const running = await start({ DATABASE_URL: ownDatabase, LOG_FORMAT: "json" })
+    await query("ALTER TABLE clients RENAME TO gone")
+    const [lost, failed] = await expectEnds(running, [
+      [404, "route_not_found", get("/nowhere")],
+      [500, "internal", ({ url }, call) => listClients(url, ownToken, call)]
+    ])
+    const printed = running.service
+      .stderr()
+      .split("\n")
+      .filter((line) => line.startsWith("{"))
+      .map((line) => Schema.decodeSync(LogLine)(line))
+    const exported = running.collector.logRecords().map(({ attributes, body, traceId }) => ({
+      message: body.stringValue ?? "",
+      requestId: attributesOf(attributes)["requestId"],
+      traceId
+    }))
+    for (const lines of [printed, exported]) {
+      const of = (call: NewCall | undefined) =>
+        lines
+          .filter(({ requestId, traceId }) => requestId === call?.requestId && traceId === call?.traceId)
+          .map(({ message }) => message.replace(/ \d+ ms$/, ""))
+      expect(of(lost)).toEqual(["GET /nowhere 404"])
+      expect(of(failed)).toEqual(["A request failed", `GET ${clients} 500`])
+    }
+  })
+
+  it("tells so to people, too", async () => {
+    const { service } = await start({ LOG_FORMAT: "pretty" })
+    const call = newCall()
+    await get("/nowhere")(service, call)
+    await flushed(service)
+    const line = service
+      .stderr()
+      .split("\n")
+      .find((line) => line.includes("GET /nowhere 404"))
+    expect(line).toContain(`requestId=${call.requestId}`)
+    expect(line).toContain(`traceId=${call.traceId}`)
+  })
+})
