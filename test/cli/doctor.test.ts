@@ -20,7 +20,7 @@ const Report = Schema.fromJsonString(
   })
 )
 
-const reportOf = ({ stdout }: Ended) => Schema.decodeUnknownSync(Report)(stdout).findings
+const reportOf = ({ stdout }: Ended) => Schema.decodeSync(Report)(stdout).findings
 
 const examine = (options?: Options) => cli(["doctor", "--json"], options)
 

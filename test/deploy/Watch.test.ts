@@ -24,7 +24,7 @@ const Dashboard = Schema.fromJsonString(
   })
 )
 
-const panels = Schema.decodeUnknownSync(Dashboard)(read("dashboard.json")).panels.flatMap(({ targets = [], title }) =>
+const panels = Schema.decodeSync(Dashboard)(read("dashboard.json")).panels.flatMap(({ targets = [], title }) =>
   targets.map(({ expr }) => [title, expr] as const)
 )
 
