@@ -1,4 +1,4 @@
-/** Makes the way of a delivery cheaper: a claim writes no index, a result two. */
+/** Makes the way of a delivery cheaper: a claim writes no index. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
@@ -21,7 +21,6 @@ export default Effect.gen(function* () {
   // Who has all of its deliveries that are in flight: that process may claim ahead, as it minds alone how many are sent.
   yield* sql`ALTER TABLE endpoint_health ADD COLUMN holder text`
 
-  // The ids sort by age, so the primary key does for these.
-  yield* sql`DROP INDEX deliveries_finished`
+  // The ids sort by age, so the primary key does for this.
   yield* sql`DROP INDEX deliveries_by_age`
 })

@@ -82,16 +82,13 @@ export const giveUp = (sql: SqlClient.SqlClient, now: Date) => sql<{ readonly id
 /** How long finished deliveries are kept, with the log of their attempts. */
 export const retentionDays = 30
 
-/** Ids sort by age (`NewId.ts`), so what finished long ago is among the first. */
-const idAt = (time: Date) => `dlv_${time.getTime().toString(16).padStart(12, "0")}`
-
 /** Removes a batch of what finished long ago; true while there may be more. */
 export const prune = (sql: SqlClient.SqlClient, horizon: Date, batch: number) => sql<{ readonly more: boolean }>`
   WITH old AS (
     SELECT expired.* FROM projects, LATERAL (
       SELECT project_id, id FROM deliveries
-      WHERE project_id = projects.project_id AND id < ${idAt(horizon)} AND finished_at < ${horizon}::timestamptz
-      ORDER BY id LIMIT ${batch}::int FOR UPDATE SKIP LOCKED
+      WHERE project_id = projects.project_id AND status IN ('delivered', 'dead') AND finished_at < ${horizon}::timestamptz
+      ORDER BY finished_at LIMIT ${batch}::int FOR UPDATE SKIP LOCKED
     ) expired LIMIT ${batch}::int
   ),
   deliveries_gone AS (
