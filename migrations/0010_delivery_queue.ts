@@ -21,6 +21,6 @@ export default Effect.gen(function* () {
   // Who has all of its deliveries that are in flight: that process may claim ahead, as it minds alone how many are sent.
   yield* sql`ALTER TABLE endpoint_health ADD COLUMN holder text`
 
-  // The ids sort by age, so the primary key does for this.
+  // Only the command that lists all deliveries of a project wants them by age: it can sort them.
   yield* sql`DROP INDEX deliveries_by_age`
 })

@@ -79,7 +79,7 @@ export class Deliveries extends Context.Service<
               AND (${Option.getOrNull(installationId)}::text IS NULL
                 OR deliveries.installation_id = ${Option.getOrNull(installationId)})
               AND (${Option.getOrNull(status)}::text IS NULL OR deliveries.status = ${Option.getOrNull(status)})
-            ORDER BY deliveries.id DESC`.pipe(Effect.orDie)
+            ORDER BY deliveries.created_at DESC, deliveries.id DESC`.pipe(Effect.orDie)
         }),
         show: Effect.fn("Deliveries.show")(function* (projectId, id) {
           yield* requireProject(sql, projectId)
