@@ -36,9 +36,6 @@ export interface Running {
   readonly pid: number
 }
 
-/** As `npm start` has it, for every program: objects that live for some milliseconds are not copied about. */
-const nodeFlags = ["--max-semi-space-size=64"]
-
 const here = fileURLToPath(new URL("../..", import.meta.url))
 
 /** The service of a checkout, this one if not said otherwise; with a CPU profile in `profile` when it ends. */
@@ -130,7 +127,7 @@ export const start = Effect.fnUntraced(function* (
   databaseUrl: Redacted.Redacted,
   env: Readonly<Record<string, string>> = {}
 ) {
-  const child = yield* ChildProcess.make(process.execPath, [...nodeFlags, ...program.arguments], {
+  const child = yield* ChildProcess.make(process.execPath, program.arguments, {
     cwd: directory,
     env: {
       PATH: process.env["PATH"],
