@@ -10,11 +10,14 @@ export default Effect.gen(function* () {
   yield* sql`UPDATE deliveries SET leased_until = available_at WHERE status = 'delivering'`
   yield* sql`ALTER TABLE deliveries ADD CHECK ((status = 'delivering') = (leased_until IS NOT NULL))`
 
-  // Nothing that a claim changes stands in it, nor in its condition: with room on its page, the row alone is written (HOT).
+  // Nothing that a claim changes stands in an index, nor in its condition (`status` least of all): with room on its page,
+  // the row alone is written (HOT).
   yield* sql`DROP INDEX deliveries_open`
   yield* sql`
     CREATE INDEX deliveries_open ON deliveries (project_id, installation_id, available_at, id)
     WHERE finished_at IS NULL`
+  yield* sql`DROP INDEX deliveries_finished`
+  yield* sql`CREATE INDEX deliveries_finished ON deliveries (project_id, finished_at) WHERE finished_at IS NOT NULL`
   // A row doubles when its attempt is logged.
   yield* sql`ALTER TABLE deliveries SET (fillfactor = 50)`
 

@@ -87,7 +87,7 @@ export const prune = (sql: SqlClient.SqlClient, horizon: Date, batch: number) =>
   WITH old AS (
     SELECT expired.* FROM projects, LATERAL (
       SELECT project_id, id FROM deliveries
-      WHERE project_id = projects.project_id AND status IN ('delivered', 'dead') AND finished_at < ${horizon}::timestamptz
+      WHERE project_id = projects.project_id AND finished_at < ${horizon}::timestamptz
       ORDER BY finished_at LIMIT ${batch}::int FOR UPDATE SKIP LOCKED
     ) expired LIMIT ${batch}::int
   ),
