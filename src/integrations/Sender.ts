@@ -1,5 +1,5 @@
 /** Sends deliveries over HTTP to endpoints that nobody vouches for: only to checked addresses, within one deadline. */
-import { Clock, Context, Duration, Effect, Layer, Option, Result } from "effect"
+import { Clock, Context, Duration, Effect, Layer, Option, References, Result } from "effect"
 import { freshAgents, keptAgents } from "../platform/outbound/Agents.ts"
 import { postAttributes } from "../platform/outbound/ClientSpan.ts"
 import { type Answer, exchange, ExchangeFailed } from "../platform/outbound/Exchange.ts"
@@ -112,7 +112,12 @@ export class Sender extends Context.Service<
                   NameUnresolved: () => Effect.succeed(failed("dns_failed")),
                   ExchangeFailed: ({ code }) => Effect.succeed(failed(code))
                 }),
-                Effect.tap((outcome) => Effect.annotateCurrentSpan(attributes(target.value, outcome)))
+                Effect.tap((outcome) =>
+                  // Worked out for nobody, they would cost more than the signature.
+                  Effect.flatMap(References.TracerEnabled, (traced) =>
+                    traced ? Effect.annotateCurrentSpan(attributes(target.value, outcome)) : Effect.void
+                  )
+                )
               )
             })
         }
