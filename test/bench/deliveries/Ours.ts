@@ -73,7 +73,7 @@ export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>) => {
 /** Whether no delivery of the project is open. */
 export const done = (sql: PgClient.PgClient) =>
   Effect.map(
-    sql`SELECT FROM deliveries WHERE project_id = ${projectId} AND status IN ('pending', 'delivering') LIMIT 1`,
+    sql`SELECT FROM deliveries WHERE project_id = ${projectId} AND finished_at IS NULL LIMIT 1`,
     (rows) => rows.length === 0
   )
 
