@@ -1,6 +1,7 @@
 /** Removes the audiences that no campaign refers to any more, in batches small enough that no command waits for them. */
-import { Duration, Effect, Layer, Schedule } from "effect"
+import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
+import { every } from "../platform/Every.ts"
 import { untraced } from "../platform/Telemetry.ts"
 
 const batch = 1_000
@@ -38,12 +39,6 @@ export const layer = Layer.effectDiscard(
       return rows.length > 0
     })
 
-    yield* prune.pipe(
-      untraced,
-      Effect.repeat({ while: (found) => found }),
-      Effect.catchCause((cause) => Effect.logWarning("Old audiences were not removed", cause)),
-      Effect.repeat(Schedule.spaced(pause)),
-      Effect.forkScoped
-    )
+    yield* every(pause, "Old audiences were not removed", Effect.repeat(untraced(prune), { while: (found) => found }))
   })
 )

@@ -2,7 +2,7 @@
  * Sends campaigns: fibers that begin those whose time has come, send to their recipients at their pace, and complete
  * them. Any number of processes may run it.
  */
-import { Clock, Context, Duration, Effect, FiberSet, Layer, Queue, Schedule, Semaphore } from "effect"
+import { Clock, Context, Duration, Effect, FiberSet, Layer, Queue, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import { createHash } from "node:crypto"
 import { MessageId } from "../api/Ids.ts"
@@ -11,6 +11,7 @@ import * as Metrics from "../messaging/Messages/Metrics.ts"
 import { maxAttempts } from "../messaging/Messages/Schedule.ts"
 import { outcomes, Providers } from "../messaging/Providers.ts"
 import { statement } from "../platform/Database.ts"
+import { every } from "../platform/Every.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
 import { spanOf } from "../platform/TraceContext.ts"
@@ -165,11 +166,3 @@ const messageIdOf = ({ audienceId, clientId, projectId, route }: Claim): Message
     .digest("hex")
   return MessageId.make(`msg_${digest.slice(0, 32)}`)
 }
-
-/** Does something now and again for as long as the scope lives; a failure is logged, and the next time comes. */
-const every = <A, E>(pause: Duration.Duration, complaint: string, effect: Effect.Effect<A, E>) =>
-  effect.pipe(
-    Effect.catchCause((cause) => Effect.logWarning(complaint, cause)),
-    Effect.repeat(Schedule.spaced(pause)),
-    Effect.forkScoped
-  )

@@ -1,11 +1,11 @@
 /** Sends deliveries over HTTP to endpoints that nobody vouches for: only to checked addresses, within one deadline. */
-import { Clock, Context, type Duration, Effect, Layer, type Option, Result } from "effect"
+import { Clock, Context, Duration, Effect, Layer, Option, References, Result } from "effect"
 import { freshAgents, keptAgents } from "../platform/outbound/Agents.ts"
 import { postAttributes } from "../platform/outbound/ClientSpan.ts"
-import { type Answer, exchange, type ExchangeFailed } from "../platform/outbound/Exchange.ts"
+import { type Answer, exchange, ExchangeFailed } from "../platform/outbound/Exchange.ts"
 import { delayOf } from "../platform/outbound/RetryAfter.ts"
 import { type AllowedNetworks, judge } from "./Addresses.ts"
-import { checkEndpoint, mayConnect } from "./EndpointUrl.ts"
+import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
 import { Names } from "./Sender/Names.ts"
 
 export interface SenderConfig {
@@ -17,7 +17,7 @@ export interface SenderConfig {
 
 export interface Delivery {
   readonly url: string
-  readonly body: Uint8Array
+  readonly body: string | Uint8Array
   /** In lower case. `host`, `content-length`, `accept-encoding` and `connection` are the sender's. */
   readonly headers: Readonly<Record<string, string>>
 }
@@ -29,6 +29,9 @@ export type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused"
 export type Outcome =
   | { readonly _tag: "answered"; readonly status: number; readonly retryAfter: Option.Option<Duration.Duration> }
   | { readonly _tag: "failed"; readonly code: FailureCode }
+
+/** URLs whose endpoints are remembered. */
+const targetsInAll = 10_000
 
 /** Whether the endpoint has taken the delivery. */
 export const isSuccess = (outcome: Outcome): boolean =>
@@ -60,43 +63,63 @@ export class Sender extends Context.Service<
       Effect.gen(function* () {
         const names = yield* Names
         const kept = yield* keptAgents
+        const timeout = Duration.toMillis(config.timeout)
 
-        const attempt = Effect.fnUntraced(function* (delivery: Delivery) {
-          const endpoint = checkEndpoint(delivery.url, config.allowed)
-          // Taken once, and yet not allowed now: the operator has closed networks since.
-          if (Result.isFailure(endpoint)) return failed("address_refused")
-          const { host, url } = endpoint.success
-          yield* Effect.annotateCurrentSpan(postAttributes(url))
-          const addresses = endpoint.success.isAddress ? [host] : yield* names.resolve(host)
+        const targets = new Map<string, Option.Option<Endpoint>>()
+        /** What a URL leads to, if it may be called; the same URLs come again and again. */
+        const targetOf = (url: string) => {
+          const known = targets.get(url)
+          if (known !== undefined) return known
+          if (targets.size >= targetsInAll) targets.clear()
+          const target = Result.getSuccess(checkEndpoint(url, config.allowed))
+          targets.set(url, target)
+          return target
+        }
+
+        const addressesOf = ({ host, isAddress }: Endpoint) =>
+          isAddress
+            ? Effect.succeed([host])
+            : Effect.timeoutOrElse(names.resolve(host), {
+                duration: config.timeout,
+                orElse: () => Effect.fail(new ExchangeFailed({ code: "timeout", stale: false }))
+              })
+
+        const post = (endpoint: Endpoint, addresses: ReadonlyArray<string>, delivery: Delivery, until: number) => {
+          const { url } = endpoint
           const checked = addresses.filter((address) => mayConnect(url, judge(address, config.allowed)))
-          if (checked.length === 0) return failed("address_refused")
-          const post = { url, addresses: checked, headers: delivery.headers, body: delivery.body, bodyLimit }
-          const answer = yield* exchange(kept, post).pipe(
+          if (checked.length === 0) return Effect.succeed(failed("address_refused"))
+          const { body, headers } = delivery
+          const post = { url, addresses: checked, headers, body, bodyLimit, until }
+          return exchange(kept, post).pipe(
             Effect.catchIf(
               ({ stale }) => stale,
               () => exchange(freshAgents(), post)
-            )
+            ),
+            Effect.flatMap(answered)
           )
-          return answered(answer, yield* Clock.currentTimeMillis)
-        })
+        }
 
         return {
           send: (delivery) =>
-            attempt(delivery).pipe(
-              Effect.catchTags({
-                NameUnresolved: () => Effect.succeed(failed("dns_failed")),
-                ExchangeFailed: ({ code }) => Effect.succeed(failed(code))
-              }),
-              Effect.timeoutOrElse({
-                duration: config.timeout,
-                orElse: () => Effect.succeed(failed("timeout"))
-              }),
-              Effect.tap((outcome) =>
-                outcome._tag === "answered"
-                  ? Effect.annotateCurrentSpan("http.response.status_code", outcome.status)
-                  : Effect.void
+            Effect.suspend(() => {
+              const until = performance.now() + timeout
+              const target = targetOf(delivery.url)
+              // Taken once, and yet not allowed now: the operator has closed networks since.
+              if (Option.isNone(target)) return Effect.succeed(failed("address_refused"))
+              return addressesOf(target.value).pipe(
+                Effect.flatMap((addresses) => post(target.value, addresses, delivery, until)),
+                Effect.catchTags({
+                  NameUnresolved: () => Effect.succeed(failed("dns_failed")),
+                  ExchangeFailed: ({ code }) => Effect.succeed(failed(code))
+                }),
+                Effect.tap((outcome) =>
+                  // Worked out for nobody, they would cost more than the signature.
+                  Effect.flatMap(References.TracerEnabled, (traced) =>
+                    traced ? Effect.annotateCurrentSpan(attributes(target.value, outcome)) : Effect.void
+                  )
+                )
               )
-            )
+            })
         }
       })
     )
@@ -106,8 +129,16 @@ export class Sender extends Context.Service<
 
 const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })
 
-const answered = ({ retryAfter, status }: Answer, now: number): Outcome => ({
-  _tag: "answered",
-  status,
-  retryAfter: delayOf(retryAfter, now)
+const answered = ({ retryAfter, status }: Answer): Effect.Effect<Outcome> =>
+  Option.isNone(retryAfter)
+    ? Effect.succeed({ _tag: "answered", status, retryAfter: Option.none() })
+    : Effect.map(Clock.currentTimeMillis, (now) => ({
+        _tag: "answered",
+        status,
+        retryAfter: delayOf(retryAfter, now)
+      }))
+
+const attributes = ({ url }: Endpoint, outcome: Outcome) => ({
+  ...postAttributes(url),
+  ...(outcome._tag === "answered" ? { "http.response.status_code": outcome.status } : {})
 })

@@ -89,7 +89,7 @@ export class Webhooks extends Context.Service<
             configure(sql, projectId, id, change, yield* now)
           )
           // A parked endpoint is tried at once.
-          yield* wake.deliverers
+          yield* wake.changed([projectId, id])
           return yield* opened(command, id, outcome)
         }),
         rotate: Effect.fnUntraced(function* (command, id, { expectedVersion }) {
@@ -101,6 +101,7 @@ export class Webhooks extends Context.Service<
             command,
             rotate(sql, projectId, id, change, yield* now)
           )
+          yield* wake.changed([projectId, id])
           return yield* opened(command, id, outcome)
         }),
         retry: Effect.fnUntraced(function* (command, id, deliveryId) {

@@ -2,9 +2,10 @@
  * Sends again what a provider surely has not processed, settles what nobody knows where that can't send twice, and finds
  * what a dead process has left. Any number of processes may run it.
  */
-import { Clock, Context, Duration, Effect, FiberSet, Layer, Schedule, Semaphore } from "effect"
+import { Clock, Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import { statement } from "../platform/Database.ts"
+import { every } from "../platform/Every.ts"
 import { Measured } from "../platform/Measured.ts"
 import { untraced } from "../platform/Telemetry.ts"
 import { Calls } from "./Calls.ts"
@@ -60,18 +61,12 @@ export class Retrier extends Context.Service<
         yield* Effect.forEach(claims, attempt, { discard: true })
       }).pipe(claiming.withPermit, Effect.uninterruptible)
 
-      yield* look.pipe(
-        Effect.catchCause((cause) => Effect.logWarning("Messages that are due were not claimed", cause)),
-        Effect.repeat(Schedule.spaced(lookEvery)),
-        Effect.forkScoped
-      )
+      yield* every(lookEvery, "Messages that are due were not claimed", look)
       if (yield* Measured) {
-        yield* Clock.currentTimeMillis.pipe(
-          Effect.flatMap((millis) => Metrics.gauge(sql, new Date(millis))),
-          untraced,
-          Effect.catchCause((cause) => Effect.logWarning("The queue of messages was not measured", cause)),
-          Effect.repeat(Schedule.spaced(measureEvery)),
-          Effect.forkScoped
+        yield* every(
+          measureEvery,
+          "The queue of messages was not measured",
+          Effect.flatMap(Clock.currentTimeMillis, (millis) => untraced(Metrics.gauge(sql, new Date(millis))))
         )
       }
       // The last finalizer is the first to run: a claim that is under way waits for no one else's end.

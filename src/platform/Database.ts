@@ -82,6 +82,19 @@ export const layer = Layer.unwrap(
 export const backgroundLayer = Layer.unwrap(Effect.suspend(() => client("developer-api background", 4)))
 
 /**
+ * Statements that are planned once. A queue that is short by then would be read as a whole, and still be when it is long;
+ * they find all they want by an index.
+ */
+const planned = { enable_seqscan: "off", plan_cache_mode: "force_generic_plan" }
+
+/** The client of the delivery loop. */
+export const deliveriesLayer = Layer.unwrap(
+  Effect.suspend(() =>
+    client("developer-api deliveries", 4, { ...pipelined, startupParameters: { ...limits, ...planned } })
+  )
+)
+
+/**
  * For statements that read many rows, and never change one. The planner guesses how many there are; where it guesses one
  * (of a project that has just come, before the statistics know of it) a nested loop of two tables would look at every
  * pair of their rows. Without nested loops a wrong guess costs little. One core, as others want the rest.

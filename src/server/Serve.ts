@@ -84,13 +84,11 @@ const sender = Layer.unwrap(
   )
 )
 
-const background = Layer.mergeAll(
-  Pruner.layer,
-  AudiencePruner.layer,
-  Retrier.layer,
-  Runner.layer,
-  Layer.provide(DeliveryLoop.layer, sender)
-).pipe(Layer.provide(Database.backgroundLayer), Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer)))
+const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.layer, Runner.layer).pipe(
+  Layer.provide(Database.backgroundLayer),
+  Layer.merge(Layer.provide(DeliveryLoop.layer, [sender, Database.deliveriesLayer])),
+  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer))
+)
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */
 const face = (role: Role) =>

@@ -1,33 +1,26 @@
-/** A durable PostgreSQL with one project in it, and the servers that are compared on it. All of it ends with the scope. */
+/** A durable PostgreSQL, projects in it, and the programs that are measured on it. All of it ends with the scope. */
 import { PgClient } from "@effect/sql-pg"
-import { Data, Duration, Effect, Layer, Option, Redacted, Stream } from "effect"
-import { ChildProcess, ChildProcessSpawner } from "effect/process"
+import { Context, Data, Duration, Effect, Layer, Option, Redacted, Stream } from "effect"
+import { ChildProcess } from "effect/process"
+import { SqlClient } from "effect/sql"
 import { randomBytes } from "node:crypto"
 import { mkdtemp, readFile, rm } from "node:fs/promises"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { fileURLToPath } from "node:url"
 import { scopes } from "../../src/api/Access.ts"
+import type { ProjectId } from "../../src/api/Ids.ts"
 import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
 import { migrate } from "../../src/platform/Migrations.ts"
 import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { secretBox } from "../support/SecretBox.ts"
-import { resting } from "./cases/Notes.ts"
-import { makeNotes, projectFile, projectId } from "./Seed.ts"
 
 /** Why there is nothing to report. */
 export class BenchFailed extends Data.TaggedError("BenchFailed")<{ readonly message: string }> {}
 
-/** A server under load. */
-export interface Contender {
-  readonly name: string
-  readonly url: string
-  readonly pid: number
-}
-
-/** What one contender is, before it runs. */
+/** A program, before it runs. */
 export interface Program {
   readonly name: string
   readonly directory: string
@@ -35,22 +28,47 @@ export interface Program {
   readonly arguments: ReadonlyArray<string>
 }
 
+/** A program that runs. */
+export interface Running {
+  readonly name: string
+  /** Where it serves HTTP, if it does. */
+  readonly url: string
+  readonly pid: number
+}
+
 const here = fileURLToPath(new URL("../..", import.meta.url))
 
 /** The service of a checkout, this one if not said otherwise; with a CPU profile in `profile` when it ends. */
-export const service = (name: string, directory = here, profile?: string): Program => ({
+export const service = (
+  name: string,
+  {
+    directory = here,
+    profile,
+    role
+  }: {
+    readonly directory?: string | undefined
+    readonly profile?: string | undefined
+    readonly role?: "worker" | undefined
+  } = {}
+): Program => ({
   name,
   directory,
-  arguments: [...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]), "src/main.ts"]
+  arguments: [
+    ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
+    "src/main.ts",
+    ...(role === undefined ? [] : ["--role", role])
+  ]
 })
 
-export const fastify: Program = { name: "fastify", directory: here, arguments: ["test/bench/fastify.ts"] }
+/** A script of this folder, with one argument. */
+export const script = (name: string, path: string, argument = ""): Program => ({
+  name,
+  directory: here,
+  arguments: [`test/bench/${path}`, argument]
+})
 
-/** PostgreSQL as it comes: every commit is flushed. Only what it shows of a running statement is more than usual. */
-const flags = { track_activity_query_size: "16384" }
-
-/** The URL of a new database, removed with its cluster when the scope closes. */
-const database = Effect.gen(function* () {
+/** The URL of a new database, with more settings of PostgreSQL if wanted; removed with its cluster when the scope closes. */
+export const database = Effect.fnUntraced(function* (flags: Readonly<Record<string, string>>) {
   const directory = yield* Effect.acquireRelease(
     Effect.promise(() => mkdtemp(Path.join(Os.tmpdir(), "developer-api-bench-"))),
     (directory) =>
@@ -67,68 +85,72 @@ const database = Effect.gen(function* () {
   return (yield* Effect.provideContext(EmbeddedPostgres, context)).url
 })
 
-/** Of the project file and of the contenders. */
-const secretKey = randomBytes(32).toString("base64")
+/** The URL of another, empty database on the same server. */
+export const anotherDatabase = Effect.fnUntraced(function* (url: Redacted.Redacted, name: string) {
+  const sql = yield* connect(url)
+  yield* sql`CREATE DATABASE ${sql(name)}`
+  const another = new URL(Redacted.value(url))
+  another.pathname = `/${name}`
+  return Redacted.make(another.href)
+}, Effect.scoped)
 
-/** Migrates, applies the project file, issues a token for everything, and writes notes with it. */
-const prepare = Effect.gen(function* () {
-  yield* migrate
-  yield* (yield* Projects).apply(JSON.stringify(projectFile()))
-  const { token } = yield* (yield* ApiKeys).issue({
-    projectId,
-    name: "bench",
-    scopes,
-    expiresIn: Duration.days(1),
-    memberId: Option.none()
-  })
-  const sql = yield* PgClient.PgClient
-  yield* makeNotes(sql, resting.batch, resting.connections)
-  // Plans are made once per connection, and for the tables as they are then known.
-  yield* sql`VACUUM ANALYZE`
-  return Redacted.value(token)
-}).pipe(Effect.provide([Layer.provide(Projects.layer, secretBox(secretKey)), ApiKeys.layer]))
+/** A session of the bench's own, to make records and to look around. */
+export const connect = Effect.fnUntraced(function* (url: Redacted.Redacted) {
+  const context = yield* Layer.build(PgClient.layer({ url, maxConnections: 1, applicationName: "bench" }))
+  return yield* Effect.provideContext(PgClient.PgClient, context)
+})
 
-/** Starts a program and waits for its ready line. */
-const start = Effect.fnUntraced(function* ({ directory, name, ...program }: Program, env: Record<string, string>) {
+/** `SECRET_KEY` of every service that is measured. */
+export const secretKey = randomBytes(32).toString("base64")
+
+/** Migrates, applies a project file, and issues a token that may do everything in the project. */
+export const openProject = (sql: PgClient.PgClient, file: { readonly project: { readonly id: ProjectId } }) =>
+  Effect.gen(function* () {
+    yield* migrate
+    yield* (yield* Projects).apply(JSON.stringify(file))
+    const { token } = yield* (yield* ApiKeys).issue({
+      projectId: file.project.id,
+      name: "bench",
+      scopes,
+      expiresIn: Duration.days(1),
+      memberId: Option.none()
+    })
+    return Redacted.value(token)
+  }).pipe(
+    Effect.provide([Layer.provide(Projects.layer, secretBox(secretKey)), ApiKeys.layer]),
+    Effect.provideContext(Context.make(PgClient.PgClient, sql).pipe(Context.add(SqlClient.SqlClient, sql)))
+  )
+
+/** Starts a program on a database, and waits until it says that it is listening: on a URL, or for jobs. */
+export const start = Effect.fnUntraced(function* (
+  { directory, name, ...program }: Program,
+  databaseUrl: Redacted.Redacted,
+  env: Readonly<Record<string, string>> = {}
+) {
   const child = yield* ChildProcess.make(process.execPath, program.arguments, {
     cwd: directory,
-    env: { PATH: process.env["PATH"], NODE_ENV: "production", ...env },
+    env: {
+      PATH: process.env["PATH"],
+      NODE_ENV: "production",
+      DATABASE_URL: Redacted.value(databaseUrl),
+      SECRET_KEY: secretKey,
+      HOST: "127.0.0.1",
+      PORT: "0",
+      ...env
+    },
     stdin: "ignore",
     stderr: "inherit",
     forceKillAfter: "30 seconds"
   })
   const lines = child.stdout.pipe(Stream.decodeText(), Stream.splitLines)
   const ready = lines.pipe(
-    Stream.map((line) => /^listening on (http:\S+)$/.exec(line)?.[1]),
-    Stream.filter((url) => url !== undefined),
+    Stream.map((line) => /^listening (?:on (http:\S+)|for jobs)$/.exec(line)),
+    Stream.filter((match) => match !== null),
     Stream.runHead,
     Effect.timeoutOption("60 seconds")
   )
-  const url = Option.getOrUndefined(Option.flatten(yield* ready))
-  if (url === undefined) return yield* new BenchFailed({ message: `${name} did not start in ${directory}` })
-  return { name, url, pid: Number(child.pid) }
-})
-
-/** Everything that a comparison needs: the servers, a token that all of them take, and a session to look around. */
-export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program>) {
-  const url = yield* database
-  const context = yield* Layer.build(PgClient.layer({ url, maxConnections: 1, applicationName: "bench" }))
-  const sql = yield* Effect.provideContext(PgClient.PgClient, context)
-  const token = yield* Effect.provideContext(prepare, context)
-  const env = {
-    DATABASE_URL: Redacted.value(url),
-    SECRET_KEY: secretKey,
-    HOST: "127.0.0.1",
-    PORT: "0"
-  }
-  const contenders: Array<Contender> = []
-  for (const program of programs) contenders.push(yield* start(program, env))
-  return { contenders, sql, token }
-})
-
-/** Runs a script of this folder to its end and gives what it printed. */
-export const runScript = Effect.fnUntraced(function* (script: string, argument: string) {
-  const spawner = yield* ChildProcessSpawner.ChildProcessSpawner
-  const path = fileURLToPath(new URL(script, import.meta.url))
-  return yield* spawner.string(ChildProcess.make(process.execPath, [path, argument], { stderr: "inherit" }))
+  const match = Option.getOrUndefined(Option.flatten(yield* ready))
+  if (match === undefined) return yield* new BenchFailed({ message: `${name} did not start in ${directory}` })
+  const running: Running = { name, url: match[1] ?? "", pid: Number(child.pid) }
+  return running
 })

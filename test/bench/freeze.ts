@@ -1,20 +1,24 @@
-/**
- * `node test/bench/freeze.ts`: how long an audience of 1,000, 10,000 and 100,000 clients takes to freeze, from the request
- * to the answer, on a durable PostgreSQL. `--json` prints one JSON document.
- */
-import { NodeRuntime, NodeServices } from "@effect/platform-node"
+/** `bench freeze`: how long an audience takes to freeze, from the request to the answer. */
 import type { PgClient } from "@effect/sql-pg"
-import { Clock, Console, Duration, Effect, Layer, Option, Redacted } from "effect"
+import { Clock, Duration, Effect, Layer, Option, Redacted } from "effect"
+import { Command } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { randomUUID } from "node:crypto"
-import { argv } from "node:process"
 import { ProjectId } from "../../src/api/Ids.ts"
+import { json } from "../../src/cli/Flags.ts"
+import { answer, table } from "../../src/cli/Output.ts"
 import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
-import { median } from "./Report.ts"
-import { BenchFailed, type Contender, make, service } from "./Stage.ts"
+import { fixed, median, ranged, round, spread } from "./Figures.ts"
+import { count, type Findings, progress } from "./Options.ts"
+import { BenchFailed, connect, database, type Running, service, start } from "./Stage.ts"
 
-export const sizes = [1_000, 10_000, 100_000]
-const rounds = 5
+const sizes = [1_000, 10_000, 100_000]
+
+export interface Options {
+  readonly rounds: number
+}
+
+export const usual: Options = { rounds: 5 }
 
 /** How the clients of a project share their addresses. */
 const crowds = {
@@ -25,7 +29,8 @@ const crowds = {
   /** All share one. */
   one: "0"
 }
-type Crowd = keyof typeof crowds
+const crowdNames = ["usual", "chain", "one"] as const
+type Crowd = (typeof crowdNames)[number]
 
 /** A project of so many clients, as if a file had just made it: nothing is known of its tables yet. */
 const populate = Effect.fnUntraced(function* (sql: PgClient.PgClient, id: string, size: number, crowd: Crowd) {
@@ -58,7 +63,7 @@ const populate = Effect.fnUntraced(function* (sql: PgClient.PgClient, id: string
 const filter = { contactStatus: "active", providerTypes: [], requiredTags: ["newsletter"], stageIds: [] }
 
 /** Freezes once, and tells how many milliseconds the answer took. */
-const freeze = Effect.fnUntraced(function* ({ url }: Contender, token: string) {
+const freeze = Effect.fnUntraced(function* ({ url }: Running, token: string) {
   const started = yield* Clock.currentTimeNanos
   const answer = yield* Effect.promise(() =>
     fetch(`${url}/api/v1/developer/campaigns/spring`, {
@@ -77,7 +82,11 @@ const freeze = Effect.fnUntraced(function* ({ url }: Contender, token: string) {
 })
 
 /** The rounds of one project. */
-const measure = Effect.fnUntraced(function* (contender: Contender, sql: PgClient.PgClient, size: number, crowd: Crowd) {
+const measureOne = Effect.fnUntraced(function* (
+  server: Running,
+  sql: PgClient.PgClient,
+  { crowd, rounds, size }: Options & { readonly size: number; readonly crowd: Crowd }
+) {
   const projectId = ProjectId.make(`freeze_${crowd}_${size}`)
   yield* populate(sql, projectId, size, crowd)
   const { token } = yield* (yield* ApiKeys).issue({
@@ -88,54 +97,53 @@ const measure = Effect.fnUntraced(function* (contender: Contender, sql: PgClient
     memberId: Option.none()
   })
   const millis: Array<number> = []
-  for (let round = 0; round < rounds; round++) millis.push(yield* freeze(contender, Redacted.value(token)))
+  for (let i = 0; i < rounds; i++) millis.push(yield* freeze(server, Redacted.value(token)))
   const [counts] = yield* sql<{ readonly eligible: number }>`
     SELECT eligible_count AS eligible FROM audiences JOIN campaigns USING (project_id)
     WHERE project_id = ${projectId} AND audiences.id = campaigns.audience_id`
-  return {
-    crowd,
-    clients: size,
-    eligible: counts?.eligible ?? 0,
-    first: millis[0] ?? 0,
-    median: median(millis),
-    millis
-  }
+  yield* progress(`freeze: ${crowd}, ${size} clients: ${median(millis).toFixed(0)} ms`)
+  return { crowd, clients: size, eligible: counts?.eligible ?? 0, millis }
 })
 
-/** Freezes in projects of every size, each with every way to share addresses. */
-export const freezes = Effect.gen(function* () {
-  const { contenders, sql } = yield* make([service("ours")])
-  const [contender] = contenders
-  if (contender === undefined) return yield* new BenchFailed({ message: "There is no server" })
+/** Starts PostgreSQL and the service, and goes through all crowds and sizes. */
+export const measure = Effect.fnUntraced(function* (options: Options) {
+  yield* progress("starting PostgreSQL and the service")
+  const url = yield* database({})
+  const sql = yield* connect(url)
+  const server = yield* start(service("ours"), url)
   const keys = Layer.provide(ApiKeys.layer, Layer.succeed(SqlClient.SqlClient, sql))
-  const measured = []
-  for (const crowd of ["usual", "chain", "one"] as const) {
-    for (const size of sizes) {
-      measured.push(yield* Effect.provide(measure(contender, sql, size, crowd), keys))
-    }
+  const measured = yield* Effect.forEach(
+    crowdNames.flatMap((crowd) => sizes.map((size) => ({ ...options, crowd, size }))),
+    (one) => measureOne(server, sql, one)
+  ).pipe(Effect.provide(keys))
+  const head = ["FREEZE", "CLIENTS", "ELIGIBLE", "MS", "THE FIRST", "µs/CLIENT"]
+  const lines = measured.map(({ clients, crowd, eligible, millis }) => [
+    crowd,
+    String(clients),
+    String(eligible),
+    ranged(millis, 0),
+    fixed(millis[0] ?? Number.NaN, 0),
+    fixed((median(millis) * 1000) / clients, 1)
+  ])
+  const findings: Findings = {
+    document: {
+      settings: { ...options, node: process.version },
+      audiences: measured.map(({ millis, ...audience }) => ({
+        ...audience,
+        millis: spread(millis),
+        first: round(millis[0] ?? Number.NaN)
+      }))
+    },
+    text: table([head, ...lines])
   }
-  return measured
-})
+  return findings
+}, Effect.scoped)
 
-const micros = (millis: number, clients: number) => ((millis * 1000) / clients).toFixed(1)
-
-if (import.meta.main) {
-  freezes.pipe(
-    Effect.flatMap((measured) =>
-      Console.log(
-        argv.includes("--json")
-          ? JSON.stringify(measured, null, 2)
-          : measured
-              .map(
-                ({ clients, crowd, eligible, first, median }) =>
-                  `${crowd.padEnd(6)} ${String(clients).padStart(7)} clients, ${String(eligible).padStart(6)} eligible: ` +
-                  `${median.toFixed(0).padStart(5)} ms (the first ${first.toFixed(0)}), ${micros(median, clients)} µs a client`
-              )
-              .join("\n")
-      )
-    ),
-    Effect.scoped,
-    Effect.provide(NodeServices.layer),
-    NodeRuntime.runMain
-  )
-}
+export const command = Command.make(
+  "freeze",
+  { json, rounds: count("rounds", usual.rounds, "Freezes of each audience") },
+  Effect.fnUntraced(function* ({ json, ...options }) {
+    const { document, text } = yield* measure(options)
+    yield* answer(json, document, text)
+  })
+).pipe(Command.withDescription("How long audiences of 1,000 to 100,000 clients take to freeze"))

@@ -111,10 +111,12 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, installat
           VALUES (${projectId}, ${`evt ${id}`}, ${type}, '{}', '', now())
         )
         INSERT INTO deliveries (
-          project_id, id, installation_id, event_id, status, attempts, retries, available_at, created_at, finished_at
+          project_id, id, installation_id, event_id, status, attempts, retries, available_at, leased_until, created_at,
+          finished_at
         )
         SELECT ${projectId}, ${id}, ${installationId}, ${`evt ${id}`}, status, 11, 10,
-          CASE WHEN status IN ('pending', 'delivering') THEN now() + interval '1 hour' END, now() - interval '1 day',
+          CASE WHEN status IN ('pending', 'delivering') THEN now() + interval '1 hour' END,
+          CASE WHEN status = 'delivering' THEN now() + interval '1 hour' END, now() - interval '1 day',
           CASE WHEN status IN ('delivered', 'dead') THEN now() - interval '1 hour' END
         FROM (VALUES (${status}::text)) AS delivery (status)`),
     delivery: (id: string) =>

@@ -13,8 +13,9 @@ import { opened, type Shop } from "./Shop.support.ts"
 
 /** The statements in the life of a delivery, each by what only it says: messages and campaigns have claims of their own. */
 export const command = /INSERT INTO deals|UPDATE deals SET/
-export const claim = /UPDATE deliveries SET status = 'delivering'/
-export const record = /UPDATE deliveries SET\s+status = result\."to"/
+export const claim =
+  /WITH RECURSIVE queue AS \(\s*\(\s*SELECT project_id, installation_id, available_at FROM deliveries/
+export const record = /UPDATE deliveries SET\s+status = leased\."to"/
 
 /** A process of the service, and its wire to the database. */
 export interface Part {

@@ -88,25 +88,30 @@ describe("metrics", () => {
     const url = await database()
     const api = await start({ DATABASE_URL: url }, "api")
     const shop = await openShop(url, api, "http://127.0.0.1:9/")
-    // Nobody takes them up, so they are what is seen.
     await shop.query("UPDATE endpoint_health SET parked_until = now() + interval '1 day'")
     for (const key of ["deal-one", "deal-two", "deal-three", "deal-four"]) await shop.create(key)
     const rows = await shop.query("SELECT id FROM deliveries ORDER BY id")
     const set = (n: number, change: string) =>
       shop.query(`UPDATE deliveries SET ${change} WHERE id = '${String(rows[n]?.["id"])}'`)
-
-    await shop.query("UPDATE deliveries SET available_at = now() + interval '2 hours'")
     await set(0, "available_at = NULL, finished_at = now(), status = 'delivered'")
-    const early = await startMeasured("worker", url)
-    await eventually(async () => expect(await early.value("webhook_queue_depth")).toBe(3))
-    await eventually(async () => expect(await early.value("webhook_oldest_due_seconds")).toBe(0))
-    expect(await early.service.stop()).toEqual(inGoodOrder)
-
     await set(1, "available_at = now() - interval '2 hours'")
     await set(2, "available_at = now() - interval '5 minutes'")
+    await set(3, "available_at = now() + interval '2 hours'")
+
+    // What waits for a parked endpoint waits by rights.
+    const parked = await startMeasured("worker", url)
+    await eventually(async () => expect(await parked.value("webhook_queue_depth")).toBe(3))
+    expect(await parked.value("webhook_oldest_due_seconds")).toBe(0)
+    expect(await parked.service.stop()).toEqual(inGoodOrder)
+
+    // Nobody takes them up, so they are what is seen.
+    await shop.query("UPDATE endpoint_health SET parked_until = NULL")
+    await shop.query("BEGIN")
+    await shop.query("SELECT FROM endpoint_health FOR UPDATE")
     const late = await startMeasured("worker", url)
-    await eventually(async () => expect(await late.value("webhook_queue_depth")).toBe(3))
     await eventually(async () => expect(await late.value("webhook_oldest_due_seconds")).toBeGreaterThanOrEqual(7_200))
     expect(await late.value("webhook_oldest_due_seconds")).toBeLessThan(10_800)
+    expect(await late.value("webhook_queue_depth")).toBe(3)
+    await shop.query("ROLLBACK")
   })
 })

@@ -108,7 +108,7 @@ export const openShop = async (
       (await query(`SELECT id FROM deliveries ${ofUs} AND status = 'delivering'`)).map((row) => String(row["id"])),
     /** As if the time of every lease had passed; tells of which deliveries. */
     endLeases: async () =>
-      (await query(`UPDATE deliveries SET available_at = now() ${ofUs} AND status = 'delivering' RETURNING id`)).map(
+      (await query(`UPDATE deliveries SET leased_until = now() ${ofUs} AND status = 'delivering' RETURNING id`)).map(
         (row) => String(row["id"])
       )
   }

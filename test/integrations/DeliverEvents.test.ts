@@ -2,7 +2,6 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer, Redacted, Schema } from "effect"
 import { PgClient } from "@effect/sql-pg"
-import { Webhook } from "standardwebhooks"
 import manifest from "../../package.json" with { type: "json" }
 import { ProjectId } from "../../src/api/Ids.ts"
 import { eventBody, eventTypes } from "../../src/api/integrations/Events.ts"
@@ -11,7 +10,7 @@ import { Wake } from "../../src/platform/outbox/Wake.ts"
 import { dealPath, path } from "../contract/Deals.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { bodyOf, type Hit, ok, open, receiver, settings, status, until } from "./Deliveries.support.ts"
+import { bodyOf, type Hit, ok, open, receiver, settings, status, until, verifies } from "./Deliveries.support.ts"
 
 /** As the OpenAPI document tells of it, and nothing more. */
 const decodeEvent = Schema.decodeUnknownEffect(Schema.Union(eventTypes.map(eventBody)), {
@@ -25,22 +24,6 @@ const tasksOf = (url: string) =>
     Layer.provide(Wake.layerInline),
     Layer.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 }))
   )
-
-/** The headers of a hit that Standard Webhooks knows. */
-const signed = ({ headers }: Hit) => ({
-  "webhook-id": String(headers["webhook-id"]),
-  "webhook-timestamp": String(headers["webhook-timestamp"]),
-  "webhook-signature": String(headers["webhook-signature"])
-})
-
-const verifies = (secret: string, hit: Hit): boolean => {
-  try {
-    new Webhook(secret).verify(hit.body, signed(hit))
-    return true
-  } catch {
-    return false
-  }
-}
 
 const typesOf = (hits: ReadonlyArray<Hit>) => hits.map((hit) => String(bodyOf(hit)["type"])).sort()
 

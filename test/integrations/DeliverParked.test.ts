@@ -35,7 +35,8 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
           now: new Date(now),
           leaseEnd: new Date(now + minute),
           slots: 128,
-          endpointConcurrency
+          endpointConcurrency,
+          holder: "test"
         })
       ),
       (claims) => claims.filter((claim) => claim.projectId === projectId)
@@ -43,7 +44,16 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
   const recorded = (claims: ReadonlyArray<Claim>, outcome: Outcome) => {
     const times = { startedAt: new Date(now), finishedAt: new Date(now) }
     const results = claims.map((claim) => resultOf(claim, outcome, times, schedule, middle))
-    return Effect.orDie(record(sql, results, new Date(now)))
+    return Effect.orDie(
+      record(sql, results, {
+        now: new Date(now),
+        leaseEnd: new Date(now),
+        slots: 0,
+        endpointConcurrency: 4,
+        ahead: 4,
+        holder: "test"
+      })
+    )
   }
   return {
     ...project,

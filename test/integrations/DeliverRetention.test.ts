@@ -61,9 +61,10 @@ const deliver = Effect.fnUntraced(function* (projectId: string, past: Past, even
   const sql = yield* SqlClient.SqlClient
   yield* sql`
     INSERT INTO deliveries (project_id, id, installation_id, event_id, status, attempts, created_at, available_at,
-      finished_at, attempt_log)
+      leased_until, finished_at, attempt_log)
     SELECT ${projectId}, ${name}::text || n, 'shop', ${events}::text || n, ${status}, 1, ${created}::timestamptz,
-      ${finished === null ? created : null}::timestamptz, ${finished}::timestamptz, '[{"number": 1}]'
+      ${finished === null ? created : null}::timestamptz, ${status === "delivering" ? created : null}::timestamptz,
+      ${finished}::timestamptz, '[{"number": 1}]'
     FROM generate_series(1, ${count}::int) n`
 }, Effect.orDie)
 

@@ -27,7 +27,15 @@ type Shop = Effect.Success<ReturnType<typeof openOne>>
 
 const claimAt = (sql: SqlClient.SqlClient, projectId: string, now: Date) =>
   Effect.map(
-    Effect.orDie(claim(sql, { now, leaseEnd: new Date(now.getTime() + minute), slots: 1_000, endpointConcurrency: 4 })),
+    Effect.orDie(
+      claim(sql, {
+        now,
+        leaseEnd: new Date(now.getTime() + minute),
+        slots: 1_000,
+        endpointConcurrency: 4,
+        holder: "test"
+      })
+    ),
     (claims) => claims.filter((claim) => claim.projectId === projectId)
   )
 
@@ -51,13 +59,17 @@ const resultFor = (
   errorCode: on === "succeeded" ? null : "timeout",
   startedAt: now,
   finishedAt: now,
-  availableAt: on === "failed" || on === "released" ? now : null,
+  availableAt: on === "failed" || on === "released" || on === "unsent" ? now : null,
   restUntil: null,
   spread: 1
 })
 
+/** Records, and claims nothing. */
+const recordAll = ({ sql }: Shop, results: ReadonlyArray<Result>, now: Date) =>
+  record(sql, results, { now, leaseEnd: now, slots: 0, endpointConcurrency: 4, ahead: 4, holder: "test" })
+
 const recordOne = (shop: Shop, claim: Claim, on: Result["on"]) =>
-  Effect.orDie(record(shop.sql, [resultFor(claim, on, shop)], shop.now))
+  Effect.orDie(recordAll(shop, [resultFor(claim, on, shop)], shop.now))
 
 /** Brings a new delivery into a state by the shortest way. */
 const bring: Readonly<Record<State, (shop: Shop) => Effect.Effect<unknown>>> = {
@@ -85,6 +97,7 @@ const run: Readonly<Record<On, (shop: Shop) => Effect.Effect<unknown>>> = {
   failed: recorded("failed"),
   exhausted: recorded("exhausted"),
   released: recorded("released"),
+  unsent: recorded("unsent"),
   lease_lost: ({ leaseEnd, sql }) => Effect.orDie(reclaim(sql, leaseEnd, minute)),
   disabled: ({ now, projectId, sql }) =>
     enable(sql, projectId, "shop", false).pipe(
@@ -149,8 +162,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the lif
 
         // Both in one batch: only that of the lease in force counts, once.
         const results = [resultFor(stale, on, shop), resultFor(claim, "succeeded", other)]
-        const taken = yield* record(shop.sql, results, other.now)
-        assert.strictEqual(taken.length, 1)
+        yield* recordAll(shop, results, other.now)
         const row = yield* stateOf(shop)
         assert.deepInclude(row, { status: "delivered", attempts: 2 })
         assert.deepStrictEqual(
@@ -215,7 +227,14 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the lif
             resultFor(claim, outcomes[(n + round + index) % 4] ?? "succeeded", { now })
           )
           // In an order of its own, as other workers have it.
-          yield* record(sql, n % 2 === 0 ? results : results.toReversed(), now)
+          yield* record(sql, n % 2 === 0 ? results : results.toReversed(), {
+            now,
+            leaseEnd: new Date(now.getTime() + minute),
+            slots: round % 3 === 0 ? 5 : 0,
+            endpointConcurrency: 4,
+            ahead: 8,
+            holder: `worker ${n}`
+          })
           if (round % 7 === n) yield* giveUp(sql, now)
         }
       }, Effect.orDie)

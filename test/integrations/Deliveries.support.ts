@@ -3,6 +3,7 @@ import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
+import { Webhook } from "standardwebhooks"
 import type { State } from "../../src/integrations/Deliveries/States.ts"
 import { callsOf, pipelines } from "../contract/Deals.support.ts"
 import { newKey } from "../contract/Requests.ts"
@@ -236,3 +237,20 @@ const decodeBody = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Record(
 
 /** The body of a hit. */
 export const bodyOf = ({ body }: Hit) => decodeBody(body)
+
+/** The headers of a hit that Standard Webhooks knows. */
+const signed = ({ headers }: Hit) => ({
+  "webhook-id": String(headers["webhook-id"]),
+  "webhook-timestamp": String(headers["webhook-timestamp"]),
+  "webhook-signature": String(headers["webhook-signature"])
+})
+
+/** Whether a hit is signed with a secret, too. */
+export const verifies = (secret: string, hit: Hit): boolean => {
+  try {
+    new Webhook(secret).verify(hit.body, signed(hit))
+    return true
+  } catch {
+    return false
+  }
+}

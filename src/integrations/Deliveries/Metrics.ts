@@ -1,7 +1,6 @@
 /** What of deliveries is measured; only where something reads it. */
-import { Effect, Metric, Option } from "effect"
+import { Effect, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
-import { Settings } from "../../platform/Settings.ts"
 import type { Result } from "./Results.ts"
 
 const deliveries = Metric.counter("webhook_deliveries_total", {
@@ -16,13 +15,9 @@ const duration = Metric.histogram("webhook_attempt_duration_seconds", {
 
 const depth = Metric.gauge("webhook_queue_depth", { description: "Deliveries that wait, due or not" })
 
-const oldest = Metric.gauge("webhook_oldest_due_seconds", { description: "For how long the oldest due one has waited" })
-
-/** Whether anybody reads metrics. */
-export const enabled = Effect.map(
-  Settings,
-  ({ adminPort, telemetry }) => Option.isSome(adminPort) || Option.isSome(telemetry)
-)
+const oldest = Metric.gauge("webhook_oldest_due_seconds", {
+  description: "For how long the oldest due one has waited, of those that could be sent"
+})
 
 export const count = (results: ReadonlyArray<Result>) =>
   Effect.forEach(
@@ -35,12 +30,19 @@ export const count = (results: ReadonlyArray<Result>) =>
     { discard: true }
   )
 
-/** Measures the queue as it stands. */
-export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Date) {
+/**
+ * Measures the queue as it stands. What waits for an endpoint that is parked, rests or has its hands full does so by rights:
+ * it doesn't count as late.
+ */
+export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Date, endpointConcurrency: number) {
   const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT count(*)::int AS depth,
-      coalesce(extract(epoch FROM ${now}::timestamptz - min(available_at) FILTER (WHERE available_at <= ${now}::timestamptz)), 0)::float8 AS seconds
-    FROM deliveries WHERE status = 'pending'`
+      greatest(0, coalesce(extract(epoch FROM ${now}::timestamptz - min(available_at) FILTER (
+        WHERE parked_until IS NULL AND coalesce(resting_until <= ${now}::timestamptz, true)
+          AND in_flight < ${endpointConcurrency}::int
+      )), 0))::float8 AS seconds
+    FROM deliveries JOIN endpoint_health USING (project_id, installation_id)
+    WHERE finished_at IS NULL AND status = 'pending'`
   yield* Metric.update(depth, queue?.depth ?? 0)
   yield* Metric.update(oldest, queue?.seconds ?? 0)
 })

@@ -11,22 +11,22 @@ export const reclaim = (sql: SqlClient.SqlClient, now: Date, leaseMillis: number
     FOR NO KEY UPDATE SKIP LOCKED
   ),
   lost AS MATERIALIZED (
-    SELECT delivery.* FROM gate, LATERAL (
-      SELECT project_id, installation_id, id FROM deliveries
+    SELECT delivery.row FROM gate, LATERAL (
+      SELECT ctid AS row FROM deliveries
       WHERE project_id = gate.project_id AND installation_id = gate.installation_id
-        AND status = 'delivering' AND available_at <= ${now}::timestamptz
+        AND finished_at IS NULL AND status = 'delivering' AND leased_until <= ${now}::timestamptz
       FOR NO KEY UPDATE SKIP LOCKED
     ) delivery
   ),
   returned AS (
-    UPDATE deliveries SET status = 'pending', available_at = ${now}::timestamptz,
+    UPDATE deliveries SET status = 'pending', available_at = ${now}::timestamptz, leased_until = NULL,
       attempt_log = attempt_log || jsonb_build_object(
         'number', attempts, 'startedAt',
-        to_char((available_at - ${leaseMillis}::float8 * interval '1 millisecond') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+        to_char((leased_until - ${leaseMillis}::float8 * interval '1 millisecond') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
         'finishedAt', ${now.toISOString()}::text, 'statusCode', NULL, 'errorCode', 'lease_lost', 'durationMs', NULL
       )
     FROM lost
-    WHERE deliveries.project_id = lost.project_id AND deliveries.id = lost.id
+    WHERE deliveries.ctid = lost.row
     RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id
   ),
   counted AS (
@@ -42,7 +42,7 @@ export const extend = (
   claims: ReadonlyArray<Pick<Claim, "projectId" | "id" | "attempt">>,
   leaseEnd: Date
 ) => sql`
-  UPDATE deliveries SET available_at = ${leaseEnd}::timestamptz
+  UPDATE deliveries SET leased_until = ${leaseEnd}::timestamptz
   FROM jsonb_to_recordset(${JSON.stringify(claims.map(({ attempt, id, projectId }) => ({ attempt, id, projectId })))}::jsonb)
     AS lease ("projectId" text, id text, attempt int)
   WHERE deliveries.project_id = lease."projectId" AND deliveries.id = lease.id
@@ -62,15 +62,21 @@ export const disable = (sql: SqlClient.SqlClient, { endpointUrl, installationId,
   UPDATE deliveries SET status = 'dead', available_at = NULL, finished_at = ${now}::timestamptz
   FROM disabled
   WHERE deliveries.project_id = disabled.project_id AND deliveries.installation_id = disabled.installation_id
-    AND deliveries.status = 'pending'`
+    AND deliveries.finished_at IS NULL AND deliveries.status = 'pending'`
 
 /** Gives up what came to wait for a webhook while it was being disabled. */
 export const giveUp = (sql: SqlClient.SqlClient, now: Date) => sql<{ readonly id: string }>`
+  WITH waiting AS MATERIALIZED (
+    SELECT delivery.row FROM webhooks, LATERAL (
+      SELECT ctid AS row FROM deliveries
+      WHERE project_id = webhooks.project_id AND installation_id = webhooks.installation_id
+        AND finished_at IS NULL AND status = 'pending'
+    ) delivery
+    WHERE NOT webhooks.enabled
+  )
   UPDATE deliveries SET status = 'dead', available_at = NULL, finished_at = ${now}::timestamptz
-  FROM webhooks
-  WHERE NOT webhooks.enabled
-    AND deliveries.project_id = webhooks.project_id AND deliveries.installation_id = webhooks.installation_id
-    AND deliveries.status = 'pending'
+  FROM waiting
+  WHERE deliveries.ctid = waiting.row AND deliveries.status = 'pending'
   RETURNING deliveries.id`
 
 /** How long finished deliveries are kept, with the log of their attempts. */
@@ -81,7 +87,7 @@ export const prune = (sql: SqlClient.SqlClient, horizon: Date, batch: number) =>
   WITH old AS (
     SELECT expired.* FROM projects, LATERAL (
       SELECT project_id, id FROM deliveries
-      WHERE project_id = projects.project_id AND status IN ('delivered', 'dead') AND finished_at < ${horizon}::timestamptz
+      WHERE project_id = projects.project_id AND finished_at < ${horizon}::timestamptz
       ORDER BY finished_at LIMIT ${batch}::int FOR UPDATE SKIP LOCKED
     ) expired LIMIT ${batch}::int
   ),

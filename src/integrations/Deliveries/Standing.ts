@@ -6,7 +6,7 @@ export const standing = Effect.fn("Deliveries.standing")(function* (sql: SqlClie
   const [row] = yield* sql<{ dead: number; abandoned: number }>`
     SELECT count(*) FILTER (WHERE status = 'dead')::int AS dead,
       count(*) FILTER (
-        WHERE status = 'delivering' AND available_at < ${now}::timestamptz - interval '1 minute'
+        WHERE status = 'delivering' AND leased_until < ${now}::timestamptz - interval '1 minute'
       )::int AS abandoned
     FROM deliveries WHERE status IN ('dead', 'delivering')`
   return row ?? { dead: 0, abandoned: 0 }

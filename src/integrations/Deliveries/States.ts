@@ -18,6 +18,8 @@ export const moves = [
   { on: "lease_lost", from: "delivering", to: "pending" },
   /** The worker ends in good order, and gives back what it has not finished. */
   { on: "released", from: "delivering", to: "pending" },
+  /** It was claimed ahead, and is given back before an attempt was made. */
+  { on: "unsent", from: "delivering", to: "pending" },
   /** Its webhook was disabled. */
   { on: "disabled", from: "pending", to: "dead" },
   /** The retry operation. */

@@ -1,6 +1,7 @@
 /** Forgets outcomes after `IDEMPOTENCY_RETENTION`, in batches small enough that no command waits for them. */
-import { Clock, Duration, Effect, Layer, Schedule } from "effect"
+import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
+import { every } from "../Every.ts"
 import { Settings } from "../Settings.ts"
 import { untraced } from "../Telemetry.ts"
 
@@ -29,12 +30,10 @@ export const layer = Layer.effectDiscard(
       return rows.length
     })
 
-    yield* prune.pipe(
-      untraced,
-      Effect.repeat({ while: (deleted) => deleted === batch }),
-      Effect.catchCause((cause) => Effect.logWarning("Old idempotency keys were not removed", cause)),
-      Effect.repeat(Schedule.spaced(pause)),
-      Effect.forkScoped
+    yield* every(
+      pause,
+      "Old idempotency keys were not removed",
+      Effect.repeat(untraced(prune), { while: (deleted) => deleted === batch })
     )
   })
 )

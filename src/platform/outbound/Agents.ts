@@ -29,11 +29,24 @@ export const keptAgents = Effect.acquireRelease(
 /** Agents for one request, on a connection that nothing was sent on before, and nothing will be after. */
 export const freshAgents = (): Agents => ({ http: new Agent(), https: new TlsAgent() })
 
+/** Counts idle connections as they come and go: to look at all of them after each answer would cost as much as the answer. */
 const bounded = <A extends Agent>(agent: A): A => {
   const keep = agent.keepSocketAlive.bind(agent)
-  agent.keepSocketAlive = (socket) => idle(agent) < idleInAll && keep(socket)
+  const reuse = agent.reuseSocket.bind(agent)
+  const idle = new Set<object>()
+  const known = new WeakSet<object>()
+  agent.keepSocketAlive = (socket) => {
+    if (idle.size >= idleInAll) return false
+    idle.add(socket)
+    if (!known.has(socket)) {
+      known.add(socket)
+      socket.once("close", () => idle.delete(socket))
+    }
+    return keep(socket)
+  }
+  agent.reuseSocket = (socket, request) => {
+    idle.delete(socket)
+    reuse(socket, request)
+  }
   return agent
 }
-
-const idle = (agent: Agent) =>
-  Object.values(agent.freeSockets).reduce((count, sockets) => count + (sockets?.length ?? 0), 0)

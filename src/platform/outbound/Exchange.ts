@@ -15,9 +15,12 @@ export interface Post {
    */
   readonly addresses?: ReadonlyArray<string>
   readonly headers: Readonly<Record<string, string>>
-  readonly body: Uint8Array
+  /** Text goes out as UTF-8, in one piece with the headers. */
+  readonly body: string | Uint8Array
   /** An answer's body that is as long as this, in bytes, is cut off there. */
   readonly bodyLimit: number
+  /** Until when there has to be an answer, by the clock of `performance.now()`; absent: the caller minds. */
+  readonly until?: number
 }
 
 /** An answer that came to its end, or to the limit of what is read of it. */
@@ -31,7 +34,7 @@ export interface Answer {
 
 /** No answer, or not a whole one. */
 export class ExchangeFailed extends Data.TaggedError("ExchangeFailed")<{
-  readonly code: "dns_failed" | "connect_failed" | "tls_failed" | "connection_lost" | "invalid_response"
+  readonly code: "dns_failed" | "connect_failed" | "tls_failed" | "connection_lost" | "invalid_response" | "timeout"
   /** The connection had served before, and was gone before the answer began: a fresh one may do. */
   readonly stale: boolean
 }> {}
@@ -54,7 +57,7 @@ export const exchange = (
   post: Post,
   onReady: () => void = () => {}
 ): Effect.Effect<Answer, ExchangeFailed> =>
-  Effect.callback((resume) => {
+  Effect.callback((done) => {
     const host = hostOf(post.url)
     const secure = post.url.protocol === "https:"
     const options: Options = {
@@ -66,7 +69,7 @@ export const exchange = (
         ...post.headers,
         // An answer is short, and its limit is of what comes: it need not be packed.
         "accept-encoding": "identity",
-        "content-length": post.body.byteLength
+        "content-length": Buffer.byteLength(post.body)
       },
       // In TLS a name has no dot at its end (RFC 6066, section 3), and an address is no name.
       servername: isIP(host) === 0 ? host.replace(/\.$/, "") : "",
@@ -77,6 +80,21 @@ export const exchange = (
       maxHeaderSize: headerLimit
     }
     const request = secure ? overTls(options) : overTcp(options)
+    // Not `Effect.timeout`: that takes two fibers for each request, and costs as much as all else around it.
+    const timer =
+      post.until === undefined
+        ? undefined
+        : setTimeout(
+            () => {
+              resume(Effect.fail(new ExchangeFailed({ code: "timeout", stale: false })))
+              request.destroy()
+            },
+            Math.ceil(post.until - performance.now())
+          )
+    const resume: typeof done = (effect) => {
+      clearTimeout(timer)
+      done(effect)
+    }
     const connection = watch(request, secure, () => {
       onReady()
       request.end(post.body)
@@ -127,7 +145,10 @@ export const exchange = (
       })
       // Whatever else there may be.
       .on("close", () => setImmediate(end))
-    return Effect.sync(() => request.destroy())
+    return Effect.sync(() => {
+      clearTimeout(timer)
+      request.destroy()
+    })
   })
 
 /** In place of a look-up: the addresses that were checked, and no others. */

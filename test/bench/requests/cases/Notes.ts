@@ -1,6 +1,6 @@
 /** Notes: patches, each at the version that the one before has left. */
 import { Schema } from "effect"
-import { NotePatch } from "../../../src/api/crm/Notes.ts"
+import { NotePatch } from "../../../../src/api/crm/Notes.ts"
 import { type Case, command, type Request } from "../Case.ts"
 import { dealId, makeNotes, noteId, notesPerConnection } from "../Seed.ts"
 import { decodeReceipt } from "./Clients.ts"

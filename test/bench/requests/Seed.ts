@@ -1,6 +1,6 @@
 /** The project that is there before anything is measured. */
 import type { PgClient } from "@effect/sql-pg"
-import { ProjectId } from "../../src/api/Ids.ts"
+import { ProjectId } from "../../../src/api/Ids.ts"
 
 export const projectId = ProjectId.make("bench")
 

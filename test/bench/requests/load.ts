@@ -3,7 +3,8 @@
  * between a short run-up and the end: a request's time is taken by autocannon, the server's CPU time from /proc.
  */
 import autocannon from "autocannon"
-import { readFileSync } from "node:fs"
+import { cpuMillis } from "../Cpu.ts"
+import { quantile } from "../Figures.ts"
 import { cases } from "./Cases.ts"
 import type { Round, RoundPlan } from "./Round.ts"
 
@@ -25,18 +26,6 @@ const requests = (connection: number): ReadonlyArray<autocannon.Request> => {
     : traffic.map(withToken)
 }
 
-/** User and system time of a process in milliseconds; NaN where there is no /proc. A tick is 10 ms on every Linux. */
-const cpuMillis = (): number => {
-  try {
-    const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
-      .replace(/^.*\) /, "")
-      .split(" ")
-    return (Number(fields[11]) + Number(fields[12])) * 10
-  } catch {
-    return Number.NaN
-  }
-}
-
 const latencies: Array<number> = []
 let opened = 0
 let measuring = false
@@ -55,13 +44,11 @@ const run = autocannon(
   },
   (error, result) => {
     if (error !== null) throw error
-    latencies.sort((left, right) => left - right)
-    const quantile = (q: number) => latencies[Math.min(latencies.length - 1, Math.floor(q * latencies.length))] ?? 0
     const round: Round = {
       requestsPerSecond: (latencies.length * 1000) / millis,
-      p50: quantile(0.5),
-      p95: quantile(0.95),
-      p99: quantile(0.99),
+      p50: quantile(latencies, 0.5),
+      p95: quantile(latencies, 0.95),
+      p99: quantile(latencies, 0.99),
       cpuMicros: (cpu * 1000) / latencies.length,
       loadBusy: (own.user + own.system) / 1000 / millis,
       bytes: bytes / latencies.length,
@@ -78,11 +65,11 @@ run.on("response", (_, _status, size, time) => {
 setTimeout(() => {
   measuring = true
   from = performance.now()
-  cpu = cpuMillis()
+  cpu = cpuMillis(pid)
   own = process.cpuUsage()
   setTimeout(() => {
     measuring = false
-    cpu = cpuMillis() - cpu
+    cpu = cpuMillis(pid) - cpu
     own = process.cpuUsage(own)
     millis = performance.now() - from
   }, seconds * 1000)

@@ -1,5 +1,6 @@
 /** Rounds summed up: medians, the ratio of the contenders round by round, and a table to read. */
-import { table } from "../../src/cli/Output.ts"
+import { table } from "../../../src/cli/Output.ts"
+import { fixed, median, ranged, round, spread } from "../Figures.ts"
 import type { CaseName } from "./Cases.ts"
 import type { Round } from "./Round.ts"
 
@@ -9,25 +10,10 @@ export interface Measured {
   readonly rounds: ReadonlyArray<readonly [Round, Round]>
 }
 
-export const median = (values: ReadonlyArray<number>): number => {
-  const sorted = values.toSorted((left, right) => left - right)
-  const middle = sorted.length >> 1
-  const upper = sorted[middle] ?? Number.NaN
-  return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? upper)) / 2
-}
-
 const fields = ["requestsPerSecond", "p50", "p95", "p99", "cpuMicros", "loadBusy", "bytes"] as const
 
 const medians = (rounds: ReadonlyArray<Round>) =>
   Object.fromEntries(fields.map((field) => [field, round(median(rounds.map((round) => round[field])))]))
-
-const round = (value: number) => (Number.isNaN(value) ? null : Math.round(value * 100) / 100)
-
-const spread = (values: ReadonlyArray<number>) => ({
-  median: round(median(values)),
-  low: round(Math.min(...values)),
-  high: round(Math.max(...values))
-})
 
 const summary = (names: readonly [string, string], { case: name, rounds }: Measured) => ({
   case: name,
@@ -55,8 +41,6 @@ export const remarks = (measured: ReadonlyArray<Measured>): ReadonlyArray<string
     .filter(({ rounds }) => rounds.flat().some(({ loadBusy }) => loadBusy > 0.9))
     .map(({ case: name }) => `${name}: the load was busy all the time, so the servers may be faster, and further apart`)
 
-const fixed = (value: number, digits: number) => (Number.isNaN(value) ? "-" : value.toFixed(digits))
-
 /** The table: a line for each contender of each case, and their ratio under them. */
 export const text = (
   names: readonly [string, string],
@@ -74,10 +58,11 @@ export const text = (
     of(rounds, "p99", 1),
     of(rounds, "cpuMicros", 0)
   ]
-  const ratio = (rounds: Measured["rounds"], field: (typeof fields)[number]) => {
-    const values = rounds.map(([one, other]) => one[field] / other[field])
-    return `${fixed(median(values), 2)} (${fixed(Math.min(...values), 2)}-${fixed(Math.max(...values), 2)})`
-  }
+  const ratio = (rounds: Measured["rounds"], field: (typeof fields)[number]) =>
+    ranged(
+      rounds.map(([one, other]) => one[field] / other[field]),
+      2
+    )
   const lines = measured.flatMap(({ case: name, rounds }) => [
     line(
       name,

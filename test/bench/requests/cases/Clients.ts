@@ -1,7 +1,7 @@
 /** Clients: a record, a page, and a command that is new or repeated. */
 import { Schema } from "effect"
-import { Client } from "../../../src/api/crm/Clients.ts"
-import { Receipt } from "../../../src/api/Idempotency.ts"
+import { Client } from "../../../../src/api/crm/Clients.ts"
+import { Receipt } from "../../../../src/api/Idempotency.ts"
 import { type Case, command, type Request } from "../Case.ts"
 import { clientCount, clientId, person } from "../Seed.ts"
 

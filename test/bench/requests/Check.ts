@@ -6,14 +6,14 @@ import { type Answer, type Case, ownColumns, type Refusal, type Request, request
 import { cases, type CaseName, faultsOf } from "./Cases.ts"
 import { decodeReceipt, listRequest, nextCursor, replayRequests } from "./cases/Clients.ts"
 import { projectId } from "./Seed.ts"
-import { BenchFailed, type Contender } from "./Stage.ts"
+import { BenchFailed, type Running } from "../Stage.ts"
 
 /** How far the list walks, over and over. */
 const pageCount = 20
 
-type Contenders = readonly [Contender, Contender]
+type Contenders = readonly [Running, Running]
 
-const ask = ({ url }: Contender, token: string, { path, ...request }: Request) =>
+const ask = ({ url }: Running, token: string, { path, ...request }: Request) =>
   Effect.tryPromise({
     try: async (signal): Promise<Answer> => {
       const headers = { ...request.headers, authorization: `Bearer ${token}` }
@@ -24,7 +24,7 @@ const ask = ({ url }: Contender, token: string, { path, ...request }: Request) =
   })
 
 /** Sends one request of a case and fails unless its answer is right. */
-export const sample = Effect.fnUntraced(function* (contender: Contender, token: string, request: Request, of: Case) {
+export const sample = Effect.fnUntraced(function* (contender: Running, token: string, request: Request, of: Case) {
   const answer = yield* ask(contender, token, request)
   const faults = faultsOf(of, request, answer)
   if (faults.length === 0) return answer

@@ -1,0 +1,92 @@
+/** `bench deliveries`: how many webhooks a second, how soon, and what others have to do with it. */
+import { Effect, Option } from "effect"
+import { Command, Flag } from "effect/cli"
+import { json } from "../../src/cli/Flags.ts"
+import { answer } from "../../src/cli/Output.ts"
+import * as Idle from "./deliveries/Idle.ts"
+import * as Neighbours from "./deliveries/Neighbours.ts"
+import * as Parked from "./deliveries/Parked.ts"
+import { type Comparison, document, text } from "./deliveries/Report.ts"
+import { make, type Scene } from "./deliveries/Scene.ts"
+import * as Throughput from "./deliveries/Throughput.ts"
+import { count, type Findings, profile, progress } from "./Options.ts"
+
+const partNames = ["throughput", "idle", "neighbours", "parked"] as const
+type Part = (typeof partNames)[number]
+
+export interface Options {
+  readonly parts: ReadonlyArray<Part>
+  readonly rounds: number
+  readonly endpoints: number
+  readonly deliveries: number
+  readonly events: number
+  readonly backlog: number
+  readonly parked: number
+  readonly profile: Option.Option<string>
+}
+
+export const usual: Options = {
+  parts: partNames,
+  rounds: 3,
+  endpoints: 50,
+  deliveries: 10_000,
+  events: 100,
+  backlog: 1_000,
+  parked: 100_000,
+  profile: Option.none()
+}
+
+const flags = {
+  json,
+  parts: Flag.Literals("part", partNames).pipe(
+    Flag.atLeast(0),
+    Flag.withDescription(`Which parts: ${partNames.join(", ")}; all if not given`)
+  ),
+  rounds: count("rounds", usual.rounds, "Rounds of each part"),
+  endpoints: count("endpoints", usual.endpoints, "Endpoints that share the deliveries of a round"),
+  deliveries: count("deliveries", usual.deliveries, "Deliveries in a round of throughput"),
+  events: count("events", usual.events, "Commands in a round of latency"),
+  backlog: count("backlog", usual.backlog, "Deliveries that wait for the dead and for the hanging endpoint"),
+  parked: count("parked", usual.parked, "Deliveries that wait for parked endpoints"),
+  profile
+}
+
+const run = (part: Part, scene: Scene, options: Options) => {
+  switch (part) {
+    case "throughput":
+      return Throughput.measure(scene, options)
+    case "idle":
+      return Idle.measure(scene, options)
+    case "neighbours":
+      return Neighbours.measure(scene, options)
+    case "parked":
+      return Parked.measure(scene, options)
+  }
+}
+
+/** Starts PostgreSQL and the endpoints, and goes through the parts. */
+export const measure = Effect.fnUntraced(function* (options: Options) {
+  yield* progress("starting PostgreSQL and the endpoints")
+  const scene = yield* make(options.endpoints)
+  const found: Array<readonly [Part, Comparison]> = []
+  for (const part of options.parts) found.push([part, yield* run(part, scene, options)])
+  const { parts: _, profile: __, ...settings } = options
+  const findings: Findings = {
+    document: {
+      settings: { ...settings, node: process.version },
+      ...Object.fromEntries(found.map(([part, comparison]) => [part, document(comparison)]))
+    },
+    text: found.map(([, comparison]) => text(comparison)).join("\n\n")
+  }
+  return findings
+}, Effect.scoped)
+
+export const command = Command.make(
+  "deliveries",
+  flags,
+  Effect.fnUntraced(function* ({ json, ...options }) {
+    const parts = options.parts.length === 0 ? partNames : options.parts
+    const { document, text } = yield* measure({ ...options, parts })
+    yield* answer(json, document, text)
+  })
+).pipe(Command.withDescription("Webhooks per second, against graphile-worker and pg-boss, and how soon they come"))

@@ -1,0 +1,62 @@
+/** The receiver's process, as the bench sees it. */
+import { Effect, type Redacted, Schedule } from "effect"
+import { randomBytes } from "node:crypto"
+import { BenchFailed, script, start } from "../Stage.ts"
+import type { Arrivals, Arrived, Ports, ReceiverPlan } from "./Protocol.ts"
+
+/** What everything is signed with. */
+export const secret = `whsec_${randomBytes(32).toString("base64")}`
+
+export interface Endpoints {
+  /** Of those that answer at once. */
+  readonly urls: ReadonlyArray<string>
+  /** Of the one that keeps its answers to itself, until it is told to answer. */
+  readonly hanging: string
+  /** Nobody listens there. */
+  readonly dead: string
+  readonly hang: Effect.Effect<void, BenchFailed>
+  readonly answer: Effect.Effect<void, BenchFailed>
+  readonly forget: Effect.Effect<void, BenchFailed>
+  readonly arrivals: Effect.Effect<Arrivals, BenchFailed>
+  /** Waits until so many deliveries have come. */
+  readonly received: (count: number) => Effect.Effect<Arrived, BenchFailed>
+}
+
+/** Asks again and again until something holds; a minute is far too long for anything here. */
+export const until = <A, E, R>(what: string, question: Effect.Effect<A, E, R>, holds: (answer: A) => boolean) =>
+  question.pipe(
+    Effect.repeat({ until: holds, schedule: Schedule.spaced("10 millis") }),
+    Effect.timeoutOrElse({
+      duration: "1 minute",
+      orElse: () => Effect.fail(new BenchFailed({ message: `Nothing more happens: ${what}` }))
+    })
+  )
+
+export const make = Effect.fnUntraced(function* (databaseUrl: Redacted.Redacted, endpoints: number) {
+  const plan: ReceiverPlan = { endpoints, secret }
+  const { url } = yield* start(script("receiver", "deliveries/receiver.ts", JSON.stringify(plan)), databaseUrl)
+  const ask = <A>(path: string) =>
+    Effect.tryPromise({
+      try: async (): Promise<A> => JSON.parse(await (await fetch(url + path)).text()),
+      catch: (cause) => new BenchFailed({ message: `The receiver does not answer: ${String(cause)}` })
+    })
+  const ports = yield* ask<Ports>("/ports")
+  const urlOf = (port: number) => `http://127.0.0.1:${port}/hooks`
+  const made: Endpoints = {
+    urls: ports.answering.map(urlOf),
+    hanging: urlOf(ports.hanging),
+    dead: urlOf(1),
+    hang: ask("/hang"),
+    answer: ask("/answer"),
+    forget: ask("/forget"),
+    arrivals: ask("/arrivals"),
+    received: (count) =>
+      until("deliveries are missing", ask<Arrived>("/arrived"), (arrived) => arrived.count >= count).pipe(
+        Effect.filterOrFail(
+          ({ forged }) => forged === 0,
+          ({ forged }) => new BenchFailed({ message: `${forged} signatures do not hold` })
+        )
+      )
+  }
+  return made
+})

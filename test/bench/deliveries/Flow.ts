@@ -1,0 +1,49 @@
+/** How long after its commit each event of a flow of commands is on the wire. */
+import { Effect } from "effect"
+import { randomUUID } from "node:crypto"
+import { quantile } from "../Figures.ts"
+import { BenchFailed } from "../Stage.ts"
+import type { Endpoints } from "./Endpoints.ts"
+import type { Ours } from "./Ours.ts"
+import { projectId } from "./Work.ts"
+
+/** A deal made by a real request. */
+const createDeal = ({ token, url }: Ours, title: string) =>
+  Effect.tryPromise({
+    try: async (signal) => {
+      const headers = {
+        authorization: `Bearer ${token}`,
+        "content-type": "application/json",
+        "idempotency-key": `bench-${randomUUID()}`
+      }
+      const body = JSON.stringify({ title, amountMinor: 1_250_000, currency: "EUR" })
+      const path = "/api/v1/developer/crm/deals"
+      const answer = await fetch(url + path, { method: "POST", headers, body, signal })
+      await answer.arrayBuffer()
+      if (answer.status !== 201) throw new Error(`status ${answer.status}`)
+    },
+    catch: (cause) => new BenchFailed({ message: `No deal: ${String(cause)}` })
+  })
+
+/** When the events of deliveries were committed, in milliseconds since 1970. */
+const commits = ({ sql }: Ours, deliveries: ReadonlyArray<string>) =>
+  sql<{ readonly id: string; readonly committed: number }>`
+    SELECT deliveries.id, extract(epoch FROM pg_xact_commit_timestamp(events.xmin))::float8 * 1000 AS committed
+    FROM deliveries JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
+    WHERE deliveries.project_id = ${projectId} AND deliveries.id = ANY(${deliveries}::text[])`
+
+/** Makes deals, one every so many milliseconds or as soon as the one before is answered, that one endpoint is told of. */
+export const flow = Effect.fnUntraced(function* (service: Ours, endpoints: Endpoints, events: number, pace: number) {
+  yield* endpoints.forget
+  for (let i = 0; i < events; i++) {
+    const from = performance.now()
+    yield* createDeal(service, `Analytical engine no. ${i}`)
+    yield* Effect.sleep(Math.max(0, pace - (performance.now() - from)))
+  }
+  yield* endpoints.received(events)
+  const arrivals = new Map(yield* endpoints.arrivals)
+  const found = yield* commits(service, [...arrivals.keys()])
+  const delays = found.map(({ committed, id }) => (arrivals.get(id) ?? Number.NaN) - committed)
+  if (delays.length < events) return yield* new BenchFailed({ message: "Deliveries came that nobody made" })
+  return { p50: quantile(delays, 0.5), p95: quantile(delays, 0.95) }
+})

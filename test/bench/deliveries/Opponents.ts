@@ -1,0 +1,76 @@
+/**
+ * What ours is compared with: job queues on PostgreSQL whose workers do the same for a delivery. Each stands in a database
+ * of its own on the same server, and records in it what is done.
+ */
+import { Effect, Redacted } from "effect"
+import { makeWorkerUtils } from "graphile-worker"
+import { PgBoss } from "pg-boss"
+import { BenchFailed, connect, script, start } from "../Stage.ts"
+import type { Contender } from "./Contender.ts"
+import { type Endpoints, secret } from "./Endpoints.ts"
+import type { Job } from "./Protocol.ts"
+import { eventType, installationId, projectId, traceparent, type Work } from "./Work.ts"
+
+/** A job says all that its worker needs to know. */
+const jobOf =
+  ({ urls }: Endpoints) =>
+  ({ data, endpoint, eventId, id, occurredAt }: Work): Job => ({
+    id,
+    url: urls[endpoint] ?? "",
+    traceparent,
+    event: {
+      id: eventId,
+      type: eventType,
+      timestamp: occurredAt,
+      projectId,
+      installationId: installationId(endpoint),
+      data: JSON.parse(data)
+    }
+  })
+
+/** What the libraries do by promises. */
+const call = <A>(run: () => Promise<A>) =>
+  Effect.tryPromise({ try: run, catch: (cause) => new BenchFailed({ message: String(cause) }) })
+
+export const graphileWorker = Effect.fnUntraced(function* (url: Redacted.Redacted, endpoints: Endpoints) {
+  const sql = yield* connect(url)
+  const program = script("graphile-worker", "deliveries/graphile-worker.ts", secret)
+  // It tells of every job that is done, unless told not to.
+  const { name, pid } = yield* start(program, url, { NO_LOG_SUCCESS: "1" })
+  const utils = yield* Effect.acquireRelease(
+    call(() => makeWorkerUtils({ connectionString: Redacted.value(url) })),
+    (utils) => Effect.promise(async () => utils.release())
+  )
+  const contender: Contender = {
+    name,
+    pid,
+    give: (work) =>
+      call(() => utils.addJobs(work.map((one) => ({ identifier: "deliver", payload: jobOf(endpoints)(one) })))),
+    done: Effect.map(sql`SELECT FROM graphile_worker._private_jobs LIMIT 1`, (rows) => rows.length === 0)
+  }
+  return contender
+})
+
+export const pgBoss = Effect.fnUntraced(function* (url: Redacted.Redacted, endpoints: Endpoints) {
+  const sql = yield* connect(url)
+  const { name, pid } = yield* start(script("pg-boss", "deliveries/pg-boss.ts", secret), url)
+  const connectionString = Redacted.value(url)
+  const boss = new PgBoss({ connectionString, schedule: false, supervise: false, migrate: false })
+  yield* Effect.acquireRelease(
+    call(() => boss.start()),
+    () => Effect.promise(() => boss.stop({ graceful: false }))
+  )
+  const contender: Contender = {
+    name,
+    pid,
+    give: (work) =>
+      call(() =>
+        boss.insert(
+          "deliver",
+          work.map((one) => ({ data: jobOf(endpoints)(one) }))
+        )
+      ),
+    done: Effect.map(sql`SELECT FROM pgboss.job WHERE state < 'completed' LIMIT 1`, (rows) => rows.length === 0)
+  }
+  return contender
+})

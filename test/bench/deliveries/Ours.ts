@@ -1,0 +1,99 @@
+/** The service as a contender, and projects for it: installations that have a webhook each. */
+import type { PgClient } from "@effect/sql-pg"
+import { Effect, Layer, Redacted } from "effect"
+import type { ProjectId } from "../../../src/api/Ids.ts"
+import { secretOwner } from "../../../src/integrations/Webhooks/Secrets.ts"
+import { channel } from "../../../src/platform/outbox/Wake.ts"
+import { SecretBox } from "../../../src/platform/SecretBox.ts"
+import { SecretKey } from "../../../src/platform/SecretKey.ts"
+import { connect, openProject, type Program, type Running, secretKey, start } from "../Stage.ts"
+import type { Contender } from "./Contender.ts"
+import { secret } from "./Endpoints.ts"
+import { eventType, installationId, projectId, traceparent, type Work } from "./Work.ts"
+
+const plenty = { limit: 1_000_000_000, windowSeconds: 60 }
+
+const projectFile = (id: ProjectId, installations: number) => ({
+  project: { id, name: id, rateLimits: { read: plenty, write: plenty }, defaultPipelineId: "pipe_sales" },
+  pipelines: [{ id: "pipe_sales", name: "Sales", stages: [{ id: "stage_new", name: "New" }] }],
+  installations: Array.from({ length: installations }, (_, i) => ({ id: installationId(i), name: installationId(i) }))
+})
+
+const box = SecretBox.layer.pipe(Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(secretKey)))))
+
+/**
+ * A project with a webhook for each URL, as the configure operation leaves it, and a token for everything. So many of the
+ * first are told of new deals.
+ */
+export const open = Effect.fnUntraced(function* (
+  sql: PgClient.PgClient,
+  id: ProjectId,
+  urls: ReadonlyArray<string>,
+  { subscribed }: { readonly subscribed: number }
+) {
+  const token = yield* openProject(sql, projectFile(id, urls.length))
+  const { seal } = yield* SecretBox
+  for (const [i, url] of urls.entries()) {
+    const sealed = yield* seal(secretOwner(id, installationId(i)), Redacted.make(secret))
+    const types = [i < subscribed ? eventType : "crm.task.created.v1"]
+    yield* sql`
+      WITH webhook AS (
+        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+        VALUES (${id}, ${installationId(i)}, ${url}, ${types}, true, 1)
+        RETURNING project_id, installation_id
+      ),
+      secret AS (
+        INSERT INTO webhook_secrets (project_id, installation_id, version, sealed)
+        SELECT project_id, installation_id, 1, ${sealed}::bytea FROM webhook
+      )
+      INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM webhook`
+  }
+  return token
+}, Effect.provide(box))
+
+/** Events and their deliveries as commands leave them, only that they are all there at once. */
+export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>) => {
+  const rows = work.map((one) => ({ ...one, installation: installationId(one.endpoint) }))
+  return Effect.andThen(
+    sql`
+      WITH work AS MATERIALIZED (
+        SELECT * FROM json_to_recordset(${JSON.stringify(rows)}::json)
+          AS work (id text, "eventId" text, installation text, "occurredAt" timestamptz, data text)
+      ),
+      event AS (
+        INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+        SELECT ${projectId}::text, "eventId", ${eventType}::text, data::json, ${traceparent}::text, "occurredAt" FROM work
+      )
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+      SELECT ${projectId}::text, id, installation, "eventId", "occurredAt", "occurredAt" FROM work`,
+    sql.notify(channel, "")
+  )
+}
+
+/** Whether no delivery of the project is open. */
+export const done = (sql: PgClient.PgClient) =>
+  Effect.map(
+    sql`SELECT FROM deliveries WHERE project_id = ${projectId} AND finished_at IS NULL LIMIT 1`,
+    (rows) => rows.length === 0
+  )
+
+/** The service at work on a project, and what is needed to send it commands. */
+export interface Ours extends Contender, Running {
+  readonly sql: PgClient.PgClient
+  readonly token: string
+}
+
+/** Starts the service on a database, the project being open and whatever else is wanted being there. */
+export const ours = Effect.fnUntraced(function* <E, R>(
+  program: Program,
+  url: Redacted.Redacted,
+  prepare: (sql: PgClient.PgClient) => Effect.Effect<string, E, R>
+) {
+  const sql = yield* connect(url)
+  const token = yield* prepare(sql)
+  // Known tables, as after the first minute; those that are still empty are left as a new service has them.
+  yield* sql`ANALYZE projects, installations, webhooks, webhook_secrets, endpoint_health`
+  const running = yield* start(program, url, { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" })
+  const made: Ours = { ...running, sql, token, give: (work) => give(sql, work), done: done(sql) }
+  return made
+})

@@ -1,0 +1,64 @@
+/** What was compared, summed up: medians and ranges of the rounds, and ratios round by round. */
+import { table } from "../../../src/cli/Output.ts"
+import { ranged, spread } from "../Figures.ts"
+
+/** What a round measured. */
+export type Figures = Readonly<Record<string, number>>
+
+export interface Comparison {
+  readonly title: string
+  readonly names: ReadonlyArray<string>
+  /** Which of them are to be told in proportion to which. */
+  readonly ratios: ReadonlyArray<readonly [name: string, to: string]>
+  readonly rounds: ReadonlyArray<Readonly<Record<string, Figures>>>
+}
+
+/** The heads of the columns, and digits after the point. */
+const columns: Readonly<Record<string, readonly [head: string, digits: number]>> = {
+  deliveriesPerSecond: ["DELIVERIES/S", 0],
+  p50: ["P50 MS", 1],
+  p95: ["P95 MS", 1],
+  cpuMicros: ["CPU µs/DELIVERY", 0],
+  postgresMicros: ["POSTGRESQL µs/DELIVERY", 0]
+}
+
+const fieldsOf = ({ names: [name = ""], rounds: [round = {}] }: Comparison) => Object.keys(round[name] ?? {})
+
+const valuesOf = ({ rounds }: Comparison, name: string, field: string) =>
+  rounds.map((round) => round[name]?.[field] ?? Number.NaN)
+
+const ratioOf = (comparison: Comparison, name: string, to: string, field: string) => {
+  const others = valuesOf(comparison, to, field)
+  return valuesOf(comparison, name, field).map((value, i) => value / (others[i] ?? Number.NaN))
+}
+
+const byField = (comparison: Comparison, values: (field: string) => ReadonlyArray<number>) =>
+  Object.fromEntries(fieldsOf(comparison).map((field) => [field, spread(values(field))]))
+
+/** For `--json`. */
+export const document = (comparison: Comparison) => ({
+  ...Object.fromEntries(
+    comparison.names.map((name) => [name, byField(comparison, (field) => valuesOf(comparison, name, field))])
+  ),
+  ratios: comparison.ratios.map(([name, to]) => ({
+    of: name,
+    to,
+    ...byField(comparison, (field) => ratioOf(comparison, name, to, field))
+  })),
+  rounds: comparison.rounds
+})
+
+/** A line for each that was measured, and one for each ratio: the median, and the range in brackets. */
+export const text = (comparison: Comparison): string => {
+  const fields = fieldsOf(comparison)
+  const lines = comparison.names.map((name) => [
+    name,
+    ...fields.map((field) => ranged(valuesOf(comparison, name, field), columns[field]?.[1] ?? 0))
+  ])
+  const ratios = comparison.ratios.map(([name, to]) => [
+    `${name} / ${to}`,
+    ...fields.map((field) => ranged(ratioOf(comparison, name, to, field), 2))
+  ])
+  const head = [comparison.title.toUpperCase(), ...fields.map((field) => columns[field]?.[0] ?? field)]
+  return table([head, ...lines, ...ratios])
+}

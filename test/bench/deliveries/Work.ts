@@ -1,0 +1,61 @@
+/** What is delivered: events as real commands leave them, the same for every contender. */
+import { Effect } from "effect"
+import { InstallationId, ProjectId } from "../../../src/api/Ids.ts"
+import { newId } from "../../../src/platform/NewId.ts"
+
+export const projectId = ProjectId.make("bench")
+
+export const installationId = (i: number): InstallationId => InstallationId.make(`ins_${String(i).padStart(3, "0")}`)
+
+export const eventType = "crm.deal.created.v1"
+
+/** Where the cause of every event stands in a trace. */
+export const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+/** An event for one endpoint. */
+export interface Work {
+  readonly id: string
+  readonly eventId: string
+  /** Which of the endpoints. */
+  readonly endpoint: number
+  readonly occurredAt: string
+  /** JSON. */
+  readonly data: string
+}
+
+const dealOf = (id: string, i: number, createdAt: string) => ({
+  id,
+  title: `Analytical engine no. ${i}`,
+  clientId: "cli_019f86b3c0007c2a8f1d4e5b6a798081",
+  organizationId: null,
+  pipelineId: "pipe_sales",
+  stageId: "stage_new",
+  status: "open",
+  lifecycle: "active",
+  amountMinor: 1_250_000 + i,
+  currency: "EUR",
+  expectedCloseDate: null,
+  responsibleMemberId: null,
+  lostReason: null,
+  closedAt: null,
+  version: 1,
+  createdAt,
+  updatedAt: createdAt
+})
+
+/** So many events, the endpoints in turn. */
+export const makeWork = (count: number, endpoints: number) =>
+  Effect.forEach(
+    Array.from({ length: count }, (_, i) => i),
+    Effect.fnUntraced(function* (i) {
+      const occurredAt = new Date().toISOString()
+      const work: Work = {
+        id: yield* newId("dlv"),
+        eventId: yield* newId("evt"),
+        endpoint: i % endpoints,
+        occurredAt,
+        data: JSON.stringify({ deal: dealOf(yield* newId("deal"), i, occurredAt) })
+      }
+      return work
+    })
+  )

@@ -1,0 +1,32 @@
+/** An opponent: graphile-worker, set up for throughput. */
+import { run } from "graphile-worker"
+import { poster } from "./Post.ts"
+import type { Job } from "./Protocol.ts"
+
+const { DATABASE_URL: connectionString = "" } = process.env
+
+const post = poster(process.argv[2] ?? "")
+
+declare global {
+  namespace GraphileWorker {
+    interface Tasks {
+      deliver: Job
+    }
+  }
+}
+
+await run({
+  preset: {
+    worker: {
+      connectionString,
+      concurrentJobs: 100,
+      maxPoolSize: 10,
+      localQueue: { size: 500 },
+      completeJobBatchDelay: 0,
+      failJobBatchDelay: 0
+    }
+  },
+  taskList: { deliver: post }
+})
+
+process.stdout.write("listening for jobs\n")

@@ -1,0 +1,148 @@
+/** `bench requests`: requests per second and latencies, beside a hand-written server that does the same. */
+import type { PgClient } from "@effect/sql-pg"
+import { Effect, Option, Schedule } from "effect"
+import { Command, Flag } from "effect/cli"
+import { randomUUID } from "node:crypto"
+import { json } from "../../src/cli/Flags.ts"
+import { answer } from "../../src/cli/Output.ts"
+import { count, type Findings, profile, progress } from "./Options.ts"
+import { requestsOf } from "./requests/Case.ts"
+import { type CaseName, caseNames, cases } from "./requests/Cases.ts"
+import { compare, sample } from "./requests/Check.ts"
+import { document, type Measured, remarks, text } from "./requests/Report.ts"
+import type { Round, RoundPlan } from "./requests/Round.ts"
+import { fastify, load, make } from "./requests/Servers.ts"
+import { BenchFailed, type Running, service } from "./Stage.ts"
+
+export interface Options {
+  readonly cases: ReadonlyArray<CaseName>
+  readonly seconds: number
+  readonly rounds: number
+  readonly connections: number
+  readonly against: Option.Option<string>
+  readonly profile: Option.Option<string>
+}
+
+export const usual: Options = {
+  cases: caseNames,
+  seconds: 4,
+  rounds: 5,
+  connections: 50,
+  against: Option.none(),
+  profile: Option.none()
+}
+
+const flags = {
+  json,
+  cases: Flag.Literals("case", caseNames).pipe(
+    Flag.atLeast(0),
+    Flag.withDescription(`Which cases: ${caseNames.join(", ")}; all if not given`)
+  ),
+  seconds: count("seconds", usual.seconds, "Length of a round"),
+  rounds: count("rounds", usual.rounds, "Rounds of each contender in each case"),
+  connections: count("connections", usual.connections, "Connections of the load"),
+  against: Flag.String("against").pipe(
+    Flag.withMetavar("DIRECTORY"),
+    Flag.optional,
+    Flag.withDescription("Compare with the service of another checkout instead of Fastify")
+  ),
+  profile
+}
+
+const parse = (json: string): Round => JSON.parse(json)
+
+/** What the rounds of a case have in common. */
+interface Rounds extends Omit<RoundPlan, "url" | "pid" | "stock"> {
+  readonly cursors: ReadonlyArray<string | null>
+}
+
+/** One round, with answers looked at while it runs: they are asked for like those of one connection more. */
+const runRound = Effect.fnUntraced(function* (
+  contender: Running,
+  sql: PgClient.PgClient,
+  { cursors, ...plan }: Rounds
+) {
+  const { pid, url } = contender
+  const { connections, token } = plan
+  const of = cases[plan.case]
+  const stock = { batch: randomUUID(), cursors }
+  yield* of.prepare?.(sql, stock.batch, connections + 1) ?? Effect.void
+  const next = requestsOf(of.traffic(stock, connections))
+  const looking = Effect.suspend(() => sample(contender, token, next(), of)).pipe(
+    Effect.repeat(Schedule.spaced("500 millis"))
+  )
+  const round = parse(
+    yield* Effect.raceFirst(
+      load(JSON.stringify({ ...plan, url, pid, stock } satisfies RoundPlan)),
+      Effect.flatMap(looking, () => Effect.never)
+    )
+  )
+  if (round.failures > 0) {
+    return yield* new BenchFailed({ message: `${contender.name}: ${round.failures} requests of ${plan.case} failed` })
+  }
+  return round
+})
+
+/** Rounds of both contenders, who take turns at being the first. */
+const alternate = Effect.fnUntraced(function* (
+  [one, other]: readonly [Running, Running],
+  sql: PgClient.PgClient,
+  plan: Rounds,
+  rounds: number
+) {
+  // Nobody's first requests count: code is compiled and connections are opened.
+  for (const contender of [one, other]) yield* runRound(contender, sql, { ...plan, seconds: 2 })
+  const pairs: Array<readonly [Round, Round]> = []
+  for (let i = 0; i < rounds; i++) {
+    const first = yield* runRound(i % 2 === 0 ? one : other, sql, plan)
+    const second = yield* runRound(i % 2 === 0 ? other : one, sql, plan)
+    const pair = i % 2 === 0 ? ([first, second] as const) : ([second, first] as const)
+    pairs.push(pair)
+    const rates = pair.map(({ requestsPerSecond }) => Math.round(requestsPerSecond))
+    yield* progress(`${plan.case} ${i + 1}/${rounds}: ${rates.join(" : ")}`)
+  }
+  return pairs
+})
+
+/** Starts both servers, compares their answers, and measures. */
+export const measure = Effect.fnUntraced(function* (options: Options) {
+  const { connections, rounds, seconds } = options
+  const against = Option.match(options.against, {
+    onNone: () => fastify,
+    onSome: (directory) => service("theirs", { directory })
+  })
+  yield* progress("starting PostgreSQL and both servers")
+  const ours = service("ours", { profile: Option.getOrUndefined(options.profile) })
+  const { contenders, sql, token } = yield* make([ours, against])
+  const [one, other] = contenders
+  if (one === undefined || other === undefined) return yield* new BenchFailed({ message: "There are two contenders" })
+
+  yield* progress("comparing answers and statements")
+  const { cursors, notes } = yield* compare([one, other], token, sql, options.cases)
+  for (const note of notes) yield* progress(note)
+
+  const measured: Array<Measured> = []
+  for (const name of options.cases) {
+    const plan = { case: name, token, connections, cursors, seconds }
+    measured.push({ case: name, rounds: yield* alternate([one, other], sql, plan, rounds) })
+  }
+
+  const names = [one.name, other.name] as const
+  notes.push(...remarks(measured))
+  const settings = { rounds, seconds, connections, node: process.version }
+  const findings: Findings = {
+    document: document(names, measured, settings, notes),
+    text: text(names, measured, notes)
+  }
+  return findings
+}, Effect.scoped)
+
+export const command = Command.make(
+  "requests",
+  flags,
+  Effect.fnUntraced(function* ({ json, ...options }) {
+    const cases = options.cases.length === 0 ? caseNames : options.cases
+    const { document, text } = yield* measure({ ...options, cases })
+    yield* answer(json, document, text)
+  })
+).pipe(Command.withDescription("Requests per second, against a hand-written Fastify server"))

@@ -1,0 +1,32 @@
+/** The servers that are compared, on one prepared database. */
+import { Effect } from "effect"
+import { ChildProcess, ChildProcessSpawner } from "effect/process"
+import { fileURLToPath } from "node:url"
+import { connect, database, openProject, type Program, type Running, script, start } from "../Stage.ts"
+import { resting } from "./cases/Notes.ts"
+import { makeNotes, projectFile } from "./Seed.ts"
+
+export const fastify = script("fastify", "requests/fastify.ts")
+
+/** PostgreSQL as it comes: every commit is flushed. Only what it shows of a running statement is more than usual. */
+const flags = { track_activity_query_size: "16384" }
+
+/** Everything that a comparison needs: the servers, a token that all of them take, and a session to look around. */
+export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program>) {
+  const url = yield* database(flags)
+  const sql = yield* connect(url)
+  const token = yield* openProject(sql, projectFile())
+  yield* makeNotes(sql, resting.batch, resting.connections)
+  // Plans are made once per connection, and for the tables as they are then known.
+  yield* sql`VACUUM ANALYZE`
+  const contenders: Array<Running> = []
+  for (const program of programs) contenders.push(yield* start(program, url))
+  return { contenders, sql, token }
+})
+
+/** A round of load in a process of its own; gives what it printed. */
+export const load = Effect.fnUntraced(function* (plan: string) {
+  const spawner = yield* ChildProcessSpawner.ChildProcessSpawner
+  const path = fileURLToPath(new URL("load.ts", import.meta.url))
+  return yield* spawner.string(ChildProcess.make(process.execPath, [path, plan], { stderr: "inherit" }))
+})
