@@ -5,6 +5,7 @@ import { released } from "../../src/campaigns/Runner/Results.ts"
 import { maxAttempts } from "../../src/messaging/Messages/Schedule.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { accepted, lease, nowhere, postponed, refused, resultOf, scene } from "./Runner.scene.support.ts"
+import { httpChannel } from "./Runner.support.ts"
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })("a recipient", (it) => {
   it.effect("is nobody else's until the lease has ended", () =>
@@ -63,6 +64,17 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
       })
       assert.deepStrictEqual(yield* claims(lease), [])
       assert.strictEqual(yield* standing, "unknown primary 1 in doubt")
+    })
+  )
+
+  it.effect("is not called again where it was with a provider that knew no keys, whatever the channel has by now", () =>
+    Effect.gen(function* () {
+      const { apply, claimed, claims, reclaim, standing } = yield* scene({ primaryType: "telegram" })
+      yield* claimed(0)
+      yield* apply({ channels: [httpChannel("primary", nowhere)] })
+      yield* reclaim(lease)
+      assert.strictEqual(yield* standing, "unknown primary 1 in doubt")
+      assert.deepStrictEqual(yield* claims(2 * lease), [])
     })
   )
 

@@ -58,7 +58,8 @@ const turnOf = (sql: SqlClient.SqlClient, campaign: "campaigns" | "paced", isDue
 /** The first of them, more than the campaign's quota, as not all may be sent to. */
 const waiting = (sql: SqlClient.SqlClient, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
-    SELECT position, client_id, route AS was_on, attempts, in_doubt, available_at FROM ${turnOf(sql, "paced", isDue)}
+    SELECT position, client_id, route AS was_on, provider_type AS was_with, attempts, in_doubt, available_at
+    FROM ${turnOf(sql, "paced", isDue)}
     ORDER BY available_at, position LIMIT paced.quota + ${settledBeside}::int
     FOR NO KEY UPDATE SKIP LOCKED
   ) recipient`
@@ -66,7 +67,7 @@ const waiting = (sql: SqlClient.SqlClient, isDue: Statement.Fragment) => sql`
 /**
  * What is due again goes before what was never tried; a campaign that has neither takes no slot from others. A
  * recipient's route is theirs as long as it leads to them; in doubt, only the route on which they may have got it is any
- * use, as long as its provider can tell. Who is archived is out if that was after the freeze; of an audience of active
+ * use, as long as its provider is the same and can tell. Who is archived is out if that was after the freeze; of an audience of active
  * clients that is whoever is archived, whatever the clocks say.
  */
 export const claim = (sql: SqlClient.SqlClient, { idempotent, leaseMillis, now, slots, until }: Terms) => {
@@ -129,7 +130,8 @@ export const claim = (sql: SqlClient.SqlClient, { idempotent, leaseMillis, now, 
         WHERE route.project_id = candidate.project_id AND route.campaign_id = candidate.id
           AND CASE
             WHEN candidate.in_doubt
-              THEN route.kind = candidate.was_on AND route.provider_type = ANY(${[...idempotent]}::text[])
+              THEN route.kind = candidate.was_on AND route.provider_type = candidate.was_with
+                AND route.provider_type = ANY(${[...idempotent]}::text[])
             ELSE candidate.was_on = 'primary' OR route.kind = 'fallback'
           END
         ORDER BY route.rank LIMIT 1
@@ -150,7 +152,7 @@ export const claim = (sql: SqlClient.SqlClient, { idempotent, leaseMillis, now, 
     SELECT *, first_at + (rank - 1) * gap AS send_at FROM ranked WHERE rank <= quota ORDER BY rank LIMIT ${slots}::int
   ),
   claimed AS (
-    UPDATE campaign_recipients AS recipient SET status = 'sending', route = chosen.kind,
+    UPDATE campaign_recipients AS recipient SET status = 'sending', route = chosen.kind, provider_type = chosen.provider_type,
       attempts = CASE WHEN chosen.kind = chosen.was_on THEN chosen.attempts ELSE 0 END + 1,
       available_at = send_at + ${leaseMillis}::float8 * interval '1 millisecond'
     FROM chosen
@@ -180,21 +182,15 @@ export const reclaim = (
   attempts: number
 ) => sql`
   WITH lost AS MATERIALIZED (
-    SELECT project_id, audience_id, position, route, attempts FROM campaign_recipients
+    SELECT project_id, audience_id, position,
+      attempts < ${attempts}::int AND coalesce(provider_type = ANY(${[...idempotent]}::text[]), false) AS repeatable
+    FROM campaign_recipients
     WHERE status = 'sending' AND available_at <= ${now}::timestamptz
     FOR NO KEY UPDATE SKIP LOCKED
-  ),
-  judged AS (
-    SELECT lost.*, lost.attempts < ${attempts}::int AND coalesce(channels.provider_type = ANY(${[...idempotent]}::text[]), false)
-      AS repeatable
-    FROM lost
-      LEFT JOIN campaigns ON campaigns.project_id = lost.project_id AND campaigns.audience_id = lost.audience_id
-      LEFT JOIN channels ON channels.project_id = campaigns.project_id AND channels.id =
-        CASE lost.route WHEN 'primary' THEN campaigns.primary_channel_id ELSE campaigns.fallback_channel_id END
   )
   UPDATE campaign_recipients AS recipient SET in_doubt = true,
     status = CASE WHEN repeatable THEN 'pending' ELSE 'unknown' END,
     available_at = CASE WHEN repeatable THEN ${now}::timestamptz END
-  FROM judged
-  WHERE recipient.project_id = judged.project_id AND recipient.audience_id = judged.audience_id
-    AND recipient.position = judged.position`
+  FROM lost
+  WHERE recipient.project_id = lost.project_id AND recipient.audience_id = lost.audience_id
+    AND recipient.position = lost.position`

@@ -5,18 +5,21 @@ import type { Claim } from "./Claims.ts"
 /** Returns what was leased to a worker that died, or is too slow, to the queue. */
 export const reclaim = (sql: SqlClient.SqlClient, now: Date, leaseMillis: number) => sql<{ readonly id: string }>`
   WITH gate AS MATERIALIZED (
-    SELECT project_id, installation_id FROM endpoint_health
+    SELECT project_id, installation_id, in_flight FROM endpoint_health
     WHERE in_flight > 0
     ORDER BY project_id, installation_id
     FOR NO KEY UPDATE SKIP LOCKED
   ),
   lost AS MATERIALIZED (
     SELECT delivery.row FROM gate, LATERAL (
-      SELECT ctid AS row FROM deliveries
+      -- Those that are under way were due before those that wait: however long the queue is, none of them is read.
+      SELECT ctid AS row, leased_until FROM deliveries
       WHERE project_id = gate.project_id AND installation_id = gate.installation_id
-        AND finished_at IS NULL AND status = 'delivering' AND leased_until <= ${now}::timestamptz
-      FOR NO KEY UPDATE SKIP LOCKED
+        AND finished_at IS NULL AND status = 'delivering' AND available_at <= ${now}::timestamptz
+      ORDER BY available_at, id
+      LIMIT gate.in_flight
     ) delivery
+    WHERE leased_until <= ${now}::timestamptz
   ),
   returned AS (
     UPDATE deliveries SET status = 'pending', available_at = ${now}::timestamptz, leased_until = NULL,
@@ -26,7 +29,7 @@ export const reclaim = (sql: SqlClient.SqlClient, now: Date, leaseMillis: number
         'finishedAt', ${now.toISOString()}::text, 'statusCode', NULL, 'errorCode', 'lease_lost', 'durationMs', NULL
       )
     FROM lost
-    WHERE deliveries.ctid = lost.row
+    WHERE deliveries.ctid = lost.row AND deliveries.status = 'delivering' AND leased_until <= ${now}::timestamptz
     RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id
   ),
   counted AS (

@@ -40,7 +40,7 @@ export const listClients = (ofStatus: boolean, after: "id" | "digest" | undefine
 const mutation = (verdict: string, effect: string, returning = "NULL") => `
   WITH seen AS MATERIALIZED (SELECT revision FROM projects WHERE project_id = $1),
   project AS MATERIALIZED (
-    SELECT project_id, contact_capacity, default_pipeline_id, revision FROM projects
+    SELECT project_id, contact_capacity, default_pipeline_id, time_zone, revision FROM projects
     WHERE project_id = $1 AND pg_try_advisory_xact_lock_shared(hashtextextended(project_id, 0))
     FOR KEY SHARE NOWAIT
   ),
