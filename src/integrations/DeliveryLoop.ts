@@ -199,9 +199,8 @@ const loop = Effect.gen(function* () {
       const claims = yield* statement(record(sql, results, { ...(yield* terms), slots }))
       for (const { claim } of batch) forget(claim)
       yield* begin(claims)
-      recording = false
       missed ||= slots < batch.length
-    }).pipe(claiming.withPermit, Effect.uninterruptible)
+    }).pipe(Effect.ensuring(Effect.sync(() => void (recording = false))), claiming.withPermit, Effect.uninterruptible)
 
   /**
    * Nobody knows whether a statement that failed was done. What it gave back may be leased to another by now, under the
