@@ -258,7 +258,6 @@ export class CampaignStateConflict extends problem<CampaignStateConflict>()(
 
 /** What a campaign needs before it can be scheduled. */
 export const missingParts = ["primary_route", "audience", "eligible_recipients"] as const
-export type MissingPart = (typeof missingParts)[number]
 
 export class CampaignNotReady extends problemWith<CampaignNotReady>()(
   "campaign_not_ready",

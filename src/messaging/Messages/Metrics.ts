@@ -2,6 +2,7 @@
 import { Effect, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
+import { Measured } from "../../platform/Measured.ts"
 
 const attempts = Metric.counter("message_attempts_total", {
   description: "Calls of providers, by what they came to",
@@ -9,7 +10,9 @@ const attempts = Metric.counter("message_attempts_total", {
 })
 
 export const count = (provider: ProviderType, outcome: string) =>
-  Metric.update(Metric.withAttributes(attempts, { provider, outcome }), 1)
+  Effect.flatMap(Measured, (measured) =>
+    measured ? Metric.update(Metric.withAttributes(attempts, { provider, outcome }), 1) : Effect.void
+  )
 
 const depth = Metric.gauge("message_queue_depth", {
   description: "Messages of conversations that wait for another attempt, due or not"
