@@ -36,8 +36,10 @@ layer(TestServer.layer({}, "api"))("among processes", (it) => {
       )
       for (const [index, delay] of [1_000, 5_000, 30_000, 120_000].entries()) {
         yield* TestClock.adjust(delay)
-        yield* untilLater(rows, (rows) =>
-          rows.every(({ attempting, attempts }) => attempts === index + 2 && !attempting)
+        yield* untilLater(
+          rows,
+          (rows) => rows.every(({ attempting, attempts }) => attempts === index + 2 && !attempting),
+          (rows) => rows.some(({ attempting }) => attempting)
         )
         const seen = projects.flatMap(({ provider }) => provider.hits.map(({ headers }) => headers["idempotency-key"]))
         assert.lengthOf(seen, ids.length * (index + 2))

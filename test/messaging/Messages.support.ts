@@ -119,9 +119,21 @@ export const untilLive = <A, R>(look: Effect.Effect<A, never, R>, holds: (found:
     Effect.delay(look, "5 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout("20 seconds"), Effect.orDie)
   )
 
-/** Lets time pass, a look of the retrier at a time, until something holds. */
-export const untilLater = <A, R>(look: Effect.Effect<A, never, R>, holds: (found: A) => boolean) =>
-  Effect.andThen(TestClock.adjust("250 millis"), TestClock.withLive(Effect.delay(look, "10 millis"))).pipe(
-    Effect.repeat({ until: holds }),
-    Effect.raceFirst(TestClock.withLive(Effect.andThen(Effect.sleep("45 seconds"), Effect.die("It never came to it"))))
-  )
+/**
+ * Lets time pass, a look of the retrier at a time, until something holds. While something is under way time waits for it: a
+ * slow machine is no reason to miss a state that lasts as short as the shortest backoff.
+ */
+export const untilLater = Effect.fnUntraced(
+  function* <A, R>(
+    look: Effect.Effect<A, never, R>,
+    holds: (found: A) => boolean,
+    isUnderWay: (found: A) => boolean = () => false
+  ) {
+    // What is under way may also be what a dead process has left: that ends by time alone.
+    for (let waits = 0, found = yield* look; !holds(found); found = yield* look) {
+      if (isUnderWay(found) && ++waits % 50 > 0) yield* TestClock.withLive(Effect.sleep("5 millis"))
+      else yield* Effect.andThen(TestClock.adjust("250 millis"), TestClock.withLive(Effect.sleep("20 millis")))
+    }
+  },
+  Effect.raceFirst(TestClock.withLive(Effect.andThen(Effect.sleep("45 seconds"), Effect.die("It never came to it"))))
+)
