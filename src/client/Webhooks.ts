@@ -29,9 +29,13 @@ export type WebhookInvalidReason =
   | "too_new"
   | "secret_invalid"
   | "signature_invalid"
+  | "type_unknown"
   | "body_invalid"
 
-/** Answer such a delivery with a status of 400: it comes again. */
+/**
+ * Answer such a delivery with a status of 400: it comes again. Of a type that is unknown it is genuine, only newer than this
+ * client: it would come again for nothing, so answer 204.
+ */
 export class WebhookInvalid extends Data.TaggedError("WebhookInvalid")<{
   readonly reason: WebhookInvalidReason
   readonly message: string
@@ -128,11 +132,19 @@ const sign = Effect.fnUntraced(function* (secret: string | Redacted.Redacted, si
 })
 
 const decodeEvent = Schema.decodeUnknownEffect(Schema.Union(eventTypes.map((type) => eventBody(type))))
+const isOfSomeType = Schema.is(Schema.Struct({ type: Schema.String }))
+const isKnown = Schema.is(Schema.Literals(eventTypes))
 
-const read = (bytes: Uint8Array) =>
-  Effect.try((): unknown => JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes))).pipe(
-    Effect.flatMap(decodeEvent),
-    // `map` forgets which data belongs to which type; each is decoded by the schema of its own.
-    Effect.map((event) => event as WebhookEvent),
-    Effect.catch((cause) => invalid("body_invalid", "The body is no event that this client knows", cause))
+const read = Effect.fnUntraced(function* (bytes: Uint8Array) {
+  const unreadable = (cause: unknown) => invalid("body_invalid", "The body is no event that this client knows", cause)
+  const body = yield* Effect.catch(
+    Effect.try((): unknown => JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes))),
+    unreadable
   )
+  if (isOfSomeType(body) && !isKnown(body.type)) {
+    return yield* invalid("type_unknown", `This client does not know events of type ${JSON.stringify(body.type)}`)
+  }
+  const event = yield* Effect.catch(decodeEvent(body), unreadable)
+  // `map` forgets which data belongs to which type; each is decoded by the schema of its own.
+  return event as WebhookEvent
+})

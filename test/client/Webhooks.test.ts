@@ -211,7 +211,8 @@ describe("a delivery is refused", () => {
   }
   const unreadable: Readonly<Record<string, string>> = {
     "that is no JSON": "{",
-    "of an unknown type": eventOf("crm.deal.exploded.v1", { deal }),
+    "without a type": eventOf("crm.deal.created.v1", { deal }).replace('"type":"crm.deal.created.v1",', ""),
+    "with a type that is no text": eventOf("crm.deal.created.v1", { deal }).replace('"crm.deal.created.v1"', "1"),
     "with the data of another type": eventOf("crm.task.created.v1", { deal }),
     "with a deal of another form": eventOf("crm.deal.created.v1", { deal: { ...deal, version: "2" } }),
     "without an id": eventOf("crm.deal.created.v1", { deal }).replace('"id":"evt_1",', "")
@@ -222,6 +223,10 @@ describe("a delivery is refused", () => {
       headers: headersOf(text)
     }))
   }
+  refuses("of a type that is newer than the client, though it is signed", "type_unknown", () => {
+    const newer = eventOf("crm.deal.exploded.v1", { deal })
+    return { body: newer, headers: headersOf(newer) }
+  })
   for (const at of [0, 20, 41]) {
     refuses(`with a signature that differs in its character ${at} alone`, "signature_invalid", () => {
       const other = mac[at] === "A" ? "B" : "A"
