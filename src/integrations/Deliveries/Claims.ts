@@ -17,8 +17,8 @@ export interface Claim {
   /** Retries that the schedule has used up. */
   readonly retries: number
   readonly endpointUrl: string
-  /** Sealed, the one in force first. */
-  readonly secrets: ReadonlyArray<Uint8Array>
+  /** Sealed, the one in force first; each in base64, separated by spaces. */
+  readonly secrets: string
   readonly eventId: EventId
   readonly type: EventType
   /** JSON, as it is sent. */
@@ -51,11 +51,10 @@ export const holderOf = (sql: SqlClient.SqlClient, { holder }: Terms, of: string
 export const turnOf = (sql: SqlClient.SqlClient, { now }: Terms, limit: Statement.Fragment): Statement.Fragment => sql`
   CASE WHEN parked_until IS NULL THEN ${limit} - in_flight ELSE 1 END AS quota,
   endpoint_url,
-  ARRAY(
-    SELECT sealed FROM webhook_secrets secret
+  (
+    SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY version DESC) FROM webhook_secrets secret
     WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id
       AND retires_at > ${now}::timestamptz
-    ORDER BY version DESC
   ) AS secrets`
 
 /**

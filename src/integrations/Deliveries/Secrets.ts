@@ -17,17 +17,14 @@ const remembered = 10_000
  * rotated. One that our key does not open is a fault of the operator's SECRET_KEY: nothing can be signed.
  */
 export const make = (box: SecretBox["Service"]): Secrets => {
-  const known = new Map<
-    string,
-    { readonly sealed: Claim["secrets"]; readonly opened: ReadonlyArray<Redacted.Redacted> }
-  >()
+  const known = new Map<string, { readonly sealed: string; readonly opened: ReadonlyArray<Redacted.Redacted> }>()
   return ({ installationId, projectId, secrets }) => {
     // No id holds this character.
     const endpoint = `${projectId}\u0000${installationId}`
     const last = known.get(endpoint)
-    if (last !== undefined && same(last.sealed, secrets)) return Effect.succeed(last.opened)
+    if (last?.sealed === secrets) return Effect.succeed(last.opened)
     const owner = secretOwner(projectId, installationId)
-    return Effect.forEach(secrets, (sealed) => box.open(owner, sealed)).pipe(
+    return Effect.forEach(secrets.split(" "), (sealed) => box.open(owner, Buffer.from(sealed, "base64"))).pipe(
       Effect.tap((opened) =>
         Effect.sync(() => {
           if (known.size >= remembered) known.clear()
@@ -38,6 +35,3 @@ export const make = (box: SecretBox["Service"]): Secrets => {
     )
   }
 }
-
-const same = (some: Claim["secrets"], others: Claim["secrets"]) =>
-  some.length === others.length && some.every((sealed, i) => Buffer.compare(sealed, others[i] ?? Buffer.of()) === 0)
