@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { open } from "../contract/Campaigns.support.ts"
-import { status, untilRows } from "../integrations/Deliveries.support.ts"
+import { status, until, untilRows } from "../integrations/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import {
   addressOf,
@@ -57,17 +57,20 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
     Effect.gen(function* () {
       const server = yield* TestServer
       // What becomes of the first call is unknown, and it would be repeated.
-      const primary = yield* provider(status(500))
+      let answer = () => {}
+      const primary = yield* provider((hit, n) => void (answer = () => status(500)(hit, n)))
       const { apply, command, projectId, recipients, settled, sql } = yield* campaignOf(server, {
         recipients: 2,
         primary: primary.url,
         sendsPerMinute: 1
       })
+      yield* until(() => primary.hits.length === 1)
+      yield* command("pause")
+      answer()
       yield* untilRows(
         Effect.map(recipients, (rows) => rows.filter(({ inDoubt }) => inDoubt)),
         (rows) => rows.length > 0
       )
-      yield* command("pause")
       yield* apply({ clients: [0, 1].map((index) => ({ ...clientOf(index), suppressed: true })) })
       yield* Effect.orDie(sql`UPDATE campaigns SET next_send_at = NULL WHERE project_id = ${projectId}`)
       yield* command("resume")

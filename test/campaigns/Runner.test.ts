@@ -73,9 +73,7 @@ describe("a campaign", () => {
       const scope = yield* Scope.make()
       yield* startServer({ DATABASE_URL: server.databaseUrl }, "worker").pipe(Scope.provide(scope))
       const isRecording = Effect.map(
-        sql`
-          SELECT FROM pg_stat_activity, pg_stat_clear_snapshot()
-          WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%UPDATE campaign_recipients%'`,
+        sql`SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`,
         (rows) => rows.length > 0
       )
       const ended = yield* Effect.gen(function* () {

@@ -225,8 +225,8 @@ layer(TestServer.layer(), { excludeTestServices: true })("a patch of a deal", (i
         Effect.gen(function* () {
           yield* sql`SELECT FROM deals WHERE project_id = ${projectId} AND id = ${id} FOR UPDATE`
           const waiting = yield* Effect.forkChild(patch(id, { title: "B" }))
-          yield* sql`SELECT count(*)::int AS waiting FROM pg_locks WHERE NOT granted`.pipe(
-            Effect.repeat({ until: ([row]) => Number(row?.["waiting"]) > 0 })
+          yield* sql`SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`.pipe(
+            Effect.repeat({ until: (waiting) => waiting.length > 0 })
           )
           yield* sql`
             INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)

@@ -23,8 +23,8 @@ layer(TestServer.layer(), { excludeTestServices: true })("a project whose comman
             (n) => Effect.forkChild(Effect.tap(patch(busy.token, n), () => Effect.sync(() => settled++)))
           )
           // They are at the database, and wait there.
-          yield* sql`SELECT count(*)::int AS waiting FROM pg_locks WHERE NOT granted`.pipe(
-            Effect.repeat({ until: ([row]) => Number(row?.["waiting"]) > 0 })
+          yield* sql`SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`.pipe(
+            Effect.repeat({ until: (waiting) => waiting.length > 0 })
           )
           for (let n = 0; n < 10; n++) {
             assert.strictEqual((yield* send({ path: client, token: other.token })).status, 200)

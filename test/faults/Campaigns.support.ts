@@ -2,8 +2,8 @@
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { expect } from "vitest"
-import { eventually, launchService, startService } from "../support/Process.ts"
-import { project, serviceEnv } from "./Projects.support.ts"
+import { launchService, startService } from "../support/Process.ts"
+import { burial, project, serviceEnv } from "./Projects.support.ts"
 import { type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
 import { bearer, send } from "./Requests.support.ts"
 import { lastingSession } from "./Shop.support.ts"
@@ -76,8 +76,7 @@ export const openCampaigns = async (databaseUrl: string, size: number) => {
       ).filter(({ campaign }) => campaign === kind),
     /** Waits until the database has done what runners that are dead still asked it to do, and ends their leases. */
     endLeases: async () => {
-      const asked = () => count(`pg_stat_activity WHERE application_name = 'developer-api background'`)
-      await eventually(async () => expect(await asked()).toBe(0))
+      await burial(query, "developer-api background")
       await query(`
         UPDATE campaign_recipients SET available_at = now() WHERE project_id = '${id}' AND status = 'sending'`)
     },

@@ -16,6 +16,7 @@ import { type Cluster, startCluster } from "./Cluster.support.ts"
 import { project, serviceEnv, session } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
 import { makeProxy } from "./TcpProxy.support.ts"
+import { startTrapProxy } from "./TrapProxy.support.ts"
 
 let cluster: Cluster
 let token: string
@@ -181,13 +182,13 @@ describe("a PostgreSQL that hangs", () => {
 
 describe("a network that fails", () => {
   it("loses the answer to a mutation: the same key replays it", async () => {
-    const proxy = await makeProxy(cluster.port)
-    const service = await startOn(through(proxy.port), "api")
-    // The token is known by now, and no background fiber asks anything: the next answer is the mutation's.
-    const lost = proxy.loseAnswer()
-    const answer = await createClient(service.url, token, "answer-is-lost", "Lost Answer")
-    await lost
-    expectProblem(answer, 503, "service_unavailable")
+    const proxy = await startTrapProxy(cluster.url)
+    const service = await startOn(proxy.url, "api")
+    const done = proxy.trap({ statement: /INSERT INTO clients/, when: "answered", count: 1 })
+    const answer = createClient(service.url, token, "answer-is-lost", "Lost Answer")
+    await done.sprung
+    done.cut()
+    expectProblem(await answer, 503, "service_unavailable")
     const again = await insist(service, "answer-is-lost", "Lost Answer")
     expect(again.headers).toHaveProperty("idempotent-replayed", "true")
   })

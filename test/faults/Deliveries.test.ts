@@ -2,8 +2,9 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { beforeAll, describe, expect, it } from "vitest"
 import { hang, ok, settings, slowly } from "../integrations/Deliveries.support.ts"
+import { dwindles } from "../support/Dwindles.ts"
 import { defer, ended, eventually, inGoodOrder, startService } from "../support/Process.ts"
-import { database, serviceEnv } from "./Projects.support.ts"
+import { burial, database, serviceEnv } from "./Projects.support.ts"
 import { send } from "./Requests.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
 
@@ -18,7 +19,7 @@ const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, stri
 
 /** All that was committed has been told, and nothing is left over. */
 const expectAllTold = async (shop: Shop, seen: () => ReadonlyMap<string, unknown>) => {
-  await eventually(async () => expect(await shop.inState("pending", "delivering")).toBe(0))
+  await dwindles(() => shop.inState("pending", "delivering"))
   const events = await shop.events()
   expect(events).toHaveLength(await shop.deals())
   expect(await shop.inState("delivered")).toBe(events.length)
@@ -33,7 +34,7 @@ describe("a worker that is killed", () => {
     const api = await start("api")
     const receiver = await listen(hang)
     const shop = await openShop(databaseUrl, api, receiver.url)
-    const first = await start("worker", { WEBHOOK_TIMEOUT: "1s" })
+    const first = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     await Promise.all(numbers(12).map((n) => shop.create(`deal-killed-${n}`)))
     await eventually(() => expect(receiver.hits).toHaveLength(4))
     first.kill("SIGKILL")
@@ -42,7 +43,7 @@ describe("a worker that is killed", () => {
     expect(await shop.inFlight()).toBe(4)
 
     receiver.answerWith(ok)
-    await start("worker", { WEBHOOK_TIMEOUT: "1s" })
+    await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     // The leases of the dead are the whole share of the endpoint.
     await sleep(3_000)
     expect(receiver.hits).toHaveLength(4)
@@ -64,13 +65,14 @@ describe("a worker that is killed", () => {
     let n = 0
     let open = true
     const creating = (async () => {
-      while (open) await shop.create(`deal-again-${n++}`)
+      for (; open; await sleep(10)) await shop.create(`deal-again-${n++}`)
     })()
     for (const pause of [0, 40, 170, 400]) {
       const worker = await start("worker")
       await sleep(pause)
       worker.kill("SIGKILL")
       await worker.exited
+      await burial(shop.query, "developer-api deliveries")
       await shop.endLeases()
     }
     open = false
@@ -163,7 +165,7 @@ describe("a worker that is told to end", () => {
     const shop = await openShop(databaseUrl, api, receiver.url)
     await shop.query(`
       CREATE OR REPLACE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS
-      $$ BEGIN PERFORM pg_sleep(0.7); RETURN NEW; END $$`)
+      $$ BEGIN PERFORM pg_sleep(2); RETURN NEW; END $$`)
     await shop.query(`
       CREATE TRIGGER slow_claim BEFORE UPDATE ON deliveries
       FOR EACH ROW WHEN (NEW.status = 'delivering') EXECUTE FUNCTION take_time()`)

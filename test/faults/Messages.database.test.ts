@@ -2,6 +2,7 @@
  * PostgreSQL that is killed, or whose connections are cut, at every step of a send: the caller is told in time that
  * nobody knows, and all is well by itself afterwards (contract §8, §15).
  */
+import { setTimeout as sleep } from "node:timers/promises"
 import { beforeAll, describe, expect, it } from "vitest"
 import { eventually, type Service } from "../support/Process.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
@@ -128,44 +129,52 @@ describe("a PostgreSQL", () => {
     await expectTrue(desk, [one])
   })
 
-  it("that crashes again and again at any moment costs no message, and none is sent twice", async () => {
-    const desk = await openDesk(cluster.url)
-    const { provider } = desk
-    provider.answerWith((call) => void setTimeout(call.accept, Math.random() * 40))
-    const service = await start(cluster.url)
-    const all: Array<Mail> = []
-    let sending = true
-    const lane = async (n: number) => {
-      for (let at = 0; sending; at++) {
-        const both = mails(`crash-${n}-${at}`)
-        all.push(...both)
-        await Promise.all(both.map((each) => desk.ask(service, each)))
+  it(
+    "that crashes again and again at any moment costs no message, and none is sent twice",
+    { timeout: 180_000 },
+    async () => {
+      const desk = await openDesk(cluster.url)
+      const { provider } = desk
+      provider.answerWith((call) => void setTimeout(call.accept, Math.random() * 40))
+      const service = await start(cluster.url)
+      const all: Array<Mail> = []
+      let sending = true
+      const lane = async (n: number) => {
+        for (let at = 0; sending; at++) {
+          const both = mails(`crash-${n}-${at}`)
+          all.push(...both)
+          await Promise.all(both.map((each) => desk.ask(service, each)))
+          // While PostgreSQL is away they are refused as fast as they ask.
+          await sleep(20)
+        }
       }
-    }
-    const lanes = Promise.all([0, 1, 2].map(lane))
-    for (const pause of [200, 500, 50]) {
-      await new Promise((resolve) => setTimeout(resolve, pause))
-      await cluster.kill()
-      await cluster.start()
-      await eventually(async () => expect((await listClients(service.url, desk.token)).status).toBe(200))
-    }
-    sending = false
-    await lanes
-    await desk.reconnect()
-    // What was called for is recorded by itself; what nobody heard to be committed waits for the end of its lease.
-    await eventually(async () => {
-      for (const each of all.filter((each) => desk.entry(each).calls > 0)) {
-        expect(await desk.state(each)).not.toMatchObject({ status: "pending" })
+      const lanes = Promise.all([0, 1, 2].map(lane))
+      for (const pause of [200, 500, 50]) {
+        await sleep(pause)
+        await cluster.kill()
+        await cluster.start()
+        await eventually(async () => expect((await listClients(service.url, desk.token)).status).toBe(200))
       }
-    })
-    await desk.endWaits()
-    await desk.endLeases()
-    for (const each of all) {
-      await eventually(async () =>
-        expect(each.kind === "http" ? [sent] : [sent, unknown]).toContain(await desk.ask(service, each))
+      sending = false
+      await lanes
+      await desk.reconnect()
+      // What was called for is recorded by itself; what nobody heard to be committed waits for the end of its lease.
+      await eventually(async () => {
+        for (const each of all.filter((each) => desk.entry(each).calls > 0)) {
+          expect(await desk.state(each)).not.toMatchObject({ status: "pending" })
+        }
+      })
+      await desk.endWaits()
+      await desk.endLeases()
+      await Promise.all(
+        all.map((each) =>
+          eventually(async () =>
+            expect(each.kind === "http" ? [sent] : [sent, unknown]).toContain(await desk.ask(service, each))
+          )
+        )
       )
+      await expectTrue(desk, all)
+      for (const each of all) if (each.kind === "http") expect(desk.entry(each).taken).toHaveLength(1)
     }
-    await expectTrue(desk, all)
-    for (const each of all) if (each.kind === "http") expect(desk.entry(each).taken).toHaveLength(1)
-  })
+  )
 })

@@ -128,7 +128,7 @@ describe("a worker that ends", () => {
     const desk = await openDesk(databaseUrl)
     const all = await putOff(desk, `claim-${signal}`)
     desk.provider.answerWith(accept)
-    await slowClaims(desk, 0.7)
+    await slowClaims(desk, 1.5)
     const claiming = `pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`
     const count = async () => Number((await desk.query(`SELECT count(*) FROM ${claiming}`))[0]?.["count"])
     const worker = await start(databaseUrl, "worker")

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto"
 import { expect } from "vitest"
 import { MessageReceipt } from "../../src/api/messaging/Messaging.ts"
 import { eventually, type Service, startService } from "../support/Process.ts"
-import { project, serviceEnv, session } from "./Projects.support.ts"
+import { burial, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Entry, type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
 import { type Answer, bearer, type Call, kindOf, open, send } from "./Requests.support.ts"
 
@@ -140,6 +140,8 @@ export const openDesk = async (databaseUrl: string) => {
         expect(status).toBe(200)
       }),
     entry: ({ kind, text }: Mail): Entry => provider.entry(text, kind),
+    /** Waits until PostgreSQL has done what processes that are dead still asked it to do. */
+    burial: () => burial(query, "developer-api%"),
     /** As if everything that is under way had begun long ago: nobody waits for it any more. */
     endWaits: () => query(`UPDATE messages SET created_at = created_at - interval '1 hour' ${ofUs} AND attempting`),
     /** As if the time of every lease had passed. */

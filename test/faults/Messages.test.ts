@@ -138,6 +138,7 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
     const desk = await openDesk(databaseUrl)
     const { provider } = desk
     const all = await killAt(desk, step)
+    await desk.burial()
     const entries = (of: ReadonlyArray<Mail>) =>
       of.map((each) => ({ calls: desk.entry(each).calls, taken: desk.entry(each).taken.length }))
     for (const each of all) expect(await desk.state(each), each.text).toEqual(step.leaves)
@@ -210,6 +211,7 @@ describe("a process that is killed", { timeout: 180_000 }, () => {
       await exited
       await lanes
       // Of what nobody is alive to do.
+      await desk.burial()
       await desk.endWaits()
       await desk.endLeases()
       service = await start(databaseUrl)
@@ -236,6 +238,7 @@ describe("what nobody knows, and nobody may repeat", () => {
     await trap.sprung
     first.kill("SIGKILL")
     expect(await asked).toBe("cut")
+    await desk.burial()
     await desk.endWaits()
     await desk.endLeases()
     const service = await start(databaseUrl)

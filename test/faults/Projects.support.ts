@@ -7,7 +7,8 @@ import { ProjectId } from "../../src/api/Ids.ts"
 import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
-import { defer } from "../support/Process.ts"
+import { expect } from "vitest"
+import { defer, eventually } from "../support/Process.ts"
 import { secretBox } from "../support/SecretBox.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
 
@@ -48,6 +49,14 @@ export const project = (
     Effect.runPromise
   )
 }
+
+/** Waits until the database has done what dead processes still asked it to do, by the name of their connections. */
+export const burial = (query: (text: string) => Promise<ReadonlyArray<unknown>>, name: string) =>
+  eventually(async () => {
+    const asked = await query(`
+      SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '${name}'`)
+    expect(asked).toEqual([])
+  })
 
 /** A session of the test's own, for SQL text. */
 export const session = async (databaseUrl: string) => {

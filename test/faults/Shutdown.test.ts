@@ -153,7 +153,8 @@ describe("SIGTERM", () => {
     await holder("BEGIN")
     await holder("LOCK TABLE clients IN ACCESS EXCLUSIVE MODE")
     const answer = createClient(service.url, token, "locked-out", "Locked")
-    await eventually(async () => expect(await observer("SELECT FROM pg_locks WHERE NOT granted")).not.toEqual([]))
+    const waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    await eventually(async () => expect(await observer(waiting)).not.toEqual([]))
     service.kill("SIGTERM")
     await isDraining(service)
     await holder("COMMIT")

@@ -334,7 +334,10 @@ describe("a start that waits", () => {
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
       const running = launchService({ env: serviceEnv(databaseUrl) })
       await eventually(async () => {
-        expect(await sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")).toHaveLength(1)
+        const waiting = await sql(`
+          SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database
+          WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted`)
+        expect(waiting).toHaveLength(1)
       })
       running.kill(signal)
       expect(await running.exited).toEqual(inGoodOrder)

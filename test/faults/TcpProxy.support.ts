@@ -4,8 +4,6 @@ import { defer, freePort } from "../support/Process.ts"
 
 export interface TcpProxy {
   readonly port: number
-  /** What was asked reaches the server, but its answer is lost, and with it the connection. Once, then all is well. */
-  readonly loseAnswer: () => Promise<void>
   /** Connections that are open now carry nothing any more, and nobody is told. New ones work. */
   readonly blackHole: () => void
   /** New connections are accepted, and carry nothing, until `heal`. Those that are open are closed. */
@@ -22,7 +20,6 @@ interface Pair {
 export const makeProxy = async (target: number): Promise<TcpProxy> => {
   const pairs = new Set<Pair>()
   const silent = new Set<Net.Socket>()
-  let onAnswer: (() => void) | undefined
   let hanging = false
 
   const close = ({ client, server }: Pair) => {
@@ -50,13 +47,7 @@ export const makeProxy = async (target: number): Promise<TcpProxy> => {
       if (!silent.has(client)) server.write(bytes)
     })
     server.on("data", (bytes) => {
-      if (silent.has(client)) return
-      if (onAnswer === undefined) client.write(bytes)
-      else {
-        onAnswer()
-        onAnswer = undefined
-        for (const each of pairs) close(each)
-      }
+      if (!silent.has(client)) client.write(bytes)
     })
   })
   const port = await freePort()
@@ -69,10 +60,6 @@ export const makeProxy = async (target: number): Promise<TcpProxy> => {
 
   return {
     port,
-    loseAnswer: () =>
-      new Promise((resolve) => {
-        onAnswer = resolve
-      }),
     blackHole: () => {
       for (const { client } of pairs) silent.add(client)
     },

@@ -10,7 +10,7 @@ import { Wake } from "../../src/platform/outbox/Wake.ts"
 import { dealPath, path } from "../contract/Deals.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { bodyOf, type Hit, ok, open, receiver, settings, status, until, verifies } from "./Deliveries.support.ts"
+import { bodyOf, hang, type Hit, ok, open, receiver, settings, status, until, verifies } from "./Deliveries.support.ts"
 
 /** As the OpenAPI document tells of it, and nothing more. */
 const decodeEvent = Schema.decodeUnknownEffect(Schema.Union(eventTypes.map(eventBody)), {
@@ -27,7 +27,7 @@ const tasksOf = (url: string) =>
 
 const typesOf = (hits: ReadonlyArray<Hit>) => hits.map((hit) => String(bodyOf(hit)["type"])).sort()
 
-layer(TestServer.layer({ ...settings, WEBHOOK_SECRET_OVERLAP: "1500ms" }), { excludeTestServices: true })(
+layer(TestServer.layer({ ...settings, WEBHOOK_SECRET_OVERLAP: "5s" }), { excludeTestServices: true })(
   "an event",
   (it) => {
     it.effect("reaches every webhook that subscribes to it, whole, signed and in the trace of its cause", () =>
@@ -117,7 +117,7 @@ layer(TestServer.layer({ ...settings, WEBHOOK_SECRET_OVERLAP: "1500ms" }), { exc
         assert.strictEqual(new Set([first, second, third]).size, 3)
         yield* project.created()
         yield* until(() => shop.hits.length === 1)
-        yield* Effect.sleep("1600 millis")
+        yield* Effect.sleep("5100 millis")
         yield* project.created()
         yield* until(() => shop.hits.length === 2)
         const [within = assert.fail(), after = assert.fail()] = shop.hits
@@ -168,11 +168,12 @@ layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "1s,1s" }), { excl
       Effect.gen(function* () {
         const project = yield* open(yield* TestServer)
         const after = yield* receiver(ok)
-        const before = yield* receiver(status(500))
+        const before = yield* receiver(hang)
         const secret = yield* project.subscribe("shop", before.url)
         yield* project.created()
         yield* until(() => before.hits.length === 1)
         assert.strictEqual((yield* project.configure("shop", after.url, 1)).status, 200)
+        for (const [n, hit] of before.hits.entries()) status(500)(hit, n)
         yield* project.finished
         assert.strictEqual(before.hits.length, 1)
         const [one = assert.fail(), two = assert.fail()] = [before.hits[0], after.hits[0]]

@@ -93,7 +93,7 @@ describe("a connection", () => {
         if (connection === 1) setTimeout(() => socket.write(answerOf(299)), 30)
       })
       assert.strictEqual(told(yield* send(url(eager))), 200)
-      yield* Effect.sleep("100 millis")
+      yield* until(() => eager.closed() === 1)
       assert.strictEqual(told(yield* send(url(eager))), 500)
     }).pipe(Effect.provide(sender()))
   )

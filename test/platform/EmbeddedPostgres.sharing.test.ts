@@ -156,7 +156,11 @@ describe("supervision", () => {
           yield* query(url, "select 1").pipe(Effect.retry(Schedule.spaced("50 millis")), Effect.timeout("10 seconds"))
           assert.notStrictEqual(lockOf(directory)?.pid, pid)
           // The other one is connected to it again, so that it does not go when we do.
-          yield* Effect.sleep("1 second")
+          yield* query(url, `select from pg_stat_activity where application_name = 'developer-api: present'`).pipe(
+            Effect.delay("50 millis"),
+            Effect.repeat({ until: (present) => present.length === 2 }),
+            Effect.timeout("20 seconds")
+          )
         })
       )
       assert.isDefined(lockOf(directory))

@@ -110,13 +110,18 @@ export const temporaryDirectory = async (): Promise<string> => {
   return directory
 }
 
+/** Each worker of the test runner has ports of its own, and comes back to one after all the others. */
+const ports = 5_000
+const firstPort = 10_000 + (Number(process.env["VITEST_POOL_ID"] ?? 0) % 2) * ports
+let nextPort = Math.floor(Math.random() * ports)
+
 /**
  * A port on which nobody listens at the moment, and below those that systems take for outgoing connections: while its
  * server is down, a client in search of it would else be given this very port, and talk to itself.
  */
 export const freePort = async (): Promise<number> => {
   while (true) {
-    const port = 10_000 + Math.floor(Math.random() * 10_000)
+    const port = firstPort + (nextPort++ % ports)
     if (await isFree(port)) return port
   }
 }
