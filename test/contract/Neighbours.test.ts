@@ -19,7 +19,8 @@ layer(TestServer.layer(), { excludeTestServices: true })("a project whose comman
         Effect.gen(function* () {
           yield* sql`SELECT FROM clients WHERE project_id = ${busy.projectId} AND id = 'c' FOR UPDATE`
           const patches = yield* Effect.forEach(
-            Array.from({ length: 200 }, (_, n) => n),
+            // Enough to hold up every connection.
+            Array.from({ length: 80 }, (_, n) => n),
             (n) => Effect.forkChild(Effect.tap(patch(busy.token, n), () => Effect.sync(() => settled++)))
           )
           // They are at the database, and wait there.
