@@ -18,13 +18,6 @@ export default Effect.gen(function* () {
     WHERE finished_at IS NULL`
   yield* sql`DROP INDEX deliveries_finished`
   yield* sql`CREATE INDEX deliveries_finished ON deliveries (project_id, finished_at) WHERE finished_at IS NOT NULL`
-  // For who looks by event, and by age. A statement that names one delivery or event, planned while the table is empty and
-  // all its indexes cost the same, could take these and read all of the project: it can't, as nothing in it says that
-  // there is an event, or a time.
-  yield* sql`DROP INDEX deliveries_by_event`
-  yield* sql`CREATE INDEX deliveries_by_event ON deliveries (project_id, event_id) WHERE event_id IS NOT NULL`
-  yield* sql`DROP INDEX events_by_age`
-  yield* sql`CREATE INDEX events_by_age ON events (project_id, occurred_at) WHERE occurred_at IS NOT NULL`
   // A row doubles when its attempt is logged.
   yield* sql`ALTER TABLE deliveries SET (fillfactor = 50)`
 

@@ -67,8 +67,8 @@ const waiting = (sql: SqlClient.SqlClient, isDue: Statement.Fragment) => sql`
 /**
  * What is due again goes before what was never tried; a campaign that has neither takes no slot from others. A
  * recipient's route is theirs as long as it leads to them; in doubt, only the route on which they may have got it is any
- * use, as long as its provider is the same and can tell. Who is archived is out if that was after the freeze; of an audience of active
- * clients that is whoever is archived, whatever the clocks say.
+ * use, as long as its provider is the same and can tell. Who is archived is out if that was after the freeze; of an
+ * audience of active clients that is whoever is archived, whatever the clocks say.
  */
 export const claim = (sql: SqlClient.SqlClient, { idempotent, leaseMillis, now, slots, until }: Terms) => {
   const again = sql`available_at <= ${now}::timestamptz`
