@@ -141,6 +141,23 @@ export const operatorLayer = Layer.unwrap(
   )
 )
 
+/**
+ * The client of a worker's lock (`background/Worker`): one connection, silent for no longer than a heartbeat. PostgreSQL
+ * ends the session of a host that is lost after about five seconds, and its lock with it.
+ */
+export const workerLayer = Layer.unwrap(
+  Effect.suspend(() =>
+    client("developer-api worker", 1, {
+      startupParameters: {
+        ...limits,
+        tcp_keepalives_idle: "2",
+        tcp_keepalives_interval: "1",
+        tcp_keepalives_count: "3"
+      }
+    })
+  )
+)
+
 /** The client of those who wait for NOTIFY: a connection that is silent for as long as nothing happens. */
 export const listenerLayer = Layer.unwrap(
   Effect.map(DatabaseUrl, (url) =>

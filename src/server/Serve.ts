@@ -11,6 +11,8 @@ import { Runner } from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
 import { Providers } from "../messaging/Providers.ts"
 import { Retrier } from "../messaging/Retrier.ts"
+import { Supervisor } from "../platform/background/Supervisor.ts"
+import { Worker } from "../platform/background/Worker.ts"
 import { Bulk } from "../platform/Bulk.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
@@ -69,6 +71,7 @@ const platform = Layer.mergeAll(
   Layer.provide(SecretKey.layer),
   Layer.provideMerge(migrated),
   Layer.provideMerge(Database.layer),
+  Layer.provideMerge(Supervisor.layer),
   Layer.provideMerge(Database.DatabaseUrl.layer),
   Layer.provideMerge(Telemetry.layer),
   Layer.provideMerge(Measured.layer),
@@ -87,7 +90,8 @@ const sender = Layer.unwrap(
 const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.layer, Runner.layer).pipe(
   Layer.provide(Database.backgroundLayer),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [sender, Database.deliveriesLayer])),
-  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer))
+  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer)),
+  Layer.provide(Worker.layer)
 )
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */
