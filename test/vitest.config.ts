@@ -1,8 +1,13 @@
 import { defineConfig } from "vitest/config"
 import { Summary } from "./support/Summary.ts"
 
-/** Suites that start, kill and upgrade real processes: minutes each. */
-const faults = "test/faults/**/*.test.ts"
+/** Tests that kill, upgrade, pack and install, or load tens of thousands of records: up to minutes each. */
+const faults = [
+  "test/faults/**/*.test.ts",
+  "test/client/Pack.test.ts",
+  "test/platform/EmbeddedPostgres*.test.ts",
+  "test/**/*.size.test.ts"
+]
 
 export default defineConfig({
   test: {
@@ -18,9 +23,9 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "main", include: ["test/**/*.test.ts"], exclude: [faults, "**/node_modules/**"] }
+        test: { name: "main", include: ["test/**/*.test.ts"], exclude: [...faults, "**/node_modules/**"] }
       },
-      { extends: true, test: { name: "faults", include: [faults] } }
+      { extends: true, test: { name: "faults", include: faults } }
     ]
   }
 })
