@@ -1,5 +1,5 @@
 /** Clients: the contacts of a project (contract §7). */
-import { Clock, Context, Effect, Layer } from "effect"
+import { Clock, Context, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Client, ClientCreate, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
 import { ClientId, type ProjectId } from "../api/Ids.ts"
@@ -60,6 +60,7 @@ export class Clients extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const pages = yield* Pages
+      const lookUp = find(sql)
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       return {
@@ -67,10 +68,12 @@ export class Clients extends Context.Service<
           pages.read({ projectId, operation: "listClients", filters: { status } }, query, (window) =>
             statement(list(sql, projectId, status, window))
           ),
-        get: Effect.fnUntraced(function* (projectId, id) {
-          const [client] = yield* statement(find(sql, projectId, id))
-          return client ?? (yield* new ClientNotFound({ detail: noSuchClient }))
-        }),
+        get: (projectId, id) =>
+          Effect.filterOrFail(
+            lookUp({ projectId, id }),
+            Predicate.isNotUndefined,
+            () => new ClientNotFound({ detail: noSuchClient })
+          ),
         create: Effect.fnUntraced(function* (command, client) {
           const id = ClientId.make(yield* newId("cli"))
           return yield* mutate(sql, command, create(sql, command.projectId, id, client, yield* now))

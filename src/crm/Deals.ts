@@ -1,5 +1,5 @@
 /** Deals: chances of business, on their way through the stages of a pipeline (contract §7). */
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Deal, DealCreate, DealLifecycleFilter, DealPatch, DealStatusFilter } from "../api/crm/Deals.ts"
 import { DealId, type ProjectId } from "../api/Ids.ts"
@@ -63,6 +63,7 @@ export class Deals extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const pages = yield* Pages
+      const lookUp = find(sql)
       const wake = yield* Wake
       /** Wakes the deliverers where there is something to deliver. */
       const told = <E>(command: Effect.Effect<Outcome<boolean>, E>) =>
@@ -73,10 +74,12 @@ export class Deals extends Context.Service<
           pages.read({ projectId, operation: "listDeals", filters: { lifecycle, status } }, query, (window) =>
             statement(list(sql, projectId, lifecycle, status, window))
           ),
-        get: Effect.fnUntraced(function* (projectId, id) {
-          const [deal] = yield* statement(find(sql, projectId, id))
-          return deal ?? (yield* new DealNotFound({ detail: noSuchDeal }))
-        }),
+        get: (projectId, id) =>
+          Effect.filterOrFail(
+            lookUp({ projectId, id }),
+            Predicate.isNotUndefined,
+            () => new DealNotFound({ detail: noSuchDeal })
+          ),
         create: Effect.fnUntraced(function* (command, deal) {
           const id = DealId.make(yield* newId("deal"))
           return yield* told(mutate(sql, command, create(sql, yield* causeOf(command.projectId), id, deal)))
