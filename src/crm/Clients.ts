@@ -16,6 +16,7 @@ import {
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
 import { create, find, list, noSuchClient, patch } from "./Clients/Repo.ts"
@@ -59,6 +60,7 @@ export class Clients extends Context.Service<
     Clients,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       const pages = yield* Pages
       const lookUp = find(sql)
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
@@ -76,10 +78,10 @@ export class Clients extends Context.Service<
           ),
         create: Effect.fnUntraced(function* (command, client) {
           const id = ClientId.make(yield* newId("cli"))
-          return yield* mutate(sql, command, create(sql, command.projectId, id, client, yield* now))
+          return yield* mutate(mutations, command, create(sql, command.projectId, id, client, yield* now))
         }),
         patch: Effect.fnUntraced(function* (command, id, changes) {
-          return yield* mutate(sql, command, patch(sql, command.projectId, id, changes, yield* now))
+          return yield* mutate(mutations, command, patch(sql, command.projectId, id, changes, yield* now))
         })
       }
     })

@@ -14,6 +14,7 @@ import {
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { causeOf } from "../platform/outbox/Outbox.ts"
 import { Wake } from "../platform/outbox/Wake.ts"
@@ -62,6 +63,7 @@ export class Deals extends Context.Service<
     Deals,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       const pages = yield* Pages
       const lookUp = find(sql)
       const wake = yield* Wake
@@ -82,10 +84,10 @@ export class Deals extends Context.Service<
           ),
         create: Effect.fnUntraced(function* (command, deal) {
           const id = DealId.make(yield* newId("deal"))
-          return yield* told(mutate(sql, command, create(sql, yield* causeOf(command.projectId), id, deal)))
+          return yield* told(mutate(mutations, command, create(sql, yield* causeOf(command.projectId), id, deal)))
         }),
         patch: Effect.fnUntraced(function* (command, id, changes) {
-          return yield* told(mutate(sql, command, patch(sql, yield* causeOf(command.projectId), id, changes)))
+          return yield* told(mutate(mutations, command, patch(sql, yield* causeOf(command.projectId), id, changes)))
         })
       }
     })
