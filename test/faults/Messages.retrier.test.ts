@@ -1,7 +1,8 @@
 /** Who finds what is due: after a death, in the middle of a claim, and among several (contract §8, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { beforeAll, describe, expect, it } from "vitest"
-import { defer, ended, eventually, inGoodOrder } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { ended, eventually, inGoodOrder } from "../support/Process.ts"
 import { type Desk, type Mail, mails, openDesk, retrying, sent, start, unknown } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
 import { accept, busy, ignore, swallow } from "./Providers.support.ts"

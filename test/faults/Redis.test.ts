@@ -4,6 +4,7 @@ import { beforeAll, describe, expect, it } from "vitest"
 import { eventually, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { type Answer, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
+import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
 
 let databaseUrl: string
@@ -54,6 +55,8 @@ const limits = (limit: number, windowSeconds: number) => ({
 const plenty = limits(100_000, 1)
 
 describe("buckets in Redis", () => {
+  requires("redis")
+
   it("are one for all services: together they allow exactly the limit", async () => {
     const { one, two } = await setUp()
     const token = await project(databaseUrl, limits(12, 1_200))
@@ -139,6 +142,8 @@ describe("buckets in Redis", () => {
 })
 
 describe("without Redis", () => {
+  requires("redis")
+
   it("requests are refused in time, and all is well once it is back, empty", async () => {
     const { one, redis, two } = await setUp()
     const token = await project(databaseUrl, plenty)
@@ -202,6 +207,8 @@ describe("without Redis", () => {
 })
 
 describe("with a Redis that hangs", () => {
+  requires("redis")
+
   it("requests are refused in time, and it is used again when it goes on", async () => {
     const { one, redis, two } = await setUp()
     const token = await project(databaseUrl, plenty)

@@ -3,7 +3,7 @@ import { Effect, Exit, Scope } from "effect"
 import { expect } from "vitest"
 import { botToken, conversations, messagesPath, telegramChannel, text } from "../contract/Messages.support.ts"
 import { type Answering, receiver } from "../integrations/Deliveries.support.ts"
-import { defer } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
 import { project } from "./Projects.support.ts"
 import { type Answer, bearer, type Call, expectProblem, send } from "./Requests.support.ts"
 

@@ -4,6 +4,7 @@ import { held, taken } from "../contract/Messages.support.ts"
 import { ended, eventually, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
+import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
 import { expectProblem, listClients, send } from "./Requests.support.ts"
 import { expectSent, expectUnknown, openProject, sendMessage } from "./Sends.support.ts"
@@ -15,6 +16,8 @@ const isReady = (service: Service) =>
 const bucket = (limit: number) => ({ project: { rateLimits: { messages: { limit, windowSeconds: 360_000 } } } })
 
 describe("without Redis", () => {
+  requires("redis")
+
   let databaseUrl: string
   beforeAll(async () => {
     databaseUrl = await database()

@@ -3,8 +3,8 @@ import { Agent } from "node:http"
 import * as Net from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
 import { beforeAll, describe, expect, it } from "vitest"
+import { defer } from "../support/Finalizers.ts"
 import {
-  defer,
   ended,
   eventually,
   groupOf,

@@ -3,8 +3,8 @@ import { Schema } from "effect"
 import { mkdir, readFile, writeFile } from "node:fs/promises"
 import { createServer } from "node:net"
 import { beforeAll, describe, expect, it } from "vitest"
+import { defer } from "../support/Finalizers.ts"
 import {
-  defer,
   eventually,
   freePort,
   inGoodOrder,

@@ -1,7 +1,8 @@
 /** What reaches an OpenTelemetry collector, and what does not (contract §14, §15). */
 import { createServer } from "node:net"
 import { beforeAll, describe, expect, it } from "vitest"
-import { defer, eventually, freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { eventually, freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { attributesOf, type Collector, isBelow, spanKind, startCollector } from "./Collector.support.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
