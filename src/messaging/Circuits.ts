@@ -52,8 +52,7 @@ export class Circuits extends Context.Service<
     Effect.gen(function* () {
       const breaker = yield* CircuitBreaker.make({
         tripPolicy: CircuitBreaker.consecutive(failuresInARow),
-        openDuration: Schedule.exponential(firstRest),
-        maxOpenDuration: longestRest
+        openDuration: Schedule.min([Schedule.exponential(firstRest), Schedule.spaced(longestRest)])
       })
       /** Channels whose circuit may not be closed. */
       const watched = new Map<string, Channel>()
