@@ -30,7 +30,7 @@ export interface Resting extends Channel {
   readonly admits: 0 | 1
 }
 
-/** The channel's circuit is open: nobody was called. */
+/** The call was not made, as the channel's circuit is open. */
 export class ChannelResting extends Data.TaggedError("ChannelResting") {}
 
 const isProbeDue = (state: CircuitBreaker.State) =>
