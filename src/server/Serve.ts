@@ -1,5 +1,5 @@
 /** The life of the process: settings, layers, ready line, drain, end. */
-import { NodeServices } from "@effect/platform-node"
+import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
