@@ -13,13 +13,16 @@ import {
   type ValidationFailed
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
-import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { grouped } from "../platform/idempotency/Grouped.ts"
+import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { causeOf } from "../platform/outbox/Outbox.ts"
 import { Wake } from "../platform/outbox/Wake.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
-import { create, find, list, noSuchDeal, patch } from "./Deals/Repo.ts"
+import { create, type NewDeal } from "./Deals/Create.ts"
+import { type DealChange, noSuchDeal, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
+import { find, list } from "./Deals/Repo.ts"
 
 export class Deals extends Context.Service<
   Deals,
@@ -67,6 +70,8 @@ export class Deals extends Context.Service<
       const pages = yield* Pages
       const lookUp = find(sql)
       const wake = yield* Wake
+      const creating = grouped<NewDeal, DealReferenceNotFound, boolean>(mutations, create(sql))
+      const patching = grouped<DealChange, PatchProblem, boolean>(mutations, patch(sql))
       /** Wakes the deliverers where there is something to deliver. */
       const told = <E>(command: Effect.Effect<Outcome<boolean>, E>) =>
         Effect.tap(command, ({ returned }) => (returned === true ? wake.deliverers : Effect.void))
@@ -83,11 +88,13 @@ export class Deals extends Context.Service<
             () => new DealNotFound({ detail: noSuchDeal })
           ),
         create: Effect.fnUntraced(function* (command, deal) {
+          const { at, traceparent } = yield* causeOf(command.projectId)
           const id = DealId.make(yield* newId("deal"))
-          return yield* told(mutate(mutations, command, create(sql, yield* causeOf(command.projectId), id, deal)))
+          return yield* told(creating(command, at, { id, traceparent, ...deal }))
         }),
-        patch: Effect.fnUntraced(function* (command, id, changes) {
-          return yield* told(mutate(mutations, command, patch(sql, yield* causeOf(command.projectId), id, changes)))
+        patch: Effect.fnUntraced(function* (command, id, p) {
+          const { at, traceparent } = yield* causeOf(command.projectId)
+          return yield* told(patching(command, at, { id, traceparent, p }))
         })
       }
     })
