@@ -15,8 +15,8 @@ import {
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
 import { newId } from "../platform/NewId.ts"
-import { causeOf } from "../platform/outbox/Outbox.ts"
-import { Wake } from "../platform/outbox/Wake.ts"
+import { type Appended, causeOf } from "../platform/outbox/Outbox.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
 import { create, find, list, noSuchDeal, patch } from "./Deals/Repo.ts"
 
@@ -40,7 +40,7 @@ export class Deals extends Context.Service<
     readonly create: (
       command: Command,
       deal: DealCreate
-    ) => Effect.Effect<Outcome<boolean>, IdempotencyKeyReused | DealReferenceNotFound | ServiceUnavailable>
+    ) => Effect.Effect<Outcome<Appended>, IdempotencyKeyReused | DealReferenceNotFound | ServiceUnavailable>
 
     /** Changes what the patch names, by the moves of `dealMoves` and the rules of `dealRules`. */
     readonly patch: (
@@ -48,7 +48,7 @@ export class Deals extends Context.Service<
       id: DealId,
       patch: DealPatch
     ) => Effect.Effect<
-      Outcome<boolean>,
+      Outcome<Appended>,
       | IdempotencyKeyReused
       | DealNotFound
       | DealReferenceNotFound
@@ -63,10 +63,10 @@ export class Deals extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const pages = yield* Pages
-      const wake = yield* Wake
-      /** Wakes the deliverers where there is something to deliver. */
-      const told = <E>(command: Effect.Effect<Outcome<boolean>, E>) =>
-        Effect.tap(command, ({ returned }) => (returned === true ? wake.deliverers : Effect.void))
+      const notifier = yield* Notifier
+      /** Notifies the delivery workers of what the command's first run has appended. */
+      const notifying = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
+        Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
 
       return {
         list: (projectId, { lifecycle, status, ...query }) =>
@@ -79,10 +79,12 @@ export class Deals extends Context.Service<
         }),
         create: Effect.fnUntraced(function* (command, deal) {
           const id = DealId.make(yield* newId("deal"))
-          return yield* told(mutate(sql, command, create(sql, yield* causeOf(command.projectId), id, deal)))
+          const { projectId } = command
+          return yield* notifying(projectId, mutate(sql, command, create(sql, yield* causeOf(projectId), id, deal)))
         }),
         patch: Effect.fnUntraced(function* (command, id, changes) {
-          return yield* told(mutate(sql, command, patch(sql, yield* causeOf(command.projectId), id, changes)))
+          const { projectId } = command
+          return yield* notifying(projectId, mutate(sql, command, patch(sql, yield* causeOf(projectId), id, changes)))
         })
       }
     })

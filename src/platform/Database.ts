@@ -82,10 +82,16 @@ export const layer = Layer.unwrap(
 export const backgroundLayer = Layer.unwrap(Effect.suspend(() => client("developer-api background", 4)))
 
 /**
- * Statements that are planned once. A queue that is short by then would be read as a whole, and still be when it is long;
- * they find all they want by an index.
+ * For statements that are planned once. With statistics of a short queue the planner would read it as a whole, or join all
+ * with all, and go on so when the queue is long. These statements find every row by an index, from few others.
  */
-const planned = { enable_seqscan: "off", plan_cache_mode: "force_generic_plan" }
+const planned = {
+  enable_seqscan: "off",
+  enable_hashjoin: "off",
+  enable_mergejoin: "off",
+  plan_cache_mode: "force_generic_plan",
+  jit: "off"
+}
 
 /** The client of the delivery loop. */
 export const deliveriesLayer = Layer.unwrap(
@@ -133,6 +139,13 @@ export const bulkLayer = (maxConnections: number) =>
 
 /** The client of what takes its time and may: nothing else waits behind it on its connection. */
 export const maintenanceLayer = Layer.unwrap(Effect.suspend(() => client("developer-api maintenance", 1)))
+
+/** The client of the sweep and of dead-lettering: their batches take longer than a claim may wait. */
+export const deadLetteringLayer = Layer.unwrap(
+  Effect.suspend(() =>
+    client("developer-api dead-lettering", 1, { ...pipelined, startupParameters: { ...limits, ...planned } })
+  )
+)
 
 /** The client of operators, for migrations and project files: it takes the time that they take. */
 export const operatorLayer = Layer.unwrap(

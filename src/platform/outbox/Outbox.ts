@@ -4,7 +4,7 @@
  */
 import { Clock, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { ProjectId } from "../../api/Ids.ts"
+import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import { causeTraceparent } from "../TraceContext.ts"
 
 /** What the events of a change have in common. */
@@ -20,8 +20,12 @@ export const causeOf = Effect.fnUntraced(function* (projectId: ProjectId): Effec
   return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* causeTraceparent }
 })
 
-/** Whether the statement that `append` is part of has made deliveries: then the deliverers are to be woken. */
-export const appended = (sql: SqlClient.SqlClient) => sql.literal("EXISTS (SELECT FROM delivery)")
+/** Installations that have new deliveries. */
+export type Appended = ReadonlyArray<InstallationId>
+
+/** The installations for which the statement that contains `append` has made deliveries, as `text[]`. */
+export const appended = (sql: SqlClient.SqlClient) =>
+  sql.literal("ARRAY(SELECT DISTINCT installation_id FROM delivery)")
 
 /**
  * Common table expressions that append each event of `happened`, a query of `type`, `data` (json) and time, with a
@@ -50,5 +54,5 @@ export const append = (
            event.occurred_at, event.occurred_at
     FROM event JOIN webhooks
       ON webhooks.project_id = ${projectId} AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
-    RETURNING id
+    RETURNING installation_id
   )`
