@@ -1,5 +1,5 @@
 /** Messaging over HTTP. */
-import { Clock, Effect } from "effect"
+import { Effect } from "effect"
 import { HttpEffect, HttpServerResponse } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
@@ -51,8 +51,8 @@ export const layer = HttpApiBuilder.group(
 
 /** What a message's state is answered with (contract §8). */
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
-  const { availableAt, deliveryStatus, messageId } = message
-  const wait = availableAt === null ? undefined : availableAt.getTime() - (yield* Clock.currentTimeMillis)
+  const { deliveryStatus, messageId, waitMillis } = message
+  const wait = waitMillis ?? undefined
   // A message whose process died stays pending until somebody finds it; from the end of its lease nobody knows.
   const isUnknown = deliveryStatus === "unknown" || (deliveryStatus === "pending" && wait !== undefined && wait <= 0)
   yield* HttpEffect.appendPreResponseHandler((_, response) =>

@@ -9,6 +9,7 @@ import * as Rejudging from "../integrations/Preview/Rejudging.ts"
 import { Sender } from "../integrations/Sender.ts"
 import { Runner } from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
+import { Circuits } from "../messaging/Circuits.ts"
 import { Providers } from "../messaging/Providers.ts"
 import { Retrier } from "../messaging/Retrier.ts"
 import { Supervisor } from "../platform/background/Supervisor.ts"
@@ -91,7 +92,7 @@ const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.la
   Layer.provide(Database.backgroundLayer),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [sender, Database.deliveriesLayer])),
   Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer)),
-  Layer.provide(Worker.layer)
+  Layer.provide([Worker.layer, Circuits.layer])
 )
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */

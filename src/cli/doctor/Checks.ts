@@ -40,7 +40,7 @@ export const database = Effect.gen(function* () {
 }).pipe(Effect.catchCause(failure("Check DATABASE_URL, and that PostgreSQL runs and takes connections from here.")))
 
 /** Of the pools that `DATABASE_MAX_CONNECTIONS` does not bound. */
-const connectionsBeside = 18
+const connectionsBeside = 19
 
 /** The database has what this version needs, and nothing that it doesn't know. */
 export const migrations = Effect.gen(function* () {

@@ -30,8 +30,6 @@ const reconnectAfter = Duration.millis(100)
 /** Covers a heartbeat of the observer, one of the worker that has to notice its loss, and the way to a new session. */
 const graceAfterLoss = Duration.millis(1_500)
 const graceAfterStart = Duration.millis(1_500)
-/** How long a heartbeat may take before its connection counts as lost. */
-const heartbeatTimeout = Duration.seconds(3)
 const stalledAfter = Duration.seconds(15)
 /** How long a start waits for the lock. */
 const startTimeout = Duration.seconds(5)
@@ -75,10 +73,7 @@ const make = Effect.gen(function* () {
   const isOlder = (at: bigint, age: Duration.Duration) => clock.monotonicTimeNanosUnsafe() - at >= nanos(age)
 
   const heartbeat = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
-    const rows = yield* Effect.timeout(
-      sql<{ readonly id: string }>`SELECT id::text FROM (${liveIds(sql)}) AS live`,
-      heartbeatTimeout
-    )
+    const rows = yield* sql<{ readonly id: string }>`SELECT id::text FROM (${liveIds(sql)}) AS live`
     const live = rows.map((row) => BigInt(row.id))
     for (const id of live) seen.set(id, clock.monotonicTimeNanosUnsafe())
     for (const [id, at] of seen) if (isOlder(at, graceAfterLoss)) seen.delete(id)
