@@ -92,6 +92,9 @@ export const bulkLayer = client(pools.bulk, pools.bulk.size)
 /** The client of pruning: nothing else waits behind it on its connection. */
 export const maintenanceLayer = client(pools.maintenance, pools.maintenance.size)
 
+/** The client of the sweep and of dead-lettering. */
+export const deadLetteringLayer = client(pools.deadLettering, pools.deadLettering.size)
+
 /** The client of operators, for migrations and project files: they take the time that they take. */
 export const operatorLayer = client(pools.operator, pools.operator.size)
 

@@ -73,6 +73,6 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
         SELECT created.project_id, 'crm.deal.created.v1', ${sql.literal(createdData)}, created.created_at, traceparent
         FROM created JOIN command ON command.project_id = created.project_id AND command.id = created.id`
     )}`,
-  returning: appended(sql),
+  returning: appended(sql, sql`command.project_id`),
   problems: { deal_reference_not_found }
 })
