@@ -9,17 +9,15 @@ import { TicketsGroup } from "./crm/Tickets.ts"
 import { PreviewGroup } from "./integrations/Preview.ts"
 import { WebhooksGroup } from "./integrations/Webhooks.ts"
 import { MessagingGroup } from "./messaging/Messaging.ts"
-import { Answers, RateLimited, RequestShape } from "./Requests.ts"
+import { Operation } from "./Requests.ts"
 
 const strict = { onExcessProperty: "error", errors: "all" } as const
 
 export class Api extends HttpApi.make("developer-api")
   .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup, WebhooksGroup, PreviewGroup, MessagingGroup, CampaignsGroup)
   .prefix("/api")
-  .middleware(RequestShape)
-  .middleware(RateLimited)
   .middleware(Authentication)
-  .middleware(Answers)
+  .middleware(Operation)
   .annotate(HttpApi.ParamsParseOptions, { errors: "all" })
   .annotate(HttpApi.QueryParseOptions, strict)
   .annotate(HttpApi.HeadersParseOptions, { errors: "all" })

@@ -1,7 +1,7 @@
 /** Removes the audiences that no campaign refers to any more, in batches small enough that no command waits for them. */
 import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { every } from "../platform/Every.ts"
+import { forkPeriodic } from "../platform/background/Periodic.ts"
 import { untraced } from "../platform/Telemetry.ts"
 
 const batch = 1_000
@@ -39,6 +39,10 @@ export const layer = Layer.effectDiscard(
       return rows.length > 0
     })
 
-    yield* every(pause, "Old audiences were not removed", Effect.repeat(untraced(prune), { while: (found) => found }))
+    yield* forkPeriodic(
+      "audience pruning",
+      { interval: pause },
+      Effect.repeat(untraced(prune), { while: (found) => found })
+    )
   })
 )

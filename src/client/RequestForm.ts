@@ -83,8 +83,8 @@ const judge = (schema: Schema.Top, faultsOf: (input: unknown) => ReadonlyArray<L
 }
 
 const refusal = (found: ReadonlyArray<LocatedFault>) => {
-  const errors = gather(found)
-  return new ValidationFailed({ detail: `Not sent. ${seeErrors(errors)}`, errors })
+  const gathered = gather(found)
+  return new ValidationFailed({ detail: `Not sent. ${seeErrors(gathered)}`, errors: gathered.errors })
 }
 
 /** `signal` in place of the options, `body` in place of `payload`: dropping it would be worse than refusing it. */

@@ -1,5 +1,5 @@
 /** Clients: the contacts of a project (contract §7). */
-import { Clock, Context, Effect, Layer } from "effect"
+import { Clock, Context, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Client, ClientCreate, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
 import { ClientId, type ProjectId } from "../api/Ids.ts"
@@ -16,6 +16,7 @@ import {
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
 import { create, find, list, noSuchClient, patch } from "./Clients/Repo.ts"
@@ -59,7 +60,9 @@ export class Clients extends Context.Service<
     Clients,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       const pages = yield* Pages
+      const lookUp = find(sql)
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       return {
@@ -67,16 +70,18 @@ export class Clients extends Context.Service<
           pages.read({ projectId, operation: "listClients", filters: { status } }, query, (window) =>
             statement(list(sql, projectId, status, window))
           ),
-        get: Effect.fnUntraced(function* (projectId, id) {
-          const [client] = yield* statement(find(sql, projectId, id))
-          return client ?? (yield* new ClientNotFound({ detail: noSuchClient }))
-        }),
+        get: (projectId, id) =>
+          Effect.filterOrFail(
+            lookUp({ projectId, id }),
+            Predicate.isNotUndefined,
+            () => new ClientNotFound({ detail: noSuchClient })
+          ),
         create: Effect.fnUntraced(function* (command, client) {
           const id = ClientId.make(yield* newId("cli"))
-          return yield* mutate(sql, command, create(sql, command.projectId, id, client, yield* now))
+          return yield* mutate(mutations, command, create(sql, command.projectId, id, client, yield* now))
         }),
         patch: Effect.fnUntraced(function* (command, id, changes) {
-          return yield* mutate(sql, command, patch(sql, command.projectId, id, changes, yield* now))
+          return yield* mutate(mutations, command, patch(sql, command.projectId, id, changes, yield* now))
         })
       }
     })

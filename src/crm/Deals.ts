@@ -1,5 +1,5 @@
 /** Deals: chances of business, on their way through the stages of a pipeline (contract §7). */
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Deal, DealCreate, DealLifecycleFilter, DealPatch, DealStatusFilter } from "../api/crm/Deals.ts"
 import { DealId, type ProjectId } from "../api/Ids.ts"
@@ -14,6 +14,7 @@ import {
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { causeOf } from "../platform/outbox/Outbox.ts"
 import { Wake } from "../platform/outbox/Wake.ts"
@@ -62,7 +63,9 @@ export class Deals extends Context.Service<
     Deals,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       const pages = yield* Pages
+      const lookUp = find(sql)
       const wake = yield* Wake
       /** Wakes the deliverers where there is something to deliver. */
       const told = <E>(command: Effect.Effect<Outcome<boolean>, E>) =>
@@ -73,16 +76,18 @@ export class Deals extends Context.Service<
           pages.read({ projectId, operation: "listDeals", filters: { lifecycle, status } }, query, (window) =>
             statement(list(sql, projectId, lifecycle, status, window))
           ),
-        get: Effect.fnUntraced(function* (projectId, id) {
-          const [deal] = yield* statement(find(sql, projectId, id))
-          return deal ?? (yield* new DealNotFound({ detail: noSuchDeal }))
-        }),
+        get: (projectId, id) =>
+          Effect.filterOrFail(
+            lookUp({ projectId, id }),
+            Predicate.isNotUndefined,
+            () => new DealNotFound({ detail: noSuchDeal })
+          ),
         create: Effect.fnUntraced(function* (command, deal) {
           const id = DealId.make(yield* newId("deal"))
-          return yield* told(mutate(sql, command, create(sql, yield* causeOf(command.projectId), id, deal)))
+          return yield* told(mutate(mutations, command, create(sql, yield* causeOf(command.projectId), id, deal)))
         }),
         patch: Effect.fnUntraced(function* (command, id, changes) {
-          return yield* told(mutate(sql, command, patch(sql, yield* causeOf(command.projectId), id, changes)))
+          return yield* told(mutate(mutations, command, patch(sql, yield* causeOf(command.projectId), id, changes)))
         })
       }
     })

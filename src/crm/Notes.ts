@@ -13,6 +13,7 @@ import {
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
 import { create, list, type NotePath, patch, remove } from "./Notes/Repo.ts"
@@ -53,6 +54,7 @@ export class Notes extends Context.Service<
     Notes,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       const pages = yield* Pages
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
@@ -67,13 +69,13 @@ export class Notes extends Context.Service<
         create: Effect.fnUntraced(function* (command, author, dealId, note) {
           const id = NoteId.make(yield* newId("note"))
           const { projectId } = command
-          return yield* mutate(sql, command, create(sql, projectId, { dealId, id }, author, note, yield* now))
+          return yield* mutate(mutations, command, create(sql, projectId, { dealId, id }, author, note, yield* now))
         }),
         patch: Effect.fnUntraced(function* (command, path, changes) {
-          return yield* mutate(sql, command, patch(sql, command.projectId, path, changes, yield* now))
+          return yield* mutate(mutations, command, patch(sql, command.projectId, path, changes, yield* now))
         }),
         remove: Effect.fnUntraced(function* (command, path, expectedVersion) {
-          return yield* mutate(sql, command, remove(sql, command.projectId, path, expectedVersion, yield* now))
+          return yield* mutate(mutations, command, remove(sql, command.projectId, path, expectedVersion, yield* now))
         })
       }
     })

@@ -1,6 +1,6 @@
 /** The life of the process: settings, layers, ready line, drain, end. */
 import { NodeServices } from "@effect/platform-node"
-import { Console, Effect, Layer, Option, PartitionedSemaphore, Queue } from "effect"
+import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { networksOf } from "../integrations/Addresses.ts"
@@ -11,12 +11,14 @@ import { Runner } from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
 import { Providers } from "../messaging/Providers.ts"
 import { Retrier } from "../messaging/Retrier.ts"
+import { Supervisor } from "../platform/background/Supervisor.ts"
+import { Worker } from "../platform/background/Worker.ts"
 import { Bulk } from "../platform/Bulk.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
 import { PublicUrl } from "../platform/Responses.ts"
 import * as Database from "../platform/Database.ts"
-import { Turns } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import * as Pruner from "../platform/idempotency/Pruner.ts"
 import * as Logging from "../platform/Logging.ts"
 import * as Measured from "../platform/Measured.ts"
@@ -46,14 +48,6 @@ const migrated = Layer.effectDiscard(
   })
 ).pipe(Layer.provide(Database.operatorLayer))
 
-/** Half of the statements that can be at the database at once, four to a connection. */
-const turns = Layer.effect(
-  Turns,
-  Effect.map(Settings, ({ databaseMaxConnections }) =>
-    PartitionedSemaphore.makeUnsafe({ permits: databaseMaxConnections * 2 })
-  )
-)
-
 /** What everything else stands on, in the order of its start. */
 const platform = Layer.mergeAll(
   Credentials.layer,
@@ -63,12 +57,13 @@ const platform = Layer.mergeAll(
   SecretBox.layer,
   Wake.layer,
   Drain.layer,
-  Bulk.layer
+  Bulk.layer,
+  Mutations.layer
 ).pipe(
-  Layer.merge(turns),
   Layer.provide(SecretKey.layer),
   Layer.provideMerge(migrated),
   Layer.provideMerge(Database.layer),
+  Layer.provideMerge(Supervisor.layer),
   Layer.provideMerge(Database.DatabaseUrl.layer),
   Layer.provideMerge(Telemetry.layer),
   Layer.provideMerge(Measured.layer),
@@ -87,7 +82,8 @@ const sender = Layer.unwrap(
 const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.layer, Runner.layer).pipe(
   Layer.provide(Database.backgroundLayer),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [sender, Database.deliveriesLayer])),
-  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer))
+  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer)),
+  Layer.provide(Worker.layer)
 )
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */

@@ -66,9 +66,9 @@ layer(TestServer.layer(), { excludeTestServices: true })("the client list", (it)
     })
   )
 
-  it.effect("goes on past clients that were created before 1970, back to the year 1", () =>
+  it.effect("goes on past clients of every year, from 9999 back to the year 1", () =>
     Effect.gen(function* () {
-      const years = ["2026", "1970", "1969", "1066", "0001"]
+      const years = ["9999", "8922", "2026", "1970", "1969", "1066", "0001"]
       const { page } = yield* open({
         clients: years.map((year) => ({ id: year, displayName: year, createdAt: `${year}-06-01T00:00:00.000Z` }))
       })

@@ -16,7 +16,7 @@ import {
   ScheduleInvalid,
   VersionConflict
 } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 import { CampaignAudience } from "./Audience.ts"
 import { CampaignCommand } from "./Commands.ts"
 import { describeMoves, operations } from "./States.ts"
@@ -111,7 +111,6 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
         ScheduleInvalid
       ]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "campaigns.write", module: "campaigns", policy: "write" })
       .annotate(Examples, {

@@ -16,7 +16,7 @@ import {
   OrganizationArchived,
   OrganizationNotFound
 } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 
 export const ClientStatus = Schema.Literals(["active", "archived"])
 export type ClientStatus = typeof ClientStatus.Type
@@ -125,7 +125,6 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       success: receipt(201),
       error: [...mutationProblems, ContactCapacityExhausted]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
       .annotate(Examples, { request: createExample, answer: receiptExample })
@@ -155,7 +154,6 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
         ContactCapacityExhausted
       ]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
       .annotate(Examples, { request: { tags: ["newsletter", "vip"], phone: null }, answer: receiptExample })

@@ -9,7 +9,7 @@ import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency
 import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId } from "../Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import { CursorInvalid, DealNotFound, DealReferenceNotFound, DealStatusInvalid } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 
 export const DealStatus = Schema.Literals(["open", "won", "lost"])
 export type DealStatus = typeof DealStatus.Type
@@ -175,7 +175,6 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       success: receipt(201),
       error: [...mutationProblems, DealReferenceNotFound]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
       .annotate(Examples, { request: createExample, answer: receiptExample })
@@ -201,7 +200,6 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       success: receipt(200),
       error: [...mutationProblems, DealNotFound, DealReferenceNotFound, DealStatusInvalid]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
       .annotate(Examples, { request: { status: "lost", lostReason: "No budget this year" }, answer: receiptExample })

@@ -7,7 +7,7 @@ import { text } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
 import { TicketId } from "../Ids.ts"
 import { RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 
 export const TicketStatus = Schema.Literals(["open", "pending", "resolved", "closed"])
 export type TicketStatus = typeof TicketStatus.Type
@@ -34,7 +34,6 @@ export class TicketsGroup extends HttpApiGroup.make("tickets")
       success: receipt(200),
       error: [...mutationProblems, TicketNotFound, TicketNotRateable, RatingCustomerOwned]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.tickets.ratings.write", module: "tickets", policy: "write" })
       .annotate(Examples, {

@@ -7,7 +7,7 @@ import { ETag, text, Version } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, replayed } from "../Idempotency.ts"
 import { DeliveryId, InstallationId } from "../Ids.ts"
 import { InstallationNotFound, VersionConflict, WebhookReferenceInvalid, WebhookStateConflict } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 import { type EventType, eventTypes } from "./Events.ts"
 
 /** Where the events go: a URL by its form alone; whether it may be called is judged apart. */
@@ -68,7 +68,6 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       success: answer,
       error: [...mutationProblems, InstallationNotFound, VersionConflict, WebhookReferenceInvalid]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, access)
       .annotate(Examples, {
@@ -89,7 +88,6 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       success: answer,
       error: [...mutationProblems, InstallationNotFound, VersionConflict, WebhookStateConflict]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, access)
       .annotate(Examples, {

@@ -14,7 +14,7 @@ import {
   ProviderConflict,
   ProviderOutcomeUnknown
 } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 
 /** The providers that a channel can be of. */
 export const providerTypes = ["http", "telegram", "sandbox"] as const
@@ -159,7 +159,6 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       success: HttpApiSchema.WithHeaders(MessageReceipt, replayed),
       error: [...mutationProblems, ConversationNotFound, ProjectMismatch, ProviderConflict, ProviderOutcomeUnknown]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "messaging.write", module: "messaging", policy: "messages" })
       .annotate(Examples, { request: { text: "Your machine is ready." }, answer: receiptExample })

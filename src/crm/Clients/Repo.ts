@@ -12,6 +12,7 @@ import {
 } from "../../api/Problems.ts"
 import { assigned, differ, patched, selected } from "../../platform/Columns.ts"
 import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
+import { lookup } from "../../platform/Lookups.ts"
 import { following, type Window } from "../../platform/Pages.ts"
 
 const writable = {
@@ -41,8 +42,8 @@ const patchedValues = patched(writable)
 const differs = differ(writable, "next", "target")
 const assignments = assigned(writable, "next")
 
-export const find = (sql: SqlClient.SqlClient, projectId: ProjectId, id: ClientId) =>
-  sql<Client>`SELECT ${sql.literal(record)} FROM clients WHERE project_id = ${projectId} AND id = ${id}`
+/** The look-up of a client. */
+export const find = (sql: SqlClient.SqlClient) => lookup<Client>(sql, "clients", columns)
 
 export const list = (
   sql: SqlClient.SqlClient,

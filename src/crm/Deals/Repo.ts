@@ -14,6 +14,7 @@ import { DealNotFound, DealReferenceNotFound, DealStatusInvalid, ValidationFaile
 import { assigned, differ, jsonObject, patched, selected } from "../../platform/Columns.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
 import { append, appended, type Cause } from "../../platform/outbox/Outbox.ts"
+import { lookup } from "../../platform/Lookups.ts"
 import { following, type Window } from "../../platform/Pages.ts"
 import { client, dangling, organization, responsibleMember } from "../References.ts"
 
@@ -55,8 +56,8 @@ const assignments = assigned(writable, "next")
 const createdData = `json_build_object('deal', ${jsonObject(columns, "created")})`
 const updatedDeal = `'deal', ${jsonObject(columns, "updated")}`
 
-export const find = (sql: Sql, projectId: ProjectId, id: DealId) =>
-  sql<Deal>`SELECT ${sql.literal(record)} FROM deals WHERE project_id = ${projectId} AND id = ${id}`
+/** The look-up of a deal. */
+export const find = (sql: Sql) => lookup<Deal>(sql, "deals", columns)
 
 export const list = (
   sql: Sql,

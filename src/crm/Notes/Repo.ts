@@ -38,7 +38,7 @@ export const list = (sql: Sql, projectId: ProjectId, dealId: DealId, { after, li
       LIMIT ${limit}
     ) note ON true
     WHERE deals.project_id = ${projectId} AND deals.id = ${dealId}
-    ORDER BY note."createdAt" COLLATE "C" DESC, note.id DESC`.pipe(
+    ORDER BY note."createdAt" DESC, note.id DESC`.pipe(
     Effect.map((rows) => ({
       dealExists: rows.length > 0,
       notes: rows.filter((row): row is Note => row.id !== null)

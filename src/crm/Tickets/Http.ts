@@ -7,20 +7,16 @@ import { command } from "../../platform/idempotency/Idempotency.ts"
 import { receiptAnswer } from "../../platform/Responses.ts"
 import { Tickets } from "../Tickets.ts"
 
-export const layer = HttpApiBuilder.group(
-  Api,
-  "tickets",
-  Effect.fn(function* (handlers) {
-    const tickets = yield* Tickets
-    return handlers.handleAll({
-      rateTicket: Effect.fnUntraced(function* (request) {
-        const { projectId } = yield* Principal
-        const { params, payload } = request
-        return receiptAnswer(
-          200,
-          yield* tickets.rate(command(projectId, "rateTicket", request), params.ticketId, payload)
+export const layer = HttpApiBuilder.group(Api, "tickets", (handlers) =>
+  Effect.map(Tickets, (tickets) =>
+    handlers.handleAll({
+      rateTicket: (request) =>
+        Principal.use(({ projectId }) =>
+          Effect.map(
+            tickets.rate(command(projectId, "rateTicket", request), request.params.ticketId, request.payload),
+            receiptAnswer
+          )
         )
-      })
     })
-  })
+  )
 )

@@ -2,13 +2,14 @@
  * Idempotent mutations (contract §5): key, effect and outcome in one statement, so that after a crash at any point
  * either all of it is there or none, and a retry finds the outcome instead of having a second effect.
  */
-import { Context, Effect, PartitionedSemaphore } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import { Effect } from "effect"
+import type { Statement } from "effect/sql"
 import { createHash } from "node:crypto"
 import type { ProjectId } from "../../api/Ids.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problems.ts"
 import { canonicalJson } from "../CanonicalJson.ts"
 import { Contended, statement } from "../Database.ts"
+import type { MutationClient } from "./Mutations.ts"
 
 /** One request to change something: whose, under which key, and what it says. */
 export interface Command {
@@ -92,26 +93,16 @@ interface Stored {
 }
 
 /**
- * The mutations of this process that may be at the database at once, shared fairly among the projects that want some:
- * those of one project can wait for each other (its contact capacity is one row), and must not have every connection
- * wait with them. What they leave is for reads.
- */
-export const Turns = Context.Reference<PartitionedSemaphore.PartitionedSemaphore<ProjectId>>(
-  "developer-api/platform/idempotency/Turns",
-  { defaultValue: () => PartitionedSemaphore.makeUnsafe({ permits: 40 }) }
-)
-
-/**
  * Runs a mutation once per key: one round trip when it applies, two when only a second look can tell why it did not
  * (a replay, a reused key, or a failed guard).
  */
 export const mutate = Effect.fnUntraced(function* <Problem, Returned = null>(
-  sql: SqlClient.SqlClient,
+  { permits, sql }: MutationClient,
   command: Command,
   mutation: Mutation<Problem>
 ): Effect.fn.Return<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> {
   const { fingerprint, key, projectId } = command
-  const turn = (yield* Turns).withPermit(projectId)
+  const permitted = permits.withPermit(projectId)
 
   // A project file locks the project FOR UPDATE before it changes it: only that makes KEY SHARE, which waits for no
   // plain update, see the row as the file left it. What else the statement reads is older when it began before the file
@@ -145,7 +136,7 @@ export const mutate = Effect.fnUntraced(function* <Problem, Returned = null>(
     FROM idempotency_keys WHERE project_id = ${projectId} AND key = ${key}`
 
   while (true) {
-    const verdict = yield* statement(turn(attempt))
+    const verdict = yield* statement(permitted(attempt))
     if (verdict.claimed) return { ...outcome(verdict), replayed: false, returned: verdict.returned }
 
     // A failed guard says little as long as the key may be known: the command that it repeats has moved the guard.
