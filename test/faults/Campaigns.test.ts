@@ -2,10 +2,10 @@
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { dwindles } from "../support/Dwindles.ts"
-import { eventually } from "../support/Process.ts"
 import { openCampaigns, type Scene, launchRunner } from "./Campaigns.support.ts"
 import { startCluster } from "./Cluster.support.ts"
 import { accept, type Answering, ignore, kinds, swallow } from "./Providers.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 const size = 500
 /** A death costs a campaign at most what is called before it, what is claimed ahead (0.3 s), and what is called during it. */

@@ -3,7 +3,6 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import {
-  eventually,
   freePort,
   inGoodOrder,
   kill,
@@ -19,6 +18,7 @@ import { project, serviceEnv, session } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
 import { makeProxy } from "./TcpProxy.support.ts"
 import { startTrapProxy } from "./TrapProxy.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let cluster: Cluster
 let token: string

@@ -1,7 +1,6 @@
 /** At least once (contract §10), through the death of PostgreSQL in the midst of all that a delivery asks of it. */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
-import { eventually } from "../support/Process.ts"
 import type { Gate } from "../support/WireProxy.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
@@ -24,6 +23,7 @@ import {
 } from "./Ledger.parts.support.ts"
 import { deliveryOf, type Ledger } from "./Ledger.support.ts"
 import type { Shop } from "./Shop.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let cluster: Cluster
 

@@ -5,7 +5,6 @@
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { hang } from "../integrations/Deliveries.support.ts"
-import { eventually } from "../support/Process.ts"
 import type { Gate } from "../support/WireProxy.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
@@ -27,6 +26,7 @@ import {
 } from "./Ledger.parts.support.ts"
 import { deliveryOf, type Ledger } from "./Ledger.support.ts"
 import type { Shop } from "./Shop.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let cluster: Cluster
 

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
-import { eventually, type Service } from "../support/Process.ts"
+import { type Service } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
@@ -24,6 +24,7 @@ import {
 import { accept, type Kind, kinds, swallow } from "./Providers.support.ts"
 import { listClients } from "./Requests.support.ts"
 import { creates, records, startTrapProxy, type Trap, type TrapProxy } from "./TrapProxy.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let cluster: Cluster
 

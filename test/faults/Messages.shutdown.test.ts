@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
-import { ended, eventually, inGoodOrder, type Service } from "../support/Process.ts"
+import { ended, inGoodOrder, type Service } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
   type Desk,
@@ -23,6 +23,7 @@ import { accept, busy, ignore, swallow } from "./Providers.support.ts"
 import { send } from "./Requests.support.ts"
 import { makeProxy } from "./TcpProxy.support.ts"
 import { creates, startTrapProxy } from "./TrapProxy.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 

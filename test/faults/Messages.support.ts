@@ -3,10 +3,11 @@ import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { MessageReceipt } from "../../src/api/messaging/Messaging.ts"
-import { eventually, type Service, startService } from "../support/Process.ts"
+import { type Service, startService } from "../support/Process.ts"
 import { burial, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Entry, type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
 import { type Answer, bearer, type Call, kindOf, open, send } from "./Requests.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 /** A message that a caller wants to be sent. Its text is its key, and no other's. */
 export interface Mail {

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
-import { checkout, eventually, runToEnd } from "../support/Process.ts"
+import { checkout, runToEnd } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
   type Desk,
@@ -24,6 +24,7 @@ import { database, serviceEnv } from "./Projects.support.ts"
 import { accept, halfway, ignore, swallow } from "./Providers.support.ts"
 import { expectProblem } from "./Requests.support.ts"
 import { creates, type Prey, records, startTrapProxy, type Trap, type TrapProxy } from "./TrapProxy.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 

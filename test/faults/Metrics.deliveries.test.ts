@@ -2,10 +2,11 @@
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { type Answering, inTurn, ok, reset, settings, slowly, status } from "../integrations/Deliveries.support.ts"
-import { eventually, freePort, inGoodOrder, startService } from "../support/Process.ts"
+import { freePort, inGoodOrder, startService } from "../support/Process.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
 import { expectProblem, send } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 

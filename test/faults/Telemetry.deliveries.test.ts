@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { type Answering, type Hit, inTurn, ok, reset, settings, status } from "../integrations/Deliveries.support.ts"
-import { eventually, inGoodOrder, runToEnd, type Service, startService } from "../support/Process.ts"
+import { inGoodOrder, runToEnd, type Service, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
   attributesOf,
@@ -18,6 +18,7 @@ import {
 } from "./Collector.support.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 

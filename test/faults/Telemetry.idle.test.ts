@@ -1,9 +1,10 @@
 /** Background fibers look for work several times a second: a look that finds nothing is not worth a trace. */
 import { assert } from "@effect/vitest"
 import { it } from "vitest"
-import { eventually, inGoodOrder, startService } from "../support/Process.ts"
+import { inGoodOrder, startService } from "../support/Process.ts"
 import { attributesOf, startCollector } from "./Collector.support.ts"
 import { database, serviceEnv, session } from "./Projects.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 it("A worker that finds nothing to do exports no trace of looking", async () => {
   const [collector, databaseUrl] = await Promise.all([startCollector(), database()])

@@ -1,7 +1,7 @@
 /** What sends tell a collector and Prometheus, and what they keep to themselves (contract §8, §15). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
-import { eventually, freePort, inGoodOrder } from "../support/Process.ts"
+import { freePort, inGoodOrder } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
   attributesOf,
@@ -28,6 +28,7 @@ import {
 import { database } from "./Projects.support.ts"
 import { accept, type Answering, busy, secrets, swallow } from "./Providers.support.ts"
 import { send } from "./Requests.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 
