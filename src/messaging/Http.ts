@@ -1,6 +1,7 @@
 /** Messaging over HTTP. */
 import { Effect } from "effect"
-import { HttpApiBuilder, HttpApiSchema } from "effect/http-api"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Authentication.ts"
 import type { ProjectId } from "../api/Ids.ts"

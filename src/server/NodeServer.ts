@@ -1,5 +1,5 @@
 /** The listening socket, and what Node answers before a request is one. */
-import { NodeHttpServer } from "@effect/platform-node"
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Data, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
 import { createServer, type ServerResponse, STATUS_CODES } from "node:http"

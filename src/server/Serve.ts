@@ -1,5 +1,5 @@
 /** The life of the process: settings, layers, ready line, drain, end. */
-import { NodeServices } from "@effect/platform-node"
+import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
@@ -23,7 +23,7 @@ import { Mutations } from "../platform/idempotency/Mutations.ts"
 import * as Pruner from "../platform/idempotency/Pruner.ts"
 import * as Logging from "../platform/Logging.ts"
 import * as Measured from "../platform/Measured.ts"
-import { Wake } from "../platform/outbox/Wake.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import { assertMigrated, migrate } from "../platform/Migrations.ts"
 import { Pages } from "../platform/Pages.ts"
 import { RateLimits } from "../platform/rateLimit/RateLimits.ts"
@@ -56,7 +56,7 @@ const platform = Layer.mergeAll(
   RequestMetrics.layer,
   Pages.layer,
   SecretBox.layer,
-  Wake.layer,
+  Notifier.layer,
   Drain.layer,
   Bulk.layer,
   Mutations.layer

@@ -8,7 +8,7 @@ export const api = [
   fields("(year % 100 !== 0 || year % 400 === 0)", "true"),
   fields("(?=.{3,254}$)", ""),
   fields("[0-9]{1,14}$", "[0-9]{1,15}$"),
-  mutating("api/Page.ts", "contract/Clients.pages")("(?:[1-9][0-9]?|100)", "(?:[1-9][0-9]*)"),
+  mutating("api/Page.ts", "contract/Walk.pages")("(?:[1-9][0-9]?|100)", "(?:[1-9][0-9]*)"),
   mutating("api/Currencies.ts", "contract/Deals.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
   mutating("api/Ids.ts", "contract/Walk.requests")("text(1, 160)", "text(1, 161)"),
   mutating("api/Locations.ts", "contract/Walk.bodies", "contract/Walk.hostile")('.replaceAll("~", "~0")', ""),

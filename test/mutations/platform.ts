@@ -1,8 +1,8 @@
 /** Mutations of `src/platform`. */
 import { mutating } from "./Mutation.ts"
 
-const cursors = mutating("platform/Cursors.ts", "contract/Clients.pages")
-const pages = mutating("platform/Pages.ts", "contract/Clients.pages")
+const cursors = mutating("platform/Cursors.ts", "contract/Walk.pages")
+const pages = mutating("platform/Pages.ts", "contract/Walk.pages")
 const token = mutating("platform/auth/Token.ts", "platform/auth/Token")
 const bearer = mutating("platform/auth/Bearer.ts", "contract/Walk")
 const credentials = mutating("platform/auth/Credentials.ts", "platform/auth/Credentials")
@@ -13,7 +13,7 @@ const signatures = mutating("platform/StandardWebhooks.ts", "platform/StandardWe
 
 export const platform = [
   cursors("[list.projectId, list.operation, list.filters]", "[list.operation, list.filters]"),
-  cursors("[list.projectId, list.operation, list.filters]", "[list.projectId, list.filters]", "contract/Notes.pages"),
+  cursors("[list.projectId, list.operation, list.filters]", "[list.projectId, list.filters]"),
   cursors("[list.projectId, list.operation, list.filters]", "[list.projectId, list.operation]"),
   cursors(' || bytes.toString("base64url") !== cursor', ""),
   cursors("timingSafeEqual(mac(list, body), bytes.subarray(0, macLength)) ?", "true ?"),
@@ -31,9 +31,9 @@ export const platform = [
   bearer("!credential.modules.includes(access.module)", "false"),
   bearer("!credential.membership", "false"),
   bearer("!credential.scopes.includes(access.scope)", "false"),
-  credentials("entry.value.expiresAt <= now", "false"),
+  credentials("entry.expiresAt <= now", "false"),
   credentials("AND k.revoked_at IS NULL", ""),
-  credentials("now - entry.value.lastUsedAt >= usageResolution", "true"),
+  credentials("now - entry.lastUsedAt < usageResolution", "false"),
   credentials("Duration.millis(850)", "Duration.millis(8500)"),
   keys("least(renewed.expires_at, ${graceEnd}::timestamptz)", "${graceEnd}::timestamptz"),
   keys("coalesce(revoked_at, ${now}::timestamptz)", "${now}::timestamptz"),
@@ -41,7 +41,7 @@ export const platform = [
   keys("Duration.isGreaterThan(expiresIn, longestLife)", "false"),
   keys("WHERE ${member}::text IS NULL OR (SELECT active FROM member)", "WHERE true"),
   limits("${projectId}:${policy}:", "${policy}:"),
-  limits("(windowSeconds / limit) * (limit - 1)", "windowSeconds"),
+  limits("((windowSeconds * 1_000) / limit) * (limit - 1)", "windowSeconds * 1_000", "faults/Redis"),
   mutating("platform/rateLimit/Throttle.ts", "contract/Walk.order")("Math.ceil(", "Math.floor("),
   mutating("platform/Columns.ts", "contract/Clients")("HH24:MI:SS.MS", "HH24:MI:SS"),
   outbox("webhooks.enabled AND ", ""),

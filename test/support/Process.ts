@@ -7,7 +7,6 @@ import * as Net from "node:net"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
-import { vi } from "vitest"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import { defer } from "./Finalizers.ts"
 
@@ -231,9 +230,7 @@ export const startService = async (options: ServiceOptions): Promise<Service> =>
   }
 }
 
-/** Tries again until it succeeds, for longer than anything takes that a test waits for. */
-export const eventually = <A>(attempt: () => A | Promise<A>): Promise<A> =>
-  vi.waitFor(attempt, { timeout: 20_000, interval: 25 })
+export { eventually } from "./Waiting.ts"
 
 /** Runs a program to its end. */
 export const runToEnd = async (
