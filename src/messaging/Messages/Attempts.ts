@@ -157,7 +157,7 @@ const takeoverBatch = 500
 export const endLeasesOfDead = (sql: Sql, now: Statement.Fragment, isDead: Statement.Fragment) => sql`
   UPDATE messages SET available_at = ${now}, worker_id = NULL
   FROM (
-    SELECT project_id, id FROM messages WHERE worker_id IS NOT NULL AND ${isDead}
+    SELECT project_id, id FROM messages WHERE attempting AND worker_id IS NOT NULL AND ${isDead}
     LIMIT ${takeoverBatch}::int FOR NO KEY UPDATE SKIP LOCKED
   ) lost
   WHERE messages.project_id = lost.project_id AND messages.id = lost.id`
