@@ -1,5 +1,6 @@
 /** The developer API v1: every group, what holds for all of them, and how the document introduces them. */
-import { HttpApi, OpenApi } from "effect/http-api"
+import * as HttpApi from "effect/http-api/HttpApi"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { Authentication } from "./Authentication.ts"
 import { CampaignsGroup } from "./campaigns/Campaigns.ts"
 import { ClientsGroup } from "./crm/Clients.ts"

@@ -2,7 +2,7 @@
  * Problems that operations share, declared on the endpoints as middleware so that the document and the client include
  * them. `server/RequestPath.ts` performs the checks behind them, in the order of the contract (§1).
  */
-import { HttpApiMiddleware } from "effect/http-api"
+import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import {
   BodyTooLarge,
   Internal,

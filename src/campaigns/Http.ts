@@ -1,6 +1,7 @@
 /** Campaigns over HTTP. */
 import { Effect } from "effect"
-import { HttpApiBuilder, HttpApiSchema } from "effect/http-api"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Authentication.ts"
 import { etag } from "../api/Fields.ts"

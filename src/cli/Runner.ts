@@ -1,5 +1,5 @@
 /** Runs a command line: what it prints when it fails, and its exit status (contract §13). */
-import { NodeServices } from "@effect/platform-node"
+import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Cause, Config, Console, Effect, Exit, Layer, Runtime } from "effect"
 import { CliConfig, CliError, CliOutput, Command, GlobalFlag } from "effect/cli"
 import { Migrator, SqlError } from "effect/sql"

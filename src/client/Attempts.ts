@@ -6,7 +6,8 @@
  */
 import { Clock, Context, Duration, Effect, type Layer, Option, Random, Result } from "effect"
 import { Headers, HttpClientError, type HttpClientRequest, type HttpClientResponse } from "effect/http"
-import { type HttpApiEndpoint, HttpApiMiddleware } from "effect/http-api"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import { Access } from "../api/Access.ts"
 import { Operation } from "../api/Requests.ts"
 

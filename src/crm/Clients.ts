@@ -15,11 +15,14 @@ import {
   type ServiceUnavailable
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
-import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { grouped } from "../platform/idempotency/Grouped.ts"
+import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
-import { create, find, list, noSuchClient, patch } from "./Clients/Repo.ts"
+import { create } from "./Clients/Create.ts"
+import { noSuchClient, patch } from "./Clients/Patch.ts"
+import { find, list } from "./Clients/Repo.ts"
 
 export class Clients extends Context.Service<
   Clients,
@@ -63,7 +66,8 @@ export class Clients extends Context.Service<
       const mutations = yield* Mutations
       const pages = yield* Pages
       const lookUp = find(sql)
-      const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
+      const creating = grouped(mutations, create(sql))
+      const patching = grouped(mutations, patch(sql))
 
       return {
         list: (projectId, { status, ...query }) =>
@@ -76,13 +80,12 @@ export class Clients extends Context.Service<
             Predicate.isNotUndefined,
             () => new ClientNotFound({ detail: noSuchClient })
           ),
-        create: Effect.fnUntraced(function* (command, client) {
-          const id = ClientId.make(yield* newId("cli"))
-          return yield* mutate(mutations, command, create(sql, command.projectId, id, client, yield* now))
-        }),
-        patch: Effect.fnUntraced(function* (command, id, changes) {
-          return yield* mutate(mutations, command, patch(sql, command.projectId, id, changes, yield* now))
-        })
+        create: (command, client) =>
+          Effect.flatMap(Clock.currentTimeMillis, (now) =>
+            Effect.flatMap(newId("cli"), (id) => creating(command, new Date(now), { id: ClientId.make(id), ...client }))
+          ),
+        patch: (command, id, p) =>
+          Effect.flatMap(Clock.currentTimeMillis, (now) => patching(command, new Date(now), { id, p }))
       }
     })
   )

@@ -13,13 +13,16 @@ import {
   type ValidationFailed
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
-import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { grouped } from "../platform/idempotency/Grouped.ts"
+import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
-import { causeOf } from "../platform/outbox/Outbox.ts"
-import { Wake } from "../platform/outbox/Wake.ts"
+import { type Appended, causeOf } from "../platform/outbox/Outbox.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
-import { create, find, list, noSuchDeal, patch } from "./Deals/Repo.ts"
+import { create, type NewDeal } from "./Deals/Create.ts"
+import { type DealChange, noSuchDeal, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
+import { find, list } from "./Deals/Repo.ts"
 
 export class Deals extends Context.Service<
   Deals,
@@ -41,7 +44,7 @@ export class Deals extends Context.Service<
     readonly create: (
       command: Command,
       deal: DealCreate
-    ) => Effect.Effect<Outcome<boolean>, IdempotencyKeyReused | DealReferenceNotFound | ServiceUnavailable>
+    ) => Effect.Effect<Outcome<Appended>, IdempotencyKeyReused | DealReferenceNotFound | ServiceUnavailable>
 
     /** Changes what the patch names, by the moves of `dealMoves` and the rules of `dealRules`. */
     readonly patch: (
@@ -49,7 +52,7 @@ export class Deals extends Context.Service<
       id: DealId,
       patch: DealPatch
     ) => Effect.Effect<
-      Outcome<boolean>,
+      Outcome<Appended>,
       | IdempotencyKeyReused
       | DealNotFound
       | DealReferenceNotFound
@@ -65,11 +68,13 @@ export class Deals extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       const mutations = yield* Mutations
       const pages = yield* Pages
+      const notifier = yield* Notifier
       const lookUp = find(sql)
-      const wake = yield* Wake
-      /** Wakes the deliverers where there is something to deliver. */
-      const told = <E>(command: Effect.Effect<Outcome<boolean>, E>) =>
-        Effect.tap(command, ({ returned }) => (returned === true ? wake.deliverers : Effect.void))
+      const creating = grouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
+      const patching = grouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
+      /** Notifies the delivery workers of what the command's first run has appended. */
+      const notifying = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
+        Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
 
       return {
         list: (projectId, { lifecycle, status, ...query }) =>
@@ -83,11 +88,13 @@ export class Deals extends Context.Service<
             () => new DealNotFound({ detail: noSuchDeal })
           ),
         create: Effect.fnUntraced(function* (command, deal) {
+          const { at, traceparent } = yield* causeOf(command.projectId)
           const id = DealId.make(yield* newId("deal"))
-          return yield* told(mutate(mutations, command, create(sql, yield* causeOf(command.projectId), id, deal)))
+          return yield* notifying(command.projectId, creating(command, at, { id, traceparent, ...deal }))
         }),
-        patch: Effect.fnUntraced(function* (command, id, changes) {
-          return yield* told(mutate(mutations, command, patch(sql, yield* causeOf(command.projectId), id, changes)))
+        patch: Effect.fnUntraced(function* (command, id, p) {
+          const { at, traceparent } = yield* causeOf(command.projectId)
+          return yield* notifying(command.projectId, patching(command, at, { id, traceparent, p }))
         })
       }
     })

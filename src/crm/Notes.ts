@@ -12,6 +12,7 @@ import {
   type VersionConflict
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
+import { grouped } from "../platform/idempotency/Grouped.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
@@ -56,6 +57,8 @@ export class Notes extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       const mutations = yield* Mutations
       const pages = yield* Pages
+      const creating = grouped(mutations, create(sql))
+      const patching = grouped(mutations, patch(sql))
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       return {
@@ -66,13 +69,12 @@ export class Notes extends Context.Service<
               return dealExists ? notes : yield* new DealNotFound({ detail: "The path names no deal of this project." })
             })
           ),
-        create: Effect.fnUntraced(function* (command, author, dealId, note) {
+        create: Effect.fnUntraced(function* (command, authorKeyId, dealId, { body }) {
           const id = NoteId.make(yield* newId("note"))
-          const { projectId } = command
-          return yield* mutate(mutations, command, create(sql, projectId, { dealId, id }, author, note, yield* now))
+          return yield* creating(command, yield* now, { id, dealId, body, authorKeyId })
         }),
         patch: Effect.fnUntraced(function* (command, path, changes) {
-          return yield* mutate(mutations, command, patch(sql, command.projectId, path, changes, yield* now))
+          return yield* patching(command, yield* now, { ...path, ...changes })
         }),
         remove: Effect.fnUntraced(function* (command, path, expectedVersion) {
           return yield* mutate(mutations, command, remove(sql, command.projectId, path, expectedVersion, yield* now))

@@ -1,6 +1,7 @@
 /** Messaging over HTTP. */
-import { Clock, Effect } from "effect"
-import { HttpApiBuilder, HttpApiSchema } from "effect/http-api"
+import { Effect } from "effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Authentication.ts"
 import type { ProjectId } from "../api/Ids.ts"
@@ -53,8 +54,8 @@ export const layer = HttpApiBuilder.group(
 
 /** Answers the state of a message (contract §8). */
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
-  const { availableAt, deliveryStatus, messageId } = message
-  const wait = availableAt === null ? undefined : availableAt.getTime() - (yield* Clock.currentTimeMillis)
+  const { deliveryStatus, messageId, waitMillis } = message
+  const wait = waitMillis ?? undefined
   // A message of a process that died stays pending until the retrier claims it; its outcome is unknown once the lease ends.
   const isUnknown = deliveryStatus === "unknown" || (deliveryStatus === "pending" && wait !== undefined && wait <= 0)
   const replay = replayHeader(replayed)

@@ -47,6 +47,8 @@ export const outcomes = {
   configUnreadable: { _tag: "postponed", errorCode: "config_unreadable", retryAfter: Option.none() },
   /** The process ended before anybody was called. */
   notCalled: { _tag: "postponed", errorCode: "interrupted", retryAfter: Option.none() },
+  /** Nobody was called, as the channel's circuit is open. */
+  circuitOpen: { _tag: "postponed", errorCode: "circuit_open", retryAfter: Option.none() },
   internal: { _tag: "unknown", errorCode: "internal" },
   interrupted: { _tag: "unknown", errorCode: "interrupted" },
   leaseLost: { _tag: "unknown", errorCode: "lease_lost" }

@@ -17,10 +17,12 @@ export class Bulk extends Context.Service<
   static readonly layer = Layer.effect(
     Bulk,
     Effect.gen(function* () {
+      const reads = yield* SqlClient.SqlClient
+      const sql = Context.get(yield* Layer.build(bulkLayer), SqlClient.SqlClient)
       return {
-        mutations: makeMutationClient(yield* SqlClient.SqlClient, pools.bulk.size),
+        mutations: makeMutationClient({ sql, reads, permits: pools.bulk.size }),
         patiently: Effect.provideService(StatementTimeout, bulkTimeout)
       }
     })
-  ).pipe(Layer.provide(bulkLayer))
+  )
 }

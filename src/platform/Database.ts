@@ -92,6 +92,9 @@ export const bulkLayer = client(pools.bulk, pools.bulk.size)
 /** The client of pruning: nothing else waits behind it on its connection. */
 export const maintenanceLayer = client(pools.maintenance, pools.maintenance.size)
 
+/** The client of the sweep and of dead-lettering. */
+export const deadLetteringLayer = client(pools.deadLettering, pools.deadLettering.size)
+
 /** The client of operators, for migrations and project files: they take the time that they take. */
 export const operatorLayer = client(pools.operator, pools.operator.size)
 
@@ -110,7 +113,8 @@ const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "StatementTimeoutError" ||
   /^(57P0[1-3]|53...|25006)$/.test(Predicate.hasProperty(reason.cause, "code") ? String(reason.cause.code) : "")
 
-const unavailable = () => new ServiceUnavailable({ detail: "The database does not answer. Send the request again." })
+export const unavailable = () =>
+  new ServiceUnavailable({ detail: "The database does not answer. Send the request again." })
 
 /** What a statement says that did nothing because of what others do at the same time. */
 export class Contended extends Data.TaggedError("Contended") {}
@@ -142,10 +146,21 @@ export const statement = <A, R>(
     inTime
   )
 
+/** Runs a statement like `statement`, but once: one that is contended fails. */
+export const once = <A, R>(
+  effect: Effect.Effect<A, SqlError.SqlError, R>
+): Effect.Effect<A, Contended | ServiceUnavailable, R> =>
+  inTime(
+    Effect.catch(effect, (error): Effect.Effect<never, Contended | ServiceUnavailable> => {
+      if (isContended(error)) return Effect.fail(new Contended())
+      return isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error)
+    })
+  )
+
 /** `Effect.timeoutOrElse` for every statement: one fiber, where that takes two and a race between them. */
-const inTime = <A, R>(effect: Effect.Effect<A, ServiceUnavailable, R>): Effect.Effect<A, ServiceUnavailable, R> =>
+const inTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ServiceUnavailable, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
-    Effect.callback<A, ServiceUnavailable>((resume) => {
+    Effect.callback<A, E | ServiceUnavailable>((resume) => {
       const measured = DatabaseMetrics.begin(context)
       const fiber = Effect.runForkWith(context)(effect)
       const timer = setTimeout(

@@ -1,7 +1,7 @@
 /** Bodies and headers of successful answers: records, receipts and pages. */
 import { Context, Effect, type Fiber } from "effect"
 import type { HttpServerRequest } from "effect/http"
-import { HttpApiSchema } from "effect/http-api"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { etag } from "../api/Fields.ts"
 import { CurrentRequest } from "./CurrentRequest.ts"
 import type { Outcome } from "./idempotency/Idempotency.ts"

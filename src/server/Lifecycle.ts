@@ -2,7 +2,7 @@
  * The lifecycle of a request on every route of a port: its id, drain, unknown routes, the rendering of problems, the
  * headers collected for its answer, metrics and the access log.
  */
-import { NodeHttpServerRequest } from "@effect/platform-node"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Cause, Clock, Context, Effect, References } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { Internal, MethodNotAllowed, RouteNotFound, ValidationFailed } from "../api/Problems.ts"

@@ -1,6 +1,7 @@
 /** The operations of the Api with their handlers, as `HttpApiBuilder.group` registered them. */
 import { Context, Effect, Layer, Predicate } from "effect"
-import { HttpApi, type HttpApiGroup } from "effect/http-api"
+import * as HttpApi from "effect/http-api/HttpApi"
+import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import { Api } from "../api/Api.ts"
 import { Authentication, Principal } from "../api/Authentication.ts"
 import * as Requests from "../api/Requests.ts"

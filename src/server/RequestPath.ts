@@ -8,7 +8,9 @@
  */
 import { Context, Effect, Predicate } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
-import { type HttpApiEndpoint, type HttpApiGroup, HttpApiSchema } from "effect/http-api"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Access } from "../api/Access.ts"
 import { Principal } from "../api/Authentication.ts"
 import { ProviderOutcomeUnknown } from "../api/Problems.ts"

@@ -1,7 +1,8 @@
 /** Decoding of a request: each part by its compiled decoder, and all faults of all parts in one problem (contract §1). */
 import { Effect, Result, Schema } from "effect"
 import type { HttpServerRequest } from "effect/http"
-import type { HttpApiEndpoint, HttpApiGroup } from "effect/http-api"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import { gather, type LocatedFault, seeErrors } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
 import { bodyOfNone, faultsOfBody, faultsOfNone, faultsOfSlot, isSelfContained, strict } from "../api/Shape.ts"

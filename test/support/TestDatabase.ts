@@ -38,7 +38,7 @@ export class TestDatabase extends Context.Service<TestDatabase, { readonly url: 
   /** The database, and a client of it like the service's, for mutations, too. */
   static readonly layer = Layer.effect(
     Mutations,
-    Effect.map(PgClient.PgClient, (sql) => makeMutationClient(sql, 40))
+    Effect.map(PgClient.PgClient, (sql) => makeMutationClient({ sql, reads: sql, permits: 40 }))
   ).pipe(
     Layer.provideMerge(
       Layer.unwrap(Effect.map(TestDatabase, ({ url }) => PgClient.layer({ url, maxConnections: 10, multiplex: true })))

@@ -1,6 +1,6 @@
 /** Clients over HTTP. */
 import { Effect } from "effect"
-import { HttpApiBuilder } from "effect/http-api"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"
 import { Principal } from "../../api/Authentication.ts"
 import { command } from "../../platform/idempotency/Idempotency.ts"

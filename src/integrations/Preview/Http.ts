@@ -1,6 +1,6 @@
 /** The import preview over HTTP. */
 import { Effect } from "effect"
-import { HttpApiBuilder } from "effect/http-api"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"
 import { Principal } from "../../api/Authentication.ts"
 import { Preview } from "../Preview.ts"

@@ -40,6 +40,13 @@ export const failures = {
 
 export type Failure = keyof typeof failures
 
+/** Failures that say that the provider can't be reached or hangs. */
+const unanswered = new Set<string>(Object.keys(failures).filter((failure) => failure !== "unreadable_answer"))
+
+/** Whether a call has ended without an answer of the provider. */
+export const isUnanswered = (outcome: Outcome): boolean =>
+  outcome._tag !== "accepted" && unanswered.has(outcome.errorCode)
+
 /** Longer than this no provider is left alone. */
 const longestRetryAfter = Duration.hours(1)
 

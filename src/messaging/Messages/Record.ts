@@ -1,5 +1,5 @@
 /** A message as it is made and read. Every statement names the project first. */
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../../api/Ids.ts"
 import type { MessageAttempt, MessageStatus, ProviderType } from "../../api/messaging/Messaging.ts"
 import { ConversationNotFound } from "../../api/Problems.ts"
@@ -18,18 +18,22 @@ export interface Message {
   readonly createdAt: string
   readonly updatedAt: string
   readonly attempts: ReadonlyArray<MessageAttempt>
-  /** When the lease of the attempt under way ends, or the next one is due; null where nothing is to come. */
-  readonly availableAt: Date | null
+  /** Milliseconds to the end of the attempt's lease, or to the next attempt; null where nothing is to come. */
+  readonly waitMillis: number | null
 }
 
-export const columns = `${selected({
+const shown = selected({
   messageId: "messages.id",
   conversationId: "messages.conversation_id",
   sourceId: "channels.source_id",
   deliveryStatus: "messages.status",
   createdAt: ["messages.created_at", "timestamptz"],
   updatedAt: ["messages.updated_at", "timestamptz"]
-})}, messages.attempt_log AS attempts, messages.available_at AS "availableAt"`
+})
+
+export const columns = (sql: Sql, now: Statement.Fragment) => sql`
+  ${sql.literal(shown)}, messages.attempt_log AS attempts,
+  (extract(epoch FROM messages.available_at - ${now}) * 1000)::float8 AS "waitMillis"`
 
 /** The entry of an attempt that begins, in SQL that knows its number. */
 export const begun = (sql: Sql, number: string, at: Date) => sql`jsonb_build_object(
@@ -50,7 +54,7 @@ export const create = (
   sql: Sql,
   { at, projectId, traceparent }: Cause,
   message: { readonly id: MessageId; readonly conversationId: ConversationId; readonly text: string },
-  leaseEnd: Date
+  leaseEnd: Statement.Fragment
 ): Mutation<ConversationNotFound> => ({
   at,
   verdict: sql`
@@ -73,7 +77,7 @@ export const create = (
       SELECT ${projectId}::text, ${message.id}::text, id, channel_id, provider_type, address, ${message.text}::text,
         CASE WHEN active THEN 'pending' ELSE 'failed' END, active::int, active,
         CASE WHEN active THEN jsonb_build_array(${begun(sql, "1", at)}) ELSE '[]' END,
-        CASE WHEN active THEN ${leaseEnd}::timestamptz END,
+        CASE WHEN active THEN ${leaseEnd} END,
         ${traceparent}::text, ${at}::timestamptz, ${at}::timestamptz
       FROM claim, conversation
     )`,
@@ -87,7 +91,7 @@ export const create = (
   }
 })
 
-export const find = (sql: Sql, projectId: ProjectId, id: MessageId) => sql<Message>`
-  SELECT ${sql.literal(columns)} FROM messages
+export const find = (sql: Sql, now: Statement.Fragment, projectId: ProjectId, id: MessageId) => sql<Message>`
+  SELECT ${columns(sql, now)} FROM messages
     JOIN channels ON channels.project_id = messages.project_id AND channels.id = messages.channel_id
   WHERE messages.project_id = ${projectId} AND messages.id = ${id}`

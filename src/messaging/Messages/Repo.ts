@@ -42,7 +42,7 @@ export const settle = (
       SELECT status FROM messages WHERE project_id = ${projectId} AND id = ${id} FOR NO KEY UPDATE
     ),
     settled AS (
-      UPDATE messages SET status = ${move.to}, attempting = false, available_at = NULL, updated_at = ${at}::timestamptz,
+      UPDATE messages SET status = ${move.to}, attempting = false, worker_id = NULL, available_at = NULL, updated_at = ${at}::timestamptz,
         attempt_log = CASE WHEN attempting
           THEN jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || ${JSON.stringify(entry)}::jsonb) ELSE attempt_log END
       FROM target

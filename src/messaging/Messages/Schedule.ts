@@ -23,14 +23,13 @@ export interface Result {
   readonly on: Event
   readonly providerMessageId: string | null
   readonly errorCode: string | null
-  readonly finishedAt: Date
-  readonly nextAttemptAt: Date | null
+  /** Milliseconds until the next attempt; null where there is none. */
+  readonly delayMillis: number | null
 }
 
-export const resultOf = ({ idempotent, inDoubt, number }: Attempted, outcome: Outcome, finishedAt: Date): Result => {
-  const delay = Option.fromUndefinedOr(backoff[number - 1])
-  const after = (pause: Duration.Duration) => new Date(finishedAt.getTime() + Duration.toMillis(pause))
-  const common = { providerMessageId: null, errorCode: null, finishedAt, nextAttemptAt: null }
+export const resultOf = ({ idempotent, inDoubt, number }: Attempted, outcome: Outcome): Result => {
+  const delay = Option.map(Option.fromUndefinedOr(backoff[number - 1]), Duration.toMillis)
+  const common = { providerMessageId: null, errorCode: null, delayMillis: null }
   switch (outcome._tag) {
     case "accepted":
       return { ...common, on: "accepted", providerMessageId: outcome.providerMessageId }
@@ -39,24 +38,17 @@ export const resultOf = ({ idempotent, inDoubt, number }: Attempted, outcome: Ou
     case "postponed":
       return Option.match(delay, {
         onNone: () => ({ ...common, on: inDoubt ? "exhausted_in_doubt" : "exhausted", errorCode: outcome.errorCode }),
-        onSome: (delay) => ({
-          ...common,
-          on: "postponed",
-          errorCode: outcome.errorCode,
-          nextAttemptAt: after(
-            Duration.max(
-              delay,
-              Option.getOrElse(outcome.retryAfter, () => Duration.zero)
-            )
-          )
-        })
+        onSome: (delay) => {
+          const asked = Option.getOrElse(Option.map(outcome.retryAfter, Duration.toMillis), () => 0)
+          return { ...common, on: "postponed", errorCode: outcome.errorCode, delayMillis: Math.max(delay, asked) }
+        }
       })
     case "unknown":
       return {
         ...common,
         on: "unclear",
         errorCode: outcome.errorCode,
-        nextAttemptAt: idempotent ? Option.getOrNull(Option.map(delay, after)) : null
+        delayMillis: idempotent ? Option.getOrNull(delay) : null
       }
   }
 }

@@ -2,13 +2,12 @@
  * Token buckets per project and policy (contract §4): shared by all replicas through Redis when `REDIS_URL` is set,
  * else in the process, where a token is taken synchronously.
  */
-import { Context, Data, Duration, Effect, Layer, Option } from "effect"
+import { Context, Data, Duration, Effect, Layer, Option, type Redacted } from "effect"
 import { RateLimiter } from "effect/persistence"
 import type { Policy } from "../../api/Access.ts"
 import type { RateLimit } from "../../api/Authentication.ts"
 import type { ProjectId } from "../../api/Ids.ts"
 import { Settings } from "../Settings.ts"
-import * as RedisStore from "./RedisStore.ts"
 import { TokenBuckets } from "./TokenBuckets.ts"
 
 /** Result of taking a token; times in milliseconds. */
@@ -27,6 +26,15 @@ export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {
 
 /** How long a request waits for the shared store. The contract (§4) allows 1 s for the whole answer. */
 const storeTimeout = Duration.millis(500)
+
+/** The store in Redis. Its client is loaded only here: it has more modules than the rest of the process. */
+const redisStore = (url: Redacted.Redacted) =>
+  Layer.unwrap(
+    Effect.map(
+      Effect.promise(() => import("./RedisStore.ts")),
+      ({ layer }) => layer(url, storeTimeout)
+    )
+  )
 
 type Take = (key: string, limit: RateLimit) => Effect.Effect<Decision, LimiterUnavailable>
 
@@ -54,7 +62,7 @@ export class RateLimits extends Context.Service<
           Layer.effect(
             RateLimits,
             Effect.map(RateLimiter.RateLimiter, (shared) => limitsOf(takeShared(shared), takeLocal()))
-          ).pipe(Layer.provide(RateLimiter.layer), Layer.provide(RedisStore.layer(url, storeTimeout)))
+          ).pipe(Layer.provide(RateLimiter.layer), Layer.provide(redisStore(url)))
       })
     )
   )
