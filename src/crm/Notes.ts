@@ -64,10 +64,11 @@ export class Notes extends Context.Service<
       return {
         list: (projectId, dealId, query) =>
           pages.read({ projectId, operation: "listNotes", filters: { dealId } }, query, (window) =>
-            Effect.gen(function* () {
-              const { dealExists, notes } = yield* statement(list(sql, projectId, dealId, window))
-              return dealExists ? notes : yield* new DealNotFound({ detail: "The path names no deal of this project." })
-            })
+            Effect.flatMap(statement(list(sql, projectId, dealId, window)), ({ dealExists, notes }) =>
+              dealExists
+                ? Effect.succeed(notes)
+                : Effect.fail(new DealNotFound({ detail: "The path names no deal of this project." }))
+            )
           ),
         create: Effect.fnUntraced(function* (command, authorKeyId, dealId, { body }) {
           const id = NoteId.make(yield* newId("note"))
