@@ -16,7 +16,7 @@ const perRequest = readdirSync(source, { recursive: true, encoding: "utf8" }).fi
     /^server\/(RequestPath|RequestShape|RequestTarget|Lifecycle|JsonBody|BodyFaults|ProblemResponse)\.ts$/.test(file) ||
     /^platform\/(auth\/(Bearer|Credentials)|rateLimit\/.*|idempotency\/.*|Responses|Pages|Cursors)\.ts$/.test(file) ||
     /^crm\/.*\.ts$/.test(file) ||
-    /(^|\/)Http\.ts$/.test(file)
+    /^(?!messaging\/Connectors).*Http\.ts$/.test(file)
 )
 
 const isGen = (node: object): boolean =>
