@@ -64,6 +64,20 @@ export const projectFile = () => ({
   }))
 })
 
+/** Each connection patches so many clients in turn. */
+export const clientsPerConnection = 20
+export const ownClientId = (batch: string, connection: number, i: number): string => `cli_${batch}_${connection}_${i}`
+
+/** The clients of a batch, at version 1. */
+export const makeClients = (sql: PgClient.PgClient, batch: string, connections: number) => {
+  const ids = Array.from({ length: connections * clientsPerConnection }, (_, i) =>
+    ownClientId(batch, Math.floor(i / clientsPerConnection), i % clientsPerConnection)
+  )
+  return sql`
+    INSERT INTO clients (project_id, id, display_name, first_name, tags, status, version, created_at, updated_at)
+    SELECT ${projectId}, id, 'Ada Lovelace', 'Ada', '{vip}', 'active', 1, now(), now() FROM unnest(${ids}::text[]) AS id`
+}
+
 /** The notes of a batch, at version 1. A project file has none. */
 export const makeNotes = (sql: PgClient.PgClient, batch: string, connections: number) => {
   const notes = Array.from({ length: connections * notesPerConnection }, (_, i) => {
