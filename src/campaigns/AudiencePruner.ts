@@ -1,7 +1,7 @@
 /** Removes the audiences that no campaign refers to any more, in batches small enough that no command waits for them. */
 import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { every } from "../platform/Every.ts"
+import { forkPeriodic } from "../platform/background/Periodic.ts"
 import { untraced } from "../platform/Telemetry.ts"
 
 const batch = 1_000
@@ -11,7 +11,7 @@ export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
 
-    /** Removes a batch of one audience's recipients, and it with the last of them; SKIP LOCKED lets replicas share. */
+    /** Removes a batch of an audience's recipients, and the audience with the last of them; SKIP LOCKED shares the work. */
     const prune = Effect.gen(function* () {
       const rows = yield* sql`
         WITH abandoned AS MATERIALIZED (
@@ -39,6 +39,10 @@ export const layer = Layer.effectDiscard(
       return rows.length > 0
     })
 
-    yield* every(pause, "Old audiences were not removed", Effect.repeat(untraced(prune), { while: (found) => found }))
+    yield* forkPeriodic(
+      "audience pruning",
+      { interval: pause },
+      Effect.repeat(untraced(prune), { while: (found) => found })
+    )
   })
 )

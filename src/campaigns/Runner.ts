@@ -1,32 +1,55 @@
 /**
- * Sends campaigns: fibers that begin those whose time has come, send to their recipients at their pace, and complete
- * them. Any number of processes may run it.
+ * Runs campaigns: starts those that are due, sends to their recipients at their pace, and completes them. Any number of
+ * processes may run it. Supervised fibers share the work:
+ *
+ *   campaign progress   scheduled → running → completed (`Runner/Progress.ts`)
+ *   campaign claims     pending → sending: leases the recipients of the next moment (`Runner/Claims.ts`)
+ *   (one per claim)     waits for its time, calls the provider (`Runner/Sends.ts`)
+ *   campaign results    sending → sent, failed, pending …, in batches (`Runner/Recorder.ts`)
+ *   campaign takeover   sending → pending or unknown, when a lease has ended or its worker is dead
+ *
+ * The states of a recipient and all moves between them are the table in `Runner/States.ts`. A claim takes no more than
+ * the permits of its channel, its project and this process (`platform/background/Slots.ts`), and nothing of a channel
+ * whose circuit is open (`messaging/Circuits.ts`): its recipients wait. A lease lasts from the time of the send as long as
+ * a call may take and 5 s more, by the database's clock, and is never extended.
  */
-import { Clock, Context, Duration, Effect, FiberSet, Layer, Queue, Semaphore } from "effect"
+import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
-import { createHash } from "node:crypto"
-import { MessageId } from "../api/Ids.ts"
 import { providerTypes } from "../api/messaging/Messaging.ts"
-import * as Metrics from "../messaging/Messages/Metrics.ts"
+import { withCircuits } from "../messaging/ChannelLimits.ts"
+import { Circuits } from "../messaging/Circuits.ts"
 import { maxAttempts } from "../messaging/Messages/Schedule.ts"
-import { outcomes, Providers } from "../messaging/Providers.ts"
+import { Providers } from "../messaging/Providers.ts"
+import { forkPeriodic } from "../platform/background/Periodic.ts"
+import * as Slots from "../platform/background/Slots.ts"
+import { Worker } from "../platform/background/Worker.ts"
 import { statement } from "../platform/Database.ts"
-import { every } from "../platform/Every.ts"
+import { databaseNow, later } from "../platform/DatabaseClock.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
-import { spanOf } from "../platform/TraceContext.ts"
-import { type Claim, claim, reclaim } from "./Runner/Claims.ts"
+import { claim, reclaim } from "./Runner/Claims.ts"
 import { advance } from "./Runner/Progress.ts"
-import { recipientResult, record, released, type Result } from "./Runner/Results.ts"
-import { rendered } from "./Runner/Template.ts"
+import * as Recorder from "./Runner/Recorder.ts"
+import { released } from "./Runner/Results.ts"
+import { send } from "./Runner/Sends.ts"
 
-/** Calls under way, or about to be, in one process. */
-const slots = 512
-/** How far ahead sends are claimed: for so long a campaign goes on that is paused. */
-const horizon = Duration.millis(300)
+/** Calls in flight, or about to be, in one process. */
+const permits: Slots.Options = {
+  total: 512,
+  perKey: 128,
+  perTenant: 256,
+  initial: 4,
+  failingShare: 0.25,
+  slowAfter: Duration.seconds(1)
+}
+/** Claims of one process that are not recorded yet. */
+const openClaims = 1_024
+/** How far ahead sends are claimed: a campaign that is paused goes on for so long. */
+const horizonMillis = 300
 const claimEvery = Duration.millis(150)
-const advanceEvery = Duration.millis(500)
-const reclaimEvery = Duration.seconds(1)
+const progressEvery = Duration.millis(500)
+const takeoverEvery = Duration.millis(500)
+const stalledAfter = Duration.seconds(30)
 /** How much longer than a call its lease lasts. */
 const leaseMargin = Duration.seconds(5)
 
@@ -42,127 +65,73 @@ export class Runner extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const providers = yield* Providers
+      const circuits = yield* Circuits
+      const worker = yield* Worker
+      const clock = yield* databaseNow(sql)
+      const slots = yield* Slots.make(permits)
       const { providerTimeout } = yield* Settings
       const idempotent = providerTypes.filter(providers.isIdempotent)
       const leaseMillis = Duration.toMillis(Duration.sum(providerTimeout, leaseMargin))
-      const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
-      const results = yield* Queue.unbounded<Result>()
-      let unrecorded = 0
       let running = false
       let draining = false
       let ending = false
       const claiming = yield* Semaphore.make(1)
-
-      // The first finalizer is the last to run: by then nothing is being sent any more.
-      yield* Effect.addFinalizer(() =>
-        Effect.flatMap(Queue.clear(results), (left) =>
-          left.length === 0 ? Effect.void : Effect.asVoid(statement(record(sql, left)))
-        ).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
-      )
+      // Finalizers run in reverse order: sends are interrupted before the recorder takes its last batch.
+      const recorder = yield* Recorder.make(sql)
       const sends = yield* FiberSet.make<void>()
 
-      const finish = (result: Result) => Queue.offer(results, result)
+      const limits = Effect.map(circuits.resting, (resting) => {
+        const now = slots.limits()
+        return withCircuits({ ...now, free: Math.min(now.free, openClaims - recorder.open()) }, resting)
+      })
 
-      const send = (claim: Claim) => {
-        let calling = false
-        const settle = Effect.fnUntraced(function* (outcome: Parameters<typeof recipientResult>[2]) {
-          const result = recipientResult(claim, providers.isIdempotent(claim.providerType), outcome, yield* now)
-          yield* Metrics.count(claim.providerType, result.on)
-          yield* finish(result)
-        })
-        return Effect.gen(function* () {
-          yield* Effect.sleep(Duration.millis(Math.max(0, claim.sendAt.getTime() - (yield* Clock.currentTimeMillis))))
-          calling = true
-          const { address, template } = claim
-          const message = { messageId: messageIdOf(claim), conversationId: null, recipient: address }
-          return yield* providers.send(claim, { ...message, text: rendered(template, claim) })
-        }).pipe(
-          // The process ends: nobody was called yet, or nobody knows what came of it.
-          Effect.onInterrupt(() => (calling ? settle(outcomes.interrupted) : finish(released(claim)))),
-          Effect.flatMap(settle),
-          Effect.withSpan("Runner.send", {
-            parent: spanOf(claim.traceparent),
-            attributes: { "project.id": claim.projectId, "campaign.id": claim.campaignId }
-          })
-        )
-      }
-
-      // What a claim has leased is sent, or given back, whatever ends meanwhile.
+      // A leased recipient is sent to or released, even if this fiber is interrupted meanwhile.
       const claimNext = Effect.gen(function* () {
-        if (draining || !running || unrecorded >= slots) return
-        const at = yield* now
-        const until = new Date(at.getTime() + Duration.toMillis(horizon))
-        const terms = { now: at, until, leaseMillis, slots: slots - unrecorded, idempotent }
+        const admitted = yield* limits
+        if (draining || !running || admitted.free <= 0) return
+        const now = yield* clock
+        const until = later(sql, now, horizonMillis)
+        const terms = { now, until, leaseMillis, workerId: worker.leaseId(), limits: admitted, idempotent }
         const claims = yield* untraced(statement(claim(sql, terms)))
-        unrecorded += claims.length
-        yield* Effect.forEach(
-          claims,
-          (claim) =>
-            ending
-              ? Effect.asVoid(finish(released(claim)))
-              : Effect.asVoid(FiberSet.run(sends, Effect.interruptible(send(claim)))),
-          { discard: true }
-        )
+        recorder.expect(claims.length)
+        for (const claim of claims) {
+          if (ending) yield* recorder.finish(released(claim))
+          else {
+            const permit = slots.take(claim.projectId, claim.channelId)
+            yield* FiberSet.run(sends, Effect.interruptible(send({ providers, circuits, recorder }, claim, permit)))
+          }
+        }
       }).pipe(claiming.withPermit, Effect.uninterruptible)
 
-      yield* every(claimEvery, "Recipients were not claimed", claimNext)
-      yield* every(
-        advanceEvery,
-        "Campaigns were not moved on",
-        Effect.gen(function* () {
-          const [campaigns] = yield* untraced(statement(advance(sql, yield* now)))
-          running = campaigns?.running === true
-        })
-      )
-      yield* every(
-        reclaimEvery,
-        "Lost sends were not found",
-        Effect.flatMap(now, (at) => untraced(statement(reclaim(sql, at, idempotent, maxAttempts))))
-      )
+      const progress = Effect.gen(function* () {
+        const [campaigns] = yield* untraced(statement(advance(sql, yield* clock)))
+        running = campaigns?.running === true
+      })
 
-      yield* Queue.takeBetween(results, 1, 500).pipe(
-        Effect.flatMap((batch) =>
-          statement(record(sql, batch)).pipe(
-            Effect.as(batch.length),
-            // Until the database is back; their leases may run out, and then nobody knows what became of them.
-            Effect.catch(() => Effect.as(Effect.delay(Queue.offerAll(results, batch), Duration.millis(500)), 0)),
-            // The process ends: they are recorded with the last.
-            Effect.onInterrupt(() => Queue.offerAll(results, batch)),
-            // One batch must not hold up all that follow.
-            Effect.catchDefect((defect) =>
-              Effect.as(Effect.logError("Results of sends can't be recorded", defect), batch.length)
-            )
-          )
-        ),
-        Effect.map((settled) => {
-          unrecorded -= settled
-        }),
-        Effect.forever,
-        Effect.forkScoped
-      )
+      const takeOver = Effect.gen(function* () {
+        const now = yield* clock
+        const isDead = worker.isDead(sql, sql`worker_id`)
+        yield* untraced(statement(reclaim(sql, { now, idempotent, attempts: maxAttempts, isDead })))
+      })
 
-      // The last finalizer is the first to run: what a claim brings from now on is given back.
+      yield* forkPeriodic("campaign claims", { interval: claimEvery, stalledAfter }, claimNext)
+      yield* forkPeriodic("campaign progress", { interval: progressEvery, stalledAfter }, progress)
+      yield* forkPeriodic("campaign takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
+
+      // The last finalizer is the first to run: what a claim in progress brings is released.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (ending = true)))
 
       return {
         drain: Effect.suspend(() => {
           draining = true
-          // A claim that is under way is the last.
+          // A claim in progress is the last.
           return Effect.andThen(
             claiming.withPermit(Effect.void),
-            Effect.sleep(Duration.millis(20)).pipe(Effect.repeat({ until: () => unrecorded === 0 }))
+            Effect.sleep(Duration.millis(20)).pipe(Effect.repeat({ until: () => recorder.open() === 0 }))
           )
         })
       }
     })
   )
-}
-
-/** The same for each attempt on a route: the key by which an idempotent provider knows that it is one message. */
-const messageIdOf = ({ audienceId, clientId, projectId, route }: Claim): MessageId => {
-  const digest = createHash("sha256")
-    .update(JSON.stringify([projectId, audienceId, clientId, route]))
-    .digest("hex")
-  return MessageId.make(`msg_${digest.slice(0, 32)}`)
 }

@@ -5,13 +5,13 @@ import { taskFields } from "../api/crm/Tasks.ts"
 import { ClientId, DealId, type ProjectId, TaskId } from "../api/Ids.ts"
 import { Instant } from "../api/Instant.ts"
 import { TaskReferenceUnknown, Tasks } from "../crm/Tasks.ts"
-import { Wake } from "../platform/outbox/Wake.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
 import { answer, cli } from "./Output.ts"
 
 const onTasks = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(Effect.provide(Tasks.layer.pipe(Layer.provide(Wake.layerInline))), onMigratedDatabase)
+  command.pipe(Effect.provide(Tasks.layer.pipe(Layer.provide(Notifier.layerInline))), onMigratedDatabase)
 
 const create = Command.make(
   "create",

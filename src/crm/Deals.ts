@@ -17,8 +17,8 @@ import { grouped } from "../platform/idempotency/Grouped.ts"
 import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
-import { causeOf } from "../platform/outbox/Outbox.ts"
-import { Wake } from "../platform/outbox/Wake.ts"
+import { type Appended, causeOf } from "../platform/outbox/Outbox.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
 import { type DealChange, noSuchDeal, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
@@ -44,7 +44,7 @@ export class Deals extends Context.Service<
     readonly create: (
       command: Command,
       deal: DealCreate
-    ) => Effect.Effect<Outcome<boolean>, IdempotencyKeyReused | DealReferenceNotFound | ServiceUnavailable>
+    ) => Effect.Effect<Outcome<Appended>, IdempotencyKeyReused | DealReferenceNotFound | ServiceUnavailable>
 
     /** Changes what the patch names, by the moves of `dealMoves` and the rules of `dealRules`. */
     readonly patch: (
@@ -52,7 +52,7 @@ export class Deals extends Context.Service<
       id: DealId,
       patch: DealPatch
     ) => Effect.Effect<
-      Outcome<boolean>,
+      Outcome<Appended>,
       | IdempotencyKeyReused
       | DealNotFound
       | DealReferenceNotFound
@@ -68,13 +68,13 @@ export class Deals extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       const mutations = yield* Mutations
       const pages = yield* Pages
+      const notifier = yield* Notifier
       const lookUp = find(sql)
-      const wake = yield* Wake
-      const creating = grouped<NewDeal, DealReferenceNotFound, boolean>(mutations, create(sql))
-      const patching = grouped<DealChange, PatchProblem, boolean>(mutations, patch(sql))
-      /** Wakes the deliverers where there is something to deliver. */
-      const told = <E>(command: Effect.Effect<Outcome<boolean>, E>) =>
-        Effect.tap(command, ({ returned }) => (returned === true ? wake.deliverers : Effect.void))
+      const creating = grouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
+      const patching = grouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
+      /** Notifies the delivery workers of what the command's first run has appended. */
+      const notifying = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
+        Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
 
       return {
         list: (projectId, { lifecycle, status, ...query }) =>
@@ -90,11 +90,11 @@ export class Deals extends Context.Service<
         create: Effect.fnUntraced(function* (command, deal) {
           const { at, traceparent } = yield* causeOf(command.projectId)
           const id = DealId.make(yield* newId("deal"))
-          return yield* told(creating(command, at, { id, traceparent, ...deal }))
+          return yield* notifying(command.projectId, creating(command, at, { id, traceparent, ...deal }))
         }),
         patch: Effect.fnUntraced(function* (command, id, p) {
           const { at, traceparent } = yield* causeOf(command.projectId)
-          return yield* told(patching(command, at, { id, traceparent, p }))
+          return yield* notifying(command.projectId, patching(command, at, { id, traceparent, p }))
         })
       }
     })

@@ -4,7 +4,7 @@ import { SqlClient } from "effect/sql"
 import { type ClientId, type DealId, type ProjectId, TaskId } from "../api/Ids.ts"
 import { newId } from "../platform/NewId.ts"
 import { causeOf } from "../platform/outbox/Outbox.ts"
-import { Wake } from "../platform/outbox/Wake.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
 import { complete, create } from "./Tasks/Repo.ts"
 
@@ -44,7 +44,7 @@ export class Tasks extends Context.Service<
     Tasks,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
-      const wake = yield* Wake
+      const notifier = yield* Notifier
 
       return {
         create: Effect.fn("Tasks.create")(function* (projectId, task) {
@@ -56,14 +56,14 @@ export class Tasks extends Context.Service<
             ...(verdict.members.includes("clientId") ? [{ kind: "client", id: String(task.clientId) } as const] : [])
           ]
           if (unknown.length > 0) return yield* new TaskReferenceUnknown({ projectId, unknown })
-          if (verdict.appended) yield* wake.deliverers
+          yield* notifier.appended(projectId, verdict.appended)
           return id
         }),
         complete: Effect.fn("Tasks.complete")(function* (projectId, id) {
           const [verdict] = yield* complete(sql, yield* causeOf(projectId), id).pipe(Effect.orDie)
           if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
           if (!verdict.known) return yield* new TaskReferenceUnknown({ projectId, unknown: [{ kind: "task", id }] })
-          if (verdict.appended) yield* wake.deliverers
+          yield* notifier.appended(projectId, verdict.appended)
         })
       }
     })

@@ -111,5 +111,6 @@ const columns = `
   deliveries.id AS "deliveryId", deliveries.installation_id AS "installationId", events.type AS "eventType",
   deliveries.status, deliveries.attempts,
   CASE WHEN deliveries.status = 'pending' THEN ${instant("deliveries.available_at")} END AS "nextAttemptAt",
-  (attempt_log->-1->>'statusCode')::int AS "lastStatusCode", attempt_log->-1->>'errorCode' AS "lastErrorCode",
+  (attempt_log->-1->>'statusCode')::int AS "lastStatusCode",
+  coalesce(dead_code, attempt_log->-1->>'errorCode') AS "lastErrorCode",
   ${instant("deliveries.created_at")} AS "createdAt"`

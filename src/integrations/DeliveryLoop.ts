@@ -1,57 +1,59 @@
 /**
- * Delivers the outbox: fibers that claim what is due, send it, and record what became of it. Any number of processes may
- * run it. It is woken by NOTIFY and looks by itself, too; it claims no more than it has free slots for.
+ * Delivers the outbox. Any number of processes may run it.
+ *
+ * One fiber talks to the database, one statement after the other; attempts run beside it:
+ *
+ *   ┌──────────▶ waiting ── results, notice or timer ──▶ recording ──▶ claiming ──┐
+ *   │                                                    (if results)  (if open)  │
+ *   └─────────────────────────────────────────────────────────────────────────────┘
+ *
+ *   attempt:  claimed ──▶ waiting in its lane ──▶ sending ──▶ ended ──▶ recorded
+ *                               └── returned unsent ──────────▲
+ *
+ *   intake:   open ── drain ──▶ closed ── nothing leased ──▶ idle
+ *
+ * - waiting: a result, a notice (new deliveries, a changed webhook) or the timer ends it, whichever comes first.
+ * - recording: up to `longestBatch` results in one statement. While the database is away they are kept and tried again;
+ *   a result whose lease is over by then changes nothing.
+ * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that notices name.
+ *
+ * `src/integrations/README.md` follows a delivery from its commit to its record.
  */
 import { PgClient } from "@effect/sql-pg"
-import {
-  Clock,
-  Context,
-  Duration,
-  Effect,
-  FiberSet,
-  Latch,
-  Layer,
-  Option,
-  Queue,
-  Random,
-  Schedule,
-  Semaphore
-} from "effect"
+import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
 import { SqlClient } from "effect/sql"
-import { randomUUID } from "node:crypto"
-import { maintenanceLayer, statement } from "../platform/Database.ts"
-import { every } from "../platform/Every.ts"
+import { Supervisor } from "../platform/background/Supervisor.ts"
+import { Worker } from "../platform/background/Worker.ts"
+import { deadLetteringLayer, maintenanceLayer, statement } from "../platform/Database.ts"
 import { Measured } from "../platform/Measured.ts"
-import { endpointOf } from "../platform/outbox/Wake.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
 import { attempt } from "./Deliveries/Attempt.ts"
-import { type Claim, claim } from "./Deliveries/Claims.ts"
-import * as Lines from "./Deliveries/Lines.ts"
+import { type Claim, claim, type Endpoint, type Named } from "./Deliveries/Claim.ts"
+import { disable } from "./Deliveries/DeadLetter.ts"
+import * as Lanes from "./Deliveries/Lanes.ts"
+import { listen } from "./Deliveries/Listener.ts"
+import { maintain } from "./Deliveries/Maintenance.ts"
 import * as Metrics from "./Deliveries/Metrics.ts"
-import { notices } from "./Deliveries/Notices.ts"
-import { disable, extend } from "./Deliveries/Repairs.ts"
-import { record } from "./Deliveries/Results.ts"
-import { isGone, resultOf } from "./Deliveries/Schedule.ts"
+import { record, type Result } from "./Deliveries/Record.ts"
+import { isGone, maxAge, resultOf, returnedBy } from "./Deliveries/Schedule.ts"
 import * as Secrets from "./Deliveries/Secrets.ts"
-import { type Ended, keyOf, returned, type UnderWay } from "./Deliveries/UnderWay.ts"
-import { upkeep } from "./Deliveries/Upkeep.ts"
+import * as Slots from "./Deliveries/Slots.ts"
 import { Sender } from "./Sender.ts"
 
-/** Attempts under way in one process: so many that a hundred endpoints that hang leave enough for the others. */
-const allSlots = 512
-/** So many times its concurrency an endpoint that is quick has claimed ahead, and so many deliveries are claimed in all. */
-const aheadOfOne = 8
-const aheadInAll = 4_096
-/** Results that are recorded in one statement, and deliveries that are claimed along with them. */
+/** Maximum number of results in one statement. */
 const longestBatch = 500
-/** How often the queue is looked at without being told: half of what a retry may be late. */
-const lookEvery = Duration.millis(250)
-/** How much longer than an attempt its lease lasts. */
+/** Maximum number of deliveries leased to one process, in flight or waiting in their lanes. */
+const leasesInAll = 4_096
+/** Interval at which due endpoints are looked for without a notice: half of what a retry may be late. */
+const pollEvery = Duration.millis(250)
+/** How much longer than an attempt its lease lasts. Nothing extends it. */
 const leaseMargin = Duration.seconds(15)
-/** How long after a failure results are recorded again. */
+/** Pause before results are recorded again. */
 const againAfter = Duration.millis(500)
+/** A statement may take 4 s and be tried again. */
+const stalledAfter = Duration.seconds(30)
 
 export class DeliveryLoop extends Context.Service<
   DeliveryLoop,
@@ -62,68 +64,74 @@ export class DeliveryLoop extends Context.Service<
 >()("developer-api/integrations/DeliveryLoop") {
   static readonly layer = Layer.effect(
     DeliveryLoop,
-    Effect.suspend(() => loop)
+    Effect.suspend(() => make)
   )
 }
 
-const loop = Effect.gen(function* () {
+/** A claim of this process, from its lease to its record. */
+interface Leased extends Claim {
+  startedAt: number
+  slot: Slots.Slot | undefined
+}
+
+const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const maintenance = Context.get(yield* Layer.build(maintenanceLayer), PgClient.PgClient)
+  const deadLettering = Context.get(yield* Layer.build(deadLetteringLayer), PgClient.PgClient)
+  const supervisor = yield* Supervisor
+  const worker = yield* Worker
   const parts = { secrets: Secrets.make(yield* SecretBox), sender: yield* Sender }
   const { webhooks } = yield* Settings
   const measured = yield* Measured
-  const lease = Duration.sum(webhooks.timeout, leaseMargin)
+  const clock = yield* Clock.Clock
+  const now = () => clock.currentTimeMillisUnsafe()
+  const concurrency = webhooks.endpointConcurrency
+  const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
+  const terms = { concurrency, disableAfterMillis: Duration.toMillis(webhooks.disableAfter) }
 
-  const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
-  const { endpointConcurrency } = webhooks
-  const holder = randomUUID()
-  const terms = Effect.map(Clock.currentTimeMillis, (millis) => ({
-    now: new Date(millis),
-    leaseEnd: new Date(millis + Duration.toMillis(lease)),
-    endpointConcurrency,
-    ahead: endpointConcurrency * aheadOfOne,
-    holder
-  }))
-
-  /** What this process has claimed and not yet recorded. */
-  const underWay = new Map<string, UnderWay>()
-  let draining = false
-  /** Claims are made in two places, each one at a time; who takes both permits waits for what is under way. */
-  const claiming = yield* Semaphore.make(2)
+  const slots = Slots.make()
+  const leased = new Set<Leased>()
+  /** Endpoints that the next claim visits, by key. */
+  const named = new Map<string, Endpoint>()
+  /** Endpoints whose webhook has changed since the last claim began: what was claimed ahead is stale. */
+  const changed = new Map<string, Endpoint>()
+  let results: Array<{ readonly lease: Leased; readonly result: Result }> = []
+  let intake: "open" | "closed" = "open"
   const idle = yield* Latch.make(false)
-  const results = yield* Queue.unbounded<Ended>()
-  /** Whether endpoints have more due than there are slots: then they take turns, and none goes on by itself. */
-  let scarce = false
-  /** While results are recorded, their endpoints are passed over by whoever looks for what is due. */
-  let recording = false
-  let missed = false
-  const bell = yield* Queue.sliding<void>(1)
-  const ring = Queue.offer(bell, undefined)
+  const signals = yield* Queue.sliding<void>(1)
+  const signal = () => void Queue.offerUnsafe(signals, undefined)
 
-  // The first finalizer is the last to run: by then nothing is being sent any more.
+  const end = (lease: Leased, result: Result) => {
+    results.push({ lease, result })
+    signal()
+  }
+  const returnAll = (leases: ReadonlyArray<Leased>) => {
+    const at = now()
+    for (const lease of leases) end(lease, returnedBy(lease, "unsent", { startedAt: at, finishedAt: at }))
+  }
+
+  // The first finalizer runs last: by then nothing is being sent any more.
   yield* Effect.addFinalizer(() =>
-    Effect.gen(function* () {
-      const at = yield* now
-      const known = yield* Queue.clear(results)
-      const unsent = lines.clear()
-      for (const { claim } of known) forget(claim)
-      for (const claim of unsent) forget(claim)
-      const left = [
-        ...known.map(({ result }) => result),
-        ...unsent.map((claim) => returned(claim, "unsent", at)),
-        ...[...underWay.values()].map((claim) => returned(claim, "released", at))
-      ]
-      if (left.length > 0) yield* record(sql, left, { ...(yield* terms), slots: 0 })
+    Effect.suspend(() => {
+      returnAll(lanes.drop())
+      const at = now()
+      const ended = new Set(results.map(({ lease }) => lease))
+      const left = [...leased].filter((lease) => !ended.has(lease))
+      const released = left.map((lease) =>
+        returnedBy(lease, "released", { startedAt: lease.startedAt, finishedAt: at })
+      )
+      const all = [...results.map(({ result }) => result), ...released]
+      return all.length === 0 ? Effect.void : Effect.asVoid(record(sql, all, terms))
     }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
   )
   const run = yield* FiberSet.makeRuntime<never>()
 
-  /** Makes an attempt, and records what became of it; gives what is to be attempted next at the same endpoint. */
-  const deliver = Effect.fnUntraced(function* (claim: UnderWay) {
-    const startedAt = yield* now
-    claim.startedAt = startedAt
-    const outcome = yield* attempt(parts, claim, startedAt.getTime()).pipe(
-      // Whatever goes wrong with one delivery is that delivery's failure.
+  /** Makes an attempt; returns what its lane sends next. */
+  const deliver = Effect.fnUntraced(function* (lease: Leased) {
+    lease.startedAt = now()
+    lease.slot = slots.take(lease.suspect, lease.startedAt)
+    const outcome = yield* attempt(parts, lease, lease.startedAt).pipe(
+      // A defect in one attempt is the failure of that delivery alone.
       Effect.catchDefect((defect) =>
         Effect.as(Effect.logError("An attempt of a delivery failed", defect), {
           _tag: "failed",
@@ -131,152 +139,148 @@ const loop = Effect.gen(function* () {
         } as const)
       )
     )
-    const finishedAt = yield* now
-    const times = { startedAt, finishedAt }
-    const result = resultOf(claim, outcome, times, webhooks.retrySchedule, yield* Random.next)
-    const { back, next } = lines.next(claim, result.on === "succeeded" && !draining, finishedAt.getTime())
-    if (isGone(outcome)) yield* persistently(disable(sql, claim, finishedAt))
-    yield* Queue.offer(results, { claim, result })
-    if (back.length > 0) yield* giveBack(back)
+    slots.release(lease.slot)
+    const finishedAt = now()
+    const times = { startedAt: lease.startedAt, finishedAt }
+    const result = resultOf(lease, outcome, times, webhooks.retrySchedule, yield* Random.next)
+    const succeeded = result.on === "succeeded" && intake === "open"
+    const { next, returned } = lanes.next(lease, { succeeded, millis: finishedAt - lease.startedAt, now: finishedAt })
+    if (isGone(outcome)) gone.push(lease)
+    end(lease, result)
+    returnAll(returned)
     return next
   })
 
-  /** One after the other, by one fiber: a fiber for each costs as much as all else around the request. */
-  const deliverAll = Effect.fnUntraced(function* (first: UnderWay) {
-    for (let claim: UnderWay | undefined = first; claim !== undefined;) claim = yield* deliver(claim)
+  /** Sends one after the other in one fiber. */
+  const deliverAll = Effect.fnUntraced(function* (first: Leased) {
+    for (let lease: Leased | undefined = first; lease !== undefined;) lease = yield* deliver(lease)
   })
 
-  const lines = Lines.make<UnderWay>(endpointConcurrency, (claim) => run(deliverAll(claim)))
+  const lanes = Lanes.make<Leased>(concurrency, (lease) => run(deliverAll(lease)))
+  /** Endpoints that answered 410 and are not disabled yet. */
+  let gone: Array<Leased> = []
 
-  const giveBack = (claims: ReadonlyArray<UnderWay>) =>
-    Effect.flatMap(now, (at) =>
-      Queue.offerAll(
-        results,
-        claims.map((claim) => ({ claim, result: returned(claim, "unsent", at) }))
-      )
-    )
+  /** Disables before recording: what is recorded as dead is then no longer the webhook's to retry. */
+  const disableGone = Effect.suspend(() => {
+    const batch = gone
+    gone = []
+    return Effect.forEach(batch, (lease) => statement(disable(sql, lease, lease.endpointUrl, "gone")), {
+      discard: true
+    }).pipe(Effect.tapError(() => Effect.sync(() => void gone.push(...batch))))
+  })
 
-  const begin = Effect.fnUntraced(function* (claims: ReadonlyArray<Claim>) {
-    const startedAt = yield* now
-    for (const one of claims) {
-      const claim = { ...one, startedAt }
-      underWay.set(keyOf(claim), claim)
-      lines.add(claim, startedAt.getTime())
+  /** Records a batch of results. A failure of the database keeps them, a defect drops them: their leases expire. */
+  const recordEnded = Effect.suspend(() => {
+    const batch = results.slice(0, longestBatch)
+    const forget = () => {
+      for (const { lease } of batch) leased.delete(lease)
     }
+    results = results.slice(longestBatch)
+    return statement(
+      record(
+        sql,
+        batch.map(({ result }) => result),
+        terms
+      )
+    ).pipe(
+      Effect.tapError(() => Effect.sync(() => void (results = [...batch, ...results]))),
+      Effect.tapDefect(() => Effect.sync(forget)),
+      Effect.tap((failing) =>
+        Effect.forEach(failing, (endpoint) => statement(disable(sql, endpoint, null, "failing")), { discard: true })
+      ),
+      Effect.andThen(Effect.sync(forget)),
+      Effect.andThen(measured ? Metrics.countResults(batch.map(({ result }) => result)) : Effect.void)
+    )
   })
 
-  /** Unless it has been claimed anew meanwhile. */
-  const forget = (claim: UnderWay) => {
-    if (underWay.get(keyOf(claim)) === claim) underWay.delete(keyOf(claim))
-  }
+  /** Claims what there are slots for. What a claim has leased is known here, even if the fiber is interrupted meanwhile. */
+  const claimDue = Effect.suspend(() => {
+    const workerId = worker.leaseId()
+    const room = Math.max(0, leasesInAll - leased.size)
+    if (workerId === null) return Effect.void
+    const at = now()
+    for (const endpoint of lanes.hungry(at)) named.set(keyOf(endpoint), endpoint)
+    const visits = [...named.values()].map((endpoint) => lanes.named(endpoint, at))
+    const free = slots.free(at)
+    named.clear()
+    changed.clear()
+    return claimed({ workerId, named: visits, slots: { healthy: Math.min(free.healthy, room), suspect: free.suspect } })
+  })
 
-  // What a claim has leased has to be known here, whatever ends meanwhile.
-  const claimDue = Effect.gen(function* () {
-    const slots = allSlots - lines.sending()
-    if (slots === 0 || draining) return
-    missed = recording
-    const claims = yield* untraced(statement(claim(sql, { ...(yield* terms), slots })))
-    scarce = claims.length === slots
-    yield* begin(claims)
-  }).pipe(claiming.withPermit, Effect.uninterruptible)
+  const claimed = (of: {
+    workerId: bigint
+    named: ReadonlyArray<Named>
+    slots: { healthy: number; suspect: number }
+  }) =>
+    untraced(statement(claim(sql, { ...of, concurrency, leaseMillis }))).pipe(
+      Effect.map((claims) => {
+        const at = now()
+        const leases = claims.map((one): Leased => ({ ...one, startedAt: at, slot: undefined }))
+        for (const lease of leases) leased.add(lease)
+        if (intake === "closed") return returnAll(leases)
+        lanes.add(leases, at)
+        // The claim may have read a webhook before it changed.
+        for (const endpoint of changed.values()) returnAll(lanes.drop(endpoint))
+      }),
+      Effect.uninterruptible
+    )
 
-  yield* Queue.take(bell).pipe(
-    Effect.timeoutOption(lookEvery),
-    Effect.andThen(claimDue),
-    Effect.catchCause((cause) =>
-      Effect.andThen(Effect.logWarning("Due deliveries were not claimed", cause), Effect.sleep(againAfter))
-    ),
-    Effect.forever,
-    Effect.forkScoped
-  )
+  const cycle = Effect.gen(function* () {
+    yield* Effect.timeoutOption(Queue.take(signals), pollEvery)
+    if (gone.length > 0) yield* disableGone
+    if (results.length > 0) yield* Effect.uninterruptible(recordEnded)
+    if (results.length > 0) signal()
+    if (intake === "open") yield* claimDue
+    else if (leased.size === 0) yield* Latch.open(idle)
+  })
 
-  /** Records results, and claims what comes next for their endpoints, unless others wait for a slot. */
-  const settle = (batch: ReadonlyArray<Ended>) =>
-    Effect.gen(function* () {
-      recording = true
-      const slots = scarce || draining ? 0 : Math.max(0, Math.min(longestBatch, aheadInAll - underWay.size))
-      const results = batch.map(({ result }) => result)
-      const claims = yield* statement(record(sql, results, { ...(yield* terms), slots }))
-      for (const { claim } of batch) forget(claim)
-      yield* begin(claims)
-      missed ||= slots < batch.length
-    }).pipe(Effect.ensuring(Effect.sync(() => void (recording = false))), claiming.withPermit, Effect.uninterruptible)
-
-  /**
-   * Nobody knows whether a statement that failed was done. What it gave back may be leased to another by now, under the
-   * number of the same attempt: so that is not said again, and the lease runs out.
-   */
-  const settleAgain = (batch: ReadonlyArray<Ended>) => {
-    for (const { claim, result } of batch) if (result.on === "unsent") forget(claim)
-    return persistently(settle(batch.filter(({ result }) => result.on !== "unsent")))
-  }
-
-  yield* Queue.takeBetween(results, 1, longestBatch).pipe(
-    Effect.flatMap((batch) =>
-      Effect.gen(function* () {
-        yield* settle(batch).pipe(
-          Effect.catch((error) => Effect.andThen(complain(error), Effect.delay(settleAgain(batch), againAfter))),
-          // Their leases run out, and they are delivered again: one batch must not hold up all that follow.
-          Effect.catchDefect((defect) => {
-            for (const { claim } of batch) forget(claim)
-            return Effect.logError("Results of deliveries can't be recorded", defect)
-          })
-        )
-        if (draining && underWay.size === 0) yield* Latch.open(idle)
-        if (scarce || missed) yield* Effect.ignore(claimDue)
-        if (measured) yield* Metrics.count(batch.map(({ result }) => result).filter(({ on }) => on !== "unsent"))
-      })
-    ),
-    Effect.forever,
-    Effect.forkScoped
-  )
-
-  yield* every(
-    Duration.millis(Duration.toMillis(lease) / 3),
-    "Leases were not extended",
-    Effect.suspend(() =>
-      underWay.size === 0
-        ? Effect.void
-        : Effect.flatMap(terms, ({ leaseEnd }) =>
-            untraced(statement(extend(sql, [...underWay.values()], leaseEnd)))
-          ).pipe(
-            // A result that is being recorded would lose its row.
-            claiming.withPermits(2)
-          )
+  yield* supervisor.supervise("deliveries", { stalledAfter }, (progress) =>
+    cycle.pipe(
+      Effect.catch((error) =>
+        Effect.andThen(Effect.logWarning("The database of the deliveries is away", error), Effect.sleep(againAfter))
+      ),
+      Effect.andThen(progress),
+      Effect.forever
     )
   )
 
-  yield* upkeep({ sql, maintenance, lease, endpointConcurrency, ring })
-
-  /** New deliveries, or a webhook that has changed: what was claimed ahead for that is claimed anew. */
-  const heard = (payload: string) =>
-    Option.match(endpointOf(payload), {
-      onNone: () => ring,
-      // What a claim that is under way brings may be of before the change, too.
-      onSome: (endpoint) =>
-        Effect.suspend(() => giveBack(lines.drop(endpoint))).pipe(claiming.withPermits(2), Effect.andThen(ring))
+  const visit = (endpoints: ReadonlyArray<Endpoint>) =>
+    Effect.sync(() => {
+      for (const endpoint of endpoints) named.set(keyOf(endpoint), endpoint)
+      if (endpoints.length > 0) signal()
     })
 
-  // Its end is not waited for: a database that hangs does not even take leave.
-  const listener = yield* Effect.forkDetach(notices(heard))
-  yield* Effect.addFinalizer(() => Effect.sync(() => listener.interruptUnsafe()))
+  yield* maintain({
+    sql,
+    deadLettering,
+    maintenance,
+    worker,
+    leaseMillis,
+    maxAge: maxAge(webhooks.retrySchedule),
+    visit
+  })
+
+  yield* listen(({ installationIds, on, projectId }) => {
+    for (const installationId of installationIds) {
+      const endpoint = { projectId, installationId }
+      named.set(keyOf(endpoint), endpoint)
+      if (on === "changed") {
+        changed.set(keyOf(endpoint), endpoint)
+        returnAll(lanes.drop(endpoint))
+      }
+    }
+    signal()
+  })
 
   return {
     drain: Effect.suspend(() => {
-      draining = true
-      // A claim that is under way is the last; what of it is not sent yet won't be.
-      return claiming
-        .withPermits(2)(Effect.void)
-        .pipe(
-          Effect.andThen(Effect.suspend(() => giveBack(lines.clear()))),
-          Effect.andThen(Effect.suspend(() => (underWay.size === 0 ? Effect.void : Latch.await(idle))))
-        )
+      intake = "closed"
+      returnAll(lanes.drop())
+      signal()
+      return Latch.await(idle)
     })
   }
 })
 
-/** Until it succeeds: while the database is away the leases run on, and then others deliver again. */
-const persistently = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A> =>
-  effect.pipe(Effect.tapError(complain), Effect.retry(Schedule.spaced(againAfter)), Effect.orDie)
-
-const complain = (error: unknown) => Effect.logWarning("Results of deliveries were not recorded", error)
+/** No id holds the character between them. */
+const keyOf = ({ installationId, projectId }: Endpoint) => `${projectId}\u0000${installationId}`

@@ -1,6 +1,6 @@
 /** Sends deliveries over HTTP to endpoints that nobody vouches for: only to checked addresses, within one deadline. */
 import { Clock, Context, Duration, Effect, Layer, Option, References, Result } from "effect"
-import { freshAgents, keptAgents } from "../platform/outbound/Agents.ts"
+import { freshConnections, keptConnections } from "../platform/outbound/Connections.ts"
 import { postAttributes } from "../platform/outbound/ClientSpan.ts"
 import { type Answer, exchange, ExchangeFailed } from "../platform/outbound/Exchange.ts"
 import { delayOf } from "../platform/outbound/RetryAfter.ts"
@@ -62,7 +62,7 @@ export class Sender extends Context.Service<
       Sender,
       Effect.gen(function* () {
         const names = yield* Names
-        const kept = yield* keptAgents
+        const kept = yield* keptConnections
         const timeout = Duration.toMillis(config.timeout)
 
         const targets = new Map<string, Option.Option<Endpoint>>()
@@ -93,7 +93,7 @@ export class Sender extends Context.Service<
           return exchange(kept, post).pipe(
             Effect.catchIf(
               ({ stale }) => stale,
-              () => exchange(freshAgents(), post)
+              () => exchange(freshConnections, post)
             ),
             Effect.flatMap(answered)
           )

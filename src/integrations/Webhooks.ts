@@ -13,7 +13,7 @@ import {
 } from "../api/Problems.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
-import { Wake } from "../platform/outbox/Wake.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { newSecret } from "../platform/StandardWebhooks.ts"
@@ -65,7 +65,7 @@ export class Webhooks extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       const mutations = yield* Mutations
       const box = yield* SecretBox
-      const wake = yield* Wake
+      const notifier = yield* Notifier
       const { webhooks } = yield* Settings
       const allowed = networksOf(webhooks.allowedNetworks)
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
@@ -90,8 +90,7 @@ export class Webhooks extends Context.Service<
             command,
             configure(sql, projectId, id, change, yield* now)
           )
-          // A parked endpoint is tried at once.
-          yield* wake.changed([projectId, id])
+          yield* notifier.changed(projectId, id)
           return yield* opened(command, id, outcome)
         }),
         rotate: Effect.fnUntraced(function* (command, id, { expectedVersion }) {
@@ -103,12 +102,12 @@ export class Webhooks extends Context.Service<
             command,
             rotate(sql, projectId, id, change, yield* now)
           )
-          yield* wake.changed([projectId, id])
+          yield* notifier.changed(projectId, id)
           return yield* opened(command, id, outcome)
         }),
         retry: Effect.fnUntraced(function* (command, id, deliveryId) {
           const outcome = yield* mutate(mutations, command, retry(sql, command.projectId, id, deliveryId, yield* now))
-          yield* wake.deliverers
+          yield* notifier.appended(command.projectId, [id])
           return outcome
         })
       }

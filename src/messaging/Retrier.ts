@@ -1,22 +1,44 @@
 /**
- * Sends again what a provider surely has not processed, settles what nobody knows where that can't send twice, and finds
- * what a dead process has left. Any number of processes may run it.
+ * Makes the attempts of messages that wait, and settles those that a dead process has left. Any number of processes may
+ * run it. The states of a message and the moves between them are in `Messages/States.ts`; here is what a due message
+ * meets:
+ *
+ *   due ── permit free, circuit closed ──▶ called, outcome recorded
+ *    │  └─ permit free, circuit open ────▶ recorded as postponed (`circuit_open`), without a call
+ *    │  └─ no permit of its channel, project or process ──▶ stays due
+ *    └─ its lease has ended, or its worker is dead ──▶ recorded as unknown (`lease_lost`)
+ *
+ * A lease lasts as long as a call may take and 5 s more, by the database's clock, and is never extended.
  */
 import { Clock, Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
+import { forkPeriodic } from "../platform/background/Periodic.ts"
+import * as Slots from "../platform/background/Slots.ts"
+import { Worker } from "../platform/background/Worker.ts"
+import { databaseNow } from "../platform/DatabaseClock.ts"
 import { statement } from "../platform/Database.ts"
-import { every } from "../platform/Every.ts"
 import { Measured } from "../platform/Measured.ts"
 import { untraced } from "../platform/Telemetry.ts"
-import { Calls } from "./Calls.ts"
-import { type Claim, claim } from "./Messages/Attempts.ts"
+import { Calls, type Guard } from "./Calls.ts"
+import { Circuits } from "./Circuits.ts"
+import { isUnanswered } from "./Connectors/Outcomes.ts"
+import { type Claim, claim, endLeasesOfDead } from "./Messages/Attempts.ts"
 import * as Metrics from "./Messages/Metrics.ts"
+import { outcomes } from "./Providers.ts"
 
-/** Attempts under way in one process. */
-const slots = 64
-/** How often it looks for what is due. */
-const lookEvery = Duration.millis(250)
+/** Attempts in flight in one process. */
+const permits: Slots.Options = {
+  total: 64,
+  perKey: 16,
+  perTenant: 32,
+  initial: 4,
+  failingShare: 0.25,
+  slowAfter: Duration.seconds(1)
+}
+const claimEvery = Duration.millis(250)
+const takeoverEvery = Duration.millis(500)
 const measureEvery = Duration.seconds(15)
+const stalledAfter = Duration.seconds(30)
 
 export class Retrier extends Context.Service<
   Retrier,
@@ -30,51 +52,70 @@ export class Retrier extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const calls = yield* Calls
+      const circuits = yield* Circuits
+      const worker = yield* Worker
+      const clock = yield* databaseNow(sql)
+      const slots = yield* Slots.make(permits)
       const claiming = yield* Semaphore.make(1)
-      let underWay = 0
       let stopped = false
       let ending = false
       const fibers = yield* FiberSet.make()
 
-      const attempt = (claim: Claim) =>
-        (claim.lost ? calls.lose(claim) : calls.make(claim)).pipe(
+      /** Makes the call with the permit of its channel, unless the circuit of the channel is open. */
+      const guardOf =
+        (claim: Claim, permit: Slots.Permit): Guard =>
+        (call) =>
+          circuits.guard(claim, Effect.andThen(Effect.sync(permit.begin), call)).pipe(
+            Effect.tap((outcome) => Effect.sync(() => permit.end(isUnanswered(outcome) ? "failed" : "succeeded"))),
+            Effect.catchTag("ChannelResting", () => Effect.succeed(outcomes.circuitOpen))
+          )
+
+      const attempt = (claim: Claim) => {
+        const permit = slots.take(claim.projectId, claim.channelId)
+        return (claim.lost ? calls.lose(claim) : calls.make(claim, guardOf(claim, permit))).pipe(
           Effect.catchCause((cause) => Effect.logWarning("An attempt was not recorded", cause)),
-          Effect.ensuring(Effect.sync(() => void underWay--)),
+          Effect.ensuring(Effect.sync(() => permit.end("unused"))),
           (attempt) => FiberSet.run(fibers, attempt)
         )
+      }
 
-      // A claim that comes back when everything ends: what it has leased was surely not sent.
+      // A claim that returns while the process ends: its messages were surely not sent.
       const giveBack = (claim: Claim) =>
         (claim.lost ? calls.lose(claim) : calls.postpone(claim)).pipe(
           Effect.timeoutOption(Duration.seconds(2)),
           Effect.ignoreCause
         )
 
-      // What a claim has leased is attempted or given back, whatever ends meanwhile.
-      const look = Effect.gen(function* () {
-        if (stopped || underWay === slots) return
-        const now = yield* Clock.currentTimeMillis
-        const leaseEnd = new Date(now + Duration.toMillis(calls.lease))
-        const claims = yield* untraced(statement(claim(sql, { now: new Date(now), leaseEnd, limit: slots - underWay })))
+      // A leased message is attempted or given back, even if this fiber is interrupted meanwhile.
+      const claimDue = Effect.gen(function* () {
+        const limits = slots.limits()
+        if (stopped || limits.free === 0) return
+        const now = yield* clock
+        const at = new Date(yield* Clock.currentTimeMillis)
+        const leaseMillis = Duration.toMillis(calls.lease)
+        const terms = { now, at, leaseMillis, workerId: worker.leaseId(), limits }
+        const claims = yield* untraced(statement(claim(sql, terms)))
         if (ending) return yield* Effect.forEach(claims, giveBack, { discard: true, concurrency: "unbounded" })
-        underWay += claims.length
         yield* Effect.forEach(claims, attempt, { discard: true })
       }).pipe(claiming.withPermit, Effect.uninterruptible)
 
-      yield* every(lookEvery, "Messages that are due were not claimed", look)
+      const takeOver = Effect.gen(function* () {
+        const now = yield* clock
+        yield* untraced(statement(endLeasesOfDead(sql, now, worker.isDead(sql, sql`worker_id`))))
+      })
+
+      yield* forkPeriodic("message claims", { interval: claimEvery, stalledAfter }, claimDue)
+      yield* forkPeriodic("message takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
       if (yield* Measured) {
-        yield* every(
-          measureEvery,
-          "The queue of messages was not measured",
-          Effect.flatMap(Clock.currentTimeMillis, (millis) => untraced(Metrics.gauge(sql, new Date(millis))))
-        )
+        const measure = Effect.flatMap(clock, (now) => untraced(Metrics.gauge(sql, now)))
+        yield* forkPeriodic("message metrics", { interval: measureEvery }, measure)
       }
-      // The last finalizer is the first to run: a claim that is under way waits for no one else's end.
+      // The last finalizer is the first to run: a claim in progress does not wait for the end of other fibers.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (ending = stopped = true)))
       return {
         drain: Effect.suspend(() => {
           stopped = true
-          // A claim that is under way is the last.
+          // A claim in progress is the last.
           return Effect.andThen(claiming.withPermit(Effect.void), FiberSet.awaitEmpty(fibers))
         })
       }

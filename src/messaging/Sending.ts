@@ -14,6 +14,7 @@ import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { causeOf } from "../platform/outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
+import { databaseNow, later } from "../platform/DatabaseClock.ts"
 import { Calls } from "./Calls.ts"
 import { create, type Destination, find, type Message } from "./Messages/Record.ts"
 
@@ -51,10 +52,14 @@ export class Sending extends Context.Service<
       const mutations = yield* Mutations
       const calls = yield* Calls
       const { providerTimeout } = yield* Settings
+      const now = yield* databaseNow(sql)
 
       const current = (projectId: ProjectId, id: MessageId) =>
-        Effect.flatMap(statement(find(sql, projectId, id)), ([message]) =>
-          message === undefined ? Effect.die(new Error(`Message ${id} is gone`)) : Effect.succeed(message)
+        now.pipe(
+          Effect.flatMap((now) => statement(find(sql, now, projectId, id))),
+          Effect.flatMap(([message]) =>
+            message === undefined ? Effect.die(new Error(`Message ${id} is gone`)) : Effect.succeed(message)
+          )
         )
 
       /** As it is once the first call has had its time, whichever process makes it. */
@@ -78,7 +83,7 @@ export class Sending extends Context.Service<
           const { projectId } = command
           const cause = yield* causeOf(projectId)
           const messageId = MessageId.make(yield* newId("msg"))
-          const leaseEnd = new Date(cause.at.getTime() + Duration.toMillis(calls.lease))
+          const leaseEnd = later(sql, yield* now, Duration.toMillis(calls.lease))
           const { replayed, resourceId, returned } = yield* mutate<ConversationNotFound, Destination>(
             mutations,
             command,

@@ -92,8 +92,14 @@ export const bulkLayer = client(pools.bulk, pools.bulk.size)
 /** The client of pruning: nothing else waits behind it on its connection. */
 export const maintenanceLayer = client(pools.maintenance, pools.maintenance.size)
 
+/** The client of the sweep and of dead-lettering. */
+export const deadLetteringLayer = client(pools.deadLettering, pools.deadLettering.size)
+
 /** The client of operators, for migrations and project files: they take the time that they take. */
 export const operatorLayer = client(pools.operator, pools.operator.size)
+
+/** The client of a worker's lock (`background/Worker`). */
+export const workerLayer = client(pools.worker, pools.worker.size)
 
 /** The client of the listeners: a connection that is silent for as long as nothing happens. */
 export const listenerLayer = client(pools.listener, pools.listener.size)

@@ -129,6 +129,7 @@ const variables = {
   WEBHOOK_TIMEOUT: Delay,
   WEBHOOK_SECRET_OVERLAP: Delay,
   WEBHOOK_RETRY_SCHEDULE: durations,
+  WEBHOOK_DISABLE_AFTER: Delay,
   WEBHOOK_ENDPOINT_CONCURRENCY: integer(1, 1_000),
   WEBHOOK_ALLOWED_NETWORKS: list(isNetwork, "a list of networks, such as 10.0.0.0/8,fd00::/8"),
   OTEL_EXPORTER_OTLP_ENDPOINT: url(["http:", "https:"]),
@@ -183,6 +184,8 @@ export interface WebhookSettings {
   readonly secretOverlap: Duration.Duration
   /** The delay before each retry; one attempt more than that, and a delivery is dead. */
   readonly retrySchedule: ReadonlyArray<Duration.Duration>
+  /** Time without a success after which a failing endpoint's webhook is disabled. */
+  readonly disableAfter: Duration.Duration
   /** Deliveries in flight to one endpoint, of all replicas together. */
   readonly endpointConcurrency: number
   /** Networks in CIDR notation that webhooks may reach though they are not public. */
@@ -258,6 +261,7 @@ const shape = (settings: typeof Variables.Type, resourceAttributes: Record<strin
     timeout: settings.WEBHOOK_TIMEOUT ?? Duration.seconds(15),
     secretOverlap: settings.WEBHOOK_SECRET_OVERLAP ?? Duration.hours(24),
     retrySchedule: settings.WEBHOOK_RETRY_SCHEDULE ?? usualRetries,
+    disableAfter: settings.WEBHOOK_DISABLE_AFTER ?? Duration.days(5),
     endpointConcurrency: settings.WEBHOOK_ENDPOINT_CONCURRENCY ?? 4,
     // Whoever tries the service out has their receiver on the same machine.
     allowedNetworks:

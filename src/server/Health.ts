@@ -4,6 +4,7 @@ import { HttpRouter, HttpServerResponse } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
+import { Supervisor } from "../platform/background/Supervisor.ts"
 import { RateLimits } from "../platform/rateLimit/RateLimits.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { problemResponse } from "./ProblemResponse.ts"
@@ -13,8 +14,18 @@ export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const sql = yield* SqlClient.SqlClient
     const limits = yield* RateLimits
+    const supervisor = yield* Supervisor
+
+    /** The background fibers of this process make progress. */
+    const progress = Effect.suspend(() => {
+      const stalled = supervisor.stalled()
+      return stalled.length === 0
+        ? Effect.void
+        : Effect.fail(new ServiceUnavailable({ detail: `Background work makes no progress: ${stalled.join(", ")}.` }))
+    })
 
     const ready = Effect.all([statement(sql`SELECT 1`), limits.ping], { concurrency: 2, discard: true }).pipe(
+      Effect.andThen(progress),
       Effect.as(HttpServerResponse.jsonUnsafe({ status: "ready" })),
       Effect.catchTags({
         service_unavailable: (problem) => unready(problem),

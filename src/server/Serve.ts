@@ -1,5 +1,5 @@
 /** The life of the process: settings, layers, ready line, drain, end. */
-import { NodeServices } from "@effect/platform-node"
+import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
@@ -9,8 +9,11 @@ import * as Rejudging from "../integrations/Preview/Rejudging.ts"
 import { Sender } from "../integrations/Sender.ts"
 import { Runner } from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
+import { Circuits } from "../messaging/Circuits.ts"
 import { Providers } from "../messaging/Providers.ts"
 import { Retrier } from "../messaging/Retrier.ts"
+import { Supervisor } from "../platform/background/Supervisor.ts"
+import { Worker } from "../platform/background/Worker.ts"
 import { Bulk } from "../platform/Bulk.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
@@ -20,7 +23,7 @@ import { Mutations } from "../platform/idempotency/Mutations.ts"
 import * as Pruner from "../platform/idempotency/Pruner.ts"
 import * as Logging from "../platform/Logging.ts"
 import * as Measured from "../platform/Measured.ts"
-import { Wake } from "../platform/outbox/Wake.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import { assertMigrated, migrate } from "../platform/Migrations.ts"
 import { Pages } from "../platform/Pages.ts"
 import { RateLimits } from "../platform/rateLimit/RateLimits.ts"
@@ -53,7 +56,7 @@ const platform = Layer.mergeAll(
   RequestMetrics.layer,
   Pages.layer,
   SecretBox.layer,
-  Wake.layer,
+  Notifier.layer,
   Drain.layer,
   Bulk.layer,
   Mutations.layer
@@ -61,6 +64,7 @@ const platform = Layer.mergeAll(
   Layer.provide(SecretKey.layer),
   Layer.provideMerge(migrated),
   Layer.provideMerge(Database.layer),
+  Layer.provideMerge(Supervisor.layer),
   Layer.provideMerge(Database.DatabaseUrl.layer),
   Layer.provideMerge(Telemetry.layer),
   Layer.provideMerge(Measured.layer),
@@ -79,7 +83,8 @@ const sender = Layer.unwrap(
 const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.layer, Runner.layer).pipe(
   Layer.provide(Database.backgroundLayer),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [sender, Database.deliveriesLayer])),
-  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer))
+  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer)),
+  Layer.provide([Worker.layer, Circuits.layer])
 )
 
 /** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */

@@ -4,6 +4,7 @@ import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import * as AudiencePruner from "../../src/campaigns/AudiencePruner.ts"
 import { makeProject } from "../support/Projects.ts"
+import { Supervisor } from "../../src/platform/background/Supervisor.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
 const putAudience = Effect.fnUntraced(function* (project: string, id: string, size: number, abandoned: boolean) {
@@ -47,7 +48,7 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
       }
       const kept = ["a kept 1200", "b kept 1200"]
 
-      yield* Layer.build(AudiencePruner.layer)
+      yield* Layer.build(AudiencePruner.layer.pipe(Layer.provide(Supervisor.layer)))
       yield* remaining.pipe(Effect.repeat({ until: (lines) => lines.length === 2 }))
       assert.deepStrictEqual(yield* remaining, kept)
 

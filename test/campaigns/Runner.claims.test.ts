@@ -3,6 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { advance } from "../../src/campaigns/Runner/Progress.ts"
 import { claim } from "../../src/campaigns/Runner/Claims.ts"
+import { freely, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { idempotent, lease, nowhere, postponed, refused, resultOf, scene } from "./Runner.scene.support.ts"
 import { campaignOf, cancelAll, clientId, httpChannel } from "./Runner.support.ts"
@@ -91,7 +92,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
       const other = yield* campaignOf(server, { ...plan, primaryType: "telegram" })
       const now = new Date()
       const until = new Date(now.getTime() + 300)
-      const claims = yield* claim(sql, { now, until, leaseMillis: lease, slots: 10, idempotent })
+      const times = { now: timeOf(sql, now), until: timeOf(sql, until), leaseMillis: lease }
+      const claims = yield* claim(sql, { ...times, workerId: null, limits: freely(10), idempotent })
       const of = ({ projectId }: { readonly projectId: string }) =>
         claims
           .filter((claim) => claim.projectId === projectId)
@@ -100,7 +102,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
       assert.deepStrictEqual(of(other), ["telegram after 0 ms", "telegram after 100 ms"])
 
       yield* sql`UPDATE campaign_recipients SET status = 'sent' WHERE project_id = ${one.projectId}`
-      yield* advance(sql, now)
+      yield* advance(sql, timeOf(sql, now))
       assert.deepStrictEqual([(yield* one.campaign).status, (yield* other.campaign).status], ["completed", "running"])
     })
   )

@@ -18,6 +18,7 @@ const base: Claim = {
   inDoubt: false,
   hasFallback: false,
   sendAt: new Date(0),
+  delayMillis: 0,
   channelId: ChannelId.make("channel"),
   providerType: "http",
   config: new Uint8Array(),
@@ -34,12 +35,10 @@ const refused: Outcome = { _tag: "refused", errorCode: "http_403" }
 const busy: Outcome = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() }
 const open500: Outcome = { _tag: "unknown", errorCode: "http_500" }
 
-const end = new Date(0)
-
 /** The state that a call leads to, on which route, after how many seconds, and whether in doubt. */
 const told = (claim: Partial<Claim>, outcome: Outcome, idempotent = true) => {
-  const { availableAt, inDoubt, nextRoute, on } = recipientResult({ ...base, ...claim }, idempotent, outcome, end)
-  const pause = availableAt === null ? "" : ` after ${availableAt.getTime() / 1000} s`
+  const { delayMillis, inDoubt, nextRoute, on } = recipientResult({ ...base, ...claim }, idempotent, outcome)
+  const pause = delayMillis === null ? "" : ` after ${delayMillis / 1000} s`
   return `${after(on)} on ${nextRoute}${pause}${inDoubt ? ", in doubt" : ""}`
 }
 

@@ -2,6 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { claim } from "../../src/campaigns/Runner/Claims.ts"
+import { freely, timeOf } from "../support/Claims.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { addressOf, campaignOf, cancelAll, provider, sendOf } from "./Runner.support.ts"
 
@@ -19,8 +20,16 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
     yield* cancelAll(server)
     yield* campaignOf(server, { recipients, primary: "http://127.0.0.1:1/hook", sendsPerMinute })
     return (at: number, slots = 512) => {
-      const times = { now: new Date(begin + at), until: new Date(begin + at + horizon) }
-      return Effect.orDie(claim(server.sql, { ...times, leaseMillis: 15_000, slots, idempotent: ["http"] }))
+      const time = (millis: number) => timeOf(server.sql, new Date(begin + millis))
+      const lease = { leaseMillis: 15_000, workerId: null }
+      const terms = {
+        now: time(at),
+        until: time(at + horizon),
+        ...lease,
+        limits: freely(slots),
+        idempotent: ["http"] as const
+      }
+      return Effect.orDie(claim(server.sql, terms))
     }
   })
   const times = (claimed: ReadonlyArray<{ readonly sendAt: Date }>) =>

@@ -5,6 +5,7 @@ import { type Claim, claim, reclaim } from "../../src/campaigns/Runner/Claims.ts
 import { recipientResult, record, type Result } from "../../src/campaigns/Runner/Results.ts"
 import type { Outcome } from "../../src/messaging/Connectors.ts"
 import { maxAttempts } from "../../src/messaging/Messages/Schedule.ts"
+import { freely, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { campaignOf, cancelAll, type Plan } from "./Runner.support.ts"
 
@@ -23,9 +24,18 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
   const { sql } = server
   yield* cancelAll(server)
   const { apply, projectId, recipients } = yield* campaignOf(server, { recipients: 1, primary: nowhere, ...plan })
-  const at = (millis: number) => new Date(begin + millis)
+  const at = (millis: number) => timeOf(sql, new Date(begin + millis))
   const claims = (millis: number) =>
-    Effect.orDie(claim(sql, { now: at(millis), until: at(millis), leaseMillis: lease, slots: 1, idempotent }))
+    Effect.orDie(
+      claim(sql, {
+        now: at(millis),
+        until: at(millis),
+        leaseMillis: lease,
+        workerId: null,
+        limits: freely(1),
+        idempotent
+      })
+    )
   return {
     sql,
     projectId,
@@ -33,8 +43,9 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
     claims,
     /** Claims the recipient, who has to be there to be claimed. */
     claimed: (millis: number) => Effect.map(claims(millis), ([claim = assert.fail("nobody is claimed")]) => claim),
-    record: (result: Result) => Effect.orDie(record(sql, [result])),
-    reclaim: (millis: number) => Effect.orDie(reclaim(sql, at(millis), idempotent, maxAttempts)),
+    record: (result: Result) => Effect.orDie(record(sql, at(0), [result])),
+    reclaim: (millis: number) =>
+      Effect.orDie(reclaim(sql, { now: at(millis), idempotent, attempts: maxAttempts, isDead: sql`false` })),
     /** How the recipient stands. */
     standing: Effect.map(recipients, ([row = assert.fail("no recipient")]) =>
       [row.status, row.route, row.attempts, ...(row.inDoubt ? ["in doubt"] : [])].join(" ")
@@ -42,4 +53,4 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
   }
 })
 
-export const resultOf = (claim: Claim, outcome: Outcome) => recipientResult(claim, true, outcome, new Date(begin))
+export const resultOf = (claim: Claim, outcome: Outcome) => recipientResult(claim, true, outcome)

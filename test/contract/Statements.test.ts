@@ -341,8 +341,14 @@ layer(TestServer.layer(), { excludeTestServices: true })("in the catalog", (it) 
           .filter(({ lead }) => lead !== "project_id")
           .map(({ kind, name, table }) => `${table}: ${kind} ${name}`)
           .toSorted(),
-        // A token names its key, and not its project.
-        ["api_keys: index api_keys_key_id", "api_keys: u api_keys_key_id"]
+        [
+          // A token names its key, and not its project.
+          "api_keys: index api_keys_key_id",
+          "api_keys: u api_keys_key_id",
+          // A worker serves all projects: it finds due endpoints by time.
+          "endpoint_health: index endpoint_health_due",
+          "endpoint_health: index endpoint_health_due_suspect"
+        ]
       )
     })
   )

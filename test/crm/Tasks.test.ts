@@ -6,7 +6,7 @@ import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { ClientId, DealId, ProjectId, TaskId } from "../../src/api/Ids.ts"
 import { type NewTask, Tasks } from "../../src/crm/Tasks.ts"
-import { Wake } from "../../src/platform/outbox/Wake.ts"
+import { Notifier } from "../../src/platform/outbox/Notifier.ts"
 import { withDeals } from "../support/Deals.ts"
 import { slowDown } from "../support/SlowRows.ts"
 import { apply, rowsOf, services } from "../project/Projects.support.ts"
@@ -32,7 +32,7 @@ const records = {
   ...withDeals("deal")
 }
 
-const tasks = Tasks.layer.pipe(Layer.provide(Wake.layerInline))
+const tasks = Tasks.layer.pipe(Layer.provide(Notifier.layerInline))
 
 /** The service as another operator's process has it, on a connection of its own. */
 const another = Effect.gen(function* () {

@@ -13,9 +13,8 @@ import { opened, type Shop } from "./Shop.support.ts"
 
 /** The statements in the life of a delivery, each by what only it says: messages and campaigns have claims of their own. */
 export const command = /INSERT INTO deals|UPDATE deals SET/
-export const claim =
-  /WITH RECURSIVE queue AS \(\s*\(\s*SELECT project_id, installation_id, available_at FROM deliveries/
-export const record = /UPDATE deliveries SET\s+status = leased\."to"/
+export const claim = /WITH turn AS MATERIALIZED \(\s*SELECT health\.project_id/
+export const record = /UPDATE deliveries SET\s+status = to_state/
 
 /** A process of the service, and its wire to the database. */
 export interface Part {

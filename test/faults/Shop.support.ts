@@ -5,7 +5,8 @@ import { expect } from "vitest"
 import type { EventType } from "../../src/api/integrations/Events.ts"
 import { pipelines } from "../contract/Deals.support.ts"
 import { type Answering, bodyOf, receiver } from "../integrations/Deliveries.support.ts"
-import { defer, eventually, type Service } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { eventually, type Service } from "../support/Process.ts"
 import { project, session } from "./Projects.support.ts"
 import { bearer, send } from "./Requests.support.ts"
 
@@ -106,11 +107,17 @@ export const openShop = async (
     /** The deliveries that are leased. */
     leased: async () =>
       (await query(`SELECT id FROM deliveries ${ofUs} AND status = 'delivering'`)).map((row) => String(row["id"])),
-    /** As if the time of every lease had passed; tells of which deliveries. */
+    /** As if the time of every lease had passed. Returns the deliveries, those that were just taken over included. */
     endLeases: async () =>
-      (await query(`UPDATE deliveries SET leased_until = now() ${ofUs} AND status = 'delivering' RETURNING id`)).map(
-        (row) => String(row["id"])
-      )
+      (
+        await query(`
+          WITH ended AS (
+            UPDATE deliveries SET leased_until = now() ${ofUs} AND status = 'delivering' RETURNING id
+          )
+          SELECT id FROM ended
+          UNION SELECT id FROM deliveries ${ofUs} AND attempt_log->-1->>'errorCode' = 'lease_lost'
+            AND (attempt_log->-1->>'finishedAt')::timestamptz > now() - interval '10 seconds'`)
+      ).map((row) => String(row["id"]))
   }
 }
 export type Shop = Awaited<ReturnType<typeof openShop>>

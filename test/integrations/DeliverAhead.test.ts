@@ -37,12 +37,15 @@ const openAhead = Effect.gen(function* () {
   yield* until(() => held.length === width)
   // Else this is no test of it.
   assert.isAbove((yield* project.health()).inFlight, width)
+  const leases = Effect.orDie(project.sql<{ readonly end: Date }>`
+    SELECT leased_until AS end FROM deliveries WHERE project_id = ${project.projectId} AND status = 'delivering'`)
+  const before = Math.max(...(yield* leases).map(({ end }) => end.getTime()))
   return {
     ...project,
     shop,
     secret,
-    /** Waits until all that is claimed is being sent, then gives the answers that are missing. */
-    release: untilRows(project.health(), ({ inFlight }) => inFlight === width).pipe(
+    /** Waits until all that was claimed ahead is returned, then gives the answers that are missing. */
+    release: untilRows(leases, (rows) => rows.filter(({ end }) => end.getTime() <= before).length === width).pipe(
       Effect.andThen(
         Effect.sync(() => {
           holding = false

@@ -6,7 +6,7 @@ import manifest from "../../package.json" with { type: "json" }
 import { ProjectId } from "../../src/api/Ids.ts"
 import { eventBody, eventTypes } from "../../src/api/integrations/Events.ts"
 import { Tasks } from "../../src/crm/Tasks.ts"
-import { Wake } from "../../src/platform/outbox/Wake.ts"
+import { Notifier } from "../../src/platform/outbox/Notifier.ts"
 import { dealPath, path } from "../contract/Deals.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -21,7 +21,7 @@ const decodeEvent = Schema.decodeUnknownEffect(Schema.Union(eventTypes.map(event
 /** Tasks as an operator's process has them. */
 const tasksOf = (url: string) =>
   Tasks.layer.pipe(
-    Layer.provide(Wake.layerInline),
+    Layer.provide(Notifier.layerInline),
     Layer.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 }))
   )
 

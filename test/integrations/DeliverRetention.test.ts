@@ -6,6 +6,8 @@ import { TestClock } from "effect/testing"
 import { DeliveryLoop } from "../../src/integrations/DeliveryLoop.ts"
 import type { State } from "../../src/integrations/Deliveries/States.ts"
 import { Sender } from "../../src/integrations/Sender.ts"
+import { Supervisor } from "../../src/platform/background/Supervisor.ts"
+import { Worker } from "../../src/platform/background/Worker.ts"
 import { DatabaseUrl } from "../../src/platform/Database.ts"
 import { SecretBox } from "../../src/platform/SecretBox.ts"
 import { SecretKey } from "../../src/platform/SecretKey.ts"
@@ -25,6 +27,8 @@ const ago = (days: number) => new Date(now - days * day)
 const loop = DeliveryLoop.layer.pipe(
   Layer.provide(Layer.succeed(Sender, { send: () => Effect.die("Nothing was due") })),
   Layer.provide(SecretBox.layer),
+  Layer.provide(Layer.succeed(Worker, { id: 1n, leaseId: () => null, isDead: (sql) => sql`false` })),
+  Layer.provide(Supervisor.layer),
   Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(secretKey)))),
   Layer.provide(
     Layer.effect(
@@ -61,10 +65,10 @@ const deliver = Effect.fnUntraced(function* (projectId: string, past: Past, even
   const sql = yield* SqlClient.SqlClient
   yield* sql`
     INSERT INTO deliveries (project_id, id, installation_id, event_id, status, attempts, created_at, available_at,
-      leased_until, finished_at, attempt_log)
+      leased_until, finished_at, retried_at, attempt_log)
     SELECT ${projectId}, ${name}::text || n, 'shop', ${events}::text || n, ${status}, 1, ${created}::timestamptz,
       ${finished === null ? created : null}::timestamptz, ${status === "delivering" ? created : null}::timestamptz,
-      ${finished}::timestamptz, '[{"number": 1}]'
+      ${finished}::timestamptz, ${finished === null ? new Date() : null}::timestamptz, '[{"number": 1}]'
     FROM generate_series(1, ${count}::int) n`
 }, Effect.orDie)
 
@@ -103,7 +107,7 @@ const openProject = Effect.fnUntraced(function* (projectId: string, count: numbe
     { name: "ancient", status: "dead", created: ago(900), finished: ago(890) },
     { name: "young delivered", status: "delivered", created: ago(29.75), finished: ago(29.75) },
     { name: "young dead", status: "dead", created: ago(32), finished: ago(29.75) },
-    // Created long ago; what counts is when it was over.
+    // Created long ago; what counts is when it was over. What is open was retried since, else it would expire.
     { name: "retried", status: "delivered", created: ago(300), finished: ago(29.75) },
     { name: "waiting", status: "pending", created: ago(300), finished: null },
     { name: "underway", status: "delivering", created: ago(300), finished: null }

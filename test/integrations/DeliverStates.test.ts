@@ -1,75 +1,95 @@
-/** Every move of a delivery's life, by the statement that makes it, and the fence that stale results don't pass. */
+/** Moves between the states of a delivery, by the statement that makes each, and the fence that stale results do not pass. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import type { SqlClient } from "effect/sql"
-import { claim, type Claim } from "../../src/integrations/Deliveries/Claims.ts"
-import { extend, giveUp, reclaim } from "../../src/integrations/Deliveries/Repairs.ts"
-import { record, type Result } from "../../src/integrations/Deliveries/Results.ts"
-import { moves, type State, states } from "../../src/integrations/Deliveries/States.ts"
+import type { Worker } from "../../src/platform/background/Worker.ts"
+import { claim, type Claim } from "../../src/integrations/Deliveries/Claim.ts"
+import { discard, expire } from "../../src/integrations/Deliveries/DeadLetter.ts"
+import { reclaim } from "../../src/integrations/Deliveries/Reclaim.ts"
+import { record, type Result } from "../../src/integrations/Deliveries/Record.ts"
+import { type Move, moves, type State, states } from "../../src/integrations/Deliveries/States.ts"
+import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { enable } from "../support/Events.ts"
 import { open, settings } from "./Deliveries.support.ts"
 
-type On = (typeof moves)[number]["on"]
-
 const minute = 60_000
+const day = 24 * 60 * minute
+const workerId = 1n
 
-/** A project with one due delivery, and no worker but the test; times are the test's. */
+/** A worker that counts no other as dead. */
+const worker: Worker["Service"] = { id: workerId, leaseId: () => workerId, isDead: (sql) => sql`false` }
+
+/** A project with one due delivery, and no worker but the test. */
 const openOne = Effect.fnUntraced(function* () {
   const server = yield* TestServer
   const project = yield* open(server)
   yield* project.subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
   yield* project.created()
-  const start = Date.now() + minute
-  return { ...project, start, now: new Date(start), leaseEnd: new Date(start + minute) }
+  return project
 })
 type Shop = Effect.Success<ReturnType<typeof openOne>>
 
-const claimAt = (sql: SqlClient.SqlClient, projectId: string, now: Date) =>
-  Effect.map(
-    Effect.orDie(
-      claim(sql, {
-        now,
-        leaseEnd: new Date(now.getTime() + minute),
-        slots: 1_000,
-        endpointConcurrency: 4,
-        holder: "test"
-      })
-    ),
-    (claims) => claims.filter((claim) => claim.projectId === projectId)
-  )
+interface Claimer {
+  readonly concurrency?: number
+  readonly workerId?: bigint
+}
+
+const claimFor = (
+  { projectId, sql }: Pick<Shop, "projectId" | "sql">,
+  installations: ReadonlyArray<string> = ["shop"],
+  { concurrency = 4, workerId: by = workerId }: Claimer = {}
+) =>
+  Effect.orDie(
+    claim(sql, {
+      workerId: by,
+      leaseMillis: minute,
+      concurrency,
+      slots: { healthy: 1_000, suspect: 1_000 },
+      named: installations.map((id) => ({
+        projectId: ProjectId.make(projectId),
+        installationId: InstallationId.make(id),
+        width: concurrency
+      }))
+    })
+  ).pipe(Effect.map((claims) => claims.filter((claim) => claim.projectId === projectId)))
 
 const claimOne = Effect.fnUntraced(function* (shop: Shop) {
-  const claims = yield* claimAt(shop.sql, shop.projectId, shop.now)
+  const claims = yield* claimFor(shop)
   assert.strictEqual(claims.length, 1)
   return claims[0] ?? assert.fail()
 })
 
 const resultFor = (
-  { attempt, id, installationId, projectId }: Claim,
-  on: Result["on"],
-  { now }: Pick<Shop, "now">
+  { attempt, id, installationId, leasedUntil, projectId }: Pick<Claim, keyof Result & keyof Claim>,
+  on: Result["on"]
 ): Result => ({
   projectId,
   installationId,
   id,
   attempt,
+  leasedUntil,
   on,
   statusCode: on === "succeeded" ? 200 : null,
-  errorCode: on === "succeeded" ? null : "timeout",
-  startedAt: now,
-  finishedAt: now,
-  availableAt: on === "failed" || on === "released" || on === "unsent" ? now : null,
-  restUntil: null,
-  spread: 1
+  errorCode: on === "succeeded" ? null : "connection_lost",
+  startedAt: 0,
+  finishedAt: 5,
+  retryIn: 0,
+  restFor: 0,
+  strikes: on === "failed" || on === "exhausted" ? 1 : 0,
+  jitter: 1
 })
 
-/** Records, and claims nothing. */
-const recordAll = ({ sql }: Shop, results: ReadonlyArray<Result>, now: Date) =>
-  record(sql, results, { now, leaseEnd: now, slots: 0, endpointConcurrency: 4, ahead: 4, holder: "test" })
+const recordAll = ({ sql }: Pick<Shop, "sql">, results: ReadonlyArray<Result>) =>
+  record(sql, results, { concurrency: 4, disableAfterMillis: day })
 
-const recordOne = (shop: Shop, claim: Claim, on: Result["on"]) =>
-  Effect.orDie(recordAll(shop, [resultFor(claim, on, shop)], shop.now))
+const recordOne = (shop: Shop, claim: Pick<Claim, keyof Result & keyof Claim>, on: Result["on"]) =>
+  Effect.orDie(recordAll(shop, [resultFor(claim, on)]))
+
+/** Has every lease of the project expired. */
+const endLeases = ({ projectId, sql }: Shop) =>
+  Effect.orDie(sql`
+    UPDATE deliveries SET leased_until = now() - interval '1 second'
+    WHERE project_id = ${projectId} AND status = 'delivering'`)
 
 /** Brings a new delivery into a state by the shortest way. */
 const bring: Readonly<Record<State, (shop: Shop) => Effect.Effect<unknown>>> = {
@@ -82,7 +102,8 @@ const bring: Readonly<Record<State, (shop: Shop) => Effect.Effect<unknown>>> = {
 /** The current attempt of the project's delivery, whatever its state. */
 const current = Effect.fnUntraced(function* (shop: Shop) {
   const [row] = yield* shop.sql<Claim>`
-    SELECT project_id AS "projectId", installation_id AS "installationId", id, attempts AS attempt
+    SELECT project_id AS "projectId", installation_id AS "installationId", id, attempts AS attempt,
+      coalesce(leased_until, now())::text AS "leasedUntil"
     FROM deliveries WHERE project_id = ${shop.projectId}`
   return row ?? assert.fail()
 }, Effect.orDie)
@@ -91,18 +112,30 @@ const recorded = (on: Result["on"]) => (shop: Shop) =>
   Effect.flatMap(current(shop), (claim) => recordOne(shop, claim, on))
 
 /** The statement of each move, run on the delivery whatever state it is in. */
-const run: Readonly<Record<On, (shop: Shop) => Effect.Effect<unknown>>> = {
-  claimed: ({ now, projectId, sql }) => claimAt(sql, projectId, now),
+const run: Readonly<Record<Move, (shop: Shop) => Effect.Effect<unknown>>> = {
+  claimed: (shop) => claimFor(shop, []),
   succeeded: recorded("succeeded"),
   failed: recorded("failed"),
   exhausted: recorded("exhausted"),
   released: recorded("released"),
   unsent: recorded("unsent"),
-  lease_lost: ({ leaseEnd, sql }) => Effect.orDie(reclaim(sql, leaseEnd, minute)),
-  disabled: ({ now, projectId, sql }) =>
+  lease_lost: (shop) => Effect.andThen(endLeases(shop), Effect.orDie(reclaim(shop.sql, worker, minute))),
+  disabled: ({ projectId, sql }) =>
     enable(sql, projectId, "shop", false).pipe(
-      Effect.andThen(Effect.orDie(giveUp(sql, now))),
+      Effect.andThen(Effect.orDie(sql`UPDATE endpoint_health SET discarding = true WHERE project_id = ${projectId}`)),
+      Effect.andThen(Effect.orDie(discard(sql))),
       Effect.andThen(enable(sql, projectId, "shop", true))
+    ),
+  expired: ({ projectId, sql }) =>
+    Effect.orDie(
+      sql`UPDATE deliveries SET created_at = created_at - interval '2 days' WHERE project_id = ${projectId}`
+    ).pipe(
+      Effect.andThen(Effect.orDie(expire(sql, day))),
+      Effect.andThen(
+        Effect.orDie(
+          sql`UPDATE deliveries SET created_at = created_at + interval '2 days' WHERE project_id = ${projectId}`
+        )
+      )
     ),
   retried: (shop) => Effect.flatMap(current(shop), ({ id }) => shop.retry("shop", id))
 }
@@ -110,7 +143,8 @@ const run: Readonly<Record<On, (shop: Shop) => Effect.Effect<unknown>>> = {
 /** All that is stored of a delivery and of its endpoint. */
 const everything = (shop: Shop) =>
   Effect.orDie(shop.sql`
-    SELECT to_jsonb(deliveries) AS delivery, to_jsonb(health) - 'served_at' AS health
+    SELECT to_jsonb(deliveries) AS delivery,
+      to_jsonb(health) - '{next_due_at,claim_at,saturated}'::text[] AS health
     FROM deliveries JOIN endpoint_health health USING (project_id, installation_id)
     WHERE project_id = ${shop.projectId}`)
 
@@ -118,7 +152,7 @@ const stateOf = (shop: Shop) => Effect.map(shop.deliveries(), ([row]) => row ?? 
 
 const isOnTheWay = (state: State) => (state === "delivering" ? 1 : 0)
 
-layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the life of a delivery", (it) => {
+layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the states of a delivery", (it) => {
   for (const from of states) {
     for (const [on, act] of Object.entries(run)) {
       const move = moves.find((move) => move.on === on && move.from === from)
@@ -126,8 +160,14 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the lif
       it.effect(title, () =>
         Effect.gen(function* () {
           const shop = yield* openOne()
+          // A new delivery is found by the notice of it; from the first visit on by the mark of its endpoint.
+          yield* Effect.flatMap(
+            claimFor(shop),
+            Effect.forEach((claim) => recordOne(shop, claim, "unsent"))
+          )
           yield* bring[from](shop)
           assert.strictEqual((yield* stateOf(shop)).status, from)
+          if (from === "delivering" && on === "lease_lost") yield* endLeases(shop)
           const before = yield* everything(shop)
           yield* act(shop)
           const after = yield* stateOf(shop)
@@ -141,28 +181,24 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the lif
     }
   }
 
-  it.effect("takes no result of an attempt that has lost its lease, nor prolongs its lease", () =>
+  it.effect("takes no result of an attempt that has lost its lease", () =>
     Effect.gen(function* () {
-      for (const on of ["succeeded", "failed", "exhausted", "released"] as const) {
+      for (const on of ["succeeded", "failed", "exhausted", "released", "unsent"] as const) {
         const shop = yield* openOne()
         const stale = yield* claimOne(shop)
-        const other = { ...shop, now: shop.leaseEnd }
         yield* run.lease_lost(shop)
         const beforeClaim = yield* everything(shop)
         yield* recordOne(shop, stale, on)
-        yield* extend(shop.sql, [stale], new Date(shop.start + 10 * minute))
         assert.deepStrictEqual(yield* everything(shop), beforeClaim, `${on} while it waits`)
 
-        const claim = yield* claimOne(other)
+        const claim = yield* claimOne(shop)
         assert.deepStrictEqual([stale.attempt, claim.attempt, claim.id], [1, 2, stale.id])
         const before = yield* everything(shop)
         yield* recordOne(shop, stale, on)
-        yield* extend(shop.sql, [stale], new Date(shop.start + 10 * minute))
         assert.deepStrictEqual(yield* everything(shop), before, `${on} while another has it`)
 
         // Both in one batch: only that of the lease in force counts, once.
-        const results = [resultFor(stale, on, shop), resultFor(claim, "succeeded", other)]
-        yield* recordAll(shop, results, other.now)
+        yield* recordAll(shop, [resultFor(stale, on), resultFor(claim, "succeeded")])
         const row = yield* stateOf(shop)
         assert.deepInclude(row, { status: "delivered", attempts: 2 })
         assert.deepStrictEqual(
@@ -176,35 +212,63 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the lif
 
         // And twice the same is once.
         const done = yield* everything(shop)
-        yield* recordOne(other, claim, "succeeded")
-        yield* recordOne(other, claim, "failed")
+        yield* recordOne(shop, claim, "succeeded")
+        yield* recordOne(shop, claim, "failed")
         assert.deepStrictEqual(yield* everything(shop), done)
       }
     })
   )
 
-  it.effect("keeps a lease that is prolonged, and tells when a lost one began and ended", () =>
+  it.effect(
+    "takes no result twice for a lease that was returned unsent and given to another under the same number",
+    () =>
+      Effect.gen(function* () {
+        const shop = yield* openOne()
+        const first = yield* claimOne(shop)
+        yield* recordOne(shop, first, "unsent")
+        yield* Effect.sleep("2 millis")
+        const second = yield* claimOne(shop)
+        assert.strictEqual(second.attempt, first.attempt)
+        const before = yield* everything(shop)
+        for (const on of ["unsent", "succeeded", "failed"] as const) yield* recordOne(shop, first, on)
+        assert.deepStrictEqual(yield* everything(shop), before)
+      })
+  )
+
+  it.effect("logs a lost lease with its begin and end", () =>
     Effect.gen(function* () {
       const shop = yield* openOne()
-      const claim = yield* claimOne(shop)
-      const end = new Date(shop.start + 3 * minute)
-      yield* extend(shop.sql, [claim], end)
-      yield* reclaim(shop.sql, new Date(end.getTime() - 1), minute)
+      yield* claimOne(shop)
+      yield* reclaim(shop.sql, worker, minute)
       assert.strictEqual((yield* stateOf(shop)).status, "delivering")
-      yield* reclaim(shop.sql, end, minute)
+      const [end = assert.fail()] = yield* shop.sql<{ readonly at: Date }>`
+        UPDATE deliveries SET leased_until = now() - interval '1 second' WHERE project_id = ${shop.projectId}
+        RETURNING leased_until AS at`
+      yield* reclaim(shop.sql, worker, minute)
       const row = yield* stateOf(shop)
-      assert.deepInclude(row, { status: "pending", attempts: 1, retries: 0, availableAt: end })
-      assert.deepStrictEqual(row.log, [
-        {
-          number: 1,
-          startedAt: new Date(end.getTime() - minute).toISOString(),
-          finishedAt: end.toISOString(),
-          statusCode: null,
-          errorCode: "lease_lost",
-          durationMs: null
-        }
-      ])
+      assert.deepInclude(row, { status: "pending", attempts: 1, retries: 0 })
+      const [entry = assert.fail()] = row.log
+      assert.deepInclude(entry, { number: 1, statusCode: null, errorCode: "lease_lost", durationMs: null })
+      assert.strictEqual(entry.startedAt, new Date(end.at.getTime() - minute).toISOString())
+      assert.strictEqual(entry.finishedAt, row.availableAt?.toISOString())
       assert.strictEqual((yield* shop.health()).inFlight, 0)
+    })
+  )
+
+  it.effect("leases everything in flight to an endpoint to one worker", () =>
+    Effect.gen(function* () {
+      const shop = yield* openOne()
+      for (let n = 0; n < 5; n++) yield* shop.created()
+      const first = yield* claimFor(shop, ["shop"], { concurrency: 2 })
+      assert.strictEqual(first.length, 2)
+      assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: 2n })).length, 0)
+      yield* Effect.orDie(
+        recordAll(
+          shop,
+          first.map((claim) => resultFor(claim, "succeeded"))
+        )
+      )
+      assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: 2n })).length, 4)
     })
   )
 
@@ -216,30 +280,27 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the lif
       for (const name of names) yield* project.subscribe(name, "http://127.0.0.1:9/", ["crm.deal.created.v1"])
       yield* Effect.forEach(Array.from({ length: 30 }), () => project.created(), { concurrency: 10 })
       const { projectId, sql } = project
-      const start = Date.now() + minute
       const outcomes = ["succeeded", "failed", "released", "exhausted"] as const
-      const worker = Effect.fnUntraced(function* (n: number) {
+      const work = Effect.fnUntraced(function* (n: number) {
         for (let round = 0; round < 25; round++) {
-          const now = new Date(start + round * 1_000)
-          const claims = yield* claimAt(sql, projectId, now)
-          yield* reclaim(sql, new Date(now.getTime() + (round % 5 === 0 ? minute : 0)), minute)
+          const claims = yield* claimFor(project, names, { workerId: BigInt(n + 1) })
+          if (round % 5 === 0) {
+            yield* sql`
+              UPDATE deliveries SET leased_until = now() - interval '1 second'
+              WHERE project_id = ${projectId} AND status = 'delivering'`
+          }
+          yield* reclaim(sql, worker, minute)
           const results = claims.map((claim, index) =>
-            resultFor(claim, outcomes[(n + round + index) % 4] ?? "succeeded", { now })
+            resultFor(claim, outcomes[(n + round + index) % 4] ?? "succeeded")
           )
           // In an order of its own, as other workers have it.
-          yield* record(sql, n % 2 === 0 ? results : results.toReversed(), {
-            now,
-            leaseEnd: new Date(now.getTime() + minute),
-            slots: round % 3 === 0 ? 5 : 0,
-            endpointConcurrency: 4,
-            ahead: 8,
-            holder: `worker ${n}`
-          })
-          if (round % 7 === n) yield* giveUp(sql, now)
+          yield* recordAll(project, n % 2 === 0 ? results : results.toReversed())
+          if (round % 7 === n) yield* discard(sql)
         }
       }, Effect.orDie)
-      yield* Effect.forEach([0, 1, 2, 3], worker, { concurrency: "unbounded" })
-      yield* reclaim(sql, new Date(start + 100 * minute), minute)
+      yield* Effect.forEach([0, 1, 2, 3], work, { concurrency: "unbounded" })
+      yield* sql`UPDATE deliveries SET leased_until = now() WHERE project_id = ${projectId} AND status = 'delivering'`
+      yield* reclaim(sql, worker, minute)
       const rows = yield* project.deliveries()
       assert.strictEqual(rows.length, 90)
       assert.strictEqual(rows.filter(({ status }) => status === "delivering").length, 0)
@@ -250,6 +311,6 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the lif
           Array.from({ length: attempts }, (_, index) => index + 1)
         )
       }
-    })
+    }).pipe(Effect.orDie)
   )
 })

@@ -5,6 +5,7 @@ import { SqlClient } from "effect/sql"
 import { createHash } from "node:crypto"
 import { entityTypes } from "../../src/api/integrations/Preview.ts"
 import { importFields, rules } from "../../src/integrations/Preview/Fields.ts"
+import { Supervisor } from "../../src/platform/background/Supervisor.ts"
 import * as Rejudging from "../../src/integrations/Preview/Rejudging.ts"
 import { apply, contact, preview, services, usual } from "./Preview.support.ts"
 
@@ -92,7 +93,7 @@ layer(services)("a batch that other rules have judged", (it) => {
 
       yield* Effect.scoped(
         Effect.gen(function* () {
-          yield* Layer.build(Rejudging.layer)
+          yield* Layer.build(Rejudging.layer.pipe(Layer.provide(Supervisor.layer)))
           while ((yield* batches).some(({ rules: by }) => by !== null && by !== rules)) yield* Effect.yieldNow
         })
       )

@@ -9,6 +9,7 @@ import type { Result } from "../../src/messaging/Messages/Schedule.ts"
 import { type Event, moves } from "../../src/messaging/Messages/States.ts"
 import { conversations, httpChannel, type Left, open } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
+import { freely, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 
 /** Contract §8. To stay what it is, and be tried again, is no move there. */
@@ -86,7 +87,9 @@ const openAt = Effect.fnUntraced(function* (place: Place) {
     id: MessageId.make(messageId),
     everything,
     now,
-    leaseEnd: new Date(start + 2 * minute)
+    leaseEnd: new Date(start + 2 * minute),
+    /** Records a result at `now`. */
+    record: (attempt: Attempt, result: Result) => record(server.sql, timeOf(server.sql, now), attempt, result)
   }
 })
 type Shop = Effect.Success<ReturnType<typeof openAt>>
@@ -105,12 +108,11 @@ const attemptOf = ({ id, projectId }: Shop, number: number): Attempt => ({
   traceparent: ""
 })
 
-const resultOf = (on: Event, { now }: Pick<Shop, "now">): Result => ({
+const resultOf = (on: Event): Result => ({
   on,
   providerMessageId: on === "accepted" ? "p" : null,
   errorCode: on === "accepted" ? null : "told",
-  finishedAt: now,
-  nextAttemptAt: on === "postponed" || on === "unclear" ? new Date(now.getTime() + minute) : null
+  delayMillis: on === "postponed" || on === "unclear" ? minute : null
 })
 
 /** What a call can come to: the status of the message, and of the attempt. */
@@ -124,8 +126,11 @@ const ends = [
 ] as const satisfies ReadonlyArray<readonly [Event, MessageStatus, AttemptStatus]>
 
 const claimIn = (shop: Shop, at: Date) =>
-  Effect.map(Effect.orDie(claim(shop.sql, { now: at, leaseEnd: shop.leaseEnd, limit: 1_000 })), (claims) =>
-    claims.filter(({ projectId }) => projectId === shop.projectId)
+  Effect.map(
+    Effect.orDie(
+      claim(shop.sql, { now: timeOf(shop.sql, at), at, leaseMillis: minute, workerId: null, limits: freely(1_000) })
+    ),
+    (claims) => claims.filter(({ projectId }) => projectId === shop.projectId)
   )
 
 const settleAs = (shop: Shop, as: "sent" | "failed") =>
@@ -139,22 +144,23 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the life of a
         Effect.gen(function* () {
           const shop = yield* openAt(place)
           const before = yield* shop.everything
-          const result = resultOf(on, shop)
-          const recorded = yield* record(shop.sql, attemptOf(shop, 1), result)
+          const result = resultOf(on)
+          const recorded = yield* shop.record(attemptOf(shop, 1), result)
           if (!moves) {
             assert.deepStrictEqual(recorded, [])
             return assert.deepStrictEqual(yield* shop.everything, before)
           }
           const row = yield* shop.row(shop.id)
-          assert.deepInclude(row, { status: to, attempts: 1, attempting: false, availableAt: result.nextAttemptAt })
-          const { finishedAt, nextAttemptAt, on: _, ...rest } = result
+          const nextAttemptAt = result.delayMillis === null ? null : new Date(shop.now.getTime() + minute)
+          assert.deepInclude(row, { status: to, attempts: 1, attempting: false, availableAt: nextAttemptAt })
+          const { delayMillis: _, on: __, ...rest } = result
           const iso = (date: Date | null) => date?.toISOString() ?? null
-          const times = { finishedAt: iso(finishedAt), nextAttemptAt: iso(nextAttemptAt) }
+          const times = { finishedAt: iso(shop.now), nextAttemptAt: iso(nextAttemptAt) }
           assert.deepInclude(row.log[0], { number: 1, status: end, ...rest, ...times })
           assert.strictEqual(recorded[0]?.deliveryStatus, to)
           // And twice is once, whatever it says the second time.
           const after = yield* shop.everything
-          for (const [again] of ends) yield* record(shop.sql, attemptOf(shop, 1), resultOf(again, shop))
+          for (const [again] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(again))
           assert.deepStrictEqual(yield* shop.everything, after)
         })
       )
@@ -174,7 +180,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the life of a
           assert.isNotNull(row.log[0]?.finishedAt)
           // What the call under way comes to, nobody wants to know any more; nor is there another.
           const after = yield* shop.everything
-          for (const [on] of ends) yield* record(shop.sql, attemptOf(shop, 1), resultOf(on, shop))
+          for (const [on] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(on))
           assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
           yield* settleAs(shop, as === "sent" ? "failed" : "sent")
           assert.deepStrictEqual(yield* shop.everything, after)
@@ -252,7 +258,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the life of a
     Effect.gen(function* () {
       const shop = yield* openAt("unknown, waiting")
       const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
-      yield* record(shop.sql, second, resultOf("postponed", shop))
+      yield* shop.record(second, resultOf("postponed"))
       assert.strictEqual((yield* shop.row(shop.id)).status, "retrying")
       yield* shop.apply({ channels: [{ id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" }] })
       assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
@@ -265,10 +271,10 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the life of a
       const shop = yield* openAt("retrying, waiting")
       const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
       const before = yield* shop.everything
-      for (const [on] of ends) yield* record(shop.sql, attemptOf(shop, 1), resultOf(on, shop))
-      for (const [on] of ends) yield* record(shop.sql, attemptOf(shop, 3), resultOf(on, shop))
+      for (const [on] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(on))
+      for (const [on] of ends) yield* shop.record(attemptOf(shop, 3), resultOf(on))
       assert.deepStrictEqual(yield* shop.everything, before)
-      yield* record(shop.sql, second, resultOf("accepted", shop))
+      yield* shop.record(second, resultOf("accepted"))
       assert.strictEqual((yield* shop.row(shop.id)).status, "sent")
     })
   )
@@ -279,7 +285,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the life of a
       const neighbour = yield* openAt("pending")
       const before = yield* shop.everything
       const stray = { ...attemptOf(shop, 1), projectId: ProjectId.make(neighbour.projectId) }
-      assert.deepStrictEqual(yield* record(shop.sql, stray, resultOf("accepted", shop)), [])
+      assert.deepStrictEqual(yield* shop.record(stray, resultOf("accepted")), [])
       yield* settle(shop.sql, ProjectId.make(neighbour.projectId), shop.id, "settled_sent", shop.now)
       assert.deepStrictEqual(yield* shop.everything, before)
     })

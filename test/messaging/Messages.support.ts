@@ -6,15 +6,19 @@ import { TestClock } from "effect/testing"
 import { randomBytes } from "node:crypto"
 import { ConversationId, ProjectId } from "../../src/api/Ids.ts"
 import { Calls } from "../../src/messaging/Calls.ts"
+import { Circuits } from "../../src/messaging/Circuits.ts"
 import { Connectors, type Outcome } from "../../src/messaging/Connectors.ts"
 import { Messages } from "../../src/messaging/Messages.ts"
 import { Providers } from "../../src/messaging/Providers.ts"
 import { Retrier } from "../../src/messaging/Retrier.ts"
 import { Sending } from "../../src/messaging/Sending.ts"
+import { Supervisor } from "../../src/platform/background/Supervisor.ts"
+import { Worker } from "../../src/platform/background/Worker.ts"
 import { command } from "../../src/platform/idempotency/Idempotency.ts"
 import { Settings } from "../../src/platform/Settings.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import type { MessageRow } from "../contract/Messages.support.ts"
+import { databaseClock } from "../support/DatabaseClock.ts"
 import { type File, services, textOf } from "../project/Projects.support.ts"
 
 /** A call of a provider that waits for what the test says of it. */
@@ -48,9 +52,13 @@ const providers = Layer.effectContext(
 
 const settings = Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: {} }))))
 
+/** A worker whose leases end by their time alone. */
+const aloneInTheWorld = Layer.succeed(Worker, { id: 1n, leaseId: () => null, isDead: (sql) => sql`false` })
+
 /** With the clock in the test's hand: `PROVIDER_TIMEOUT` is 10 s, and a lease 15 s. */
 export const engine = Layer.mergeAll(Sending.layer, Retrier.layer, Messages.layer).pipe(
-  Layer.provide(Calls.layer),
+  Layer.provide([Calls.layer, Circuits.layer, aloneInTheWorld]),
+  Layer.provide([Supervisor.layer, databaseClock]),
   Layer.provide(Providers.layerNoDeps),
   Layer.provideMerge(providers),
   Layer.provide(settings),

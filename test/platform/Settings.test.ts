@@ -58,11 +58,13 @@ describe("Settings", () => {
       const { webhooks } = yield* read({
         WEBHOOK_TIMEOUT: "500ms",
         WEBHOOK_SECRET_OVERLAP: "2d",
+        WEBHOOK_DISABLE_AFTER: "3d",
         WEBHOOK_RETRY_SCHEDULE: "250ms, 5s,2m ,24h",
         WEBHOOK_ENDPOINT_CONCURRENCY: "16"
       })
       assert.strictEqual(Duration.toMillis(webhooks.timeout), 500)
       assert.strictEqual(Duration.toMillis(webhooks.secretOverlap), 2 * 86_400_000)
+      assert.strictEqual(Duration.toMillis(webhooks.disableAfter), 3 * 86_400_000)
       assert.deepStrictEqual(webhooks.retrySchedule.map(Duration.toMillis), [250, 5_000, 120_000, 86_400_000])
       assert.strictEqual(webhooks.endpointConcurrency, 16)
       const { webhooks: once } = yield* read({ WEBHOOK_RETRY_SCHEDULE: "1s" })
@@ -74,6 +76,7 @@ describe("Settings", () => {
     ["PROVIDER_TIMEOUT", ["10", "-1s", "1.5s", "s", "5 s", "1w"]],
     ["WEBHOOK_TIMEOUT", ["15", "-1s", "1.5s", "s", "5 s", "1w"]],
     ["WEBHOOK_SECRET_OVERLAP", ["24", "-1h", "h", "1y"]],
+    ["WEBHOOK_DISABLE_AFTER", ["5", "-1d", "d", "1y"]],
     ["WEBHOOK_RETRY_SCHEDULE", [",", "5s,", ",5s", "5s,,30s", "5s;30s", "5s 30s", "5,30", "5s,never"]],
     ["WEBHOOK_ENDPOINT_CONCURRENCY", ["0", "-1", "1.5", "four", "1e1", "9999999999"]],
     [

@@ -7,13 +7,13 @@ import { ClientId, DealId, ProjectId, StageId } from "../../src/api/Ids.ts"
 import { Clients } from "../../src/crm/Clients.ts"
 import { Deals } from "../../src/crm/Deals.ts"
 import { command } from "../../src/platform/idempotency/Idempotency.ts"
-import { Wake } from "../../src/platform/outbox/Wake.ts"
+import { Notifier } from "../../src/platform/outbox/Notifier.ts"
 import { Pages } from "../../src/platform/Pages.ts"
 import { apply, configOf, faultsOf, manyClients, projectRow, rowsOf, services, textOf } from "./Projects.support.ts"
 
 const withApi = Layer.mergeAll(Clients.layer, Deals.layer).pipe(
   Layer.provide(Layer.mock(Pages)({})),
-  Layer.provide(Wake.layerInline),
+  Layer.provide(Notifier.layerInline),
   Layer.provideMerge(services)
 )
 

@@ -11,6 +11,7 @@ import { Projects } from "../../src/project/Projects.ts"
 import { application, type Role } from "../../src/server/Serve.ts"
 import { type Answer, type Request, send, sendBytes } from "./ContractHttp.ts"
 import { assertDocumented } from "./Documented.ts"
+import { databaseClock } from "./DatabaseClock.ts"
 import { makeDatabase } from "./TestDatabase.ts"
 
 type File = (typeof ProjectFile)["Encoded"]
@@ -44,7 +45,7 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
   })
   const layer = Layer.mergeAll(Projects.layer, ApiKeys.layer).pipe(
     Layer.provideMerge(application(role)),
-    Layer.provide(ConfigProvider.layer(provider))
+    Layer.provide(Layer.merge(ConfigProvider.layer(provider), databaseClock))
   )
   // A memo map of its own: two servers of one test share nothing.
   const context = yield* Layer.buildWithMemoMap(layer, yield* Layer.makeMemoMap, yield* Effect.scope)

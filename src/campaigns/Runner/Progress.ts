@@ -1,24 +1,24 @@
-/** The moves that the runner makes on campaigns: those whose time has come begin, those that are through are completed. */
-import type { SqlClient } from "effect/sql"
+/** The moves that the runner makes on campaigns: it starts those that are due and completes those that are settled. */
+import type { SqlClient, Statement } from "effect/sql"
 
-/** A campaign that is this late doesn't begin by itself: who gets it by now is for a person to decide. */
+/** A campaign that is this late is paused instead of started: an operator decides whether it is still to be sent. */
 const latest = "6 hours"
 
 /**
- * Begins and completes campaigns; each move raises the version. Tells whether any is running. A resumed campaign begins
- * however late it is: somebody has decided.
+ * Starts and completes campaigns; each move raises the version. Returns whether any is running. A resumed campaign starts
+ * however late it is, as an operator has decided.
  */
-export const advance = (sql: SqlClient.SqlClient, now: Date) => sql<{ readonly running: boolean }>`
+export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly running: boolean }>`
   WITH due AS MATERIALIZED (
-    SELECT project_id, id, greatest(scheduled_for, resumed_at) < ${now}::timestamptz - ${latest}::interval AS is_late
-    FROM campaigns WHERE status = 'scheduled' AND scheduled_for <= ${now}::timestamptz
+    SELECT project_id, id, greatest(scheduled_for, resumed_at) < ${now} - ${latest}::interval AS is_late
+    FROM campaigns WHERE status = 'scheduled' AND scheduled_for <= ${now}
     FOR NO KEY UPDATE SKIP LOCKED
   ),
   begun AS (
     UPDATE campaigns SET
       status = CASE WHEN is_late THEN 'paused' ELSE 'running' END,
       paused_from = CASE WHEN is_late THEN 'scheduled' END,
-      version = version + 1, updated_at = ${now}::timestamptz
+      version = version + 1, updated_at = ${now}
     FROM due WHERE campaigns.project_id = due.project_id AND campaigns.id = due.id
     RETURNING campaigns.status
   ),
@@ -32,7 +32,7 @@ export const advance = (sql: SqlClient.SqlClient, now: Date) => sql<{ readonly r
     FOR NO KEY UPDATE SKIP LOCKED
   ),
   completed AS (
-    UPDATE campaigns SET status = 'completed', version = version + 1, updated_at = ${now}::timestamptz
+    UPDATE campaigns SET status = 'completed', version = version + 1, updated_at = ${now}
     FROM through WHERE campaigns.project_id = through.project_id AND campaigns.id = through.id
     RETURNING campaigns.id
   )

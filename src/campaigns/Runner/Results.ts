@@ -1,24 +1,24 @@
-/** What calls came to, recorded for many recipients in one statement. */
-import type { SqlClient } from "effect/sql"
+/** Results of attempts, recorded for many recipients in one statement. */
+import type { SqlClient, Statement } from "effect/sql"
 import type { Outcome } from "../../messaging/Connectors.ts"
 import { resultOf } from "../../messaging/Messages/Schedule.ts"
 import type { Claim } from "./Claims.ts"
 import { after, type Event } from "./States.ts"
 
-/** What became of an attempt. */
+/** Result of an attempt. */
 export interface Result extends Pick<Claim, "projectId" | "audienceId" | "position" | "route" | "attempt"> {
   readonly on: Event
   /** The route of the next attempt, if there is one. */
   readonly nextRoute: Claim["route"]
   readonly inDoubt: boolean
-  /** When the next attempt is due; null where it is at once, or never. */
-  readonly availableAt: Date | null
+  /** Milliseconds until the next attempt; null where it is due at once, or never. */
+  readonly delayMillis: number | null
 }
 
-/** Follows the rules of messages (§8); what has surely failed on the primary route goes on to the fallback. */
-export const recipientResult = (claim: Claim, idempotent: boolean, outcome: Outcome, finishedAt: Date): Result => {
+/** Applies the rules of messages (contract §8). A recipient that surely failed on the primary route goes on to the fallback. */
+export const recipientResult = (claim: Claim, idempotent: boolean, outcome: Outcome): Result => {
   const { attempt, audienceId, inDoubt, position, projectId, route } = claim
-  const { nextAttemptAt, on } = resultOf({ number: attempt, inDoubt, idempotent }, outcome, finishedAt)
+  const { delayMillis, on } = resultOf({ number: attempt, inDoubt, idempotent }, outcome)
   const common = {
     projectId,
     audienceId,
@@ -27,7 +27,7 @@ export const recipientResult = (claim: Claim, idempotent: boolean, outcome: Outc
     attempt,
     nextRoute: route,
     inDoubt,
-    availableAt: nextAttemptAt
+    delayMillis
   }
   const diverts = claim.hasFallback && !inDoubt
   switch (on) {
@@ -35,7 +35,7 @@ export const recipientResult = (claim: Claim, idempotent: boolean, outcome: Outc
     case "postponed":
       return { ...common, on }
     case "unclear":
-      return { ...common, on: nextAttemptAt === null ? "unclear" : "repeated", inDoubt: true }
+      return { ...common, on: delayMillis === null ? "unclear" : "repeated", inDoubt: true }
     case "exhausted_in_doubt":
       return { ...common, on: "unclear" }
     default:
@@ -43,7 +43,7 @@ export const recipientResult = (claim: Claim, idempotent: boolean, outcome: Outc
   }
 }
 
-/** The process ends before the call: as if it had never been claimed. */
+/** Result of a claim whose provider was not called: as if the recipient had never been claimed. */
 export const released = ({ attempt, audienceId, inDoubt, position, projectId, route }: Claim): Result => ({
   projectId,
   audienceId,
@@ -53,17 +53,18 @@ export const released = ({ attempt, audienceId, inDoubt, position, projectId, ro
   on: "released",
   nextRoute: route,
   inDoubt,
-  availableAt: null
+  delayMillis: null
 })
 
-/** Records results; those of attempts that have lost their lease change nothing. */
-export const record = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>) => sql`
+/** Records results. Results of attempts that have lost their lease change nothing. */
+export const record = (sql: SqlClient.SqlClient, now: Statement.Fragment, results: ReadonlyArray<Result>) => sql`
   UPDATE campaign_recipients AS recipient SET
-    status = result."to", route = result."nextRoute", in_doubt = result."inDoubt", available_at = result."availableAt",
+    status = result."to", route = result."nextRoute", in_doubt = result."inDoubt", worker_id = NULL,
+    available_at = ${now} + result."delayMillis" * interval '1 millisecond',
     attempts = CASE result."on" WHEN 'released' THEN recipient.attempts - 1 WHEN 'diverted' THEN 0 ELSE recipient.attempts END
   FROM jsonb_to_recordset(${JSON.stringify(results.map((result) => ({ ...result, to: after(result.on) })))}::jsonb) AS result (
     "projectId" text, "audienceId" text, position int, route text, attempt int, "on" text, "to" text, "nextRoute" text,
-    "inDoubt" boolean, "availableAt" timestamptz
+    "inDoubt" boolean, "delayMillis" float8
   )
   WHERE recipient.project_id = result."projectId" AND recipient.audience_id = result."audienceId"
     AND recipient.position = result.position

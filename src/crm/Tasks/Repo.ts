@@ -2,7 +2,7 @@
 import type { SqlClient } from "effect/sql"
 import type { ProjectId, TaskId } from "../../api/Ids.ts"
 import { jsonObject } from "../../platform/Columns.ts"
-import { append, appended, type Cause } from "../../platform/outbox/Outbox.ts"
+import { append, type Appended, appended, type Cause } from "../../platform/outbox/Outbox.ts"
 import { client, dangling, deal } from "../References.ts"
 import type { NewTask } from "../Tasks.ts"
 
@@ -30,7 +30,7 @@ const project = (sql: Sql, projectId: ProjectId) => sql`
 /** Creates the task unless it refers to what the project lacks: then `members` names that. */
 export const create = (sql: Sql, cause: Cause, id: TaskId, task: NewTask) => {
   const { at, projectId, traceparent } = cause
-  return sql<{ readonly members: string; readonly appended: boolean }>`
+  return sql<{ readonly members: string; readonly appended: Appended }>`
     WITH ${project(sql, projectId)},
     given AS (
       SELECT project_id, ${task.title}::text AS title, ${task.dealId}::text AS deal_id, ${task.clientId}::text AS client_id,
@@ -49,13 +49,13 @@ export const create = (sql: Sql, cause: Cause, id: TaskId, task: NewTask) => {
       sql`
         SELECT project_id, 'crm.task.created.v1', ${sql.literal(createdData)}, created_at, ${traceparent}::text FROM created`
     )}
-    SELECT members, ${appended(sql)} AS appended FROM verdict`
+    SELECT members, ${appended(sql, sql`${projectId}`)} AS appended FROM verdict`
 }
 
 /** Completes the task if it is open. Of two that do so at once, the second waits, and finds it completed. */
 export const complete = (sql: Sql, cause: Cause, id: TaskId) => {
   const { at, projectId, traceparent } = cause
-  return sql<{ readonly known: boolean; readonly appended: boolean }>`
+  return sql<{ readonly known: boolean; readonly appended: Appended }>`
     WITH ${project(sql, projectId)},
     completed AS (
       UPDATE tasks SET completed_at = ${at}::timestamptz, version = version + 1
@@ -69,6 +69,6 @@ export const complete = (sql: Sql, cause: Cause, id: TaskId) => {
         SELECT project_id, 'crm.task.completed.v1', ${sql.literal(completedData)}, completed_at, ${traceparent}::text FROM completed`
     )}
     SELECT EXISTS (SELECT FROM tasks WHERE project_id = ${projectId} AND id = ${id}) AS known,
-      ${appended(sql)} AS appended
+      ${appended(sql, sql`${projectId}`)} AS appended
     FROM project`
 }

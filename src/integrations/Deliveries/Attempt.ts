@@ -5,7 +5,7 @@ import { userAgent } from "../../platform/outbound/UserAgent.ts"
 import { signedHeaders } from "../../platform/StandardWebhooks.ts"
 import { spanOf } from "../../platform/TraceContext.ts"
 import { errorOf, type Outcome, type Sender } from "../Sender.ts"
-import type { Claim } from "./Claims.ts"
+import type { Claim } from "./Claim.ts"
 import type { Secrets } from "./Secrets.ts"
 
 /** What is signed and sent, to the byte: the event for one installation, its `data` as it was stored. */

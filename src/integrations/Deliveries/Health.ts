@@ -1,14 +1,17 @@
-/** How an endpoint that fails is left alone (contract §10). Times are in milliseconds. */
+/** Limits for endpoints that fail (contract §10). Times are in milliseconds. */
 
-/** So many failures in a row park an endpoint. */
+/** Failures in a row that park an endpoint. */
 export const failuresToPark = 10
 
-/** The first pause of a parked endpoint; each failed probe doubles it, up to the longest. */
+/** Strikes of a failed attempt. A timeout holds a slot for longest and counts most. */
+export const strikesOf = { failure: 1, timeout: 3 } as const
+
+/** First pause of a parked endpoint. Each failed probe doubles it, up to `longestPause`. */
 export const firstPause = 30_000
 export const longestPause = 15 * 60_000
 
-/** No endpoint is left alone for longer because it asks so. */
+/** Maximum rest that an endpoint gets by `Retry-After`. */
 export const longestRetryAfter = 60 * 60_000
 
-/** Delays and pauses are spread by a fifth either way, so that what failed together doesn't come back together. */
-export const spread = (random: number): number => 0.8 + 0.4 * random
+/** Jitter of delays and pauses: 80 to 120 %. `random` is from 0 to 1. */
+export const jitter = (random: number): number => 0.8 + 0.4 * random

@@ -1,48 +1,56 @@
-/** What of deliveries is measured; only where something reads it. */
+/** Metrics of deliveries. They are updated only where something reads them. */
 import { Effect, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { Result } from "./Results.ts"
+import type { Result } from "./Record.ts"
 
 const deliveries = Metric.counter("webhook_deliveries_total", {
-  description: "Attempts of deliveries, by what became of them",
+  description: "Attempts of deliveries by outcome, and deliveries that were dead-lettered without one",
   incremental: true
 })
 
 const duration = Metric.histogram("webhook_attempt_duration_seconds", {
-  description: "How long attempts took",
+  description: "Duration of attempts",
   boundaries: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15]
 })
 
-const depth = Metric.gauge("webhook_queue_depth", { description: "Deliveries that wait, due or not" })
+/** Maximum of `webhook_queue_depth`: counting stops there. */
+export const deepest = 100_000
 
-const oldest = Metric.gauge("webhook_oldest_due_seconds", {
-  description: "For how long the oldest due one has waited, of those that could be sent"
+const depth = Metric.gauge("webhook_queue_depth", {
+  description: `Pending deliveries, due or not; at most ${deepest}, where counting stops`
 })
 
-export const count = (results: ReadonlyArray<Result>) =>
+const oldest = Metric.gauge("webhook_oldest_due_seconds", {
+  description: "Age of the oldest due claim, of endpoints that may get a delivery"
+})
+
+/** Counts results, but for those whose attempt was not made. */
+export const countResults = (results: ReadonlyArray<Result>) =>
   Effect.forEach(
-    results,
+    results.filter(({ on }) => on !== "unsent"),
     ({ finishedAt, on, startedAt }) =>
       Effect.andThen(
         Metric.update(Metric.withAttributes(deliveries, { outcome: on }), 1),
-        Metric.update(duration, (finishedAt.getTime() - startedAt.getTime()) / 1000)
+        Metric.update(duration, (finishedAt - startedAt) / 1000)
       ),
     { discard: true }
   )
 
-/**
- * Measures the queue as it stands. What waits for an endpoint that is parked, rests or has its hands full does so by rights:
- * it doesn't count as late.
- */
-export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Date, endpointConcurrency: number) {
+/** Counts deliveries that were dead-lettered without a last attempt. */
+export const countDead = (outcome: "disabled" | "expired", count: number) =>
+  Metric.update(Metric.withAttributes(deliveries, { outcome }), count)
+
+/** Measures the queue. What waits for a parked, resting or saturated endpoint is not late: its `claim_at` says so. */
+export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
-    SELECT count(*)::int AS depth,
-      greatest(0, coalesce(extract(epoch FROM ${now}::timestamptz - min(available_at) FILTER (
-        WHERE parked_until IS NULL AND coalesce(resting_until <= ${now}::timestamptz, true)
-          AND in_flight < ${endpointConcurrency}::int
-      )), 0))::float8 AS seconds
-    FROM deliveries JOIN endpoint_health USING (project_id, installation_id)
-    WHERE finished_at IS NULL AND status = 'pending'`
+    SELECT
+      (SELECT count(*)::int FROM (
+        SELECT FROM deliveries WHERE finished_at IS NULL AND status = 'pending' LIMIT ${deepest}::int
+      ) AS counted) AS depth,
+      coalesce((
+        SELECT extract(epoch FROM now() - claim_at) FROM endpoint_health
+        WHERE claim_at <= now() AND NOT suspect ORDER BY claim_at LIMIT 1
+      ), 0)::float8 AS seconds`
   yield* Metric.update(depth, queue?.depth ?? 0)
   yield* Metric.update(oldest, queue?.seconds ?? 0)
 })

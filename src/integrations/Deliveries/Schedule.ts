@@ -1,53 +1,69 @@
-/** What follows from the outcome of an attempt (contract §10): what becomes of the delivery, and when it is tried again. */
+/** Results of attempts by their outcome (contract §10): the next state of the delivery and the time of the next attempt. */
 import { Duration, Option } from "effect"
 import { isSuccess, type Outcome } from "../Sender.ts"
-import type { Claim } from "./Claims.ts"
-import { longestRetryAfter, spread } from "./Health.ts"
-import type { Result } from "./Results.ts"
+import type { Claim } from "./Claim.ts"
+import { jitter, longestRetryAfter, strikesOf } from "./Health.ts"
+import type { Result } from "./Record.ts"
 
-/** When the attempt was made. */
-export interface Span {
-  readonly startedAt: Date
-  readonly finishedAt: Date
-}
-
-/** An endpoint that says so is gone for good: its webhook is disabled. */
+/** Returns whether the endpoint is gone for good: its webhook is to be disabled. */
 export const isGone = (outcome: Outcome): boolean => outcome._tag === "answered" && outcome.status === 410
 
-/** `random` is from 0 to 1. */
+/** Returns the result of an attempt. Times are in milliseconds; `random` is from 0 to 1. */
 export const resultOf = (
-  claim: Claim,
+  { attempt, id, installationId, leasedUntil, projectId, retries }: Claim,
   outcome: Outcome,
-  { finishedAt, startedAt }: Span,
+  times: { readonly startedAt: number; readonly finishedAt: number },
   schedule: ReadonlyArray<Duration.Duration>,
   random: number
 ): Result => {
-  const { attempt, id, installationId, projectId } = claim
-  const status = outcome._tag === "answered" ? outcome.status : null
-  const factor = spread(random)
   const common = {
     projectId,
     installationId,
     id,
     attempt,
-    statusCode: status,
+    leasedUntil,
+    statusCode: outcome._tag === "answered" ? outcome.status : null,
     errorCode: outcome._tag === "failed" ? outcome.code : null,
-    startedAt,
-    finishedAt,
-    spread: factor
+    startedAt: times.startedAt,
+    finishedAt: times.finishedAt,
+    jitter: jitter(random)
   }
-  if (isSuccess(outcome)) {
-    return { ...common, on: "succeeded", availableAt: null, restUntil: null }
-  }
-  const rest = restOf(outcome)
-  const restUntil = rest === 0 ? null : new Date(finishedAt.getTime() + rest)
-  const delay = schedule[claim.retries]
-  if (delay === undefined || isGone(outcome)) return { ...common, on: "exhausted", availableAt: null, restUntil }
-  const pause = Math.max(rest, Duration.toMillis(delay) * factor)
-  return { ...common, on: "failed", availableAt: new Date(finishedAt.getTime() + pause), restUntil }
+  if (isSuccess(outcome)) return { ...common, on: "succeeded", retryIn: 0, restFor: 0, strikes: 0 }
+  const restFor = restOf(outcome)
+  const strikes = common.errorCode === "timeout" ? strikesOf.timeout : strikesOf.failure
+  const delay = schedule[retries]
+  if (delay === undefined || isGone(outcome)) return { ...common, on: "exhausted", retryIn: 0, restFor, strikes }
+  const retryIn = Math.max(restFor, Duration.toMillis(delay) * common.jitter)
+  return { ...common, on: "failed", retryIn, restFor, strikes }
 }
 
-/** How long an endpoint that is too busy asks to be left alone, in milliseconds. */
+/** Returns the result of a lease that is returned without an outcome. Times are in milliseconds. */
+export const returnedBy = (
+  { attempt, id, installationId, leasedUntil, projectId }: Claim,
+  on: "released" | "unsent",
+  times: { readonly startedAt: number; readonly finishedAt: number }
+): Result => ({
+  projectId,
+  installationId,
+  id,
+  attempt,
+  leasedUntil,
+  on,
+  statusCode: null,
+  errorCode: "interrupted",
+  startedAt: times.startedAt,
+  finishedAt: times.finishedAt,
+  retryIn: 0,
+  restFor: 0,
+  strikes: 0,
+  jitter: 1
+})
+
+/** Sum of the longest delays of a retry schedule and of a day: the age at which a delivery expires. */
+export const maxAge = (schedule: ReadonlyArray<Duration.Duration>): Duration.Duration =>
+  schedule.reduce(Duration.sum, Duration.days(1))
+
+/** Time for which an endpoint that is too busy asks to be left alone, in milliseconds. */
 const restOf = (outcome: Outcome): number =>
   outcome._tag === "answered" && (outcome.status === 429 || outcome.status === 503)
     ? Math.min(Option.match(outcome.retryAfter, { onNone: () => 0, onSome: Duration.toMillis }), longestRetryAfter)

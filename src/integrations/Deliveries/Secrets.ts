@@ -2,7 +2,7 @@
 import { Effect, type Redacted } from "effect"
 import type { SecretBox } from "../../platform/SecretBox.ts"
 import { secretOwner } from "../Webhooks/Secrets.ts"
-import type { Claim } from "./Claims.ts"
+import type { Claim } from "./Claim.ts"
 
 /** Opens what a claim is signed with. */
 export type Secrets = (

@@ -1,8 +1,8 @@
 /**
- * The life of a delivery, as data (contract §10): its states, and every move between them.
+ * States of a delivery and the moves between them (contract §10), as data.
  *
- * A delivery is made `pending` by the statement that makes its event. Whoever claims it leases it, `attempts` being the
- * number of the attempt and the fence of the lease: a result is recorded only for the attempt that is still under way.
+ * The statement that appends an event makes the delivery `pending`. A claim leases it: `attempts` and `leased_until` are
+ * the fence of the lease, so a result is recorded only for the attempt that is still in flight.
  */
 export const states = ["pending", "delivering", "delivered", "dead"] as const
 export type State = (typeof states)[number]
@@ -10,21 +10,25 @@ export type State = (typeof states)[number]
 export const moves = [
   { on: "claimed", from: "pending", to: "delivering" },
   { on: "succeeded", from: "delivering", to: "delivered" },
-  /** An attempt failed, and the schedule has another. */
+  /** The attempt failed and the schedule has another. */
   { on: "failed", from: "delivering", to: "pending" },
-  /** An attempt failed, and it was the last of the schedule; or the endpoint is gone for good. */
+  /** The attempt failed and was the last of the schedule, or the endpoint is gone for good. */
   { on: "exhausted", from: "delivering", to: "dead" },
-  /** The worker died or was too slow: nobody knows what became of the attempt, so it is made again. */
+  /** The worker died or its lease expired. The outcome is unknown, so the attempt is repeated. */
   { on: "lease_lost", from: "delivering", to: "pending" },
-  /** The worker ends in good order, and gives back what it has not finished. */
+  /** The worker shuts down before the attempt is finished. */
   { on: "released", from: "delivering", to: "pending" },
-  /** It was claimed ahead, and is given back before an attempt was made. */
+  /** Claimed ahead and returned before an attempt was made. */
   { on: "unsent", from: "delivering", to: "pending" },
-  /** Its webhook was disabled. */
+  /** Its webhook is disabled. */
   { on: "disabled", from: "pending", to: "dead" },
+  /** Older than the whole retry schedule. */
+  { on: "expired", from: "pending", to: "dead" },
   /** The retry operation. */
   { on: "retried", from: "dead", to: "pending" }
 ] as const satisfies ReadonlyArray<{ readonly on: string; readonly from: State; readonly to: State }>
 
-/** Where a move leads. */
-export const after = (on: (typeof moves)[number]["on"]): State => moves.find((move) => move.on === on)?.to ?? "pending"
+export type Move = (typeof moves)[number]["on"]
+
+/** Returns the state that a move leads to. */
+export const after = (on: Move): State => moves.find((move) => move.on === on)?.to ?? "pending"

@@ -1,17 +1,22 @@
 /**
- * After a release whose schemas take other values than before: what stands judged by the old ones is judged anew when the
- * background starts. Until then, for seconds, previews say what the replicas of the release before say, too.
+ * After a release whose schemas accept other values than before: staged records that were judged by the old ones are judged
+ * anew when the background starts. Until then, for seconds, previews answer as the replicas of the release before do.
  */
-import { Effect, Layer } from "effect"
+import { Duration, Effect, Layer, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
+import { Supervisor } from "../../platform/background/Supervisor.ts"
 import { judgeAnew } from "./Staging.ts"
+
+/** How long the judging may take. */
+const stalledAfter = Duration.minutes(30)
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
-    yield* judgeAnew(sql).pipe(
-      Effect.catchCause((cause) => Effect.logWarning("Staged records were not judged anew", cause)),
-      Effect.forkScoped
+    const supervisor = yield* Supervisor
+    // Once it is through there is nothing left to do, and it stays alive.
+    yield* supervisor.supervise("preview judging", { stalledAfter }, (progress) =>
+      Effect.andThen(judgeAnew(sql), Effect.asVoid(Effect.repeat(progress, Schedule.spaced(Duration.minutes(1)))))
     )
   })
 )

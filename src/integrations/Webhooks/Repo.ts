@@ -10,6 +10,7 @@ import {
   WebhookStateConflict
 } from "../../api/Problems.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
+import { signingSecretsMax } from "./Secrets.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -85,12 +86,14 @@ export const configure = (
     health AS (INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM created),
     updated AS (
       UPDATE webhooks SET endpoint_url = ${endpointUrl}::text, event_types = ${eventTypes}::text[], enabled = true,
-        version = webhooks.version + 1
+        disabled_reason = NULL, version = webhooks.version + 1
       FROM claim, target
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
     ),
     unparked AS (
-      UPDATE endpoint_health SET failures = 0, failed_probes = 0, parked_until = NULL, resting_until = NULL
+      -- A parked endpoint is tried at once.
+      UPDATE endpoint_health SET failures = 0, strikes = 0, failing_since = NULL, failed_probes = 0,
+        parked_until = NULL, resting_until = NULL, saturated = false, discarding = false
       FROM claim
       WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${id}
     )`,
@@ -140,10 +143,15 @@ export const rotate = (
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id}
       RETURNING webhooks.version
     ),
+    -- Those whose overlap is over, and the oldest where the new one would be one too many.
     forgotten AS (
       DELETE FROM webhook_secrets USING claim
       WHERE webhook_secrets.project_id = ${projectId} AND webhook_secrets.installation_id = ${id}
-        AND webhook_secrets.retires_at <= ${at}::timestamptz
+        AND version NOT IN (
+          SELECT version FROM webhook_secrets
+          WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at > ${at}::timestamptz
+          ORDER BY version DESC LIMIT ${signingSecretsMax - 1}::int
+        )
     ),
     retired AS (
       UPDATE webhook_secrets SET retires_at = ${new Date(at.getTime() + Duration.toMillis(overlap))}::timestamptz
@@ -212,7 +220,8 @@ export const retry = (
     )`,
   effect: sql`
     retried AS (
-      UPDATE deliveries SET status = 'pending', retries = 0, available_at = ${at}::timestamptz, finished_at = NULL
+      UPDATE deliveries SET status = 'pending', retries = 0, available_at = ${at}::timestamptz,
+        retried_at = ${at}::timestamptz, finished_at = NULL, dead_code = NULL
       FROM claim
       WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId}
     )`,

@@ -3,6 +3,9 @@ import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { SecretBox } from "../../platform/SecretBox.ts"
 
+/** Maximum number of secrets that sign a delivery: the one in force and those in their overlap (contract §10). */
+export const signingSecretsMax = 3
+
 /** What the signing secrets of a webhook are sealed for. */
 export const secretOwner = (projectId: ProjectId, id: InstallationId) => ["webhook", projectId, id]
 

@@ -1,7 +1,7 @@
 /** One call of a provider over HTTP: a connection of its own, one deadline over everything, one span. */
 import { Clock, type Duration, Effect, type Option } from "effect"
 import type { MessageId } from "../../api/Ids.ts"
-import { freshAgents } from "../../platform/outbound/Agents.ts"
+import { freshConnections } from "../../platform/outbound/Connections.ts"
 import { inClientSpan, postAttributes } from "../../platform/outbound/ClientSpan.ts"
 import { exchange, type ExchangeFailed } from "../../platform/outbound/Exchange.ts"
 import { delayOf } from "../../platform/outbound/RetryAfter.ts"
@@ -48,7 +48,7 @@ export const call = (
     }
     let mayBeWritten = false
     // Never on a kept connection: one that turned out stale would leave open whether the request was processed.
-    return yield* exchange(freshAgents(), post, () => (mayBeWritten = true)).pipe(
+    return yield* exchange(freshConnections, post, () => (mayBeWritten = true)).pipe(
       Effect.flatMap(({ body, retryAfter, status }) =>
         Effect.gen(function* () {
           yield* Effect.annotateCurrentSpan("http.response.status_code", status)

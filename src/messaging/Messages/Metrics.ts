@@ -1,6 +1,6 @@
-/** What of messages is measured, those of campaigns included. */
+/** Metrics of messages, those of campaigns included. */
 import { Effect, Metric } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { Measured } from "../../platform/Measured.ts"
 
@@ -22,11 +22,11 @@ const oldest = Metric.gauge("message_oldest_due_seconds", {
   description: "For how long the oldest due one has waited"
 })
 
-/** Measures the queue as it stands. */
-export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Date) {
+/** Measures the queue. */
+export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Statement.Fragment) {
   const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT count(*)::int AS depth,
-      greatest(0, coalesce(extract(epoch FROM ${now}::timestamptz - min(available_at)), 0))::float8 AS seconds
+      greatest(0, coalesce(extract(epoch FROM ${now} - min(available_at)), 0))::float8 AS seconds
     FROM messages WHERE available_at IS NOT NULL AND NOT attempting`
   yield* Metric.update(depth, queue?.depth ?? 0)
   yield* Metric.update(oldest, queue?.seconds ?? 0)

@@ -1,5 +1,5 @@
 /** A message as it is made and read. Every statement names the project first. */
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../../api/Ids.ts"
 import type { MessageAttempt, MessageStatus, ProviderType } from "../../api/messaging/Messaging.ts"
 import { ConversationNotFound } from "../../api/Problems.ts"
@@ -9,7 +9,7 @@ import type { Cause } from "../../platform/outbox/Outbox.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A message as it stands: its receipt, and what it waits for. */
+/** A message: its receipt, and the time it waits for. */
 export interface Message {
   readonly messageId: MessageId
   readonly conversationId: ConversationId
@@ -18,25 +18,29 @@ export interface Message {
   readonly createdAt: string
   readonly updatedAt: string
   readonly attempts: ReadonlyArray<MessageAttempt>
-  /** When the lease of the attempt under way ends, or the next one is due; null where nothing is to come. */
-  readonly availableAt: Date | null
+  /** Milliseconds to the end of the attempt's lease, or to the next attempt; null where nothing is to come. */
+  readonly waitMillis: number | null
 }
 
-export const columns = `${selected({
+const shown = selected({
   messageId: "messages.id",
   conversationId: "messages.conversation_id",
   sourceId: "channels.source_id",
   deliveryStatus: "messages.status",
   createdAt: ["messages.created_at", "timestamptz"],
   updatedAt: ["messages.updated_at", "timestamptz"]
-})}, messages.attempt_log AS attempts, messages.available_at AS "availableAt"`
+})
 
-/** The entry of an attempt that begins, in SQL that knows its number. */
+export const columns = (sql: Sql, now: Statement.Fragment) => sql`
+  ${sql.literal(shown)}, messages.attempt_log AS attempts,
+  (extract(epoch FROM messages.available_at - ${now}) * 1000)::float8 AS "waitMillis"`
+
+/** The log entry of an attempt that starts; `number` is an SQL expression. */
 export const begun = (sql: Sql, number: string, at: Date) => sql`jsonb_build_object(
   'number', ${sql.literal(number)}, 'status', 'pending', 'startedAt', ${at.toISOString()}::text, 'finishedAt', NULL,
   'providerMessageId', NULL, 'errorCode', NULL, 'nextAttemptAt', NULL)`
 
-/** What the first run of a send needs to know of the conversation. Bytes travel as hex. */
+/** The conversation's data that the first attempt needs. Bytes are encoded as hex. */
 export interface Destination {
   readonly status: "active" | "revoked"
   readonly channelId: ChannelId
@@ -45,12 +49,12 @@ export interface Destination {
   readonly config: string
 }
 
-/** Makes a message with its first attempt, leased to whoever runs this; over a revoked channel it has failed at once. */
+/** Makes a message with its first attempt, leased to the caller. Over a revoked channel the message fails at once. */
 export const create = (
   sql: Sql,
   { at, projectId, traceparent }: Cause,
   message: { readonly id: MessageId; readonly conversationId: ConversationId; readonly text: string },
-  leaseEnd: Date
+  leaseEnd: Statement.Fragment
 ): Mutation<ConversationNotFound> => ({
   at,
   verdict: sql`
@@ -73,7 +77,7 @@ export const create = (
       SELECT ${projectId}::text, ${message.id}::text, id, channel_id, provider_type, address, ${message.text}::text,
         CASE WHEN active THEN 'pending' ELSE 'failed' END, active::int, active,
         CASE WHEN active THEN jsonb_build_array(${begun(sql, "1", at)}) ELSE '[]' END,
-        CASE WHEN active THEN ${leaseEnd}::timestamptz END,
+        CASE WHEN active THEN ${leaseEnd} END,
         ${traceparent}::text, ${at}::timestamptz, ${at}::timestamptz
       FROM claim, conversation
     )`,
@@ -87,7 +91,7 @@ export const create = (
   }
 })
 
-export const find = (sql: Sql, projectId: ProjectId, id: MessageId) => sql<Message>`
-  SELECT ${sql.literal(columns)} FROM messages
+export const find = (sql: Sql, now: Statement.Fragment, projectId: ProjectId, id: MessageId) => sql<Message>`
+  SELECT ${columns(sql, now)} FROM messages
     JOIN channels ON channels.project_id = messages.project_id AND channels.id = messages.channel_id
   WHERE messages.project_id = ${projectId} AND messages.id = ${id}`

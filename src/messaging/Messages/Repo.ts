@@ -27,7 +27,7 @@ export const list = (sql: Sql, projectId: ProjectId, status: MessageStatus | nul
   WHERE project_id = ${projectId} AND (${status}::text IS NULL OR status = ${status})
   ORDER BY created_at DESC, id DESC`
 
-/** Settles a message whose outcome nobody knows; an attempt that is under way can't record anything any more. */
+/** Settles a message of unknown outcome. An attempt in flight can't record its outcome any more. */
 export const settle = (
   sql: Sql,
   projectId: ProjectId,
@@ -42,7 +42,7 @@ export const settle = (
       SELECT status FROM messages WHERE project_id = ${projectId} AND id = ${id} FOR NO KEY UPDATE
     ),
     settled AS (
-      UPDATE messages SET status = ${move.to}, attempting = false, available_at = NULL, updated_at = ${at}::timestamptz,
+      UPDATE messages SET status = ${move.to}, attempting = false, worker_id = NULL, available_at = NULL, updated_at = ${at}::timestamptz,
         attempt_log = CASE WHEN attempting
           THEN jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || ${JSON.stringify(entry)}::jsonb) ELSE attempt_log END
       FROM target

@@ -1,12 +1,12 @@
-/** What follows from the outcome of a call (contract §8): what becomes of the message, and when it is tried again. */
+/** Result of an attempt by the outcome of its call (contract §8), and the time of the next attempt. */
 import { Duration, Option } from "effect"
 import type { Outcome } from "../Connectors.ts"
 import type { Event } from "./States.ts"
 
-/** Before the second attempt, the third, and so on; there is one attempt more than that. */
+/** Delays before the second attempt, the third, and so on. */
 const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30), Duration.minutes(2)]
 
-/** All attempts together. */
+/** Maximum number of attempts. */
 export const maxAttempts = backoff.length + 1
 
 /** An attempt that was made. */
@@ -18,19 +18,18 @@ export interface Attempted {
   readonly idempotent: boolean
 }
 
-/** What the attempt comes to. */
+/** Result of an attempt. */
 export interface Result {
   readonly on: Event
   readonly providerMessageId: string | null
   readonly errorCode: string | null
-  readonly finishedAt: Date
-  readonly nextAttemptAt: Date | null
+  /** Milliseconds until the next attempt; null where there is none. */
+  readonly delayMillis: number | null
 }
 
-export const resultOf = ({ idempotent, inDoubt, number }: Attempted, outcome: Outcome, finishedAt: Date): Result => {
-  const delay = Option.fromUndefinedOr(backoff[number - 1])
-  const after = (pause: Duration.Duration) => new Date(finishedAt.getTime() + Duration.toMillis(pause))
-  const common = { providerMessageId: null, errorCode: null, finishedAt, nextAttemptAt: null }
+export const resultOf = ({ idempotent, inDoubt, number }: Attempted, outcome: Outcome): Result => {
+  const delay = Option.map(Option.fromUndefinedOr(backoff[number - 1]), Duration.toMillis)
+  const common = { providerMessageId: null, errorCode: null, delayMillis: null }
   switch (outcome._tag) {
     case "accepted":
       return { ...common, on: "accepted", providerMessageId: outcome.providerMessageId }
@@ -39,24 +38,17 @@ export const resultOf = ({ idempotent, inDoubt, number }: Attempted, outcome: Ou
     case "postponed":
       return Option.match(delay, {
         onNone: () => ({ ...common, on: inDoubt ? "exhausted_in_doubt" : "exhausted", errorCode: outcome.errorCode }),
-        onSome: (delay) => ({
-          ...common,
-          on: "postponed",
-          errorCode: outcome.errorCode,
-          nextAttemptAt: after(
-            Duration.max(
-              delay,
-              Option.getOrElse(outcome.retryAfter, () => Duration.zero)
-            )
-          )
-        })
+        onSome: (delay) => {
+          const asked = Option.getOrElse(Option.map(outcome.retryAfter, Duration.toMillis), () => 0)
+          return { ...common, on: "postponed", errorCode: outcome.errorCode, delayMillis: Math.max(delay, asked) }
+        }
       })
     case "unknown":
       return {
         ...common,
         on: "unclear",
         errorCode: outcome.errorCode,
-        nextAttemptAt: idempotent ? Option.getOrNull(Option.map(delay, after)) : null
+        delayMillis: idempotent ? Option.getOrNull(delay) : null
       }
   }
 }

@@ -71,13 +71,19 @@ export const pools = {
     pipelined: 4,
     session: limits
   },
-  // A queue that is short when the plan is made would be read as a whole, and still be when it is long.
   deliveries: {
     name: "developer-api deliveries",
-    purpose: "The delivery loop.",
+    purpose: "Claims and records of the delivery loop.",
     size: 3,
     pipelined: 4,
-    session: { ...limits, enable_seqscan: "off", plan_cache_mode: "force_generic_plan" }
+    session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
+  },
+  deadLettering: {
+    name: "developer-api dead-lettering",
+    purpose: "The sweep and dead-lettering, whose batches take longer than a claim may wait.",
+    size: 1,
+    pipelined: 4,
+    session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
   maintenance: {
     name: "developer-api maintenance",
@@ -91,6 +97,14 @@ export const pools = {
     purpose: "LISTEN for new deliveries.",
     size: 1,
     silence: null
+  },
+  // Silent for no longer than a heartbeat. PostgreSQL ends the session of a lost host, and with it the lock, after about
+  // five seconds.
+  worker: {
+    name: "developer-api worker",
+    purpose: "The lock that shows that a worker lives.",
+    size: 1,
+    session: { ...limits, tcp_keepalives_idle: "2", tcp_keepalives_interval: "1", tcp_keepalives_count: "3" }
   },
   operator: {
     name: "developer-api operator",

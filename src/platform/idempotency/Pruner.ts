@@ -1,7 +1,7 @@
 /** Forgets outcomes after `IDEMPOTENCY_RETENTION`, in batches small enough that no command waits for them. */
 import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { every } from "../Every.ts"
+import { forkPeriodic } from "../background/Periodic.ts"
 import { Settings } from "../Settings.ts"
 import { untraced } from "../Telemetry.ts"
 
@@ -30,9 +30,9 @@ export const layer = Layer.effectDiscard(
       return rows.length
     })
 
-    yield* every(
-      pause,
-      "Old idempotency keys were not removed",
+    yield* forkPeriodic(
+      "idempotency pruning",
+      { interval: pause },
       Effect.repeat(untraced(prune), { while: (deleted) => deleted === batch })
     )
   })

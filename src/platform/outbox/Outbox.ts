@@ -4,7 +4,7 @@
  */
 import { Clock, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { ProjectId } from "../../api/Ids.ts"
+import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import { causeTraceparent } from "../TraceContext.ts"
 
 /** What the events of a change have in common. */
@@ -20,8 +20,12 @@ export const causeOf = Effect.fnUntraced(function* (projectId: ProjectId): Effec
   return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* causeTraceparent }
 })
 
-/** Whether the statement that `append` is part of has made deliveries: then the deliverers are to be woken. */
-export const appended = (sql: SqlClient.SqlClient) => sql.literal("EXISTS (SELECT FROM delivery)")
+/** Installations that have new deliveries. */
+export type Appended = ReadonlyArray<InstallationId>
+
+/** The installations of a project for which the statement that contains `append` has made deliveries, as `text[]`. */
+export const appended = (sql: SqlClient.SqlClient, projectId: Statement.Fragment): Statement.Fragment =>
+  sql`ARRAY(SELECT DISTINCT installation_id FROM delivery WHERE delivery.project_id = ${projectId})`
 
 /**
  * Common table expressions that append each event of `happened`, a query of project, `type`, `data` (json), time and
@@ -48,5 +52,5 @@ export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): 
            event.occurred_at
     FROM event JOIN webhooks
       ON webhooks.project_id = event.project_id AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
-    RETURNING id
+    RETURNING project_id, installation_id
   )`

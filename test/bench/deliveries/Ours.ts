@@ -1,9 +1,9 @@
 /** The service as a contender, and projects for it: installations that have a webhook each. */
-import type { PgClient } from "@effect/sql-pg"
+import { PgClient } from "@effect/sql-pg"
 import { Effect, Layer, Redacted } from "effect"
-import type { ProjectId } from "../../../src/api/Ids.ts"
+import { InstallationId, type ProjectId } from "../../../src/api/Ids.ts"
+import { Notifier } from "../../../src/platform/outbox/Notifier.ts"
 import { secretOwner } from "../../../src/integrations/Webhooks/Secrets.ts"
-import { channel } from "../../../src/platform/outbox/Wake.ts"
 import { SecretBox } from "../../../src/platform/SecretBox.ts"
 import { SecretKey } from "../../../src/platform/SecretKey.ts"
 import { connect, openProject, type Program, type Running, secretKey, start } from "../Stage.ts"
@@ -66,7 +66,12 @@ export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>) => {
       )
       INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
       SELECT ${projectId}::text, id, installation, "eventId", "occurredAt", "occurredAt" FROM work`,
-    sql.notify(channel, "")
+    Effect.flatMap(Notifier, (notifier) =>
+      notifier.appended(
+        projectId,
+        [...new Set(rows.map(({ installation }) => installation))].map((id) => InstallationId.make(id))
+      )
+    ).pipe(Effect.provide(Notifier.layerInline.pipe(Layer.provide(Layer.succeed(PgClient.PgClient, sql)))))
   )
 }
 

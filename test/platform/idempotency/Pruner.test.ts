@@ -2,6 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
+import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
 import * as Pruner from "../../../src/platform/idempotency/Pruner.ts"
 import { Settings } from "../../../src/platform/Settings.ts"
 import { makeProject } from "../../support/Projects.ts"
@@ -35,7 +36,7 @@ layer(TestDatabase.layer)("Pruner", (it) => {
                (VALUES ('old', ${at(3)}::timestamptz), ('new', ${at(1)}::timestamptz)) age (name, at)`
       }
 
-      yield* Layer.build(Pruner.layer.pipe(Layer.provide(settings)))
+      yield* Layer.build(Pruner.layer.pipe(Layer.provide([settings, Supervisor.layer])))
       yield* remaining("old").pipe(Effect.repeat({ until: (n) => n === 0 }))
       assert.strictEqual(yield* remaining("new"), 3_000)
 

@@ -1,0 +1,59 @@
+/** The campaigns that a claim may send for, each with its pace and its routes. */
+import type { SqlClient, Statement } from "effect/sql"
+import type { Terms } from "../Claims.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** Open recipients of a campaign: those that are due again, or those that were never tried. */
+export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue: Statement.Fragment) => sql`
+  campaign_recipients
+  WHERE project_id = ${sql(campaign)}.project_id AND audience_id = ${sql(campaign)}.audience_id
+    AND status = 'pending' AND ${isDue}`
+
+const isFull = (sql: Sql, table: "channel_limit" | "project_limit", match: Statement.Fragment) => sql`
+  EXISTS (SELECT FROM ${sql(table)} WHERE ${sql(table)}.project_id = campaigns.project_id AND ${match} AND free = 0)`
+
+/**
+ * Running campaigns whose next send falls before `until`, locked: their rows are the gate of the pace over all processes.
+ * A campaign without a recipient to send to, without a permit of its project, or whose channels all lack one, takes no
+ * place from others. `quota` is how many sends fall before `until`, evenly spaced, with nothing caught up on.
+ */
+export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
+  campaign AS MATERIALIZED (
+    SELECT project_id, id, audience_id, traceparent, fallback_channel_id IS NOT NULL AS has_fallback,
+      greatest(next_send_at, ${now}) AS first_at, interval '1 minute' / sends_per_minute AS gap,
+      primary_channel_id, primary_template_id, primary_template_version,
+      fallback_channel_id, fallback_template_id, fallback_template_version
+    FROM campaigns
+    WHERE status = 'running' AND (next_send_at IS NULL OR next_send_at <= ${until})
+      AND NOT ${isFull(sql, "project_limit", sql`true`)}
+      AND (NOT ${isFull(sql, "channel_limit", sql`channel_id = primary_channel_id`)}
+        OR fallback_channel_id IS NOT NULL
+          AND NOT ${isFull(sql, "channel_limit", sql`channel_id = fallback_channel_id`)})
+      AND (EXISTS (SELECT FROM ${openRecipients(sql, "campaigns", sql`available_at <= ${now}`)})
+        OR EXISTS (SELECT FROM ${openRecipients(sql, "campaigns", sql`available_at IS NULL`)}))
+    ORDER BY next_send_at NULLS FIRST
+    LIMIT ${limits.free}::int
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  paced AS MATERIALIZED (
+    SELECT campaign.*,
+      floor(extract(epoch FROM ${until} - first_at) / extract(epoch FROM gap))::int + 1 AS quota,
+      CASE filter ->> 'contactStatus' WHEN 'active' THEN '-infinity' ELSE audiences.created_at END AS frozen_at
+    FROM campaign JOIN audiences ON audiences.project_id = campaign.project_id AND audiences.id = campaign.audience_id
+  )`
+
+/** The routes of these campaigns whose channel is active. */
+export const routes = (sql: Sql) => sql`
+  route AS MATERIALIZED (
+    SELECT paced.project_id, paced.id AS campaign_id, leg.kind, leg.rank, channels.id AS channel_id,
+      channels.provider_type, channels.config, templates.body
+    FROM paced
+      CROSS JOIN LATERAL (VALUES
+        ('primary', 1, primary_channel_id, primary_template_id, primary_template_version),
+        ('fallback', 2, fallback_channel_id, fallback_template_id, fallback_template_version)
+      ) AS leg (kind, rank, channel_id, template_id, template_version)
+      JOIN channels ON channels.project_id = paced.project_id AND channels.id = leg.channel_id AND channels.status = 'active'
+      JOIN templates ON templates.project_id = paced.project_id AND templates.id = leg.template_id
+        AND templates.version = leg.template_version
+  )`

@@ -1,0 +1,61 @@
+/** The recipients that a claim looks at, and what is to become of each. */
+import type { SqlClient, Statement } from "effect/sql"
+import type { Terms } from "../Claims.ts"
+import { openRecipients } from "./Campaigns.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** Recipients looked at beyond the quota, as not all may be sent to; those are settled in the same statement. */
+const settledBeside = 100
+
+/** The first recipients of each campaign, locked, by `campaign_recipients_open`. */
+const first = (sql: Sql, isDue: Statement.Fragment) => sql`
+  SELECT paced.*, recipient.* FROM paced, LATERAL (
+    SELECT position, client_id, route AS was_on, provider_type AS was_with, attempts, in_doubt, available_at
+    FROM ${openRecipients(sql, "paced", isDue)}
+    ORDER BY available_at, position LIMIT paced.quota + ${settledBeside}::int
+    FOR NO KEY UPDATE SKIP LOCKED
+  ) recipient`
+
+/** Recipients that are due again, and those that were never tried. */
+export const candidates = (sql: Sql, { now }: Terms) => sql`
+  again AS MATERIALIZED (${first(sql, sql`available_at <= ${now}`)}),
+  fresh AS MATERIALIZED (${first(sql, sql`available_at IS NULL`)})`
+
+/**
+ * The verdict on each candidate, and its route. A recipient keeps its route as long as that leads to it. In doubt, only the
+ * route of the last attempt will do, and only if its provider is the same and idempotent. An archived client is out if it
+ * was archived after the freeze; of an audience of active clients any archived one is, whatever the clocks say.
+ */
+export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
+  judged AS MATERIALIZED (
+    SELECT candidate.*, way.*, clients.display_name, clients.first_name, clients.last_name,
+      CASE
+        WHEN is_out AND in_doubt OR way.kind IS NULL AND in_doubt THEN 'stranded'
+        WHEN is_out THEN 'skipped'
+        WHEN way.kind IS NULL THEN 'unreachable'
+        ELSE 'claimed'
+      END AS verdict
+    FROM (SELECT * FROM again UNION ALL SELECT * FROM fresh) candidate
+      JOIN clients ON clients.project_id = candidate.project_id AND clients.id = candidate.client_id
+      CROSS JOIN LATERAL (
+        SELECT clients.status = 'archived' AND clients.archived_at > frozen_at OR NOT clients.marketing_consent
+          OR clients.suppressed OR clients.merged_into_client_id IS NOT NULL
+      ) AS eligibility (is_out)
+      LEFT JOIN LATERAL (
+        SELECT route.kind, route.channel_id, route.provider_type, route.config, route.body, address.address
+        FROM route, LATERAL (
+          SELECT address FROM client_addresses
+          WHERE project_id = candidate.project_id AND client_id = candidate.client_id AND channel_id = route.channel_id
+          ORDER BY position LIMIT 1
+        ) address
+        WHERE route.project_id = candidate.project_id AND route.campaign_id = candidate.id
+          AND CASE
+            WHEN candidate.in_doubt
+              THEN route.kind = candidate.was_on AND route.provider_type = candidate.was_with
+                AND route.provider_type = ANY(${[...idempotent]}::text[])
+            ELSE candidate.was_on = 'primary' OR route.kind = 'fallback'
+          END
+        ORDER BY route.rank LIMIT 1
+      ) way ON true
+  )`

@@ -1,0 +1,89 @@
+/** Ends deliveries that are not attempted any more, in batches that fit the timeout of a statement. */
+import type { SqlClient } from "effect/sql"
+import type { Endpoint } from "./Claim.ts"
+
+/** Maximum number of deliveries in a batch. */
+export const deadLetterBatch = 1_000
+
+/** Why the service disables a webhook: its endpoint answered 410, or all its attempts have failed for too long. */
+export type DisabledReason = "gone" | "failing"
+
+/**
+ * Disables a webhook, unless it was configured to go elsewhere meanwhile, and marks what is pending for dead-lettering.
+ * Takes effect at once: a claim reads `enabled`.
+ */
+export const disable = (
+  sql: SqlClient.SqlClient,
+  { installationId, projectId }: Endpoint,
+  endpointUrl: string | null,
+  reason: DisabledReason
+) => sql`
+  WITH disabled AS (
+    UPDATE webhooks SET enabled = false, disabled_reason = ${reason}::text, version = version + 1
+    WHERE project_id = ${projectId} AND installation_id = ${installationId}
+      AND enabled AND endpoint_url = coalesce(${endpointUrl}::text, endpoint_url)
+    RETURNING project_id, installation_id
+  )
+  UPDATE endpoint_health health SET discarding = true, next_due_at = NULL FROM disabled
+  WHERE health.project_id = disabled.project_id AND health.installation_id = disabled.installation_id`
+
+/** A batch: how many deliveries were dead-lettered, and whether there may be more. */
+export interface Batch {
+  readonly count: number
+  readonly more: boolean
+}
+
+/**
+ * Dead-letters a batch of what is pending for disabled webhooks. The mark `discarding` goes with the last of an endpoint's
+ * deliveries, so a crash loses nothing; a delivery that was committed later is marked anew by the sweep.
+ */
+export const discard = (sql: SqlClient.SqlClient) => sql<Batch>`
+  WITH endpoint AS MATERIALIZED (
+    SELECT project_id, installation_id, enabled FROM endpoint_health health JOIN webhooks USING (project_id, installation_id)
+    WHERE discarding
+    ORDER BY project_id, installation_id LIMIT 100
+    FOR NO KEY UPDATE OF health SKIP LOCKED
+  ),
+  waiting AS MATERIALIZED (
+    SELECT delivery.*, endpoint.project_id, endpoint.installation_id FROM endpoint, LATERAL (
+      SELECT ctid AS row FROM deliveries
+      WHERE project_id = endpoint.project_id AND installation_id = endpoint.installation_id
+        AND finished_at IS NULL AND status = 'pending'
+      ORDER BY available_at, id LIMIT ${deadLetterBatch}::int
+    ) delivery
+    WHERE NOT enabled LIMIT ${deadLetterBatch}::int
+  ),
+  ended AS (
+    UPDATE deliveries SET status = 'dead', available_at = NULL, finished_at = now(), dead_code = 'disabled'
+    FROM waiting WHERE deliveries.ctid = waiting.row AND deliveries.status = 'pending'
+    RETURNING 1
+  ),
+  emptied AS (
+    UPDATE endpoint_health health SET discarding = false FROM endpoint
+    WHERE health.project_id = endpoint.project_id AND health.installation_id = endpoint.installation_id
+      AND (SELECT count(*) FROM waiting) < ${deadLetterBatch}::int
+    RETURNING 1
+  )
+  SELECT (SELECT count(*)::int FROM ended) AS count,
+    (SELECT count(*) FROM waiting) = ${deadLetterBatch}::int OR (SELECT count(*) FROM emptied) = 100 AS more`
+
+/**
+ * Dead-letters a batch of pending deliveries whose creation, or last retry command, is longer ago than `maxAgeMillis`,
+ * whether or not they were attempted (error code `expired`). Those in flight are left to their attempt.
+ */
+export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => sql<Batch>`
+  WITH old AS MATERIALIZED (
+    SELECT expired.row FROM projects, LATERAL (
+      SELECT ctid AS row FROM deliveries
+      WHERE project_id = projects.project_id AND finished_at IS NULL AND status = 'pending'
+        AND greatest(created_at, retried_at) < now() - ${maxAgeMillis}::float8 * interval '1 millisecond'
+      ORDER BY greatest(created_at, retried_at) LIMIT ${deadLetterBatch}::int
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) expired LIMIT ${deadLetterBatch}::int
+  ),
+  ended AS (
+    UPDATE deliveries SET status = 'dead', available_at = NULL, finished_at = now(), dead_code = 'expired'
+    FROM old WHERE deliveries.ctid = old.row
+    RETURNING 1
+  )
+  SELECT count(*)::int AS count, count(*) = ${deadLetterBatch}::int AS more FROM ended`

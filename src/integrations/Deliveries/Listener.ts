@@ -1,0 +1,38 @@
+/** Receives what `Notifier` sends. */
+import { PgClient } from "@effect/sql-pg"
+import { Context, Duration, Effect, Layer, Option, Queue } from "effect"
+import { Supervisor } from "../../platform/background/Supervisor.ts"
+import { listenerLayer } from "../../platform/Database.ts"
+import { channel, type Notice, noticeOf } from "../../platform/outbox/Notifier.ts"
+
+const reconnectAfter = Duration.seconds(1)
+
+/** Interval at which a listener that receives nothing reports progress. */
+const progressEvery = Duration.seconds(10)
+const stalledAfter = Duration.minutes(1)
+
+/** Passes on each notice, on a connection of its own that is opened anew when it breaks. */
+export const listen = Effect.fnUntraced(function* (receive: (notice: Notice) => void) {
+  const supervisor = yield* Supervisor
+  const session = Effect.fnUntraced(function* (progress: Effect.Effect<void>) {
+    const client = Context.get(yield* Layer.build(Layer.fresh(listenerLayer)), PgClient.PgClient)
+    const notifications = yield* client.listen(channel)
+    return yield* Queue.take(notifications).pipe(
+      Effect.timeoutOption(progressEvery),
+      Effect.map((notification) => {
+        const notice = Option.flatMap(notification, ({ payload }) => noticeOf(payload))
+        if (Option.isSome(notice)) receive(notice.value)
+      }),
+      Effect.andThen(progress),
+      Effect.forever
+    )
+  })
+  return yield* supervisor.supervise("deliveries listener", { stalledAfter }, (progress) =>
+    session(progress).pipe(
+      Effect.scoped,
+      Effect.catch((error) => Effect.logDebug("The connection of the deliveries listener broke", error)),
+      Effect.andThen(Effect.sleep(reconnectAfter)),
+      Effect.forever
+    )
+  )
+})

@@ -1,0 +1,91 @@
+/** Periodic work of the delivery engine: takeover, sweep, dead-lettering, retention and measuring. */
+import { Clock, Duration, Effect, Schedule } from "effect"
+import type { SqlClient, SqlError } from "effect/sql"
+import { forkPeriodic } from "../../platform/background/Periodic.ts"
+import type { Worker } from "../../platform/background/Worker.ts"
+import { statement } from "../../platform/Database.ts"
+import { Measured } from "../../platform/Measured.ts"
+import { untraced } from "../../platform/Telemetry.ts"
+import type { Endpoint } from "./Claim.ts"
+import { type Batch, discard, expire } from "./DeadLetter.ts"
+import * as Metrics from "./Metrics.ts"
+import { prune, retentionDays } from "./Prune.ts"
+import { reclaim } from "./Reclaim.ts"
+import { endpointsPerSweep, firstEndpoint, sweep } from "./Sweep.ts"
+
+const reclaimEvery = Duration.millis(500)
+/** After a round of the sweep, and between two statements of a round. 100,000 endpoints take 25 s. */
+const sweepEvery = Duration.seconds(1)
+const sweepPause = Duration.millis(250)
+/** Maximum number of batches in one run. */
+const batchesPerRun = 100
+const discardEvery = Duration.seconds(1)
+const expireEvery = Duration.seconds(30)
+const pruneEvery = Duration.minutes(1)
+const pruneBatch = 1_000
+const measureEvery = Duration.seconds(15)
+
+export interface Options {
+  readonly sql: SqlClient.SqlClient
+  /** For the sweep and for dead-lettering, in batches. */
+  readonly deadLettering: SqlClient.SqlClient
+  /** For retention. */
+  readonly maintenance: SqlClient.SqlClient
+  readonly worker: Worker["Service"]
+  readonly leaseMillis: number
+  /** Age at which a delivery expires. */
+  readonly maxAge: Duration.Duration
+  /** Has endpoints visited by the next claim. */
+  readonly visit: (endpoints: ReadonlyArray<Endpoint>) => Effect.Effect<unknown>
+}
+
+/** Runs for as long as the scope lives. */
+export const maintain = Effect.fnUntraced(function* (options: Options) {
+  const { deadLettering, leaseMillis, maintenance, maxAge, sql, visit, worker } = options
+  const measured = yield* Measured
+  const periodic = <A, E, R>(name: string, interval: Duration.Duration, effect: Effect.Effect<A, E, R>) =>
+    forkPeriodic(`deliveries ${name}`, { interval }, untraced(effect))
+
+  yield* periodic(
+    "takeover",
+    reclaimEvery,
+    Effect.flatMap(
+      Effect.suspend(() => statement(reclaim(sql, worker, leaseMillis))),
+      visit
+    )
+  )
+
+  let last = firstEndpoint
+  yield* periodic(
+    "sweep",
+    sweepEvery,
+    Effect.suspend(() => statement(sweep(deadLettering, last))).pipe(
+      Effect.map(([end]) => {
+        const isLast = end === undefined || end.seen < endpointsPerSweep
+        last = isLast ? firstEndpoint : end
+        return !isLast
+      }),
+      Effect.repeat({ while: (more) => more, times: batchesPerRun, schedule: Schedule.spaced(sweepPause) })
+    )
+  )
+
+  /** Runs batches until nothing is left, or so many that the fiber has to report progress. */
+  const batches = (outcome: "disabled" | "expired", batch: Effect.Effect<ReadonlyArray<Batch>, SqlError.SqlError>) =>
+    Effect.map(statement(batch), ([done = { count: 0, more: false }]) => done).pipe(
+      Effect.tap(({ count }) => (measured && count > 0 ? Metrics.countDead(outcome, count) : Effect.void)),
+      Effect.repeat({ while: ({ more }) => more, times: batchesPerRun })
+    )
+  yield* periodic("dead-lettering", discardEvery, batches("disabled", discard(deadLettering)))
+  yield* periodic("expiry", expireEvery, batches("expired", expire(deadLettering, Duration.toMillis(maxAge))))
+
+  yield* periodic(
+    "retention",
+    pruneEvery,
+    Effect.gen(function* () {
+      const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(Duration.days(retentionDays)))
+      return (yield* statement(prune(maintenance, horizon, pruneBatch)))[0]?.more === true
+    }).pipe(Effect.repeat({ while: (more) => more }))
+  )
+
+  if (measured) yield* periodic("metrics", measureEvery, Metrics.gauge(sql))
+})

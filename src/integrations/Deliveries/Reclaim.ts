@@ -1,0 +1,48 @@
+/** Returns what no worker delivers any more to the queue. */
+import type { SqlClient } from "effect/sql"
+import type { Worker } from "../../platform/background/Worker.ts"
+import type { Endpoint } from "./Claim.ts"
+
+/** Maximum number of endpoints that one statement looks at. */
+const endpointsPerStatement = 5_000
+
+/**
+ * Returns deliveries whose worker is dead or whose lease has expired, with an entry in their attempt log. The fence moves
+ * on: what the former worker reports later is not recorded.
+ */
+export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => sql<Endpoint>`
+  WITH gate AS MATERIALIZED (
+    SELECT project_id, installation_id, in_flight, ${worker.isDead(sql, sql`worker_id`)} AS dead FROM endpoint_health
+    WHERE worker_id IS NOT NULL
+    ORDER BY project_id, installation_id LIMIT ${endpointsPerStatement}::int
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  lost AS MATERIALIZED (
+    SELECT delivery.row, dead FROM gate, LATERAL (
+      -- What is in flight was due before what is pending, so no more than that is read.
+      SELECT ctid AS row, leased_until FROM deliveries
+      WHERE project_id = gate.project_id AND installation_id = gate.installation_id
+        AND finished_at IS NULL AND status = 'delivering'
+      ORDER BY available_at, id LIMIT gate.in_flight
+    ) delivery
+    WHERE dead OR leased_until <= now()
+  ),
+  returned AS (
+    UPDATE deliveries SET status = 'pending', available_at = now(), leased_until = NULL,
+      attempt_log = attempt_log || jsonb_build_object(
+        'number', attempts, 'startedAt', to_char(
+          (leased_until - ${leaseMillis}::float8 * interval '1 millisecond') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'
+        ),
+        'finishedAt', to_char(now()::timestamptz(3) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+        'statusCode', NULL, 'errorCode', 'lease_lost', 'durationMs', NULL
+      )
+    FROM lost
+    WHERE deliveries.ctid = lost.row AND deliveries.status = 'delivering' AND (dead OR leased_until <= now())
+    RETURNING deliveries.project_id, deliveries.installation_id
+  )
+  UPDATE endpoint_health health SET
+    in_flight = health.in_flight - freed.count, saturated = false, next_due_at = least(next_due_at, now()),
+    worker_id = CASE WHEN health.in_flight > freed.count THEN worker_id END
+  FROM (SELECT project_id, installation_id, count(*)::int FROM returned GROUP BY project_id, installation_id) freed
+  WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
+  RETURNING health.project_id AS "projectId", health.installation_id AS "installationId"`

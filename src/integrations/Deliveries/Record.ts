@@ -1,0 +1,149 @@
+/** Records the results of attempts: states, attempt logs and the health of endpoints, in batches. */
+import type { SqlClient } from "effect/sql"
+import type { Claim, Endpoint } from "./Claim.ts"
+import { failuresToPark, firstPause, longestPause } from "./Health.ts"
+import { after, type Move } from "./States.ts"
+
+/** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
+export interface Result extends Pick<Claim, "projectId" | "installationId" | "id" | "attempt" | "leasedUntil"> {
+  readonly on: Extract<Move, "succeeded" | "failed" | "exhausted" | "released" | "unsent">
+  readonly statusCode: number | null
+  readonly errorCode: string | null
+  readonly startedAt: number
+  readonly finishedAt: number
+  /** From the time of the record to the next attempt, where there is one; else 0. */
+  readonly retryIn: number
+  /** For how long the endpoint asks to be left alone. */
+  readonly restFor: number
+  /** Weight of the failure; 0 unless the attempt failed. */
+  readonly strikes: number
+  /** Jitter of the pause, should the endpoint be parked now. */
+  readonly jitter: number
+}
+
+/** The entry of the attempt log, as JSON. */
+const logEntry = ({ attempt, errorCode, finishedAt, startedAt, statusCode }: Result) =>
+  `{"number":${attempt},"startedAt":"${new Date(startedAt).toISOString()}","finishedAt":"${new Date(finishedAt).toISOString()}",` +
+  `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt}}`
+
+/** Sets the strikes of failures to 0 that a later success of the same endpoint in the batch clears. */
+const withoutCleared = (results: ReadonlyArray<Result>): ReadonlyArray<number> => {
+  const cleared = new Set<string>()
+  return results
+    .map(({ installationId, on, projectId, strikes }, index) => ({
+      key: `${projectId} ${installationId}`,
+      on,
+      strikes,
+      index
+    }))
+    .toReversed()
+    .map(({ key, on, strikes }) => {
+      if (on === "succeeded") cleared.add(key)
+      return cleared.has(key) ? 0 : strikes
+    })
+    .toReversed()
+}
+
+export interface Terms {
+  /** Maximum number of deliveries in flight to one endpoint. */
+  readonly concurrency: number
+  /** Time without a success after which an endpoint's webhook is to be disabled. */
+  readonly disableAfterMillis: number
+}
+
+/**
+ * Records a batch and returns the endpoints that have failed for `disableAfterMillis`. A result whose lease is lost changes
+ * nothing. The rows of endpoints are locked in the order of their key before the first delivery is written, so two batches
+ * never deadlock.
+ *
+ * `freed` sums up the recorded results of each endpoint. `health` counts them and parks the endpoint: after
+ * `failuresToPark` failures in a row, and again after each failed probe, which is an attempt after the pause is over.
+ */
+export const record = (
+  sql: SqlClient.SqlClient,
+  results: ReadonlyArray<Result>,
+  { concurrency, disableAfterMillis }: Terms
+) => sql<Endpoint>`
+  WITH result AS MATERIALIZED (
+    SELECT * FROM unnest(
+      ${results.map(({ projectId }) => projectId)}::text[], ${results.map(({ installationId }) => installationId)}::text[],
+      ${results.map(({ id }) => id)}::text[], ${results.map(({ attempt }) => attempt)}::int[],
+      ${results.map(({ leasedUntil }) => leasedUntil)}::timestamptz[], ${results.map(({ on }) => on)}::text[],
+      ${results.map(({ on }) => after(on))}::text[], ${results.map(logEntry)}::jsonb[],
+      ${results.map(({ retryIn }) => String(retryIn))}::float8[], ${results.map(({ restFor }) => String(restFor))}::float8[],
+      ${withoutCleared(results)}::int[], ${results.map(({ jitter }) => String(jitter))}::float8[]
+    ) AS result (
+      project_id, installation_id, id, attempt, fence, on_move, to_state, entry, retry_in, rest_for, strikes, jitter
+    )
+  ),
+  gate AS MATERIALIZED (
+    SELECT FROM endpoint_health WHERE (project_id, installation_id) IN (SELECT project_id, installation_id FROM result)
+    ORDER BY project_id, installation_id FOR NO KEY UPDATE
+  ),
+  recorded AS (
+    UPDATE deliveries SET
+      status = to_state,
+      retries = retries + (on_move = 'failed')::int,
+      attempts = attempts - (on_move = 'unsent')::int,
+      available_at = CASE
+        WHEN to_state <> 'pending' THEN NULL
+        WHEN on_move = 'unsent' THEN available_at
+        ELSE now() + retry_in * interval '1 millisecond'
+      END,
+      leased_until = NULL,
+      finished_at = CASE WHEN to_state <> 'pending' THEN now() END,
+      attempt_log = CASE WHEN on_move = 'unsent' THEN attempt_log ELSE attempt_log || entry END
+    FROM result
+    WHERE deliveries.project_id = result.project_id AND deliveries.id = result.id AND deliveries.status = 'delivering'
+      AND deliveries.attempts = result.attempt AND deliveries.leased_until = result.fence
+      AND (SELECT count(*) FROM gate) > 0
+    RETURNING deliveries.project_id, deliveries.installation_id, available_at, on_move = 'succeeded' AS ok,
+      rest_for, result.strikes, jitter
+  ),
+  freed AS MATERIALIZED (
+    SELECT project_id, installation_id, count(*)::int AS leases, bool_or(ok) AS ok, sum(strikes)::int AS strikes,
+      count(*) FILTER (WHERE strikes > 0)::int AS failures, min(available_at) AS due_at, max(jitter) AS jitter,
+      CASE WHEN sum(strikes) > 0 THEN now() END AS failed_at,
+      now() + nullif(max(rest_for), 0) * interval '1 millisecond' AS rest_until
+    FROM recorded GROUP BY project_id, installation_id
+  ),
+  ${health(sql, concurrency)}
+  SELECT project_id AS "projectId", installation_id AS "installationId" FROM health
+  WHERE failing_since <= now() - ${disableAfterMillis}::float8 * interval '1 millisecond'`
+
+/**
+ * Counts `freed` into the rows of endpoints. The row's own columns are read in SET alone: there they are those of the
+ * locked version, where a join would read those of the statement's snapshot.
+ */
+const health = (sql: SqlClient.SqlClient, concurrency: number) => sql`
+  health AS (
+    UPDATE endpoint_health health SET
+      in_flight = health.in_flight - leases,
+      worker_id = CASE WHEN health.in_flight > leases THEN worker_id END,
+      next_due_at = least(next_due_at, due_at),
+      saturated = health.in_flight - leases >= CASE
+        WHEN CASE WHEN ok THEN 0 ELSE health.strikes END + freed.strikes >= 3 THEN 1 ELSE ${concurrency}::int
+      END,
+      resting_until = greatest(resting_until, rest_until),
+      last_success_at = CASE WHEN ok THEN now() ELSE last_success_at END,
+      strikes = CASE WHEN ok THEN 0 ELSE health.strikes END + freed.strikes,
+      failures = CASE WHEN ok THEN 0 ELSE health.failures END + freed.failures,
+      failing_since = CASE WHEN ok THEN failed_at ELSE coalesce(failing_since, failed_at) END,
+      failed_probes = CASE
+        WHEN ok THEN 0
+        ELSE health.failed_probes + (failed_at IS NOT NULL AND coalesce(parked_until <= now(), false))::int
+      END,
+      parked_until = CASE
+        WHEN failed_at IS NULL THEN CASE WHEN NOT ok THEN parked_until END
+        WHEN ok OR parked_until IS NULL THEN CASE
+          WHEN CASE WHEN ok THEN 0 ELSE health.failures END + freed.failures >= ${failuresToPark}::int
+            THEN now() + jitter * ${firstPause}::float8 * interval '1 millisecond'
+        END
+        WHEN parked_until <= now() THEN now() + jitter * interval '1 millisecond'
+          * least(${firstPause}::float8 * 2 ^ least(failed_probes + 1, 20), ${longestPause}::float8)
+        ELSE parked_until
+      END
+    FROM freed
+    WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
+    RETURNING health.project_id, health.installation_id, failing_since
+  )`

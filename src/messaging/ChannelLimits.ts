@@ -1,0 +1,32 @@
+/** Limits of calls in flight as tables of a claim's statement: `channel_limit` and `project_limit`. */
+import type { SqlClient, Statement } from "effect/sql"
+import type { Limits } from "../platform/background/Slots.ts"
+import type { Resting } from "./Circuits.ts"
+
+/** The limits with those of open circuits: such a channel has no permit, or one for its probe. */
+export const withCircuits = (limits: Limits, resting: ReadonlyArray<Resting>): Limits => {
+  const admits = new Map(resting.map((channel) => [nameOf(channel.projectId, channel.channelId), channel]))
+  const keys = limits.keys.map((limit) => {
+    const channel = admits.get(nameOf(limit.tenant, limit.key))
+    admits.delete(nameOf(limit.tenant, limit.key))
+    return channel === undefined ? limit : { ...limit, free: Math.min(limit.free, channel.admits) }
+  })
+  const others = [...admits.values()].map(({ admits, channelId, projectId }) => ({
+    tenant: projectId,
+    key: channelId,
+    free: admits
+  }))
+  return { ...limits, keys: [...keys, ...others] }
+}
+
+const nameOf = (projectId: string, channelId: string) => JSON.stringify([projectId, channelId])
+
+/** Both tables, as the first of a WITH. */
+export const limitTables = (sql: SqlClient.SqlClient, { keys, tenants }: Limits): Statement.Fragment => sql`
+  channel_limit (project_id, channel_id, free) AS MATERIALIZED (
+    SELECT * FROM unnest(${keys.map(({ tenant }) => tenant)}::text[], ${keys.map(({ key }) => key)}::text[],
+      ${keys.map(({ free }) => free)}::int[])
+  ),
+  project_limit (project_id, free) AS MATERIALIZED (
+    SELECT * FROM unnest(${tenants.map(({ tenant }) => tenant)}::text[], ${tenants.map(({ free }) => free)}::int[])
+  )`

@@ -1,0 +1,89 @@
+/**
+ * A circuit breaker for each channel.
+ *
+ *   closed ── five calls in a row without an answer ──▶ open ── rest has passed ──▶ half-open
+ *      ▲                                                 ▲                             │
+ *      └──────────── the probe is answered ──────────────┼─────────────────────────────┤
+ *                                                        └── the probe is not answered ┘
+ *
+ * An answer of the provider, whatever it says, counts as a success: the breaker keeps calls from providers that hang or
+ * can't be reached. An open circuit rests for 5 s, doubled with each failed probe up to a minute. The state is that of
+ * this process.
+ */
+import { Context, Data, Duration, Effect, Exit, Layer, Schedule } from "effect"
+import { CircuitBreaker } from "effect/persistence"
+import type { ChannelId, ProjectId } from "../api/Ids.ts"
+import type { Outcome } from "./Connectors.ts"
+import { isUnanswered } from "./Connectors/Outcomes.ts"
+
+const failuresInARow = 5
+const firstRest = Duration.seconds(5)
+const longestRest = Duration.minutes(1)
+
+export interface Channel {
+  readonly projectId: ProjectId
+  readonly channelId: ChannelId
+}
+
+/** A channel whose circuit is not closed, and the number of calls that may be made now. */
+export interface Resting extends Channel {
+  readonly admits: 0 | 1
+}
+
+/** The call was not made, as the channel's circuit is open. */
+export class ChannelResting extends Data.TaggedError("ChannelResting") {}
+
+const isProbeDue = (state: CircuitBreaker.State) =>
+  state._tag === "Open" ? Duration.toMillis(state.retryAfter) <= 0 : state._tag === "HalfOpen" && !state.probing
+
+export class Circuits extends Context.Service<
+  Circuits,
+  {
+    /** Makes a call unless the channel's circuit is open, and learns from its outcome. */
+    readonly guard: <R>(
+      channel: Channel,
+      call: Effect.Effect<Outcome, never, R>
+    ) => Effect.Effect<Outcome, ChannelResting, R>
+    readonly resting: Effect.Effect<ReadonlyArray<Resting>>
+  }
+>()("developer-api/messaging/Circuits") {
+  static readonly layer = Layer.effect(
+    Circuits,
+    Effect.gen(function* () {
+      const breaker = yield* CircuitBreaker.make({
+        tripPolicy: CircuitBreaker.consecutive(failuresInARow),
+        openDuration: Schedule.min([Schedule.exponential(firstRest), Schedule.spaced(longestRest)])
+      })
+      /** Channels whose circuit may not be closed. */
+      const watched = new Map<string, Channel>()
+      const keyOf = ({ channelId, projectId }: Channel) => JSON.stringify([projectId, channelId])
+
+      const stateOf = Effect.fnUntraced(function* (channel: Channel) {
+        const state = yield* breaker.state(keyOf(channel))
+        if (state._tag === "Closed") watched.delete(keyOf(channel))
+        // Whether the rest is over shows in the state only once a probe is admitted.
+        const admits: Resting["admits"] = isProbeDue(state) ? 1 : 0
+        return state._tag === "Closed" ? [] : [{ ...channel, admits }]
+      })
+
+      return {
+        guard: (channel, call) =>
+          call.pipe(
+            breaker.execute({
+              key: keyOf(channel),
+              classify: (exit) => {
+                if (!Exit.isSuccess(exit)) return CircuitBreaker.ignored
+                if (!isUnanswered(exit.value)) return CircuitBreaker.success
+                watched.set(keyOf(channel), channel)
+                return CircuitBreaker.failure()
+              }
+            }),
+            Effect.catchTag("CircuitBreakerError", () => Effect.fail(new ChannelResting()))
+          ),
+        resting: Effect.suspend(() =>
+          Effect.map(Effect.forEach([...watched.values()], stateOf), (states) => states.flat())
+        ).pipe(Effect.orDie)
+      }
+    })
+  ).pipe(Layer.provide(CircuitBreaker.layerStoreMemory()))
+}

@@ -1,0 +1,152 @@
+/**
+ * Fair permits for calls in flight. A call belongs to a key (a channel, an endpoint) of a tenant (a project).
+ *
+ *  - Each key starts with `initial` permits. Each answer that finds all of them taken adds one, up to `perKey`.
+ *  - A key is suspect from a failure until its next success, and while a call of it has run for `slowAfter`. Suspect keys
+ *    together hold at most `failingShare` of all permits. A failure sets the key back to `initial`.
+ *  - The keys of one tenant together hold at most `perTenant` permits.
+ *
+ * So a provider that hangs takes what its key had grown to, once, and never more than its share from then on; a key
+ * without recent failures finds a permit. The numbers hold for one process. What claims work in the database passes
+ * `limits` to its statement and takes a permit for each row that comes back.
+ */
+import { Clock, Duration, Effect } from "effect"
+
+export interface Options {
+  /** Permits in all. */
+  readonly total: number
+  /** Permits of a key that always answers quickly. */
+  readonly perKey: number
+  readonly perTenant: number
+  /** Permits of a key without history, or after a failure. */
+  readonly initial: number
+  /** Share of `total` that all suspect keys may hold together, from 0 to 1. */
+  readonly failingShare: number
+  /** Run time from which a call makes its key suspect. */
+  readonly slowAfter: Duration.Duration
+}
+
+/** How a call ended. An `unused` permit says nothing about its key. */
+export type End = "succeeded" | "failed" | "unused"
+
+export interface Permit {
+  /** The call starts: its run time counts from here. */
+  readonly begin: () => void
+  /** Returns the permit. Has an effect once. */
+  readonly end: (how: End) => void
+}
+
+export interface KeyLimit {
+  readonly tenant: string
+  readonly key: string
+  /** Permits that may be taken now. */
+  readonly free: number
+}
+
+/** What may be taken now. Keys and tenants that are not listed have the number of a new one. */
+export interface Limits {
+  readonly free: number
+  readonly keys: ReadonlyArray<KeyLimit>
+  readonly tenants: ReadonlyArray<Omit<KeyLimit, "key">>
+  readonly newKey: number
+  readonly newTenant: number
+}
+
+export interface Slots {
+  /** Takes a permit, which the caller has found in `limits`. */
+  readonly take: (tenant: string, key: string) => Permit
+  readonly limits: () => Limits
+}
+
+/** A key is forgotten once nothing of it is in flight and its last call ended this long ago. */
+const forgetAfter = Duration.minutes(10)
+
+interface Entry {
+  readonly tenant: string
+  readonly key: string
+  /** Permits it has grown to. */
+  size: number
+  held: number
+  failed: boolean
+  endedAt: bigint
+  /** Start times of running calls, the oldest first. */
+  readonly running: Map<symbol, bigint>
+}
+
+export const make = (options: Options): Effect.Effect<Slots> =>
+  Effect.map(Clock.Clock, (clock) => {
+    const { failingShare, initial, perKey, perTenant, total } = options
+    const entries = new Map<string, Entry>()
+    const now = () => clock.monotonicTimeNanosUnsafe()
+    const nanos = (duration: Duration.Duration) => BigInt(Math.ceil(Duration.toMillis(duration))) * 1_000_000n
+    const [slowAfter, forgotten] = [nanos(options.slowAfter), nanos(forgetAfter)]
+    let held = 0
+
+    const entryOf = (tenant: string, key: string) => {
+      const name = JSON.stringify([tenant, key])
+      const known = entries.get(name)
+      if (known !== undefined) return known
+      const entry = { tenant, key, size: initial, held: 0, failed: false, endedAt: now(), running: new Map() }
+      entries.set(name, entry)
+      return entry
+    }
+
+    const isSuspect = ({ failed, running }: Entry, at: bigint) => {
+      const [oldest] = running.values()
+      return failed || (oldest !== undefined && at - oldest >= slowAfter)
+    }
+
+    const ended = (entry: Entry, how: End) => {
+      const wasFull = entry.held >= entry.size
+      entry.held--
+      held--
+      if (how === "unused") return
+      entry.failed = how === "failed"
+      entry.endedAt = now()
+      if (entry.failed) entry.size = initial
+      else if (wasFull) entry.size = Math.min(perKey, entry.size + 1)
+    }
+
+    return {
+      take: (tenant, key) => {
+        const entry = entryOf(tenant, key)
+        const call = Symbol()
+        let taken = true
+        entry.held++
+        held++
+        return {
+          begin: () => void entry.running.set(call, now()),
+          end: (how) => {
+            if (!taken) return
+            taken = false
+            entry.running.delete(call)
+            ended(entry, how)
+          }
+        }
+      },
+      limits: () => {
+        const at = now()
+        const byTenant = new Map<string, number>()
+        let suspects = 0
+        for (const [name, entry] of entries) {
+          if (entry.held === 0 && at - entry.endedAt >= forgotten) entries.delete(name)
+          byTenant.set(entry.tenant, (byTenant.get(entry.tenant) ?? 0) + entry.held)
+          if (isSuspect(entry, at)) suspects += entry.held
+        }
+        const forSuspects = Math.max(0, Math.floor(total * failingShare) - suspects)
+        const freeOf = (entry: Entry) =>
+          Math.max(0, Math.min(isSuspect(entry, at) ? forSuspects : total, entry.size - entry.held))
+        return {
+          free: Math.max(0, total - held),
+          keys: [...entries.values()]
+            .map((entry) => ({ tenant: entry.tenant, key: entry.key, free: freeOf(entry) }))
+            .filter(({ free }) => free !== initial),
+          tenants: [...byTenant]
+            .map(([tenant, taken]) => ({ tenant, free: Math.max(0, perTenant - taken) }))
+            .filter(({ free }) => free !== perTenant),
+          newKey: initial,
+          newTenant: perTenant
+        }
+      }
+    }
+  })

@@ -1,0 +1,131 @@
+/**
+ * Supervision of background fibers. A supervised loop runs until its scope closes:
+ *
+ *   running ── failure, defect or unexpected end ──▶ waiting ── backoff has passed ──▶ running
+ *      └──────────── the scope closes ───────────────────┴──▶ ended
+ *
+ * Each failure is logged with its cause and counted. The backoff doubles from `firstDelay` to `longestDelay`, with jitter,
+ * and starts anew after a run of at least `longestDelay`. A loop that reports no progress for its `stalledAfter`, whatever
+ * the reason, is stalled: readiness fails and a gauge is set until it reports progress again.
+ */
+import { Cause, Clock, Context, Duration, Effect, type Fiber, Layer, Metric, Random, type Scope } from "effect"
+import { Measured } from "../Measured.ts"
+
+export const firstDelay = Duration.millis(250)
+export const longestDelay = Duration.seconds(30)
+/** Interval between two updates of the gauge and of the log. */
+const watchEvery = Duration.seconds(1)
+
+export interface Options {
+  /** Maximum time between two reports of progress. */
+  readonly stalledAfter: Duration.Duration
+}
+
+/** A loop under supervision. Resources of its scope live as long as one run. */
+export type Loop<E, R> = (progress: Effect.Effect<void>) => Effect.Effect<void, E, R>
+
+export class Supervisor extends Context.Service<
+  Supervisor,
+  {
+    /** Forks a loop in the current scope and restarts it whenever it fails or ends. */
+    readonly supervise: <E, R>(
+      name: string,
+      options: Options,
+      loop: Loop<E, R>
+    ) => Effect.Effect<Fiber.Fiber<void>, never, Exclude<R, Scope.Scope> | Scope.Scope>
+    /** Names the loops that have reported no progress for their `stalledAfter`. */
+    readonly stalled: () => ReadonlyArray<string>
+  }
+>()("developer-api/platform/background/Supervisor") {
+  static readonly layer = Layer.effect(
+    Supervisor,
+    Effect.suspend(() => make)
+  )
+}
+
+/** A loop as the supervisor sees it. Times are monotonic, in nanoseconds. */
+interface Entry {
+  readonly name: string
+  readonly stalledAfter: bigint
+  progressAt: bigint
+  isStalled: boolean
+}
+
+const restarts = Metric.counter("background_restarts_total", {
+  description: "Restarts of background fibers after a failure",
+  incremental: true
+})
+
+const stalledGauge = Metric.gauge("background_stalled", {
+  description: "1 while a background fiber reports no progress"
+})
+
+const make = Effect.gen(function* () {
+  const clock = yield* Clock.Clock
+  const measured = yield* Measured
+  const entries = new Set<Entry>()
+
+  const isStalled = ({ progressAt, stalledAfter }: Entry) =>
+    clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter
+
+  const stalled = () => [...new Set([...entries].filter(isStalled).map(({ name }) => name))]
+
+  const measure = (entry: Entry) =>
+    measured
+      ? Metric.update(Metric.withAttributes(stalledGauge, { fiber: entry.name }), entry.isStalled ? 1 : 0)
+      : Effect.void
+
+  const watch = Effect.forEach(
+    entries,
+    (entry) => {
+      if (isStalled(entry) === entry.isStalled) return Effect.void
+      entry.isStalled = !entry.isStalled
+      const log = entry.isStalled
+        ? Effect.logError("A background fiber makes no progress")
+        : Effect.logInfo("A background fiber makes progress again")
+      return Effect.andThen(Effect.annotateLogs(log, "fiber", entry.name), measure(entry))
+    },
+    { discard: true }
+  )
+  yield* Effect.forkScoped(Effect.forever(Effect.delay(watch, watchEvery)))
+
+  /** Delays by 80 to 120 % of `firstDelay`, doubled with each failure since the last long run. */
+  const delayAfter = (failures: number) =>
+    Effect.map(Random.next, (random) => {
+      const full = Math.min(Duration.toMillis(firstDelay) * 2 ** (failures - 1), Duration.toMillis(longestDelay))
+      return Duration.millis(full * (0.8 + 0.4 * random))
+    })
+
+  const supervise = Effect.fnUntraced(function* <E, R>(name: string, { stalledAfter }: Options, loop: Loop<E, R>) {
+    const entry: Entry = {
+      name,
+      stalledAfter: BigInt(Math.ceil(Duration.toMillis(stalledAfter))) * 1_000_000n,
+      progressAt: clock.monotonicTimeNanosUnsafe(),
+      isStalled: false
+    }
+    const progress = Effect.sync(() => void (entry.progressAt = clock.monotonicTimeNanosUnsafe()))
+    let failures = 0
+
+    const run = Effect.gen(function* () {
+      const startedAt = clock.monotonicTimeNanosUnsafe()
+      const exit = yield* Effect.exit(Effect.scoped(loop(progress)))
+      const ranFor = Duration.nanos(clock.monotonicTimeNanosUnsafe() - startedAt)
+      failures = Duration.isGreaterThanOrEqualTo(ranFor, longestDelay) ? 1 : failures + 1
+      const delay = yield* delayAfter(failures)
+      const cause = exit._tag === "Failure" ? exit.cause : Cause.die("The loop has ended")
+      yield* Effect.logError("A background fiber failed and is restarted", cause).pipe(
+        Effect.annotateLogs({ fiber: name, failures, delay: Duration.format(delay) })
+      )
+      if (measured) yield* Metric.update(Metric.withAttributes(restarts, { fiber: name }), 1)
+      yield* Effect.sleep(delay)
+    })
+
+    entries.add(entry)
+    yield* measure(entry)
+    if (measured) yield* Metric.update(Metric.withAttributes(restarts, { fiber: name }), 0)
+    yield* Effect.addFinalizer(() => Effect.sync(() => void entries.delete(entry)))
+    return yield* Effect.forkScoped(Effect.forever(run))
+  })
+
+  return { supervise, stalled }
+})

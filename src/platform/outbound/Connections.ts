@@ -1,0 +1,164 @@
+/** Connections for requests that go out: `undici` clients of one connection each, with one request on it at a time. */
+import { Effect } from "effect"
+import { connect as overTcp, isIP, isIPv6, type LookupFunction, type Socket } from "node:net"
+import { connect as overTls } from "node:tls"
+import { Client } from "undici"
+import { hostOf } from "./Host.ts"
+import { skipInterim } from "./Interim.ts"
+
+/** How far a connection has come; names what a failure means then. */
+export type Phase = "connect_failed" | "dns_failed" | "tls_failed" | "connection_lost"
+
+/** A client and its one connection. undici opens that when a request is dispatched, and anew after it has closed. */
+export interface Connection {
+  readonly client: Client
+  /** Whether the other side is to keep it open after its answer. */
+  readonly isKept: boolean
+  readonly state: {
+    socket: Socket | undefined
+    phase: Phase
+    /** Requests answered on the connection. */
+    served: number
+    /** Called before each request. */
+    expectAnswer: () => void
+  }
+}
+
+export interface Connections {
+  /** Returns a connection that no other request uses, to one of `addresses` if there are any. */
+  readonly take: (url: URL, addresses: ReadonlyArray<string> | undefined) => Connection
+  /** Takes back a connection whose request has been answered whole. */
+  readonly keep: (connection: Connection) => void
+}
+
+/** No more of an answer's header section is read, nor of its trailers. */
+const headerLimit = 16_384
+
+/** How long an address has to itself before the next one is tried, in ms; the last one has until the deadline. */
+const attemptTimeout = 1_000
+
+/** Idle connections are few for an origin, few in all, and soon closed. */
+const idleFor = 15_000
+const idlePerOrigin = 8
+const idleInAll = 256
+
+/** Ends a connection, whatever it does. */
+export const destroy = ({ client, state }: Connection): void => {
+  // The client does not know of a socket that is still connecting.
+  state.socket?.destroy()
+  void client.destroy()
+}
+
+/** Connections for one request each. */
+export const freshConnections: Connections = { take: (url, addresses) => open(url, addresses, false), keep: destroy }
+
+/** Keeps idle connections for the next request to the same origin at the same addresses. All end with the scope. */
+export const keptConnections = Effect.acquireRelease(
+  Effect.sync(() => {
+    const idle = new Map<string, Array<Connection>>()
+    const keys = new WeakMap<Connection, string>()
+    const all = new Set<Connection>()
+    let idleCount = 0
+
+    const forget = (connection: Connection) => {
+      all.delete(connection)
+      const key = keys.get(connection) ?? ""
+      const list = idle.get(key)
+      const index = list?.indexOf(connection) ?? -1
+      if (list === undefined || index < 0) return
+      list.splice(index, 1)
+      if (list.length === 0) idle.delete(key)
+      idleCount--
+    }
+
+    const connections: Connections = {
+      take: (url, addresses) => {
+        const key = `${url.origin} ${addresses?.join() ?? ""}`
+        const list = idle.get(key)
+        const kept = list?.pop()
+        if (list !== undefined && kept !== undefined) {
+          if (list.length === 0) idle.delete(key)
+          idleCount--
+          return kept
+        }
+        const connection = open(url, addresses, true)
+        keys.set(connection, key)
+        all.add(connection)
+        connection.client.on("disconnect", () => forget(connection))
+        return connection
+      },
+      keep: (connection) => {
+        const key = keys.get(connection) ?? ""
+        const list = idle.get(key) ?? []
+        if (!all.has(connection) || list.length >= idlePerOrigin || idleCount >= idleInAll) {
+          forget(connection)
+          return destroy(connection)
+        }
+        list.push(connection)
+        idle.set(key, list)
+        idleCount++
+      }
+    }
+    return { connections, all }
+  }),
+  ({ all }) => Effect.sync(() => all.forEach(destroy))
+).pipe(Effect.map(({ connections }) => connections))
+
+const open = (url: URL, addresses: ReadonlyArray<string> | undefined, isKept: boolean): Connection => {
+  const state: Connection["state"] = { socket: undefined, phase: "connect_failed", served: 0, expectAnswer: () => {} }
+  const client = new Client(url.origin, {
+    pipelining: 1,
+    allowH2: false,
+    keepAliveTimeout: idleFor,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    maxHeaderSize: headerLimit,
+    connect: (_, callback) => {
+      const socket = connect(url, addresses)
+      Object.assign(state, { socket, phase: "connect_failed", served: 0, expectAnswer: skipInterim(socket) })
+      let waiting = true
+      socket
+        .once("lookup", (error) => {
+          if (error !== null) state.phase = "dns_failed"
+        })
+        .once("connect", () => {
+          state.phase = url.protocol === "https:" ? "tls_failed" : "connection_lost"
+        })
+        .once(url.protocol === "https:" ? "secureConnect" : "connect", () => {
+          state.phase = "connection_lost"
+          waiting = false
+          callback(null, socket)
+        })
+        // After the callback the client has listeners of its own.
+        .on("error", (error) => {
+          if (waiting) callback(error, null)
+          waiting = false
+        })
+    }
+  })
+  return { client, isKept, state }
+}
+
+const connect = (url: URL, addresses: ReadonlyArray<string> | undefined): Socket => {
+  const host = hostOf(url)
+  const options = {
+    host,
+    noDelay: true,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: attemptTimeout,
+    ...(addresses === undefined ? {} : { lookup: pinned(addresses) })
+  }
+  if (url.protocol === "http:") return overTcp({ ...options, port: Number(url.port || 80) })
+  // In TLS a name has no dot at its end (RFC 6066, section 3), and an address is no name.
+  const servername = isIP(host) === 0 ? host.replace(/\.$/, "") : ""
+  return overTls({ ...options, port: Number(url.port || 443), servername, ALPNProtocols: ["http/1.1"] })
+}
+
+/** In place of a look-up: the addresses that were checked, and no others. */
+const pinned =
+  (addresses: ReadonlyArray<string>): LookupFunction =>
+  (_, __, callback) =>
+    callback(
+      null,
+      addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }))
+    )

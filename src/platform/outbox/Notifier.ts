@@ -1,0 +1,92 @@
+/**
+ * Notifies the delivery workers of every replica that endpoints have new deliveries, or that a webhook has changed.
+ *
+ * A NOTIFY is a statement of its own, sent after the commit: inside the transaction of a change it would serialize all such
+ * commits. It only shortens the wait. When a process ends before it notifies, the sweep of the delivery worker finds the
+ * deliveries (see `src/integrations/README.md`).
+ */
+import { PgClient } from "@effect/sql-pg"
+import { Context, Duration, Effect, Layer, Option, Queue, Schema } from "effect"
+import { Supervisor } from "../background/Supervisor.ts"
+import { InstallationId, ProjectId } from "../../api/Ids.ts"
+
+export const channel = "deliveries"
+
+const Notice = Schema.Struct({
+  on: Schema.Literals(["appended", "changed"]),
+  projectId: ProjectId,
+  installationIds: Schema.Array(InstallationId)
+})
+export type Notice = typeof Notice.Type
+
+const Payload = Schema.fromJsonString(Notice)
+const encode = Schema.encodeSync(Payload)
+
+/** Decodes the payload of a NOTIFY. */
+export const noticeOf: (payload: string) => Option.Option<Notice> = Schema.decodeUnknownOption(Payload)
+
+/** Maximum number of installations in one payload. PostgreSQL takes 8,000 bytes; an id has up to 160. */
+const installationsPerNotice = 40
+
+/** Longest wait for a notice before the notifier reports that it is alive. */
+const idleAfter = Duration.seconds(5)
+const stalledAfter = Duration.seconds(30)
+
+export class Notifier extends Context.Service<
+  Notifier,
+  {
+    /** Announces new deliveries of installations. */
+    readonly appended: (projectId: ProjectId, installationIds: ReadonlyArray<InstallationId>) => Effect.Effect<void>
+    /** Announces that the URL, the secrets or the state of an installation's webhook has changed. */
+    readonly changed: (projectId: ProjectId, installationId: InstallationId) => Effect.Effect<void>
+  }
+>()("developer-api/platform/outbox/Notifier") {
+  /** For requests, which do not wait for the NOTIFY. Notices that gather while one is sent are merged. */
+  static readonly layer = Layer.effect(
+    Notifier,
+    Effect.gen(function* () {
+      const sql = yield* PgClient.PgClient
+      const notices = yield* Queue.unbounded<Notice>()
+      const supervisor = yield* Supervisor
+      const idle = Effect.suspend(() =>
+        Queue.sizeUnsafe(notices) > 0 ? Effect.void : Effect.timeoutOption(Queue.peek(notices), idleAfter)
+      )
+      const send = Effect.flatMap(Queue.clear(notices), (gathered) =>
+        Effect.forEach(merged(gathered), (notice) => notify(sql, notice), { discard: true })
+      )
+      yield* supervisor.supervise("outbox notifier", { stalledAfter }, (progress) =>
+        idle.pipe(Effect.andThen(send), Effect.andThen(progress), Effect.forever)
+      )
+      return notifierBy((notice) => Effect.asVoid(Queue.offer(notices, notice)))
+    })
+  )
+
+  /** For commands, whose process ends right after. */
+  static readonly layerInline = Layer.effect(
+    Notifier,
+    Effect.map(PgClient.PgClient, (sql) =>
+      notifierBy((notice) => Effect.forEach(merged([notice]), (part) => notify(sql, part), { discard: true }))
+    )
+  )
+}
+
+const notifierBy = (send: (notice: Notice) => Effect.Effect<void>): Notifier["Service"] => ({
+  appended: (projectId, installationIds) =>
+    installationIds.length === 0 ? Effect.void : send({ on: "appended", projectId, installationIds }),
+  changed: (projectId, installationId) => send({ on: "changed", projectId, installationIds: [installationId] })
+})
+
+/** Merges notices of one kind and project, then splits them to the size of a payload. */
+const merged = (notices: ReadonlyArray<Notice>): ReadonlyArray<Notice> =>
+  [...Map.groupBy(notices, ({ on, projectId }) => `${on} ${projectId}`).values()].flatMap((group) => {
+    const installationIds = [...new Set(group.flatMap((notice) => notice.installationIds))]
+    const parts = Array.from({ length: Math.ceil(installationIds.length / installationsPerNotice) }, (_, n) =>
+      installationIds.slice(n * installationsPerNotice, (n + 1) * installationsPerNotice)
+    )
+    return group.slice(0, 1).flatMap((notice) => parts.map((part) => ({ ...notice, installationIds: part })))
+  })
+
+const notify = (sql: PgClient.PgClient, notice: Notice) =>
+  sql
+    .notify(channel, encode(notice))
+    .pipe(Effect.catchTag("SqlError", (error) => Effect.logDebug("A NOTIFY of deliveries failed", error)))

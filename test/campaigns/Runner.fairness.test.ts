@@ -1,0 +1,70 @@
+/** Campaigns over providers that hang or can't be reached, beside campaigns of other projects (contract §9). */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { type Answering, hang, until } from "../integrations/Deliveries.support.ts"
+import { startServer } from "../support/TestServer.ts"
+import { campaignOf, provider, take } from "./Runner.support.ts"
+
+/** No call that hangs ends while the test runs. */
+const patient = { PROVIDER_TIMEOUT: "10m" }
+
+/** Takes so many messages, and hangs from then on. */
+const hangAfter =
+  (count: number): Answering =>
+  (hit, n) =>
+    (n < count ? take : hang)(hit, n)
+
+describe("a campaign", () => {
+  it.live("is sent although ten projects have campaigns over providers that hang", () =>
+    Effect.gen(function* () {
+      const server = yield* startServer(patient)
+      const stuck = yield* provider(hang)
+      const healthy = yield* provider()
+      yield* Effect.forEach(Array.from({ length: 10 }), () =>
+        campaignOf(server, { recipients: 200, primary: stuck.url, sendsPerMinute: 60_000 })
+      )
+      yield* until(() => stuck.hits.length >= 20)
+      const { settled } = yield* campaignOf(server, { recipients: 100, primary: healthy.url, sendsPerMinute: 6_000 })
+      yield* settled("completed")
+      assert.strictEqual(healthy.hits.length, 100)
+    }).pipe(Effect.scoped)
+  )
+
+  it.live("is sent although a provider of another project, which took much at first, hangs now", () =>
+    Effect.gen(function* () {
+      const server = yield* startServer(patient)
+      const stuck = yield* provider(hangAfter(300))
+      const healthy = yield* provider()
+      yield* campaignOf(server, { recipients: 2_000, primary: stuck.url, sendsPerMinute: 60_000 })
+      yield* until(() => stuck.hits.length > 320)
+      const { settled } = yield* campaignOf(server, { recipients: 100, primary: healthy.url, sendsPerMinute: 6_000 })
+      yield* settled("completed")
+      assert.strictEqual(healthy.hits.length, 100)
+      // One channel holds no more than its permits.
+      assert.isAtMost(stuck.hits.length, 300 + 128)
+    }).pipe(Effect.scoped)
+  )
+
+  it.live("waits while its provider can't be reached, and goes on when it is back", () =>
+    Effect.gen(function* () {
+      const server = yield* startServer(patient)
+      let calls = 0
+      let isUp = false
+      const { url } = yield* provider((hit, n) => {
+        calls++
+        if (isUp) take(hit, n)
+        else hit.response.socket?.destroy()
+      })
+      const { recipients, settled } = yield* campaignOf(server, { recipients: 60, primary: url, sendsPerMinute: 6_000 })
+      const tried = Effect.map(recipients, (rows) => rows.filter(({ attempts }) => attempts > 0))
+      // The circuit opens: most recipients have not been tried, and nobody calls.
+      yield* until(() => calls >= 5)
+      yield* Effect.sleep("2 seconds")
+      assert.isAtMost(calls, 20)
+      assert.isAtMost((yield* tried).length, 20)
+      isUp = true
+      yield* settled("completed")
+      assert.isTrue((yield* recipients).every(({ status }) => status === "sent"))
+    }).pipe(Effect.scoped)
+  )
+})

@@ -1,0 +1,56 @@
+/** What a worker held that was killed: another takes it over long before its lease would have ended (contract §8, §9). */
+import { expect, it, describe } from "vitest"
+import { eventually } from "../support/Process.ts"
+import { launchRunner, openCampaigns } from "./Campaigns.support.ts"
+import { mails, openDesk, retrying, start } from "./Messages.support.ts"
+import { database } from "./Projects.support.ts"
+import { accept, busy, swallow } from "./Providers.support.ts"
+
+/** With a provider's timeout of 60 s a lease lasts 65 s; `eventually` waits for 20 s. */
+describe("a worker that is killed with -9", () => {
+  it("has its messages taken over, and none is sent twice", async () => {
+    const databaseUrl = await database()
+    const desk = await openDesk(databaseUrl)
+    const { provider } = desk
+    const all = mails("held")
+    provider.answerWith(busy)
+    const api = await start(databaseUrl, "api")
+    expect(await Promise.all(all.map((each) => desk.ask(api, each)))).toEqual([retrying, retrying])
+    const trap = provider.trap(all.length, swallow)
+    await desk.endPauses()
+    const first = await start(databaseUrl, "worker")
+    await trap.sprung
+    await start(databaseUrl, "worker")
+    provider.answerWith(accept)
+    first.kill("SIGKILL")
+    await eventually(async () => {
+      const [http, telegram] = await Promise.all(all.map(desk.state))
+      const before = ["retrying http_503", "unknown lease_lost"]
+      expect(http).toEqual({ status: "sent", attempting: false, attempts: [...before, "accepted"] })
+      expect(telegram).toEqual({ status: "unknown", attempting: false, attempts: before })
+    })
+    for (const each of all) expect(desk.entry(each).taken).toHaveLength(1)
+  })
+
+  it("has its campaigns' recipients taken over within three seconds, and none is sent to twice", async () => {
+    const databaseUrl = await database()
+    const { begin, clients, entry, open, provider, recipients } = await openCampaigns(databaseUrl, 3)
+    const trap = provider.trap(2 * clients.length, swallow)
+    const first = launchRunner(databaseUrl)
+    await begin(60_000)
+    await trap.sprung
+    const second = launchRunner(databaseUrl)
+    await second.prints(/^listening on/m)
+    provider.answerWith(accept)
+    first.kill("SIGKILL")
+    const killedAt = performance.now()
+    await eventually(async () => expect(await open()).toBeLessThanOrEqual(clients.length))
+    expect(performance.now() - killedAt).toBeLessThan(3_000)
+    await eventually(async () => expect(await open()).toBe(0))
+    for (const kind of ["http", "telegram"] as const) {
+      const told = await recipients(kind)
+      expect(told.map(({ status }) => status)).toEqual(clients.map(() => (kind === "http" ? "sent" : "unknown")))
+      for (const client of clients) expect(entry(client, kind).taken).toHaveLength(1)
+    }
+  })
+})

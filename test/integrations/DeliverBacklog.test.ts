@@ -1,0 +1,110 @@
+/** Long queues that end: disabled webhooks and expired deliveries, in batches (contract §10). */
+import { assert, describe, it as test, layer } from "@effect/vitest"
+import { Duration, Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
+import { deadLetterBatch, disable, discard, expire } from "../../src/integrations/Deliveries/DeadLetter.ts"
+import { maxAge } from "../../src/integrations/Deliveries/Schedule.ts"
+import { listed } from "../cli/Deliveries.support.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { open, receiver, serve, settings, status, untilRows } from "./Deliveries.support.ts"
+
+const created = ["crm.deal.created.v1"]
+
+/** Adds pending deliveries to the project's first event. */
+const queue = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  projectId: string,
+  count: number,
+  age = "0 seconds"
+) {
+  yield* sql`
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+    SELECT project_id, new_id('dlv', now()), installation_id, event_id, at, at
+    FROM deliveries first, generate_series(1, ${count}::int), LATERAL (SELECT now() - ${age}::interval AS at) AS past
+    WHERE project_id = ${projectId} AND id = (SELECT min(id) FROM deliveries WHERE project_id = ${projectId})`
+}, Effect.orDie)
+
+const countOf = (sql: SqlClient.SqlClient, projectId: string, where: string) =>
+  Effect.map(
+    Effect.orDie(sql<{ readonly count: number }>`
+      SELECT count(*)::int FROM deliveries WHERE project_id = ${projectId} AND ${sql.literal(where)}`),
+    ([row]) => row?.count
+  )
+
+const openQueue = Effect.fnUntraced(function* (count: number, age?: string) {
+  const server = yield* TestServer
+  const project = yield* open(server)
+  yield* project.subscribe("shop", "http://127.0.0.1:9/", created)
+  yield* project.created()
+  yield* queue(server.sql, project.projectId, count, age)
+  return project
+})
+
+layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a queue", (it) => {
+  it.effect("of a webhook that is disabled ends in batches: disabling itself writes no delivery", () =>
+    Effect.gen(function* () {
+      const { projectId, sql, webhook } = yield* openQueue(2 * deadLetterBatch + 500)
+      const endpoint = { projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop") }
+      yield* disable(sql, endpoint, null, "gone")
+      assert.deepStrictEqual(yield* webhook(), { enabled: false, version: 2 })
+      assert.strictEqual(yield* countOf(sql, projectId, "status = 'pending'"), 2 * deadLetterBatch + 501)
+      // Each batch is a transaction of its own: a crash between two loses nothing.
+      const batches = []
+      for (let more = true; more;) {
+        const [batch = assert.fail()] = yield* discard(sql)
+        batches.push(batch.count)
+        more = batch.more
+      }
+      assert.deepStrictEqual(batches, [deadLetterBatch, deadLetterBatch, 501])
+      assert.strictEqual(yield* countOf(sql, projectId, "status = 'dead' AND dead_code = 'disabled'"), 2_501)
+      const [reason] = yield* sql`SELECT disabled_reason FROM webhooks WHERE project_id = ${projectId}`
+      assert.deepStrictEqual(reason, { disabled_reason: "gone" })
+    }).pipe(Effect.orDie)
+  )
+
+  it.effect("of deliveries that are older than the schedule and a day expires in batches, tried or not", () =>
+    Effect.gen(function* () {
+      const schedule = [Duration.hours(30), Duration.hours(2)]
+      assert.strictEqual(Duration.toHours(maxAge(schedule)), 56)
+      const { deliveries, projectId, retry, sql } = yield* openQueue(deadLetterBatch + 5, "57 hours")
+      yield* queue(sql, projectId, 3, "55 hours")
+      const age = Duration.toMillis(maxAge(schedule))
+      assert.deepStrictEqual(yield* expire(sql, age), [{ count: deadLetterBatch, more: true }])
+      assert.deepStrictEqual(yield* expire(sql, age), [{ count: 5, more: false }])
+      assert.deepStrictEqual(yield* expire(sql, age), [{ count: 0, more: false }])
+      assert.strictEqual(yield* countOf(sql, projectId, "dead_code = 'expired'"), deadLetterBatch + 5)
+      assert.strictEqual(yield* countOf(sql, projectId, "status = 'pending'"), 4)
+
+      const dead = (yield* deliveries()).find(({ status }) => status === "dead")
+      const shown = (yield* listed(projectId, "--status", "dead")).find(({ deliveryId }) => deliveryId === dead?.id)
+      assert.deepInclude(shown, { status: "dead", attempts: 0, lastErrorCode: "expired", nextAttemptAt: null })
+
+      // A retry command makes it young again.
+      assert.strictEqual((yield* retry("shop", dead?.id ?? "")).status, 200)
+      assert.deepStrictEqual(yield* expire(sql, age), [{ count: 0, more: false }])
+    }).pipe(Effect.orDie)
+  )
+})
+
+describe("a webhook whose attempts have all failed for WEBHOOK_DISABLE_AFTER", () => {
+  test.live("is disabled, with the reason on record; a configure enables it again", () =>
+    Effect.gen(function* () {
+      const server = yield* serve({
+        WEBHOOK_DISABLE_AFTER: "300ms",
+        WEBHOOK_RETRY_SCHEDULE: "100ms,100ms,100ms,100ms,1h"
+      })
+      const shop = yield* receiver(status(500))
+      const project = yield* open(server)
+      yield* project.subscribe("shop", shop.url, created)
+      yield* project.created()
+      yield* untilRows(project.webhook(), ({ enabled }) => !enabled)
+      yield* untilRows(project.deliveries(), (rows) => rows.every(({ status }) => status === "dead"))
+      assert.isAtLeast(shop.hits.length, 2)
+      const why = Effect.orDie(server.sql`SELECT disabled_reason FROM webhooks WHERE project_id = ${project.projectId}`)
+      assert.deepStrictEqual(yield* why, [{ disabled_reason: "failing" }])
+      assert.strictEqual((yield* project.configure("shop", shop.url, 2, created)).status, 200)
+      assert.deepStrictEqual(yield* why, [{ disabled_reason: null }])
+    }).pipe(Effect.scoped)
+  )
+})

@@ -1,0 +1,40 @@
+/** Messages that wait for another attempt while a provider of another project hangs (contract §8). */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { conversations, open, taken, text } from "../contract/Messages.support.ts"
+import { type Answering, hang, status, until, untilRows } from "../integrations/Deliveries.support.ts"
+import { startServer } from "../support/TestServer.ts"
+
+/** Puts each message off once, and answers its next attempts so. */
+const afterwards = (answer: Answering): Answering => {
+  const known = new Set<string>()
+  return (hit, n) => {
+    const key = String(hit.headers["idempotency-key"])
+    if (known.has(key)) return answer(hit, n)
+    known.add(key)
+    return status(503)(hit, n)
+  }
+}
+
+describe("a message that waits", () => {
+  it.live("is attempted although a hundred of another project wait for a provider that hangs", () =>
+    Effect.gen(function* () {
+      // No call that hangs ends while the test runs.
+      const server = yield* startServer({ PROVIDER_TIMEOUT: "10m" })
+      const stuck = yield* open(server, afterwards(hang))
+      const healthy = yield* open(server, afterwards(taken))
+      const send = ({ ask }: typeof stuck, count: number) =>
+        Effect.forEach(Array.from({ length: count }), () => ask(conversations.http, { text }), {
+          concurrency: 20,
+          discard: true
+        })
+      yield* send(stuck, 100)
+      yield* until(() => stuck.provider.hits.length > 100)
+      yield* send(healthy, 40)
+      yield* untilRows(healthy.rows, (rows) => rows.every(({ status }) => status === "sent"))
+      assert.strictEqual(healthy.provider.hits.length, 80)
+      // The channel that hangs holds no more than its permits.
+      assert.isAtMost(stuck.provider.hits.length, 100 + 16)
+    }).pipe(Effect.scoped)
+  )
+})

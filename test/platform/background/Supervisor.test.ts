@@ -1,0 +1,196 @@
+/** Supervised loops, by a clock of the test's. */
+import { assert, describe, it } from "@effect/vitest"
+import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Metric, Random, Scope } from "effect"
+import { TestClock } from "effect/testing"
+import { forkPeriodic } from "../../../src/platform/background/Periodic.ts"
+import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
+import { Measured } from "../../../src/platform/Measured.ts"
+
+const stalledAfter = Duration.seconds(10)
+
+/** A supervisor whose jitter is nil, what it logs, and its own metrics. */
+const scene = <A, E>(test: (lines: ReadonlyArray<string>) => Effect.Effect<A, E, Supervisor | Scope.Scope>) => {
+  const lines: Array<string> = []
+  const logger = Logger.make(({ message }) => void lines.push(String(message)))
+  return test(lines).pipe(
+    Effect.scoped,
+    Effect.provide(
+      Layer.provideMerge(Supervisor.layer, Layer.merge(Logger.layer([logger]), Layer.succeed(Measured, true)))
+    ),
+    Effect.provideService(Metric.MetricRegistry, new Map()),
+    Effect.provideService(Random.Random, { nextIntUnsafe: () => 0, nextDoubleUnsafe: () => 0.5 })
+  )
+}
+
+/** What a metric says of the fiber named "loop". */
+const measured = (id: string) =>
+  Effect.map(Metric.snapshot, (all) => {
+    const found = all.find((metric) => metric.id === id && metric.attributes?.["fiber"] === "loop")
+    if (found?.type === "Counter") return Number(found.state.count)
+    return found?.type === "Gauge" ? Number(found.state.value) : undefined
+  })
+
+/** Lets every fiber run that can. */
+const settle = TestClock.adjust(0)
+
+describe("a supervised loop", () => {
+  it.effect("restarts after a defect, a failure and an end, with a backoff that doubles up to 30 seconds", () =>
+    scene((lines) =>
+      Effect.gen(function* () {
+        const { supervise } = yield* Supervisor
+        let starts = 0
+        const ends = [Effect.die(new Error("broken")), Effect.fail("refused"), Effect.void]
+        yield* supervise("loop", { stalledAfter }, () => Effect.suspend(() => ends[starts++ % 3] ?? Effect.void))
+        yield* settle
+        assert.strictEqual(starts, 1)
+        for (const [index, delay] of [250, 500, 1000, 2000, 4000, 8000, 16000, 30000, 30000].entries()) {
+          yield* TestClock.adjust(delay - 1)
+          assert.strictEqual(starts, index + 1, `before ${delay} ms`)
+          yield* TestClock.adjust(1)
+          assert.strictEqual(starts, index + 2, `after ${delay} ms`)
+        }
+        const restarts = lines.filter((line) => line.startsWith("A background fiber failed"))
+        assert.strictEqual(restarts.length, 10)
+        assert.strictEqual(yield* measured("background_restarts_total"), 10)
+      })
+    )
+  )
+
+  it.effect("starts the backoff anew after it has run for 30 seconds", () =>
+    scene(() =>
+      Effect.gen(function* () {
+        const { supervise } = yield* Supervisor
+        let starts = 0
+        yield* supervise("loop", { stalledAfter }, () =>
+          Effect.suspend(() =>
+            ++starts === 4 ? Effect.andThen(Effect.sleep("30 seconds"), Effect.die("late")) : Effect.die("soon")
+          )
+        )
+        yield* settle
+        yield* TestClock.adjust(250 + 500 + 1000)
+        assert.strictEqual(starts, 4)
+        yield* TestClock.adjust("30 seconds")
+        assert.strictEqual(starts, 4)
+        yield* TestClock.adjust(250)
+        assert.strictEqual(starts, 5)
+      })
+    )
+  )
+
+  it.effect("restarts when only the loop is interrupted, and ends silently with its scope", () =>
+    scene((lines) =>
+      Effect.gen(function* () {
+        const { stalled, supervise } = yield* Supervisor
+        const scope = yield* Scope.make()
+        let starts = 0
+        const fiber = yield* Scope.provide(
+          supervise("loop", { stalledAfter }, () =>
+            Effect.suspend(() => (++starts === 1 ? Effect.interrupt : Effect.never))
+          ),
+          scope
+        )
+        yield* settle
+        yield* TestClock.adjust(250)
+        assert.strictEqual(starts, 2)
+        assert.strictEqual(lines.length, 1)
+        yield* TestClock.adjust(stalledAfter)
+        assert.deepStrictEqual(stalled(), ["loop"])
+        const before = lines.length
+        yield* Scope.close(scope, Exit.void)
+        assert.isTrue(Exit.hasInterrupts(yield* Fiber.await(fiber)))
+        assert.strictEqual(lines.length, before)
+        assert.deepStrictEqual(stalled(), [])
+      })
+    )
+  )
+
+  it.effect("releases what a run has acquired before the next run", () =>
+    scene(() =>
+      Effect.gen(function* () {
+        const { supervise } = yield* Supervisor
+        const events: Array<string> = []
+        yield* supervise("loop", { stalledAfter }, () =>
+          Effect.acquireRelease(
+            Effect.sync(() => void events.push("acquired")),
+            () => Effect.sync(() => void events.push("released"))
+          ).pipe(Effect.andThen(Effect.die("broken")))
+        )
+        yield* settle
+        yield* TestClock.adjust(250)
+        assert.deepStrictEqual(events, ["acquired", "released", "acquired", "released"])
+      })
+    )
+  )
+
+  it.effect("is stalled for as long as it reports no progress, in the gauge too", () =>
+    scene((lines) =>
+      Effect.gen(function* () {
+        const { stalled, supervise } = yield* Supervisor
+        const go = yield* Deferred.make<void>()
+        yield* supervise("loop", { stalledAfter }, (progress) =>
+          Deferred.await(go).pipe(Effect.andThen(progress), Effect.andThen(Effect.never))
+        )
+        const gauge = measured("background_stalled")
+        yield* settle
+        assert.strictEqual(yield* gauge, 0)
+        yield* TestClock.adjust("9 seconds")
+        assert.deepStrictEqual(stalled(), [])
+        yield* TestClock.adjust("1 second")
+        assert.deepStrictEqual(stalled(), ["loop"])
+        assert.strictEqual(yield* gauge, 1)
+        yield* Deferred.succeed(go, undefined)
+        yield* settle
+        assert.deepStrictEqual(stalled(), [])
+        yield* TestClock.adjust("1 second")
+        assert.strictEqual(yield* gauge, 0)
+        assert.strictEqual(lines.length, 2)
+      })
+    )
+  )
+
+  it.effect("that fails again and again is stalled although it restarts", () =>
+    scene(() =>
+      Effect.gen(function* () {
+        const { stalled, supervise } = yield* Supervisor
+        yield* supervise("loop", { stalledAfter }, () => Effect.die("broken"))
+        yield* TestClock.adjust(stalledAfter)
+        assert.deepStrictEqual(stalled(), ["loop"])
+      })
+    )
+  )
+})
+
+describe("a periodic effect", () => {
+  it.effect("goes on after a failure at its interval, and after a defect with backoff", () =>
+    scene((lines) =>
+      Effect.gen(function* () {
+        let runs = 0
+        yield* forkPeriodic(
+          "upkeep",
+          { interval: Duration.seconds(5) },
+          Effect.suspend(() => (++runs === 1 ? Effect.fail("away") : runs === 2 ? Effect.die("broken") : Effect.void))
+        )
+        yield* settle
+        assert.strictEqual(runs, 1)
+        yield* TestClock.adjust("5 seconds")
+        assert.strictEqual(runs, 2)
+        yield* TestClock.adjust(250)
+        assert.strictEqual(runs, 3)
+        assert.strictEqual(lines.length, 2)
+      })
+    )
+  )
+
+  it.effect("is stalled once no run has succeeded for ten intervals", () =>
+    scene(() =>
+      Effect.gen(function* () {
+        const { stalled } = yield* Supervisor
+        yield* forkPeriodic("upkeep", { interval: Duration.seconds(10) }, Effect.fail("away"))
+        yield* TestClock.adjust("99 seconds")
+        assert.deepStrictEqual(stalled(), [])
+        yield* TestClock.adjust("1 second")
+        assert.deepStrictEqual(stalled(), ["upkeep"])
+      })
+    )
+  )
+})

@@ -1,0 +1,126 @@
+/** Workers and the leases of those that have died, on PostgreSQL. */
+import { assert, layer } from "@effect/vitest"
+import { Duration, Effect, Layer, Logger, Schedule, Scope } from "effect"
+import { SqlClient } from "effect/sql"
+import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
+import { Worker } from "../../../src/platform/background/Worker.ts"
+import { DatabaseUrl } from "../../../src/platform/Database.ts"
+import { TestDatabase } from "../../support/TestDatabase.ts"
+
+const quiet = Logger.layer([])
+
+/** A worker of its own, as each process has one; it ends with the scope. */
+const worker = Effect.gen(function* () {
+  const { url } = yield* TestDatabase
+  const layer = Worker.layer.pipe(
+    Layer.provideMerge(Supervisor.layer),
+    Layer.provide(Layer.succeed(DatabaseUrl, url)),
+    Layer.provide(quiet)
+  )
+  const context = yield* Layer.buildWithMemoMap(layer, yield* Layer.makeMemoMap, yield* Effect.scope)
+  return yield* Effect.provideContext(Worker, context)
+})
+
+const judge = (self: Worker["Service"], id: bigint | null) =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [row] = yield* Effect.orDie(sql<{ readonly dead: boolean }>`
+      SELECT coalesce(${self.isDead(sql, sql`lease.worker_id`)}, false) AS dead
+      FROM (VALUES (${id === null ? null : String(id)}::bigint)) AS lease (worker_id)`)
+    return row?.dead
+  })
+
+/** The backends that hold the lock of a worker. */
+const backends = Effect.fnUntraced(function* ({ id }: Worker["Service"]) {
+  const sql = yield* SqlClient.SqlClient
+  return yield* Effect.orDie(sql<{ readonly pid: number }>`
+    SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted
+      AND (classid::bigint << 32) | objid::bigint = ${String(id)}::bigint`)
+})
+
+const until = <A, E, R>(effect: Effect.Effect<A, E, R>, wanted: (value: A) => boolean) =>
+  effect.pipe(
+    Effect.repeat({ schedule: Schedule.spaced(Duration.millis(20)), until: wanted }),
+    Effect.timeout("20 seconds"),
+    Effect.orDie
+  )
+
+layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })("a worker", (it) => {
+  it.effect("is alive to others as long as it lives, and dead within three seconds of its end", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const self = yield* worker
+      const scope = yield* Scope.make()
+      const other = yield* Scope.provide(worker, scope)
+      assert.strictEqual(self.leaseId(), self.id)
+      assert.notStrictEqual(other.id, self.id)
+      // Nobody is judged before all had the time to take their locks.
+      const nobody = 42n
+      assert.isFalse(yield* judge(self, nobody))
+      yield* until(judge(self, nobody), (dead) => dead === true)
+      assert.isFalse(yield* judge(self, other.id))
+      assert.isFalse(yield* judge(self, self.id))
+      assert.isFalse(yield* judge(self, null))
+      // The session ends as it does when the process is killed.
+      const [row] = yield* backends(other)
+      yield* Effect.forkChild(Scope.close(scope, yield* Effect.exit(Effect.void)))
+      const killedAt = performance.now()
+      yield* Effect.orDie(sql`SELECT pg_terminate_backend(${row?.pid}::int)`)
+      yield* until(judge(self, other.id), (dead) => dead === true)
+      assert.isBelow(performance.now() - killedAt, 3_000)
+      assert.isFalse(yield* judge(self, self.id))
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("takes its lock again when its connection breaks, and is not taken for dead meanwhile", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const self = yield* worker
+      const observer = yield* worker
+      yield* until(judge(observer, 42n), (dead) => dead === true)
+      const [before] = yield* backends(self)
+      yield* Effect.orDie(sql`SELECT pg_terminate_backend(${before?.pid}::int)`)
+      const verdicts: Array<boolean | undefined> = []
+      yield* until(
+        Effect.gen(function* () {
+          verdicts.push(yield* judge(observer, self.id))
+          return yield* backends(self)
+        }),
+        (rows) => rows.length === 1 && rows[0]?.pid !== before?.pid
+      )
+      assert.notInclude(verdicts, true)
+      yield* until(Effect.sync(self.leaseId), (id) => id === self.id)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("leases under no id, and judges nobody, while it does not hold its lock", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const self = yield* worker
+      yield* until(judge(self, 42n), (dead) => dead === true)
+      const database = Effect.map(
+        Effect.orDie(sql<{ readonly name: string }>`SELECT current_database() AS name`),
+        ([row]) => row?.name ?? ""
+      )
+      const name = sql(yield* database)
+      // New sessions are refused, so the lock stays lost.
+      yield* Effect.orDie(sql`ALTER DATABASE ${name} CONNECTION LIMIT 0`)
+      const [row] = yield* backends(self)
+      yield* Effect.orDie(sql`SELECT pg_terminate_backend(${row?.pid}::int)`)
+      yield* until(Effect.sync(self.leaseId), (id) => id === null)
+      assert.isFalse(yield* judge(self, 42n))
+      yield* Effect.orDie(sql`ALTER DATABASE ${name} CONNECTION LIMIT -1`)
+      yield* until(Effect.sync(self.leaseId), (id) => id === self.id)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("has a lock that no lock of a project is in the way of", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const self = yield* worker
+      const [row] = yield* Effect.orDie(sql<{ readonly taken: boolean }>`
+        SELECT pg_try_advisory_xact_lock(${String(self.id)}::bigint) AS taken`)
+      assert.isTrue(row?.taken)
+    }).pipe(Effect.scoped)
+  )
+})

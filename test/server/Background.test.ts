@@ -1,0 +1,76 @@
+/** The background fibers of the service, when one meets a bug: metrics, restart and readiness (contract §15). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { TestClock } from "effect/testing"
+import { freePort } from "../support/Process.ts"
+import { startServer } from "../support/TestServer.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
+
+/** Each of these fibers meets a bug where one of these tables is missing. */
+const tables = ["campaign_recipients", "messages", "audiences", "idempotency_keys"] as const
+const fibers = [
+  "campaign progress",
+  "campaign takeover",
+  "message claims",
+  "message takeover",
+  "message metrics",
+  "audience pruning",
+  "idempotency pruning"
+]
+
+const service = Effect.gen(function* () {
+  const port = yield* Effect.promise(freePort)
+  const server = yield* startServer({ ADMIN_PORT: String(port) })
+  const metrics = Effect.promise(() => fetch(`http://127.0.0.1:${port}/metrics`).then((answer) => answer.text()))
+  const ready = Effect.promise(async () => {
+    const answer = await fetch(`${server.url}/readyz`)
+    return { status: answer.status, text: await answer.text() }
+  })
+  /** The value of a metric of a fiber. */
+  const of = (name: string, fiber: string) =>
+    Effect.map(metrics, (text) => Number(new RegExp(`^${name}\\{fiber="${fiber}"\\} (\\S+)`, "m").exec(text)?.[1]))
+  return { ...server, metrics, ready, of }
+})
+
+/** Lets time pass in steps, so that statements end between them. */
+const passUntil = <A, E, R>(
+  step: "500 millis" | "10 seconds",
+  look: Effect.Effect<A, E, R>,
+  holds: (found: A) => boolean
+) =>
+  TestClock.adjust(step).pipe(
+    Effect.andThen(TestClock.withLive(Effect.sleep("20 millis"))),
+    Effect.andThen(look),
+    Effect.repeat({ until: holds })
+  )
+
+layer(TestDatabase.layer)("a background fiber that meets a bug", (it) => {
+  it.effect("is restarted and counted; without progress the process is not ready until it works again", () =>
+    Effect.gen(function* () {
+      const { of, ready, sql } = yield* service
+      assert.strictEqual((yield* ready).status, 200)
+      assert.strictEqual(yield* of("background_restarts_total", "campaign progress"), 0)
+      yield* Effect.orDie(sql`ALTER TABLE campaign_recipients RENAME TO elsewhere`)
+      yield* passUntil("500 millis", of("background_restarts_total", "campaign progress"), (restarts) => restarts >= 2)
+      yield* passUntil("500 millis", ready, ({ status }) => status === 503)
+      assert.include((yield* ready).text, "campaign progress")
+      yield* passUntil("500 millis", of("background_stalled", "campaign progress"), (stalled) => stalled === 1)
+      assert.strictEqual(yield* of("background_stalled", "message claims"), 0)
+      yield* Effect.orDie(sql`ALTER TABLE elsewhere RENAME TO campaign_recipients`)
+      yield* passUntil("500 millis", ready, ({ status }) => status === 200)
+      yield* passUntil("500 millis", of("background_stalled", "campaign progress"), (stalled) => stalled === 0)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("is never gone for good, whichever it is", () =>
+    Effect.gen(function* () {
+      const { of, ready, sql } = yield* service
+      for (const table of tables) yield* Effect.orDie(sql`ALTER TABLE ${sql(table)} RENAME TO ${sql(`no_${table}`)}`)
+      const restarts = Effect.forEach(fibers, (fiber) => of("background_restarts_total", fiber))
+      yield* passUntil("10 seconds", restarts, (counts) => counts.every((count) => count >= 2))
+      assert.strictEqual((yield* ready).status, 503)
+      for (const table of tables) yield* Effect.orDie(sql`ALTER TABLE ${sql(`no_${table}`)} RENAME TO ${sql(table)}`)
+      yield* passUntil("10 seconds", ready, ({ status }) => status === 200)
+    }).pipe(Effect.scoped)
+  )
+})
