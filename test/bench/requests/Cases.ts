@@ -4,12 +4,13 @@ import { create, get, list, patch, replay } from "./cases/Clients.ts"
 import { createDeal } from "./cases/Deals.ts"
 import { patchNote } from "./cases/Notes.ts"
 
-export const caseNames = ["get", "list", "create", "patch", "replay", "deal-create", "note-patch"] as const
+export const caseNames = ["get", "list", "list-deep", "create", "patch", "replay", "deal-create", "note-patch"] as const
 export type CaseName = (typeof caseNames)[number]
 
 export const cases: Record<CaseName, Case> = {
   get,
   list,
+  "list-deep": list,
   create,
   patch,
   replay,
