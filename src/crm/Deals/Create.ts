@@ -73,6 +73,6 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
           claim.traceparent
         FROM created JOIN claim USING (project_id, id)`
     )}`,
-  returning: appended(sql, sql`command.project_id`),
+  returning: appended(sql, sql`decided.project_id`),
   problems: { deal_reference_not_found }
 })

@@ -81,7 +81,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
           traceparent
         FROM updated WHERE stage_id <> previous_stage_id`
     )}`,
-  returning: appended(sql, sql`command.project_id`),
+  returning: appended(sql, sql`decided.project_id`),
   problems: {
     deal_not_found: () => new DealNotFound({ detail: noSuchDeal }),
     validation_failed: ({ faults }) => invalid(faults),
