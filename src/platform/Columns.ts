@@ -73,14 +73,15 @@ export const patched = (columns: Columns): string =>
     })
     .join(", ")
 
+/** The columns of a row called `row`. */
+export const qualified = (columns: Columns, row: string): string =>
+  listed(columns)
+    .map(({ column }) => `${row}.${column}`)
+    .join(", ")
+
 /** Whether the rows `one` and `other` differ. */
-export const differ = (columns: Columns, one: string, other: string): string => {
-  const row = (name: string) =>
-    listed(columns)
-      .map(({ column }) => `${name}.${column}`)
-      .join(", ")
-  return `(${row(one)}) IS DISTINCT FROM (${row(other)})`
-}
+export const differ = (columns: Columns, one: string, other: string): string =>
+  `(${qualified(columns, one)}) IS DISTINCT FROM (${qualified(columns, other)})`
 
 /** For the SET of an UPDATE from a row called `row`. */
 export const assigned = (columns: Columns, row: string): string =>

@@ -25,6 +25,8 @@ export class BenchFailed extends Data.TaggedError("BenchFailed")<{ readonly mess
 export interface Program {
   readonly name: string
   readonly directory: string
+  /** What runs it: Node if not said otherwise. */
+  readonly command?: readonly [string, ...ReadonlyArray<string>]
   /** Arguments of Node. */
   readonly arguments: ReadonlyArray<string>
 }
@@ -132,7 +134,8 @@ export const start = Effect.fnUntraced(function* (
   databaseUrl: Redacted.Redacted,
   env: Readonly<Record<string, string>> = {}
 ) {
-  const child = yield* ChildProcess.make(process.execPath, program.arguments, {
+  const [executable, ...before] = program.command ?? [process.execPath]
+  const child = yield* ChildProcess.make(executable, [...before, ...program.arguments], {
     cwd: directory,
     env: {
       PATH: process.env["PATH"],

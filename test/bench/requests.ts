@@ -91,7 +91,7 @@ const alternate = Effect.fnUntraced(function* (
   rounds: number
 ) {
   // Nobody's first requests count: code is compiled and connections are opened.
-  for (const contender of [one, other]) yield* runRound(contender, sql, { ...plan, seconds: 2 })
+  for (const contender of [one, other]) yield* runRound(contender, sql, { ...plan, seconds: Math.min(2, plan.seconds) })
   const pairs: Array<readonly [Round, Round]> = []
   for (let i = 0; i < rounds; i++) {
     const first = yield* runRound(i % 2 === 0 ? one : other, sql, plan)
@@ -99,7 +99,7 @@ const alternate = Effect.fnUntraced(function* (
     const pair = i % 2 === 0 ? ([first, second] as const) : ([second, first] as const)
     pairs.push(pair)
     const rates = pair.map(({ requestsPerSecond }) => Math.round(requestsPerSecond))
-    yield* progress(`${plan.case} ${i + 1}/${rounds}: ${rates.join(" : ")}`)
+    yield* progress(`${plan.case} on ${plan.connections} ${i + 1}/${rounds}: ${rates.join(" : ")}`)
   }
   return pairs
 })
@@ -123,8 +123,10 @@ export const measure = Effect.fnUntraced(function* (options: Options) {
 
   const measured: Array<Measured> = []
   for (const name of options.cases) {
-    const plan = { case: name, token, connections, cursors, seconds }
-    measured.push({ case: name, rounds: yield* alternate([one, other], sql, plan, rounds) })
+    const plan = { case: name, token, connections, cursors: cursors(name), seconds }
+    const loaded = yield* alternate([one, other], sql, plan, rounds)
+    const lone = yield* alternate([one, other], sql, { ...plan, connections: 1, seconds: 1 }, Math.min(rounds, 3))
+    measured.push({ case: name, rounds: loaded, lone })
   }
 
   const names = [one.name, other.name] as const

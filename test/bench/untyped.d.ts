@@ -22,7 +22,13 @@ declare module "pg" {
     on(event: "error", listener: (error: Error) => void): this
     end(): Promise<void>
   }
-  const pg: { readonly Pool: typeof Pool }
+  const pg: {
+    readonly Pool: typeof Pool
+    readonly types: {
+      readonly builtins: { readonly TIMESTAMP: number }
+      readonly setTypeParser: (oid: number, parse: (text: string) => unknown) => void
+    }
+  }
   export default pg
   export type { Pool }
 }

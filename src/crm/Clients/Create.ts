@@ -22,26 +22,25 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacit
     tags: "text[]",
     externalId: "text"
   },
-  verdict: ({ crowded }) => sql`
-    ${places(sql, sql`SELECT project_id FROM command WHERE contact_capacity IS NOT NULL`)},
-    verdict AS (
-      SELECT command.ord,
+  decided: ({ crowded, distinct, rank }) => sql`
+    ${places(sql, sql`SELECT ${distinct} project_id FROM command WHERE contact_capacity IS NOT NULL ORDER BY 1`)},
+    decided AS MATERIALIZED (
+      SELECT command.*, places.free IS NOT NULL AS counted,
         CASE
           WHEN places.free <= 0 THEN 'contact_capacity_exhausted'
-          WHEN row_number() OVER (PARTITION BY command.project_id ORDER BY command.ord) > places.free
-            THEN ${crowded("contact_capacity_exhausted")}
+          WHEN ${rank("command.project_id")} > places.free THEN ${crowded("contact_capacity_exhausted")}
         END AS failure,
         command.id AS resource_id, true AS changed, 1 AS version
       FROM command LEFT JOIN places ON places.project_id = command.project_id
     )`,
   effect: sql`
-    ${counted(sql, sql`SELECT places.project_id, 1 FROM claim JOIN command USING (ord) JOIN places USING (project_id)`)},
+    ${counted(sql, sql`SELECT project_id, 1 FROM claim WHERE claim.counted`)},
     created AS (
       INSERT INTO clients (project_id, id, display_name, first_name, last_name, email, phone, tags, external_id,
                            status, version, created_at, updated_at)
       SELECT project_id, id, "displayName", "firstName", "lastName", email, phone, coalesce(tags, '{}'), "externalId",
              'active', 1, at, at
-      FROM claim JOIN command USING (ord)
+      FROM claim
     )`,
   problems: { contact_capacity_exhausted }
 })

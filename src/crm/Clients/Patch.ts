@@ -10,14 +10,15 @@ import {
   OrganizationArchived,
   OrganizationNotFound
 } from "../../api/Problems.ts"
-import { assigned, differ, patched } from "../../platform/Columns.ts"
+import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
 import { contact_capacity_exhausted, counted, places } from "./Capacity.ts"
 import { writable } from "./Record.ts"
 
 const patchedValues = patched(writable)
 const differs = differ(writable, "next", "target")
-const assignments = assigned(writable, "next")
+const assignments = assigned(writable, "claim")
+const nextValues = qualified(writable, "next")
 
 export const noSuchClient = "The path names no client of this project."
 
@@ -37,56 +38,52 @@ type Problem =
 export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => ({
   args: { id: "text", p: "jsonb" },
   record: ({ id }) => id,
-  verdict: ({ absent, crowded, locked }) => sql`
+  decided: ({ absent, crowded, distinct, inOrder, locked, rank }) => sql`
     target AS MATERIALIZED (
-      SELECT command.ord, client.* FROM (SELECT ord, project_id, id FROM command ORDER BY project_id, id) AS command,
-        LATERAL (
-          SELECT * FROM clients WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
-        ) AS client
+      SELECT command.ord, command.p, command.contact_capacity, client.* FROM ${inOrder}, LATERAL (
+        SELECT * FROM clients WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
+      ) AS client
     ),
-    next AS MATERIALIZED (SELECT ord, ${sql.literal(patchedValues)} FROM target JOIN command USING (ord)),
-    diff AS MATERIALIZED (
-      SELECT ord, target.project_id, target.status <> next.status AS moved, next.status = 'active' AS activated,
-        ${sql.literal(differs)} AS changed
-      FROM target JOIN next USING (ord)
+    next AS MATERIALIZED (
+      SELECT target.ord, target.status AS old_status, target.version AS old_version, next.*,
+        target.status <> next.status AND contact_capacity IS NOT NULL AS moved, ${sql.literal(differs)} AS differs
+      FROM target, LATERAL (SELECT target.project_id, ${sql.literal(patchedValues)}) AS next
     ),
-    ${places(sql, sql`SELECT diff.project_id FROM diff JOIN command USING (ord) WHERE moved AND contact_capacity IS NOT NULL`)},
-    verdict AS (
-      SELECT command.ord,
+    ${places(sql, sql`SELECT ${distinct} project_id FROM next WHERE moved ORDER BY 1`)},
+    decided AS MATERIALIZED (
+      SELECT command.*, ${sql.literal(nextValues)},
+        moved,
         CASE
-          WHEN target.id IS NULL THEN ${absent(sql`SELECT FROM clients WHERE project_id = command.project_id AND id = command.id`, "client_not_found")}
-          WHEN target.status = 'archived' AND p <> '{"status":"active"}' THEN 'client_archived'
+          WHEN next.ord IS NULL THEN ${absent(sql`SELECT FROM clients WHERE project_id = command.project_id AND id = command.id`, "client_not_found")}
+          WHEN old_status = 'archived' AND p <> '{"status":"active"}' THEN 'client_archived'
           WHEN p->>'responsibleMemberId' IS NOT NULL AND member.id IS NULL THEN 'member_not_found'
           WHEN p->>'organizationId' IS NOT NULL AND organization.id IS NULL THEN 'organization_not_found'
           WHEN organization.archived THEN 'organization_archived'
-          WHEN moved AND activated
-            AND row_number() OVER (PARTITION BY command.project_id, moved AND activated ORDER BY command.ord) > places.free
+          WHEN moved AND next.status = 'active'
+            AND ${rank("command.project_id, moved AND next.status = 'active'")} > places.free
             THEN ${crowded("contact_capacity_exhausted")}
         END AS failure,
-        command.id AS resource_id, diff.changed, target.version + diff.changed::int AS version
+        command.id AS resource_id, differs AS changed, old_version + differs::int AS version
       FROM command
-        LEFT JOIN target ON target.ord = command.ord
-        LEFT JOIN diff ON diff.ord = command.ord
+        LEFT JOIN next ON next.ord = command.ord
         LEFT JOIN places ON places.project_id = command.project_id
-        LEFT JOIN members member
-          ON member.project_id = command.project_id AND member.id = p->>'responsibleMemberId'
-        LEFT JOIN organizations organization
-          ON organization.project_id = command.project_id AND organization.id = p->>'organizationId'
+        LEFT JOIN LATERAL (
+          SELECT id FROM members WHERE project_id = command.project_id AND id = p->>'responsibleMemberId' OFFSET 0
+        ) AS member ON true
+        LEFT JOIN LATERAL (
+          SELECT id, archived FROM organizations
+          WHERE project_id = command.project_id AND id = p->>'organizationId' OFFSET 0
+        ) AS organization ON true
     )`,
   effect: sql`
-    ${counted(
-      sql,
-      sql`
-        SELECT places.project_id, CASE WHEN activated THEN 1 ELSE -1 END
-        FROM claim JOIN diff USING (ord) JOIN places USING (project_id) WHERE moved`
-    )},
+    ${counted(sql, sql`SELECT project_id, CASE status WHEN 'active' THEN 1 ELSE -1 END FROM claim WHERE moved`)},
     updated AS (
       UPDATE clients SET
         ${sql.literal(assignments)},
-        version = clients.version + 1, updated_at = greatest(clients.updated_at, command.at),
-        archived_at = CASE WHEN next.status = 'archived' THEN command.at END
-      FROM claim JOIN command USING (ord) JOIN next USING (ord)
-      WHERE clients.project_id = command.project_id AND clients.id = command.id AND claim.changed
+        version = clients.version + 1, updated_at = greatest(clients.updated_at, claim.at),
+        archived_at = CASE WHEN claim.status = 'archived' THEN claim.at END
+      FROM claim
+      WHERE clients.project_id = claim.project_id AND clients.id = claim.id AND claim.changed
     )`,
   problems: {
     client_not_found: () => new ClientNotFound({ detail: noSuchClient }),

@@ -31,11 +31,10 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
     expectedCloseDate: "date",
     responsibleMemberId: "text"
   },
-  verdict: () => sql`
+  decided: () => sql`
     next AS MATERIALIZED (
-      SELECT ord, project_id, id, at, title, "clientId" AS client_id, "organizationId" AS organization_id,
-        given.pipeline_id, place.stage_id, "amountMinor" AS amount_minor, currency,
-        "expectedCloseDate" AS expected_close_date, "responsibleMemberId" AS responsible_member_id
+      SELECT command.*, "clientId" AS client_id, "organizationId" AS organization_id,
+        "responsibleMemberId" AS responsible_member_id, given.pipeline_id, place.stage_id
       FROM command, LATERAL (SELECT coalesce("pipelineId", default_pipeline_id) AS pipeline_id) AS given
         LEFT JOIN LATERAL (
           SELECT stages.id AS stage_id FROM stages
@@ -44,8 +43,8 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
           ORDER BY stages.position LIMIT 1
         ) AS place ON true
     ),
-    verdict AS (
-      SELECT ord, 'deal_reference_not_found' || nullif(concat(
+    decided AS MATERIALIZED (
+      SELECT next.*, 'deal_reference_not_found' || nullif(concat(
           ${dangling(sql, "next", references)},
           CASE
             WHEN next.stage_id IS NOT NULL THEN ''
@@ -63,16 +62,17 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
                          amount_minor, currency, expected_close_date, responsible_member_id,
                          version, created_at, updated_at)
       SELECT project_id, id, title, client_id, organization_id, pipeline_id, stage_id, 'open', 'active',
-             amount_minor, currency, expected_close_date, responsible_member_id, 1, at, at
-      FROM claim JOIN next USING (ord)
+             "amountMinor", currency, "expectedCloseDate", responsible_member_id, 1, at, at
+      FROM claim
       RETURNING *
     ),
     ${append(
       sql,
       sql`
-        SELECT created.project_id, 'crm.deal.created.v1', ${sql.literal(createdData)}, created.created_at, traceparent
-        FROM created JOIN command ON command.project_id = created.project_id AND command.id = created.id`
+        SELECT created.project_id, 'crm.deal.created.v1', ${sql.literal(createdData)}, created.created_at,
+          claim.traceparent
+        FROM created JOIN claim USING (project_id, id)`
     )}`,
-  returning: appended(sql, sql`command.project_id`),
+  returning: appended(sql, sql`decided.project_id`),
   problems: { deal_reference_not_found }
 })

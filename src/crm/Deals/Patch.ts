@@ -3,7 +3,7 @@ import type { SqlClient } from "effect/sql"
 import { dealMoves, type DealPatch, dealRules } from "../../api/crm/Deals.ts"
 import type { DealId } from "../../api/Ids.ts"
 import { DealNotFound, type DealReferenceNotFound, DealStatusInvalid, ValidationFailed } from "../../api/Problems.ts"
-import { assigned, differ, patched } from "../../platform/Columns.ts"
+import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
 import { append, appended } from "../../platform/outbox/Outbox.ts"
 import { dangling } from "../References.ts"
@@ -15,7 +15,8 @@ const { lostReason: _, stageId: __, ...patchable } = writable
 
 const patchedValues = patched(patchable)
 const differs = differ(writable, "next", "target")
-const assignments = assigned(writable, "next")
+const assignments = assigned(writable, "claim")
+const nextValues = qualified(writable, "judged")
 
 export const noSuchDeal = "The path names no deal of this project."
 
@@ -35,39 +36,38 @@ export type Problem = DealNotFound | DealReferenceNotFound | DealStatusInvalid |
 export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
   args: { id: "text", traceparent: "text", p: "jsonb" },
   record: ({ id }) => id,
-  verdict: ({ absent, locked }) => sql`
+  decided: ({ absent, inOrder, locked }) => sql`
     target AS MATERIALIZED (
-      SELECT command.ord, deal.* FROM (SELECT ord, project_id, id FROM command ORDER BY project_id, id) AS command,
-        LATERAL (
-          SELECT * FROM deals WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
-        ) AS deal
+      SELECT command.ord, command.p, deal.* FROM ${inOrder}, LATERAL (
+        SELECT * FROM deals WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
+      ) AS deal
     ),
     ${next(sql)},
     ${judged(sql)},
-    verdict AS (
-      SELECT command.ord,
+    decided AS MATERIALIZED (
+      SELECT command.*, ${sql.literal(nextValues)}, previous_stage_id,
         CASE
-          WHEN target.id IS NULL THEN ${absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
+          WHEN judged.ord IS NULL THEN ${absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
           WHEN invalid <> '' THEN 'validation_failed' || invalid
           WHEN immovable THEN 'deal_status_invalid'
           WHEN dangling <> '' THEN 'deal_reference_not_found' || dangling
         END AS failure,
-        command.id AS resource_id, judged.changed, target.version + judged.changed::int AS version
-      FROM command LEFT JOIN target ON target.ord = command.ord LEFT JOIN judged ON judged.ord = command.ord
+        command.id AS resource_id, differs AS changed, old_version + differs::int AS version
+      FROM command LEFT JOIN judged ON judged.ord = command.ord
     )`,
   effect: sql`
     updated AS (
       UPDATE deals SET
         ${sql.literal(assignments)},
         closed_at = CASE
-          WHEN next.status = 'open' THEN NULL
-          WHEN deals.status = 'open' THEN greatest(deals.updated_at, command.at)
+          WHEN claim.status = 'open' THEN NULL
+          WHEN deals.status = 'open' THEN greatest(deals.updated_at, claim.at)
           ELSE deals.closed_at
         END,
-        version = deals.version + 1, updated_at = greatest(deals.updated_at, command.at)
-      FROM claim JOIN command USING (ord) JOIN next USING (ord)
-      WHERE deals.project_id = command.project_id AND deals.id = command.id AND claim.changed
-      RETURNING deals.*, command.traceparent, next.previous_stage_id
+        version = deals.version + 1, updated_at = greatest(deals.updated_at, claim.at)
+      FROM claim
+      WHERE deals.project_id = claim.project_id AND deals.id = claim.id AND claim.changed
+      RETURNING deals.*, claim.traceparent, claim.previous_stage_id
     ),
     ${append(
       sql,
@@ -81,7 +81,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
           traceparent
         FROM updated WHERE stage_id <> previous_stage_id`
     )}`,
-  returning: appended(sql, sql`command.project_id`),
+  returning: appended(sql, sql`decided.project_id`),
   problems: {
     deal_not_found: () => new DealNotFound({ detail: noSuchDeal }),
     validation_failed: ({ faults }) => invalid(faults),
@@ -94,28 +94,31 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
 /** The deals as they would be. */
 const next = (sql: SqlClient.SqlClient) => sql`
   next AS MATERIALIZED (
-    SELECT target.ord, target.project_id, target.stage_id AS previous_stage_id, ${sql.literal(patchedValues)},
-      CASE
-        WHEN p ? 'stageId' THEN p->>'stageId'
-        WHEN p->>'pipelineId' <> pipeline_id THEN (
-          SELECT stages.id FROM stages
-          WHERE stages.project_id = target.project_id AND stages.pipeline_id = p->>'pipelineId'
-          ORDER BY stages.position LIMIT 1
-        )
-        ELSE stage_id
-      END AS stage_id,
-      CASE
-        WHEN p ? 'lostReason' THEN p->>'lostReason'
-        WHEN coalesce(p->>'status', status) = 'lost' THEN lost_reason
-      END AS lost_reason
-    FROM target JOIN command USING (ord)
+    SELECT target.ord, target.p, target.status AS old_status, target.version AS old_version,
+      target.stage_id AS previous_stage_id, next.*, ${sql.literal(differs)} AS differs
+    FROM target, LATERAL (
+      SELECT target.project_id, ${sql.literal(patchedValues)},
+        CASE
+          WHEN p ? 'stageId' THEN p->>'stageId'
+          WHEN p->>'pipelineId' <> pipeline_id THEN (
+            SELECT stages.id FROM stages
+            WHERE stages.project_id = target.project_id AND stages.pipeline_id = p->>'pipelineId'
+            ORDER BY stages.position LIMIT 1
+          )
+          ELSE stage_id
+        END AS stage_id,
+        CASE
+          WHEN p ? 'lostReason' THEN p->>'lostReason'
+          WHEN coalesce(p->>'status', status) = 'lost' THEN lost_reason
+        END AS lost_reason
+    ) AS next
   )`
 
-/** Whether they are another than before, and what is wrong with them. */
+/** What is wrong with them. */
 const judged = (sql: SqlClient.SqlClient) => sql`
-  judged AS MATERIALIZED (
+  judged AS (
     SELECT
-      ord, ${sql.literal(differs)} AS changed,
+      next.*,
       concat(
         CASE
           WHEN next.amount_minor IS NOT NULL AND next.currency IS NULL THEN ' currency'
@@ -135,10 +138,9 @@ const judged = (sql: SqlClient.SqlClient) => sql`
           ELSE ' pipelineId'
         END
       ) AS dangling,
-      next.status <> target.status
-        AND (target.status, next.status) NOT IN (${sql.literal(statusMoves)}) AS immovable
-    FROM target JOIN next USING (ord) JOIN command USING (ord), LATERAL (
-      SELECT command.project_id, p->>'clientId' AS client_id, p->>'organizationId' AS organization_id,
+      next.status <> old_status AND (old_status, next.status) NOT IN (${sql.literal(statusMoves)}) AS immovable
+    FROM next, LATERAL (
+      SELECT next.project_id, p->>'clientId' AS client_id, p->>'organizationId' AS organization_id,
         p->>'responsibleMemberId' AS responsible_member_id
     ) AS given
   )`

@@ -60,17 +60,18 @@ export interface NewNote extends NoteCreate, NotePath {
 
 export const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
   args: { id: "text", dealId: "text", body: "text", authorKeyId: "text" },
-  verdict: () => sql`
-    verdict AS (
-      SELECT command.ord, CASE WHEN deals.id IS NULL THEN 'note_not_found' END AS failure,
+  decided: () => sql`
+    decided AS MATERIALIZED (
+      SELECT command.*, CASE WHEN deal.id IS NULL THEN 'note_not_found' END AS failure,
         command.id AS resource_id, true AS changed, 1 AS version
-      FROM command LEFT JOIN deals ON deals.project_id = command.project_id AND deals.id = "dealId"
+      FROM command LEFT JOIN LATERAL (
+        SELECT id FROM deals WHERE project_id = command.project_id AND id = "dealId" OFFSET 0
+      ) AS deal ON true
     )`,
   effect: sql`
     created AS (
       INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
-      SELECT project_id, id, "dealId", body, "authorKeyId", 1, at, at
-      FROM claim JOIN command USING (ord)
+      SELECT project_id, id, "dealId", body, "authorKeyId", 1, at, at FROM claim
     )`,
   problems: { note_not_found }
 })
@@ -81,30 +82,29 @@ export interface NoteChange extends NotePatch, NotePath {}
 export const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
   args: { id: "text", dealId: "text", body: "text", expectedVersion: "bigint" },
   record: ({ id }) => id,
-  verdict: ({ absent, locked }) => sql`
+  decided: ({ absent, inOrder, locked }) => sql`
     target AS MATERIALIZED (
-      SELECT command.ord, note.* FROM (SELECT * FROM command ORDER BY project_id, id) AS command, LATERAL (
-        SELECT version, notes.body <> command.body AS differs FROM notes
+      SELECT command.ord, note.* FROM ${inOrder}, LATERAL (
+        SELECT version AS old_version, notes.body <> command.body AS differs FROM notes
         WHERE project_id = command.project_id AND id = command.id AND deal_id = command."dealId"
         FOR NO KEY UPDATE ${locked}
       ) AS note
     ),
-    verdict AS (
-      SELECT command.ord,
+    decided AS MATERIALIZED (
+      SELECT command.*,
         CASE
-          WHEN target.version IS NULL THEN ${absent(sql`SELECT FROM notes WHERE project_id = command.project_id AND id = command.id AND deal_id = command."dealId"`, "note_not_found")}
-          WHEN target.version <> "expectedVersion" THEN 'version_conflict'
+          WHEN target.ord IS NULL THEN ${absent(sql`SELECT FROM notes WHERE project_id = command.project_id AND id = command.id AND deal_id = command."dealId"`, "note_not_found")}
+          WHEN old_version <> "expectedVersion" THEN 'version_conflict'
         END AS failure,
         command.id AS resource_id, differs AS changed,
-        target.version + (target.version = "expectedVersion" AND differs)::int AS version
+        old_version + (old_version = "expectedVersion" AND differs)::int AS version
       FROM command LEFT JOIN target ON target.ord = command.ord
     )`,
   effect: sql`
     updated AS (
-      UPDATE notes SET body = command.body, version = notes.version + 1,
-        updated_at = greatest(notes.updated_at, command.at)
-      FROM claim JOIN command USING (ord)
-      WHERE notes.project_id = command.project_id AND notes.id = command.id AND claim.changed
+      UPDATE notes SET body = claim.body, version = notes.version + 1, updated_at = greatest(notes.updated_at, claim.at)
+      FROM claim
+      WHERE notes.project_id = claim.project_id AND notes.id = claim.id AND claim.changed
     )`,
   problems: { note_not_found, version_conflict }
 })

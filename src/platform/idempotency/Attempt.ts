@@ -17,11 +17,16 @@ export interface Attempt<Returned> {
 export interface Parts {
   /** A query of the commands: `ord`, `project_id`, `key`, `fingerprint`, `at`, and arguments. */
   readonly asked: Statement.Fragment
-  /** Common table expressions that end in `verdict`; see `Mutation` and `Grouped`. */
-  readonly verdict: Statement.Fragment
-  /** The condition that joins `verdict` to `command`. */
-  readonly joined: Statement.Fragment
-  /** Common table expressions that apply the changes from `claim (ord, changed)`. */
+  /** Whether `asked` is one command. */
+  readonly isOne: boolean
+  /**
+   * Common table expressions over `command (ord, project_id, key, fingerprint, at, contact_capacity, default_pipeline_id,
+   * time_zone, …arguments)` that end in `decided`: the commands with `failure`, `resource_id`, `changed` and `version`.
+   */
+  readonly decided: Statement.Fragment
+  /** The columns of `decided` that `claim` has. */
+  readonly claim: Statement.Fragment
+  /** Common table expressions that apply the changes from `claim`, the commands that hold their key now. */
   readonly effect: Statement.Fragment
   /** What the first run alone returns. */
   readonly returning?: Statement.Fragment | undefined
@@ -34,30 +39,49 @@ export interface Parts {
  * goes first.
  *
  * Locks are taken in one order by every statement: records, the project's row (where a capacity is counted), keys; within
- * each, by project and id. So no two statements wait for each other.
+ * each, by project and id. So no two statements wait for each other. OFFSET 0 keeps a look-up by key what it is: joined
+ * otherwise, a table that has few rows when the plan is made would be read as a whole, and still be when it has many.
  */
-export const attempt = <Returned>(sql: SqlClient.SqlClient, { asked, effect, joined, returning, verdict }: Parts) =>
+export const attempt = <Returned>(
+  sql: SqlClient.SqlClient,
+  { asked, claim, decided, effect, isOne, returning }: Parts
+) =>
   sql<Attempt<Returned>>`
     WITH asked AS MATERIALIZED (${asked}),
-    entered AS MATERIALIZED (
-      SELECT project_id, enter_project(project_id) AS revision FROM (SELECT DISTINCT project_id FROM asked) AS project
-    ),
-    command AS MATERIALIZED (
-      SELECT asked.*, projects.contact_capacity, projects.default_pipeline_id, projects.time_zone
-      FROM asked JOIN entered USING (project_id) JOIN projects USING (project_id, revision)
-    ),
-    ${verdict},
+    ${sql.literal(isOne ? enteringOne : enteringMany)},
+    ${decided},
     claimed AS (
       INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
-      SELECT command.project_id, command.key, command.fingerprint, verdict.resource_id, verdict.changed,
-             verdict.version, command.at
-      FROM command JOIN verdict ON ${joined} WHERE failure IS NULL
-      ORDER BY command.project_id, command.key
+      SELECT project_id, key, fingerprint, resource_id, changed, version, at
+      FROM decided WHERE failure IS NULL
+      ${sql.literal(isOne ? "" : "ORDER BY project_id, key")}
       ON CONFLICT (project_id, key) DO NOTHING
-      RETURNING project_id, key, changed
+      RETURNING project_id, key
     ),
-    claim AS MATERIALIZED (SELECT ord, claimed.changed FROM claimed JOIN command USING (project_id, key)),
+    claim AS MATERIALIZED (SELECT ${claim} FROM claimed JOIN decided USING (project_id, key)),
     ${effect}
-    SELECT command.ord, failure, resource_id AS "resourceId", verdict.changed, verdict.version,
-           claim.ord IS NOT NULL AS claimed, ${returning ?? sql.literal("NULL")} AS returned
-    FROM command JOIN verdict ON ${joined} LEFT JOIN claim ON claim.ord = command.ord`
+    SELECT ord, failure, resource_id AS "resourceId", changed, version, ord = ANY(ARRAY(SELECT ord FROM claim)) AS claimed,
+           ${returning ?? sql.literal("NULL")} AS returned
+    FROM decided`
+
+const project = (id: string, revision: string) => `LATERAL (
+  SELECT contact_capacity, default_pipeline_id, time_zone FROM projects
+  WHERE projects.project_id = ${id} AND projects.revision = ${revision}
+  OFFSET 0
+) AS project`
+
+const enteringOne = `
+  command AS MATERIALIZED (
+    SELECT asked.*, project.* FROM asked, ${project("asked.project_id", "enter_project(asked.project_id)")}
+  )`
+
+const enteringMany = `
+  entered AS MATERIALIZED (
+    SELECT entered.project_id, project.*
+    FROM (
+      SELECT project_id, enter_project(project_id) AS revision FROM (SELECT DISTINCT project_id FROM asked) AS id
+    ) AS entered, ${project("entered.project_id", "entered.revision")}
+  ),
+  command AS MATERIALIZED (
+    SELECT asked.*, contact_capacity, default_pipeline_id, time_zone FROM asked JOIN entered USING (project_id)
+  )`

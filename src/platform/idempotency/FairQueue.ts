@@ -33,39 +33,60 @@ export class FairQueue<Item extends Queued> {
 
   /**
    * Takes up to `max` items: one of each project, then another of each, and so on. A project from which items are taken
-   * goes to the end of the line. Items that share a name with one that is served stay, until it is done.
+   * goes to the end of the line. Items that share a name with one that is served, or with one that waits for that before
+   * them, stay: those of a name are served in their order.
    */
   take(max: number): ReadonlyArray<Item> {
-    const taken = new Map<string, Array<Item>>()
-    for (let found = true, count = 0; found && count < max;) {
-      found = false
-      for (const [projectId, items] of this.waiting) {
-        if (count === max) break
-        const index = items.findIndex((item) => this.isFree(item))
-        const [item] = index < 0 ? [] : items.splice(index, 1)
-        if (item === undefined) continue
-        for (const name of item.names) this.served.add(name)
-        const ofProject = taken.get(projectId)
-        if (ofProject === undefined) taken.set(projectId, [item])
-        else ofProject.push(item)
-        found = true
-        count++
+    const taken: Array<Item> = []
+    const lines = [...this.waiting].map(([projectId, items]) => new Line(projectId, items, this.served))
+    for (let count = -1; count < taken.length && taken.length < max;) {
+      count = taken.length
+      for (const line of lines) {
+        const item = taken.length < max ? line.take() : undefined
+        if (item !== undefined) taken.push(item)
       }
     }
-    for (const projectId of taken.keys()) {
-      const items = this.waiting.get(projectId) ?? []
+    for (const { items, projectId } of lines.filter(({ hasServed }) => hasServed)) {
       this.waiting.delete(projectId)
       if (items.length > 0) this.waiting.set(projectId, items)
     }
-    return [...taken.values()].flat()
+    return taken
   }
 
   /** Ends the service of an item. */
   done(item: Item): void {
     for (const name of item.names) this.served.delete(name)
   }
+}
 
-  private isFree(item: Item): boolean {
-    return item.names.every((name) => !this.served.has(name))
+/** The items of one project while some are taken. */
+class Line<Item extends Queued> {
+  readonly projectId: string
+  readonly items: Array<Item>
+  hasServed = false
+  private readonly served: Set<string>
+  /** Names of the items that stay. */
+  private readonly blocked = new Set<string>()
+  private position = 0
+
+  constructor(projectId: string, items: Array<Item>, served: Set<string>) {
+    this.projectId = projectId
+    this.items = items
+    this.served = served
+  }
+
+  /** Takes the next item that may be served. */
+  take(): Item | undefined {
+    for (let item = this.items[this.position]; item !== undefined; item = this.items[this.position]) {
+      if (item.names.every((name) => !this.served.has(name) && !this.blocked.has(name))) {
+        this.items.splice(this.position, 1)
+        for (const name of item.names) this.served.add(name)
+        this.hasServed = true
+        return item
+      }
+      for (const name of item.names) this.blocked.add(name)
+      this.position++
+    }
+    return undefined
   }
 }

@@ -16,10 +16,16 @@ import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
 import { repeated, settled } from "./Outcomes.ts"
 
-/** How a statement treats the records that it changes. */
+/** How a statement of a kind treats its commands: one or many, and whether it waits for records. */
 export interface Form {
   /** Follows `FOR … UPDATE`. */
   readonly locked: Statement.Fragment
+  /** Follows SELECT of what several commands may share. */
+  readonly distinct: Statement.Fragment
+  /** The commands in the order in which their records, by their column `id`, are locked. */
+  readonly inOrder: Statement.Fragment
+  /** A command's number among those that want the same of its project. */
+  readonly rank: (partition: string) => Statement.Fragment
   /** The failure of a command whose record could not be locked; `record` is the query of it. */
   readonly absent: (record: Statement.Fragment, code: string) => Statement.Fragment
   /** The failure of a command that is refused only if its neighbours are not. */
@@ -33,12 +39,11 @@ export interface Kind<Args, Problem> {
   /** The record that a command changes: no two commands of a group change the same. */
   readonly record?: (args: Args) => string
   /**
-   * Common table expressions that lock what the changes rest on, in the order of project and id, and end in
-   * `verdict (ord, failure, resource_id, changed, version)` with one row for each row of
-   * `command (ord, project_id, key, at, contact_capacity, default_pipeline_id, time_zone, …args)`.
+   * Common table expressions that lock what the changes rest on, and end in `decided`: the columns of `command`, with
+   * `failure`, `resource_id`, `changed` and `version`, and whatever the effect wants to know.
    */
-  readonly verdict: (form: Form) => Statement.Fragment
-  /** Common table expressions that apply the changes from `claim (ord, changed)`. */
+  readonly decided: (form: Form) => Statement.Fragment
+  /** Common table expressions that apply the changes from `claim`, which has the columns of `decided`. */
   readonly effect: Statement.Fragment
   readonly returning?: Statement.Fragment
   readonly problems: Problems<Problem>
@@ -57,29 +62,22 @@ export const grouped = <Args, Problem, Returned = null>(
   args: Args
 ) => Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable>) => {
   const { permits, sql } = client
-  const inGroup = textOf(sql, kind, {
-    locked: sql.literal("SKIP LOCKED"),
-    absent: (record, code) => sql`
-      CASE WHEN EXISTS (${record}) THEN ${sql.literal(`'${undecided}'`)} ELSE ${sql.literal(`'${code}'`)} END`,
-    crowded: () => sql.literal(`'${undecided}'`)
-  })
-  const alone = textOf(sql, kind, {
-    locked: sql.literal(""),
-    absent: (_, code) => sql.literal(`'${code}'`),
-    crowded: (code) => sql.literal(`'${code}'`)
-  })
+  const texts = textsOf(sql, kind)
 
   const queue = groups<Request<Args>, Attempt<Returned>>({
     group: (requests) =>
-      Effect.map(once(sql.unsafe<Attempt<Returned>>(inGroup, parameters(requests))), (rows) => {
-        const decided = new Map(rows.map((row) => [row.ord, row]))
-        return requests.map((_, index) => {
-          const row = decided.get(index + 1)
-          return row?.failure === undecided ? undefined : row
-        })
-      }),
+      Effect.map(
+        once(sql.unsafe<Attempt<Returned>>(requests.length === 1 ? texts.one : texts.many, parameters(requests))),
+        (rows) => {
+          const decided = new Map(rows.map((row) => [row.ord, row]))
+          return requests.map((_, index) => {
+            const row = decided.get(index + 1)
+            return row?.failure === undecided ? undefined : row
+          })
+        }
+      ),
     alone: (request) =>
-      sql.unsafe<Attempt<Returned>>(alone, parameters([request])).pipe(
+      sql.unsafe<Attempt<Returned>>(texts.waiting, parameters([request])).pipe(
         Effect.flatMap(([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row))),
         permits.withPermit(request.command.projectId),
         statement
@@ -111,28 +109,78 @@ const parameters = <Args>(requests: ReadonlyArray<Request<Args>>) => [
   JSON.stringify(requests.map(({ args }) => args))
 ]
 
-/** The text of a kind's statement. It is made once, and has no parameters but the commands. */
+/** The texts of a kind's statement, which have no parameters but the commands: of many, of one, and of one that waits. */
+const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Problem>) => {
+  const code = (text: string) => sql.literal(`'${text}'`)
+  const one = {
+    isOne: true,
+    distinct: sql.literal(""),
+    inOrder: sql.literal("command"),
+    rank: () => sql.literal("1")
+  } as const
+  const skipping = {
+    locked: sql.literal("SKIP LOCKED"),
+    absent: (record: Statement.Fragment, otherwise: string) => sql`
+      CASE WHEN EXISTS (${record}) THEN ${code(undecided)} ELSE ${code(otherwise)} END`,
+    crowded: () => code(undecided)
+  }
+  const asked = (query: (args: Kind<Args, Problem>["args"]) => string) => sql.literal(query(kind.args))
+  return {
+    many: textOf(sql, kind, asked(askedMany), {
+      ...skipping,
+      distinct: sql.literal("DISTINCT"),
+      inOrder: sql.literal("(SELECT * FROM command ORDER BY project_id, id) AS command"),
+      rank: (partition) => sql.literal(`row_number() OVER (PARTITION BY ${partition} ORDER BY command.ord)`)
+    }),
+    one: textOf(sql, kind, asked(askedOne), { ...skipping, ...one }),
+    waiting: textOf(sql, kind, asked(askedOne), {
+      ...one,
+      locked: sql.literal(""),
+      absent: (_, text) => code(text),
+      crowded: code
+    })
+  }
+}
+
 const textOf = <Args, Problem>(
   sql: SqlClient.SqlClient,
-  { args, effect, returning, verdict }: Kind<Args, Problem>,
-  form: Form
+  { decided, effect, returning }: Kind<Args, Problem>,
+  asked: Statement.Fragment,
+  form: Form & { readonly isOne?: true }
 ): string => {
   const [text] = attempt(sql, {
-    asked: sql.literal(`
-      SELECT ordinality::int AS ord, project_id COLLATE "C" AS project_id, key COLLATE "C" AS key, fingerprint, at,
-             ${Object.keys(args).map(quoted).join(", ")}
-      FROM ROWS FROM (
-        unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[]),
-        json_to_recordset($5::json) AS (${Object.entries(args)
-          .map(([name, type]) => `${quoted(name)} ${type}`)
-          .join(", ")})
-      ) WITH ORDINALITY AS asked (project_id, key, fingerprint, at)`),
-    verdict: verdict(form),
-    joined: sql`verdict.ord = command.ord`,
+    asked,
+    isOne: form.isOne === true,
+    decided: decided(form),
+    claim: sql`decided.*`,
     effect,
     returning
   }).compile()
   return text
 }
+
+type Args = Readonly<Record<string, string>>
+
+const askedOne = (args: Args) => `
+  SELECT 1 AS ord, ($1::text[])[1] COLLATE "C" AS project_id, ($2::text[])[1] COLLATE "C" AS key,
+         ($3::bytea[])[1] AS fingerprint, ($4::timestamptz[])[1] AS at, args.*
+  FROM json_to_record($5::json -> 0) AS args (${declared(args)})`
+
+/**
+ * The condition is always true. By its usual selectivity the planner expects one command, and looks up by key what commands
+ * name, however few rows their tables have when the plan is made.
+ */
+const askedMany = (args: Args) => `
+  SELECT ordinality::int AS ord, project_id COLLATE "C" AS project_id, key COLLATE "C" AS key, fingerprint, at,
+         ${Object.keys(args).map(quoted).join(", ")}
+  FROM ROWS FROM (
+    unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[]), json_to_recordset($5::json) AS (${declared(args)})
+  ) WITH ORDINALITY AS asked (project_id, key, fingerprint, at)
+  WHERE ordinality + 0 = ordinality`
+
+const declared = (args: Args) =>
+  Object.entries(args)
+    .map(([name, type]) => `${quoted(name)} ${type}`)
+    .join(", ")
 
 const quoted = (name: string) => `"${name}"`

@@ -96,8 +96,14 @@ export const mutate = <Problem, Returned = null>(
     asked: sql`
       SELECT 1 AS ord, ${projectId}::text COLLATE "C" AS project_id, ${key}::text COLLATE "C" AS key,
         ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at`,
-    verdict: sql`project AS (SELECT * FROM command), ${verdict}`,
-    joined: sql`true`,
+    isOne: true,
+    decided: sql`
+      project AS (SELECT * FROM command),
+      ${verdict},
+      decided AS MATERIALIZED (
+        SELECT command.*, verdict.failure, verdict.resource_id, verdict.changed, verdict.version FROM command, verdict
+      )`,
+    claim: sql`ord, changed`,
     effect,
     returning
   })

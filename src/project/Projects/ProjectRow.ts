@@ -41,18 +41,18 @@ const initial: Row = {
 }
 
 /**
- * Waits for the mutations of the API that are in flight, and holds up those that come after: with row locks alone they
- * would pass a waiting file one after the other.
+ * Takes exclusively the advisory lock that each mutation of the API shares (`enter_project`). Waits for the mutations in
+ * flight; later ones never wait for the lock, so a file gets its turn under any stream of them.
  */
 const first = (sql: Sql, projectId: ProjectId) => sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
 
 /**
  * Makes the project unless it exists, and locks it; tells whether it was made, and the row that the file leaves behind.
  *
- * The lock is the first that an apply takes, and the strongest: applies of one project wait for each other, and for
- * every mutation of the API that is in flight, as all of those begin with `FOR KEY SHARE` on this row. Later ones wait
- * for us while they hold nothing that we could want, so nobody waits in a circle, and they read the capacity anew.
- * Whatever the API changes is as stable under this lock as if it were locked itself.
+ * The advisory lock is the first that an apply takes: applies of one project wait for each other, and for every mutation
+ * of the API that is in flight. Later mutations are sent again until the apply is through, and hold nothing meanwhile, so
+ * no two wait for each other. The row lock keeps out the commands of operators, which lock the project `FOR KEY SHARE`.
+ * Whatever the API changes is as stable under these locks as if it were locked itself.
  */
 export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   yield* first(sql, project.id)

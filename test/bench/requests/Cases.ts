@@ -1,16 +1,18 @@
 /** What is measured, by name, and what a right answer is. */
 import { type Answer, type Case, type Request } from "./Case.ts"
-import { create, get, list, replay } from "./cases/Clients.ts"
+import { create, get, list, patch, replay } from "./cases/Clients.ts"
 import { createDeal } from "./cases/Deals.ts"
 import { patchNote } from "./cases/Notes.ts"
 
-export const caseNames = ["get", "list", "create", "replay", "deal-create", "note-patch"] as const
+export const caseNames = ["get", "list", "list-deep", "create", "patch", "replay", "deal-create", "note-patch"] as const
 export type CaseName = (typeof caseNames)[number]
 
 export const cases: Record<CaseName, Case> = {
   get,
   list,
+  "list-deep": list,
   create,
+  patch,
   replay,
   "deal-create": createDeal,
   "note-patch": patchNote

@@ -5,8 +5,9 @@ import { isDeepStrictEqual } from "node:util"
 import { type Answer, type Case, ownColumns, type Refusal, type Request, requestsOf } from "./Case.ts"
 import { cases, type CaseName, faultsOf } from "./Cases.ts"
 import { decodeReceipt, listRequest, nextCursor, replayRequests } from "./cases/Clients.ts"
-import { projectId } from "./Seed.ts"
-import { BenchFailed, type Running } from "../Stage.ts"
+import { makeCursors } from "./fastify/Cursor.ts"
+import { clientCount, deepPlace, projectId } from "./Seed.ts"
+import { BenchFailed, type Running, secretKey } from "../Stage.ts"
 
 /** How far the list walks, over and over. */
 const pageCount = 20
@@ -150,9 +151,13 @@ const compareCase = Effect.fnUntraced(function* (
   return statements[0] === statements[1]
 })
 
-/** Walks the pages of the list, each of the contenders going on where the other's cursor ends. */
-const walk = Effect.fnUntraced(function* (contenders: Contenders, token: string) {
-  const cursors: Array<string | null> = [null]
+/** A cursor with 100,000 records before it, and enough pages after it. */
+const deepCursor = () =>
+  makeCursors(secretKey).encode([projectId, "listClients", { status: "all" }], deepPlace(clientCount))
+
+/** Walks pages of the list from a cursor on, each of the contenders going on where the other's cursor ends. */
+const walk = Effect.fnUntraced(function* (contenders: Contenders, token: string, from: string | null) {
+  const cursors: Array<string | null> = [from]
   for (let i = 0; cursors.length < pageCount; i++) {
     const request = listRequest(cursors.at(-1) ?? null)
     const page = yield* sample(contenders[i % 2 === 0 ? 0 : 1], token, request, cases.list)
@@ -177,14 +182,17 @@ export const compare = Effect.fnUntraced(function* (
       yield* sample(contenders[i % 2 === 0 ? 0 : 1], token, request, cases.create)
     }
   }
-  const cursors = names.includes("list") ? yield* walk(contenders, token) : [null]
+  const none: ReadonlyArray<string | null> = [null]
+  const first = names.includes("list") ? yield* walk(contenders, token, null) : none
+  const deep = names.includes("list-deep") ? yield* walk(contenders, token, deepCursor()) : none
   const notes: Array<string> = []
   for (const name of names) {
+    const cursors = name === "list-deep" ? deep : first
     const pages = name === "list" ? [cursors.slice(0, 1), cursors.slice(1)] : [cursors]
     for (const page of pages) {
       const same = yield* compareCase(contenders, token, sql, name, page)
       if (!same) notes.push(`${name}: the statements of ${contenders.map((one) => one.name).join(" and ")} differ`)
     }
   }
-  return { cursors, notes }
+  return { cursors: (name: CaseName) => (name === "list-deep" ? deep : first), notes }
 })

@@ -8,6 +8,8 @@ import type { Round } from "./Round.ts"
 export interface Measured {
   readonly case: CaseName
   readonly rounds: ReadonlyArray<readonly [Round, Round]>
+  /** Rounds of one connection: what a lone request takes. */
+  readonly lone: ReadonlyArray<readonly [Round, Round]>
 }
 
 const fields = ["requestsPerSecond", "p50", "p95", "p99", "cpuMicros", "loadBusy", "bytes"] as const
@@ -15,16 +17,18 @@ const fields = ["requestsPerSecond", "p50", "p95", "p99", "cpuMicros", "loadBusy
 const medians = (rounds: ReadonlyArray<Round>) =>
   Object.fromEntries(fields.map((field) => [field, round(median(rounds.map((round) => round[field])))]))
 
-const summary = (names: readonly [string, string], { case: name, rounds }: Measured) => ({
+const summary = (names: readonly [string, string], { case: name, lone, rounds }: Measured) => ({
   case: name,
   [names[0]]: medians(rounds.map(([one]) => one)),
   [names[1]]: medians(rounds.map(([, other]) => other)),
   ratio: {
     requestsPerSecond: spread(rounds.map(([one, other]) => one.requestsPerSecond / other.requestsPerSecond)),
     p99: spread(rounds.map(([one, other]) => one.p99 / other.p99)),
-    cpuMicros: spread(rounds.map(([one, other]) => one.cpuMicros / other.cpuMicros))
+    cpuMicros: spread(rounds.map(([one, other]) => one.cpuMicros / other.cpuMicros)),
+    loneP50: spread(lone.map(([one, other]) => one.p50 / other.p50))
   },
-  rounds
+  rounds,
+  lone
 })
 
 /** The document of `--json`. */
@@ -49,38 +53,42 @@ export const text = (
 ): string => {
   const of = (rounds: ReadonlyArray<Round>, field: (typeof fields)[number], digits: number) =>
     fixed(median(rounds.map((round) => round[field])), digits)
-  const line = (name: string, contender: string, rounds: ReadonlyArray<Round>) => [
+  const line = (name: string, contender: string, rounds: ReadonlyArray<Round>, lone: ReadonlyArray<Round>) => [
     name,
     contender,
     of(rounds, "requestsPerSecond", 0),
     of(rounds, "p50", 1),
     of(rounds, "p95", 1),
     of(rounds, "p99", 1),
-    of(rounds, "cpuMicros", 0)
+    of(rounds, "cpuMicros", 0),
+    of(lone, "p50", 2)
   ]
   const ratio = (rounds: Measured["rounds"], field: (typeof fields)[number]) =>
     ranged(
       rounds.map(([one, other]) => one[field] / other[field]),
       2
     )
-  const lines = measured.flatMap(({ case: name, rounds }) => [
+  const lines = measured.flatMap(({ case: name, lone, rounds }) => [
     line(
       name,
       names[0],
-      rounds.map(([one]) => one)
+      rounds.map(([one]) => one),
+      lone.map(([one]) => one)
     ),
     line(
       "",
       names[1],
-      rounds.map(([, other]) => other)
+      rounds.map(([, other]) => other),
+      lone.map(([, other]) => other)
     ),
     [
       "",
       "ratio",
       ratio(rounds, "requestsPerSecond"),
-      ...(["p50", "p95", "p99", "cpuMicros"] as const).map((f) => ratio(rounds, f))
+      ...(["p50", "p95", "p99", "cpuMicros"] as const).map((f) => ratio(rounds, f)),
+      ratio(lone, "p50")
     ]
   ])
-  const head = ["CASE", "", "REQUESTS/S", "P50 MS", "P95 MS", "P99 MS", "CPU µS/REQUEST"]
+  const head = ["CASE", "", "REQUESTS/S", "P50 MS", "P95 MS", "P99 MS", "CPU µS/REQUEST", "LONE P50 MS"]
   return [table([head, ...lines]), ...notes].join("\n")
 }

@@ -64,6 +64,36 @@ export const projectFile = () => ({
   }))
 })
 
+/** Each connection patches so many clients in turn. */
+export const clientsPerConnection = 20
+export const ownClientId = (batch: string, connection: number, i: number): string => `cli_${batch}_${connection}_${i}`
+
+/** The clients of a batch, at version 1. */
+export const makeClients = (sql: PgClient.PgClient, batch: string, connections: number) => {
+  const ids = Array.from({ length: connections * clientsPerConnection }, (_, i) =>
+    ownClientId(batch, Math.floor(i / clientsPerConnection), i % clientsPerConnection)
+  )
+  return sql`
+    INSERT INTO clients (project_id, id, display_name, first_name, tags, status, version, created_at, updated_at)
+    SELECT ${projectId}, id, 'Ada Lovelace', 'Ada', '{vip}', 'active', 1, now(), now() FROM unnest(${ids}::text[]) AS id`
+}
+
+/** Clients older than those of the project file, for a list to be deep in. */
+export const oldCount = 100_000
+const oldClientId = (i: number): string => `cli_old_${String(i).padStart(6, "0")}`
+const oldTime = (i: number) => new Date(Date.UTC(2025, 0, 1) + i * 1_000)
+
+export const makeOldClients = (sql: PgClient.PgClient) => sql`
+  INSERT INTO clients (project_id, id, display_name, first_name, last_name, email, phone, tags, external_id, status,
+    version, created_at, updated_at)
+  SELECT ${projectId}, 'cli_old_' || lpad(i::text, 6, '0'), 'Ada Lovelace ' || i, 'Ada', 'Lovelace ' || i,
+    'ada.' || i || '@example.com', '+4420718' || lpad(i::text, 6, '0'), '{newsletter,vip,cohort}', 'old-' || i, 'active', 1,
+    ${oldTime(0)}::timestamptz + i * interval '1 second', ${oldTime(0)}::timestamptz
+  FROM generate_series(0, ${oldCount - 1}::int) AS i`
+
+/** A place that so many records of the list follow: all others come before it. */
+export const deepPlace = (left: number) => ({ createdAt: oldTime(left), id: oldClientId(left) })
+
 /** The notes of a batch, at version 1. A project file has none. */
 export const makeNotes = (sql: PgClient.PgClient, batch: string, connections: number) => {
   const notes = Array.from({ length: connections * notesPerConnection }, (_, i) => {

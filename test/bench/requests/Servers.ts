@@ -2,9 +2,10 @@
 import { Effect } from "effect"
 import { ChildProcess, ChildProcessSpawner } from "effect/process"
 import { fileURLToPath } from "node:url"
+import { keepOff, onOneCore } from "../Cores.ts"
 import { connect, database, openProject, type Program, type Running, script, start } from "../Stage.ts"
 import { resting } from "./cases/Notes.ts"
-import { makeNotes, projectFile } from "./Seed.ts"
+import { makeNotes, makeOldClients, projectFile } from "./Seed.ts"
 
 export const fastify = script("fastify", "requests/fastify.ts")
 
@@ -13,14 +14,16 @@ const flags = { track_activity_query_size: "16384" }
 
 /** Everything that a comparison needs: the servers, a token that all of them take, and a session to look around. */
 export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program>) {
+  keepOff()
   const url = yield* database(flags)
   const sql = yield* connect(url)
   const token = yield* openProject(sql, projectFile())
   yield* makeNotes(sql, resting.batch, resting.connections)
+  yield* makeOldClients(sql)
   // Plans are made once per connection, and for the tables as they are then known.
   yield* sql`VACUUM ANALYZE`
   const contenders: Array<Running> = []
-  for (const program of programs) contenders.push(yield* start(program, url))
+  for (const program of programs) contenders.push(yield* start(onOneCore(program), url))
   return { contenders, sql, token }
 })
 

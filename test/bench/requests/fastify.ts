@@ -17,6 +17,12 @@ import { notes } from "./fastify/Notes.ts"
 
 const { DATABASE_URL: connectionString = "", PORT = "0", SECRET_KEY: secret = "" } = process.env
 
+// "2026-11-20 10:00:00.12" of `timestamp` is made into the text of JSON without a `Date`.
+pg.types.setTypeParser(
+  pg.types.builtins.TIMESTAMP,
+  (text) => `${text.slice(0, 10)}T${text.slice(11, 19)}.${text.slice(20).padEnd(3, "0")}Z`
+)
+
 const pool = new pg.Pool({
   connectionString,
   application_name: "fastify",

@@ -3,7 +3,7 @@ import { Schema } from "effect"
 import { Client } from "../../../../src/api/crm/Clients.ts"
 import { Receipt } from "../../../../src/api/Idempotency.ts"
 import { type Case, command, type Request } from "../Case.ts"
-import { clientCount, clientId, person } from "../Seed.ts"
+import { clientCount, clientId, clientsPerConnection, makeClients, ownClientId, person } from "../Seed.ts"
 
 const path = "/api/v1/developer/crm/clients"
 const pageSize = 50
@@ -49,7 +49,7 @@ export const get: Case = {
   policy: "read",
   etag: firstVersion,
   check: decodeClient,
-  statement: "%FROM clients%",
+  statement: "% clients%",
   refusals: [
     { request: getRequest(0), token: "dk_0", status: 401, code: "credential_invalid" },
     { request: getRequest(clientCount), status: 404, code: "client_not_found" }
@@ -62,7 +62,7 @@ export const list: Case = {
   policy: "read",
   linked: true,
   check: decodePage,
-  statement: "%FROM clients%",
+  statement: "% clients%",
   refusals: [
     { request: listRequest("AAAA"), status: 400, code: "cursor_invalid" },
     {
@@ -121,6 +121,46 @@ export const replay: Case = {
       request: command("POST", path, { displayName: "Somebody else" }, "bench-replay-0"),
       status: 409,
       code: "idempotency_key_reused"
+    }
+  ]
+}
+
+const patchRequest = (id: string, version: number) =>
+  command("PATCH", `${path}/${id}`, { lastName: `Lovelace ${version}`, email: `ada.${version}@example.com` })
+
+const decodeName = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Struct({ lastName: Schema.String })))
+
+/** The version that a patch finds stands in the name that it gives. */
+const versionOf = (body: string | undefined) => Number(decodeName(body).lastName.split(" ")[1])
+
+export const patch: Case = {
+  // No other connection patches these clients, and a connection waits for each answer, so it knows every version.
+  traffic: ({ batch }, connection) => {
+    let sent = 0
+    return () => {
+      const id = ownClientId(batch, connection, sent % clientsPerConnection)
+      return patchRequest(id, 1 + Math.floor(sent++ / clientsPerConnection))
+    }
+  },
+  prepare: makeClients,
+  status: 200,
+  policy: "write",
+  etag: ({ body }) => `"${versionOf(body) + 1}"`,
+  check: decodeReceipt,
+  statement: "%UPDATE clients%",
+  writes: "clients",
+  refusals: [
+    { request: patchRequest("cli_none", 1), status: 404, code: "client_not_found" },
+    {
+      request: command("PATCH", `${path}/${clientId(0)}`, { responsibleMemberId: "nobody" }),
+      status: 404,
+      code: "member_not_found"
+    },
+    {
+      request: command("PATCH", `${path}/${clientId(0)}`, { lastName: 1, name: "Ada" }),
+      status: 400,
+      code: "validation_failed",
+      locations: ["body/lastName", "body/name"]
     }
   ]
 }

@@ -6,7 +6,7 @@ import { checkTarget, type Guard, projectOf } from "./Guard.ts"
 import { commandOf, mutate, newId, receipt } from "./Mutations.ts"
 import { Problem } from "./Problem.ts"
 import * as Schemas from "./Schemas.ts"
-import { createClient, findClient, listClients } from "./Sql.ts"
+import { createClient, findClient, listClients, patchClient } from "./Sql.ts"
 
 interface Client {
   readonly id: string
@@ -103,19 +103,48 @@ export const clients = (
       return receipt(reply, 201, await mutate(pool, command, { ...create, values }))
     }
   )
+
+  app.patch<{ Params: { clientId: string }; Body: object }>(
+    `${path}/:clientId`,
+    {
+      onRequest: guard("crm.clients.write", "write"),
+      preValidation: checkTarget,
+      schema: {
+        params: Schemas.params("clientId"),
+        headers: Schemas.recordMutationHeaders,
+        querystring: Schemas.noQuery,
+        body: Schemas.clientPatch,
+        response: { 200: Schemas.receipt }
+      }
+    },
+    async (request, reply) => {
+      const values = [request.params.clientId, JSON.stringify(request.body)]
+      return receipt(reply, 200, await mutate(pool, commandOf(request, "patchClient"), { ...patch, values }))
+    }
+  )
 }
 
-const create = {
-  name: "createClient",
-  text: createClient,
+const contact_capacity_exhausted = () =>
+  new Problem(
+    409,
+    "contact_capacity_exhausted",
+    "The project has as many active clients as its capacity allows.",
+    "Archive a client, or ask for a larger contact capacity."
+  )
+
+const create = { name: "createClient", text: createClient, problems: { contact_capacity_exhausted } }
+
+const patch = {
+  name: "patchClient",
+  text: patchClient,
   problems: {
-    contact_capacity_exhausted: () =>
-      new Problem(
-        409,
-        "contact_capacity_exhausted",
-        "The project has as many active clients as its capacity allows.",
-        "Archive a client, or ask for a larger contact capacity."
-      )
+    client_not_found: () => new Problem(404, "client_not_found", "The project has no such client.", ""),
+    client_archived: () => new Problem(409, "client_archived", "The client is archived.", "Activate it first."),
+    member_not_found: () => new Problem(404, "member_not_found", "The project has no such member.", ""),
+    organization_not_found: () =>
+      new Problem(404, "organization_not_found", "The project has no such organization.", ""),
+    organization_archived: () => new Problem(409, "organization_archived", "The organization is archived.", ""),
+    contact_capacity_exhausted
   }
 }
 

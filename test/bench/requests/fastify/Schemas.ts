@@ -29,6 +29,18 @@ export const clientCreate = {
   additionalProperties: false
 }
 
+export const clientPatch = {
+  type: "object",
+  minProperties: 1,
+  properties: {
+    ...fields,
+    organizationId: nullable(text(160)),
+    responsibleMemberId: nullable(text(160)),
+    status: { type: "string", enum: ["active", "archived"] }
+  },
+  additionalProperties: false
+}
+
 const isSet = { not: { type: "null" } }
 /** Where the one member is set, the other must be too. */
 const together = (one: string, other: string) => ({

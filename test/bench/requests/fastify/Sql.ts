@@ -1,10 +1,13 @@
 /**
- * The statements: the service's text, which the bench compares while both run. One difference: here a value that stands
- * in several places is one parameter. Prepared by name, so PostgreSQL parses each once per connection.
+ * The statements, by hand. Prepared by name, so PostgreSQL parses each once per connection. Those of mutations do what the
+ * service's do, for one command.
  */
 
-/** A time as JSON writes it, in UTC with milliseconds. */
-const utc = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+/** A time in UTC, of the type whose text the pool makes into that of JSON. */
+const utc = (column: string) => `${column} AT TIME ZONE 'UTC'`
+
+/** A time as an event writes it. */
+const text = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 const columns = `
   id AS "id", display_name AS "displayName", first_name AS "firstName", last_name AS "lastName", email AS "email",
@@ -35,28 +38,25 @@ export const listClients = (ofStatus: boolean, after: "id" | "digest" | undefine
 
 /**
  * A change between the claim of its key and the outcome, all in one statement. $1 project, $2 key, $3 fingerprint, $4 at;
- * what is particular to the change follows.
+ * what is particular to the change follows. No row: a project file is being applied, or was while the statement ran.
  */
 const mutation = (verdict: string, effect: string, returning = "NULL") => `
-  WITH seen AS MATERIALIZED (SELECT revision FROM projects WHERE project_id = $1),
-  project AS MATERIALIZED (
-    SELECT project_id, contact_capacity, default_pipeline_id, time_zone, revision FROM projects
-    WHERE project_id = $1 AND pg_try_advisory_xact_lock_shared(hashtextextended(project_id, 0))
-    FOR KEY SHARE NOWAIT
+  WITH project AS MATERIALIZED (
+    SELECT project_id, contact_capacity, default_pipeline_id, time_zone FROM projects
+    WHERE project_id = $1 AND revision = enter_project($1)
   ),
-  fresh AS (SELECT FROM project JOIN seen USING (revision)),
   ${verdict},
   claim AS (
     INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
     SELECT $1::text, $2::text, $3::bytea, resource_id, changed, version, $4::timestamptz
-    FROM verdict WHERE failure IS NULL AND EXISTS (SELECT FROM fresh)
+    FROM verdict WHERE failure IS NULL
     ON CONFLICT (project_id, key) DO NOTHING
     RETURNING changed
   ),
   ${effect}
   SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed,
          ${returning} AS returned
-  FROM verdict WHERE EXISTS (SELECT FROM fresh)`
+  FROM verdict`
 
 /** The events of `happened`, a query of type, data and time, with their deliveries. The change's own `traceparent` is named. */
 const append = (traceparent: string, happened: string) => `
@@ -80,14 +80,17 @@ const append = (traceparent: string, happened: string) => `
     RETURNING id
   )`
 
-/** $5 id, $6 display name, $7 first, $8 last, $9 email, $10 phone, $11 tags, $12 external id. */
-export const createClient = mutation(
-  `
-  seat AS MATERIALIZED (
+/** The project's counter of active clients, locked, where there is a capacity. */
+const seat = `
     SELECT projects.project_id, projects.active_clients < projects.contact_capacity AS free
     FROM projects JOIN project USING (project_id)
     WHERE project.contact_capacity IS NOT NULL
-    FOR NO KEY UPDATE OF projects),
+    FOR NO KEY UPDATE OF projects`
+
+/** $5 id, $6 display name, $7 first, $8 last, $9 email, $10 phone, $11 tags, $12 external id. */
+export const createClient = mutation(
+  `
+  seat AS MATERIALIZED (${seat}),
   verdict AS (
     SELECT CASE WHEN seat.free IS FALSE THEN 'contact_capacity_exhausted' END AS failure,
            $5::text AS resource_id, true AS changed, 1 AS version
@@ -107,6 +110,69 @@ export const createClient = mutation(
   )`
 )
 
+/** $5 client, $6 the patch as JSON. */
+export const patchClient = mutation(
+  `
+  patch AS (SELECT $6::jsonb AS p),
+  target AS MATERIALIZED (
+    SELECT client.* FROM project, LATERAL (
+      SELECT * FROM clients WHERE project_id = project.project_id AND id = $5 FOR NO KEY UPDATE
+    ) client
+  ),
+  next AS MATERIALIZED (
+    SELECT
+      CASE WHEN p ? 'displayName' THEN p->>'displayName' ELSE display_name END AS display_name,
+      CASE WHEN p ? 'firstName' THEN p->>'firstName' ELSE first_name END AS first_name,
+      CASE WHEN p ? 'lastName' THEN p->>'lastName' ELSE last_name END AS last_name,
+      CASE WHEN p ? 'email' THEN p->>'email' ELSE email END AS email,
+      CASE WHEN p ? 'phone' THEN p->>'phone' ELSE phone END AS phone,
+      CASE WHEN p ? 'tags' THEN ARRAY(SELECT jsonb_array_elements_text(p->'tags')) ELSE tags END AS tags,
+      CASE WHEN p ? 'externalId' THEN p->>'externalId' ELSE external_id END AS external_id,
+      CASE WHEN p ? 'organizationId' THEN p->>'organizationId' ELSE organization_id END AS organization_id,
+      CASE WHEN p ? 'responsibleMemberId' THEN p->>'responsibleMemberId' ELSE responsible_member_id END AS responsible_member_id,
+      CASE WHEN p ? 'status' THEN p->>'status' ELSE status END AS status
+    FROM target, patch
+  ),
+  diff AS (
+    SELECT target.status <> next.status AS moved,
+      (next.display_name, next.first_name, next.last_name, next.email, next.phone, next.tags, next.external_id, next.organization_id, next.responsible_member_id, next.status)
+        IS DISTINCT FROM (target.display_name, target.first_name, target.last_name, target.email, target.phone, target.tags, target.external_id, target.organization_id, target.responsible_member_id, target.status) AS changed
+    FROM target, next
+  ),
+  seat AS MATERIALIZED (SELECT seat.* FROM diff, LATERAL (${seat}) seat WHERE diff.moved),
+  verdict AS (
+    SELECT
+      CASE
+        WHEN target.id IS NULL THEN 'client_not_found'
+        WHEN target.status = 'archived' AND p <> '{"status":"active"}' THEN 'client_archived'
+        WHEN p->>'responsibleMemberId' IS NOT NULL AND member.id IS NULL THEN 'member_not_found'
+        WHEN p->>'organizationId' IS NOT NULL AND organization.id IS NULL THEN 'organization_not_found'
+        WHEN organization.archived THEN 'organization_archived'
+        WHEN target.status = 'archived' AND seat.free IS FALSE THEN 'contact_capacity_exhausted'
+      END AS failure,
+      $5::text AS resource_id, diff.changed, target.version + diff.changed::int AS version
+    FROM patch JOIN project ON true
+      LEFT JOIN target ON true
+      LEFT JOIN diff ON true
+      LEFT JOIN seat ON true
+      LEFT JOIN members member ON member.project_id = $1 AND member.id = p->>'responsibleMemberId'
+      LEFT JOIN organizations organization ON organization.project_id = $1 AND organization.id = p->>'organizationId'
+  )`,
+  `
+  seated AS (
+    UPDATE projects SET active_clients = active_clients + CASE next.status WHEN 'active' THEN 1 ELSE -1 END
+    FROM claim, seat, next WHERE projects.project_id = seat.project_id
+  ),
+  updated AS (
+    UPDATE clients SET
+      display_name = next.display_name, first_name = next.first_name, last_name = next.last_name, email = next.email, phone = next.phone, tags = next.tags, external_id = next.external_id, organization_id = next.organization_id, responsible_member_id = next.responsible_member_id, status = next.status,
+      version = clients.version + 1, updated_at = greatest(clients.updated_at, $4::timestamptz),
+      archived_at = CASE WHEN next.status = 'archived' THEN $4::timestamptz END
+    FROM claim, next
+    WHERE clients.project_id = $1 AND clients.id = $5 AND claim.changed
+  )`
+)
+
 const dangling = (member: string, column: string, table: string) => `
   CASE WHEN next.${column} IS NOT NULL AND NOT EXISTS (
     SELECT FROM "${table}" AS referred
@@ -120,8 +186,8 @@ const createdDeal = `json_build_object('deal', json_build_object(
   'lifecycle', created.lifecycle, 'amountMinor', created.amount_minor, 'currency', created.currency,
   'expectedCloseDate', to_char(created.expected_close_date, 'YYYY-MM-DD'),
   'responsibleMemberId', created.responsible_member_id, 'lostReason', created.lost_reason,
-  'closedAt', ${utc("created.closed_at")}, 'version', created.version,
-  'createdAt', ${utc("created.created_at")}, 'updatedAt', ${utc("created.updated_at")}))`
+  'closedAt', ${text("created.closed_at")}, 'version', created.version,
+  'createdAt', ${text("created.created_at")}, 'updatedAt', ${text("created.updated_at")}))`
 
 /** $5 id, $6 the deal as JSON, $7 traceparent. */
 export const createDeal = mutation(

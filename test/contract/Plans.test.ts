@@ -1,0 +1,125 @@
+/** The plans of statements that are made while the tables are empty, and kept by a connection as they fill. */
+import { assert, layer } from "@effect/vitest"
+import { PgClient } from "@effect/sql-pg"
+import { Context, Effect, Layer, Redacted, Schema } from "effect"
+import { pools } from "../../src/platform/Database/Pools.ts"
+import { makeDatabase } from "../support/TestDatabase.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { startWireProxy } from "../support/WireProxy.ts"
+import { newKey, requestOf } from "./Requests.ts"
+import { samples, World } from "./Samples.ts"
+
+class Wire extends Context.Service<Wire, Effect.Success<ReturnType<typeof startWireProxy>>>()(
+  "developer-api/test/PlansWire"
+) {}
+
+const services = World.layerNoDeps.pipe(
+  Layer.provideMerge(
+    Layer.effect(
+      TestServer,
+      Effect.flatMap(Wire, ({ url }) => startServer({ DATABASE_URL: url }, "api"))
+    )
+  ),
+  Layer.provideMerge(
+    Layer.effect(
+      Wire,
+      Effect.flatMap(makeDatabase(), (url) => startWireProxy(Redacted.value(url)))
+    )
+  )
+)
+
+const operations = [
+  "getClient",
+  "createClient",
+  "patchClient",
+  "getDeal",
+  "createDeal",
+  "patchDeal",
+  "createNote",
+  "patchNote",
+  "deleteNote",
+  "rateTicket"
+]
+
+/** Tables that grow without a bound, each with the index that finds a row by what names it. */
+const byKey: Readonly<Record<string, string>> = {
+  projects: "projects_pkey",
+  clients: "clients_pkey",
+  deals: "deals_pkey",
+  notes: "notes_pkey",
+  tickets: "tickets_pkey",
+  members: "members_pkey",
+  organizations: "organizations_pkey",
+  idempotency_keys: "idempotency_keys_pkey"
+}
+
+/** A node of a plan that reads a table, wherever it stands in the document. */
+interface Scan {
+  readonly table: string
+  readonly index: unknown
+  readonly condition: unknown
+}
+
+const isRecord = Schema.is(Schema.Record(Schema.String, Schema.Unknown))
+
+const scansOf = (plan: unknown): ReadonlyArray<Scan> => {
+  if (Array.isArray(plan)) return plan.flatMap(scansOf)
+  if (!isRecord(plan)) return []
+  const table = plan["Relation Name"]
+  const own =
+    typeof table === "string" && String(plan["Node Type"]).endsWith("Scan")
+      ? [{ table, index: plan["Index Name"], condition: plan["Index Cond"] }]
+      : []
+  return [...own, ...Object.values(plan).flatMap(scansOf)]
+}
+
+layer(services, { excludeTestServices: true })("statements that are planned on empty tables", (it) => {
+  it.effect("find by key what they name", () =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { own, restore } = yield* World
+      const wire = yield* Wire
+      wire.take()
+      for (const name of operations) {
+        const sample = samples[name] ?? assert.fail(name)
+        const key = newKey()
+        yield* restore(sample, own.projectId)
+        yield* send(requestOf(sample, own.token, { key }))
+        // A repeat, and commands that come together.
+        yield* Effect.forEach(
+          [key, ...Array.from({ length: 8 }, newKey)],
+          (each) => send(requestOf(sample, own.token, { key: each })),
+          {
+            concurrency: "unbounded"
+          }
+        )
+      }
+      const texts = new Set(wire.take().flatMap(({ statements }) => statements))
+      const statements = [...texts].filter(
+        (text) => /^\s*(WITH asked|SELECT)/.test(text) && !/pg_notify|api_keys/.test(text)
+      )
+      assert.isTrue(statements.some((text) => text.includes("SELECT DISTINCT project_id FROM asked")))
+      assert.isAbove(statements.length, operations.length)
+
+      const empty = PgClient.layer({
+        url: yield* makeDatabase(),
+        maxConnections: 1,
+        startupParameters: pools.mutations.session
+      })
+      yield* Effect.gen(function* () {
+        const sql = yield* PgClient.PgClient
+        for (const round of ["never analyzed", "analyzed"]) {
+          if (round === "analyzed") yield* sql`ANALYZE`
+          for (const text of statements) {
+            const rows = yield* sql.unsafe<Record<string, unknown>>(`EXPLAIN (GENERIC_PLAN, FORMAT JSON) ${text}`)
+            for (const { condition, index, table } of scansOf(rows)) {
+              if (!(table in byKey)) continue
+              assert.strictEqual(index, byKey[table], `${table}, ${round}: ${text}`)
+              assert.match(String(condition), /project_id = /, `${table}, ${round}: ${text}`)
+            }
+          }
+        }
+      }).pipe(Effect.provide(empty))
+    })
+  )
+})

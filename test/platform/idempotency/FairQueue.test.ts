@@ -1,0 +1,81 @@
+import { assert, describe, it } from "@effect/vitest"
+import fc from "fast-check"
+import { FairQueue, type Queued } from "../../../src/platform/idempotency/FairQueue.ts"
+
+interface Item extends Queued {
+  readonly label: string
+}
+
+const item = (projectId: string, label: string, ...names: ReadonlyArray<string>): Item => ({ projectId, label, names })
+const labels = (items: ReadonlyArray<Item>) => items.map(({ label }) => label).toSorted()
+
+describe("a fair queue", () => {
+  it("takes one item of each project before another of any", () => {
+    const queue = new FairQueue<Item>()
+    for (let n = 0; n < 100; n++) queue.add(item("busy", `busy ${n}`))
+    queue.add(item("one", "one 0"))
+    queue.add(item("other", "other 0"))
+    assert.deepStrictEqual(labels(queue.take(4)), ["busy 0", "busy 1", "one 0", "other 0"])
+  })
+
+  it("begins with the project that was served longest ago", () => {
+    const queue = new FairQueue<Item>()
+    for (const project of ["a", "b", "c"]) for (const n of [0, 1]) queue.add(item(project, `${project}${n}`))
+    assert.deepStrictEqual(labels(queue.take(2)), ["a0", "b0"])
+    assert.deepStrictEqual(labels(queue.take(2)), ["a1", "c0"])
+    assert.deepStrictEqual(labels(queue.take(2)), ["b1", "c1"])
+    assert.isTrue(queue.isEmpty)
+  })
+
+  it("serves no two items that share a name at once, and those of a name in their order", () => {
+    const queue = new FairQueue<Item>()
+    const [first, second, third] = [item("a", "1", "key", "x"), item("a", "2", "x"), item("a", "3", "y")]
+    for (const each of [first, second, third]) queue.add(each)
+    assert.deepStrictEqual(queue.take(32), [first, third])
+    assert.deepStrictEqual(queue.take(32), [])
+    queue.done(first)
+    assert.deepStrictEqual(queue.take(32), [second])
+  })
+
+  it("keeps the order of a name behind an item that waits for another of its names", () => {
+    const queue = new FairQueue<Item>()
+    const [first, second, third] = [item("a", "1", "key", "x"), item("a", "2", "key", "y"), item("a", "3", "y")]
+    for (const each of [first, second, third]) queue.add(each)
+    assert.deepStrictEqual(queue.take(32), [first])
+    queue.done(first)
+    assert.deepStrictEqual(queue.take(32), [second])
+    queue.done(second)
+    assert.deepStrictEqual(queue.take(32), [third])
+  })
+
+  it("forgets an item that is removed", () => {
+    const queue = new FairQueue<Item>()
+    const [one, other] = [item("a", "one"), item("a", "other")]
+    queue.add(one)
+    queue.add(other)
+    queue.remove(one)
+    assert.deepStrictEqual(queue.take(32), [other])
+    queue.remove(other)
+    assert.isTrue(queue.isEmpty)
+  })
+
+  it("serves every item once, whatever comes and goes", () => {
+    const project = fc.constantFrom("a", "b", "c")
+    const name = fc.constantFrom("x", "y", "z")
+    fc.assert(
+      fc.property(fc.array(fc.tuple(project, fc.array(name, { maxLength: 2 })), { maxLength: 60 }), (given) => {
+        const queue = new FairQueue<Item>()
+        const items = given.map(([projectId, names], n) => item(projectId, `${n}`, ...names))
+        for (const each of items) queue.add(each)
+        const served: Array<Item> = []
+        while (!queue.isEmpty) {
+          const taken = queue.take(4)
+          assert.isNotEmpty(taken)
+          for (const each of taken) queue.done(each)
+          served.push(...taken)
+        }
+        assert.deepStrictEqual(labels(served), labels(items))
+      })
+    )
+  })
+})
