@@ -1,12 +1,32 @@
 import { defineConfig } from "vitest/config"
+import { Summary } from "./support/Summary.ts"
+
+/** Tests that kill, upgrade, pack and install, or load tens of thousands of records: up to minutes each. */
+const faults = [
+  "test/faults/**/*.test.ts",
+  "test/client/Pack.test.ts",
+  "test/contract/Deals.apply.test.ts",
+  "test/platform/EmbeddedPostgres*.test.ts",
+  "test/**/*.size.test.ts"
+]
 
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
+    reporters: ["default", new Summary()],
     globalSetup: ["test/support/globalSetup.ts"],
+    setupFiles: ["test/support/hooks.ts"],
+    // Files share their worker's modules: loading them again costs more than most files take.
+    isolate: false,
     testTimeout: 60_000,
     hookTimeout: 120_000,
     // Two cores, one of them PostgreSQL's.
-    maxWorkers: 2
+    maxWorkers: 2,
+    projects: [
+      {
+        extends: true,
+        test: { name: "main", include: ["test/**/*.test.ts"], exclude: [...faults, "**/node_modules/**"] }
+      },
+      { extends: true, test: { name: "faults", include: faults } }
+    ]
   }
 })

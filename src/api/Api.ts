@@ -1,5 +1,6 @@
 /** The developer API v1: every group, what holds for all of them, and how the document introduces them. */
-import { HttpApi, OpenApi } from "effect/http-api"
+import * as HttpApi from "effect/http-api/HttpApi"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { Authentication } from "./Authentication.ts"
 import { CampaignsGroup } from "./campaigns/Campaigns.ts"
 import { ClientsGroup } from "./crm/Clients.ts"
@@ -9,17 +10,15 @@ import { TicketsGroup } from "./crm/Tickets.ts"
 import { PreviewGroup } from "./integrations/Preview.ts"
 import { WebhooksGroup } from "./integrations/Webhooks.ts"
 import { MessagingGroup } from "./messaging/Messaging.ts"
-import { Answers, RateLimited, RequestShape } from "./Requests.ts"
+import { Operation } from "./Requests.ts"
 
 const strict = { onExcessProperty: "error", errors: "all" } as const
 
 export class Api extends HttpApi.make("developer-api")
   .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup, WebhooksGroup, PreviewGroup, MessagingGroup, CampaignsGroup)
   .prefix("/api")
-  .middleware(RequestShape)
-  .middleware(RateLimited)
   .middleware(Authentication)
-  .middleware(Answers)
+  .middleware(Operation)
   .annotate(HttpApi.ParamsParseOptions, { errors: "all" })
   .annotate(HttpApi.QueryParseOptions, strict)
   .annotate(HttpApi.HeadersParseOptions, { errors: "all" })

@@ -1,6 +1,8 @@
 /** The bearer token that every operation requires (specification, section 5). */
 import { Context } from "effect"
-import { HttpApiMiddleware, HttpApiSecurity, OpenApi } from "effect/http-api"
+import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
+import * as HttpApiSecurity from "effect/http-api/HttpApiSecurity"
+import * as OpenApi from "effect/http-api/OpenApi"
 import type { Policy, Scope } from "./Access.ts"
 import type { KeyId, MemberId, ProjectId } from "./Ids.ts"
 import {

@@ -1,6 +1,8 @@
 /** What the OpenAPI document says beyond what the schemas know: scopes, shared headers, examples, names of problems. */
 import { Context, Predicate } from "effect"
-import { HttpApi, type HttpApiGroup, OpenApi } from "effect/http-api"
+import * as HttpApi from "effect/http-api/HttpApi"
+import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "./Access.ts"
 import { introduction } from "./Document/Introduction.ts"
 import { calledByCode, completeProblems, meaningsOf } from "./Document/Problems.ts"

@@ -1,6 +1,6 @@
 /** The `idempotency-key` header of every mutation, and the receipt that answers it. */
 import { Schema } from "effect"
-import { HttpApiSchema } from "effect/http-api"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { ETag, text } from "./Fields.ts"
 import { IdempotencyKeyReused } from "./Problems.ts"
 

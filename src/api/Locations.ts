@@ -1,24 +1,60 @@
-/** Where in a request something is wrong: `path/clientId`, `query/limit`, `header/idempotency-key`, `body/tags/3`. */
+/** Locations of faults in a request: `path/clientId`, `query/limit`, `header/idempotency-key`, `body/tags/3`. */
 import type { Faults } from "./Problems.ts"
 
-/** What is wrong at a location. */
+/** A fault and its location. */
 export type LocatedFault = readonly [location: string, message: string]
 
 /** A member name as a segment of a location (RFC 6901): `~` and `/` escaped. */
 export const pointer = (name: string): string => name.replaceAll("~", "~0").replaceAll("/", "~1")
 
-/** More than this helps nobody, and makes the answer larger than the request. */
-const maxFaults = 1_000
+/** Maximum length of a location in an answer, in code points (contract §1). */
+const maxLocation = 256
 
-/** Locations with all that was said of them. */
-export const gather = (faults: ReadonlyArray<LocatedFault>): Faults => {
-  const errors = new Map<string, Array<string>>()
-  for (const [location, message] of faults.slice(0, maxFaults)) {
-    const messages = errors.get(location) ?? []
-    if (!messages.includes(message)) errors.set(location, [...messages, message])
-  }
-  return Object.fromEntries(errors)
+/** Maximum size of the reported faults as JSON, in bytes; with the rest of the problem an answer stays below 64 KiB. */
+const maxFaultBytes = 32 * 1024
+
+const encoder = new TextEncoder()
+const jsonBytes = (text: string) => encoder.encode(JSON.stringify(text)).length
+
+const cut = (location: string, length: number) =>
+  location.length <= length
+    ? location
+    : Array.from(location.slice(0, 2 * length))
+        .slice(0, length)
+        .join("")
+
+/** Faults grouped by location, and the number of those that did not fit into an answer. */
+export interface Gathered {
+  readonly errors: Faults
+  readonly omitted: number
 }
 
-/** The first of the locations, in a sentence. */
-export const seeErrors = (errors: Faults): string => `See errors: ${Object.keys(errors).slice(0, 5).join(", ")}.`
+/** Groups faults by location, up to the size that an answer has room for. */
+export const gather = (faults: Iterable<LocatedFault>): Gathered => {
+  const errors = new Map<string, Array<string>>()
+  let bytes = 0
+  let omitted = 0
+  for (const [whole, message] of faults) {
+    const location = cut(whole, maxLocation)
+    const messages = errors.get(location)
+    if (messages?.includes(message) === true) continue
+    const size = bytes < maxFaultBytes ? jsonBytes(message) + jsonBytes(location) : 0
+    if (bytes + size >= maxFaultBytes) {
+      omitted++
+    } else {
+      bytes += size
+      if (messages === undefined) errors.set(location, [message])
+      else messages.push(message)
+    }
+  }
+  return { errors: Object.fromEntries(errors), omitted }
+}
+
+/** Names the first locations in a sentence, and counts the faults that are left out. */
+export const seeErrors = ({ errors, omitted }: Gathered): string => {
+  const first = Object.keys(errors)
+    .slice(0, 5)
+    .map((location) => cut(location, 64))
+  const rest = omitted === 0 ? "" : ` At least ${omitted} more ${omitted === 1 ? "fault is" : "faults are"} left out.`
+  return `See errors: ${first.join(", ")}.${rest}`
+}

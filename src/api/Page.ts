@@ -1,6 +1,6 @@
 /** Keyset pages: newest first, a cursor to go on, `Link: <…>; rel="next"` while there is more. */
 import { Effect, Schema } from "effect"
-import { HttpApiSchema } from "effect/http-api"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { text } from "./Fields.ts"
 
 /** How many items a page holds: 1 to 100, 50 when absent. Decimal digits only; the document calls it an integer. */

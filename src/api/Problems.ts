@@ -4,7 +4,7 @@
  * A problem is yielded like any error; the server renders it and fills in `instance`.
  */
 import { Schema } from "effect"
-import { HttpApiError } from "effect/http-api"
+import * as HttpApiError from "effect/http-api/HttpApiError"
 import { Version } from "./Fields.ts"
 import { MessageId } from "./Ids.ts"
 

@@ -11,7 +11,7 @@ export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
 
-    /** Removes a batch of one audience's recipients, and it with the last of them; SKIP LOCKED lets replicas share. */
+    /** Removes a batch of an audience's recipients, and the audience with the last of them; SKIP LOCKED shares the work. */
     const prune = Effect.gen(function* () {
       const rows = yield* sql`
         WITH abandoned AS MATERIALIZED (

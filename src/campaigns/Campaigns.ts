@@ -16,6 +16,7 @@ import {
 import { Bulk } from "../platform/Bulk.ts"
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { causeOf } from "../platform/outbox/Outbox.ts"
 import { change, changeOf, scheduling, type Start } from "./Campaigns/Changes.ts"
@@ -59,6 +60,7 @@ export class Campaigns extends Context.Service<
     Campaigns,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       const bulk = yield* Bulk
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
@@ -71,7 +73,7 @@ export class Campaigns extends Context.Service<
         Effect.gen(function* () {
           const cause = yield* causeOf(command.projectId)
           const scheduled = scheduling(body, startOf(body.scheduledForLocal, timeZone, cause.at))
-          return yield* mutate(sql, command, change(sql, command.projectId, id, scheduled, cause))
+          return yield* mutate(mutations, command, change(sql, command.projectId, id, scheduled, cause))
         }).pipe(Effect.catchTag("ZoneChanged", (changed) => schedule(command, id, body, changed.timeZone)))
 
       return {
@@ -83,22 +85,22 @@ export class Campaigns extends Context.Service<
           const { projectId } = command
           switch (body.operation) {
             case "delete":
-              return yield* mutate(sql, command, remove(sql, projectId, id, body, yield* now))
+              return yield* mutate(mutations, command, remove(sql, projectId, id, body, yield* now))
             case "duplicate": {
               const copy = CampaignId.make(yield* newId("cmp"))
-              return yield* mutate(sql, command, duplicate(sql, projectId, id, copy, body, yield* now))
+              return yield* mutate(mutations, command, duplicate(sql, projectId, id, copy, body, yield* now))
             }
             case "freeze_audience": {
               const audienceId = AudienceId.make(yield* newId("aud"))
-              const frozen = freeze(bulk.sql, projectId, id, audienceId, body.filter, yield* now)
-              return yield* bulk.patiently(mutate(bulk.sql, command, frozen))
+              const frozen = freeze(bulk.mutations.sql, projectId, id, audienceId, body.filter, yield* now)
+              return yield* bulk.patiently(mutate(bulk.mutations, command, frozen))
             }
             case "schedule":
               return yield* schedule(command, id, body, timeZone)
             default: {
               const changed = change(sql, projectId, id, changeOf(body), yield* causeOf(projectId))
               // Only a local time depends on the zone.
-              return yield* mutate(sql, command, changed).pipe(Effect.catchTag("ZoneChanged", Effect.die))
+              return yield* mutate(mutations, command, changed).pipe(Effect.catchTag("ZoneChanged", Effect.die))
             }
           }
         })

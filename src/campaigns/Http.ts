@@ -1,13 +1,12 @@
 /** Campaigns over HTTP. */
 import { Effect } from "effect"
-import { HttpApiBuilder } from "effect/http-api"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Authentication.ts"
-import type { CampaignAudience } from "../api/campaigns/Audience.ts"
-import type { Segment } from "../api/campaigns/Campaigns.ts"
 import { etag } from "../api/Fields.ts"
 import { command } from "../platform/idempotency/Idempotency.ts"
-import { jsonAnswer, pageAnswer, receiptAnswer } from "../platform/Responses.ts"
+import { pageAnswer, receiptAnswer } from "../platform/Responses.ts"
 import { Campaigns } from "./Campaigns.ts"
 import { Segments } from "./Segments.ts"
 
@@ -18,23 +17,28 @@ export const layer = HttpApiBuilder.group(
     const segments = yield* Segments
     const campaigns = yield* Campaigns
     return handlers.handleAll({
-      listSegments: Effect.fnUntraced(function* ({ query: { cursor, limit }, request }) {
-        const { projectId } = yield* Principal
-        return yield* pageAnswer<Segment>(request, yield* segments.list(projectId, { limit, cursor }))
-      }),
-      getCampaignAudience: Effect.fnUntraced(function* ({ params }) {
-        const { projectId } = yield* Principal
-        const { audience, version } = yield* campaigns.current(projectId, params.campaignId)
-        return jsonAnswer(200, { audience } satisfies CampaignAudience, { etag: etag(version) })
-      }),
-      patchCampaign: Effect.fnUntraced(function* (request) {
-        const { projectId, timeZone } = yield* Principal
-        const { params, payload } = request
-        return receiptAnswer(
-          200,
-          yield* campaigns.run(command(projectId, "patchCampaign", request), params.campaignId, payload, timeZone)
+      listSegments: ({ query: { cursor, limit }, request }) =>
+        Principal.use(({ projectId }) =>
+          Effect.flatMap(segments.list(projectId, { limit, cursor }), (page) => pageAnswer(page, request))
+        ),
+      getCampaignAudience: ({ params }) =>
+        Principal.use(({ projectId }) =>
+          Effect.map(campaigns.current(projectId, params.campaignId), ({ audience, version }) =>
+            HttpApiSchema.withHeaders({ body: { audience }, headers: { etag: etag(version) } })
+          )
+        ),
+      patchCampaign: (request) =>
+        Principal.use(({ projectId, timeZone }) =>
+          Effect.map(
+            campaigns.run(
+              command(projectId, "patchCampaign", request),
+              request.params.campaignId,
+              request.payload,
+              timeZone
+            ),
+            receiptAnswer
+          )
         )
-      })
     })
   })
 )

@@ -1,5 +1,5 @@
 /** Runs a command line: what it prints when it fails, and its exit status (contract §13). */
-import { NodeServices } from "@effect/platform-node"
+import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Cause, Config, Console, Effect, Exit, Layer, Runtime } from "effect"
 import { CliConfig, CliError, CliOutput, Command, GlobalFlag } from "effect/cli"
 import { Migrator, SqlError } from "effect/sql"
@@ -16,12 +16,12 @@ const wrongUsage = 2
  */
 export const run = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
-): void =>
-  Command.run(command, { version: manifest.version }).pipe(
-    Effect.tapCause(report),
-    Effect.provide(terminal),
-    runMain({ disableErrorReporting: true, teardown })
-  )
+): void => perform(command).pipe(Effect.provide(NodeServices.layer), runMain({ disableErrorReporting: true, teardown }))
+
+/** Runs a command with the arguments of `Stdio`, and prints why it failed. */
+export const perform = <const Name extends string, Input, ContextInput, E>(
+  command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
+) => Command.run(command, { version: manifest.version }).pipe(Effect.tapCause(report), Effect.provide(presentation))
 
 const runMain = Runtime.makeRunMain(({ fiber, teardown }) => fiber.addObserver((exit) => teardown(exit, leave)))
 
@@ -34,7 +34,8 @@ const leave = (status: number) => {
   process.stdout.once("error", end).write("", end)
 }
 
-const teardown: Runtime.Teardown = (exit, onExit) =>
+/** The exit status of a command. */
+export const teardown: Runtime.Teardown = (exit, onExit) =>
   Exit.isFailure(exit) && isWrongUsage(Cause.squash(exit.cause))
     ? onExit(wrongUsage)
     : Runtime.defaultTeardown(exit, onExit)
@@ -101,8 +102,7 @@ const wording = (error: CliError.NonShowHelpErrors): string => {
 const guess = (suggestions: ReadonlyArray<string>) =>
   suggestions.length > 0 ? ` (did you mean ${suggestions.join(" or ")}?)` : ""
 
-const terminal = Layer.mergeAll(
-  NodeServices.layer,
+const presentation = Layer.mergeAll(
   CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version] }),
   CliOutput.layerPresenter({ present })
 )

@@ -6,9 +6,10 @@
  */
 import { Clock, Context, Duration, Effect, type Layer, Option, Random, Result } from "effect"
 import { Headers, HttpClientError, type HttpClientRequest, type HttpClientResponse } from "effect/http"
-import { type HttpApiEndpoint, HttpApiMiddleware } from "effect/http-api"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import { Access } from "../api/Access.ts"
-import { Answers } from "../api/Requests.ts"
+import { Operation } from "../api/Requests.ts"
 
 /** When a request is sent again. */
 export interface RetryOptions {
@@ -71,12 +72,12 @@ const repeated = Effect.fnUntraced(function* (
   }
 })
 
-/** On the client, `Answers` is what gets an answer: attempts, until there is one to keep. */
+/** Client half of `Operation`: sends a request, and repeats it as the options allow. */
 export const attemptsLayer = ({
   retry = {},
   timeout = "30 seconds"
-}: AttemptOptions): Layer.Layer<HttpApiMiddleware.ForClient<Answers>> =>
-  HttpApiMiddleware.layerClient(Answers, ({ endpoint, next, request }) => {
+}: AttemptOptions): Layer.Layer<HttpApiMiddleware.ForClient<Operation>> =>
+  HttpApiMiddleware.layerClient(Operation, ({ endpoint, next, request }) => {
     const attempt = next(request).pipe(
       // The body is read here, so that a connection that breaks off within it is one that was lost, too.
       Effect.tap((response) =>

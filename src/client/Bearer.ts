@@ -1,7 +1,7 @@
 /** The token, on every request. */
 import type { Layer, Redacted } from "effect"
 import { HttpClientRequest } from "effect/http"
-import { HttpApiMiddleware } from "effect/http-api"
+import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import { Authentication } from "../api/Authentication.ts"
 
 /**

@@ -1,7 +1,10 @@
 /** What the operations of `Api` look like to a caller. All of it follows from `Api`: a new endpoint is there by itself. */
 import type { Effect, Schema, Stream, Types } from "effect"
 import type { HttpClientError } from "effect/http"
-import type { HttpApi, HttpApiClient, HttpApiEndpoint, HttpApiGroup } from "effect/http-api"
+import type * as HttpApi from "effect/http-api/HttpApi"
+import type * as HttpApiClient from "effect/http-api/HttpApiClient"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import type { Api } from "../api/Api.ts"
 import type { UnexpectedProblem } from "./Problem.ts"
 

@@ -1,6 +1,6 @@
 /** From what a caller writes to what an endpoint takes, or every fault that keeps it from that. */
 import { Result, Schema } from "effect"
-import type { HttpApiEndpoint } from "effect/http-api"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { gather, type LocatedFault, pointer, seeErrors } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
 import { bodyOfNone, faultsOfBody, faultsOfNone, faultsOfSlot, isSelfContained, strict } from "../api/Shape.ts"
@@ -83,8 +83,8 @@ const judge = (schema: Schema.Top, faultsOf: (input: unknown) => ReadonlyArray<L
 }
 
 const refusal = (found: ReadonlyArray<LocatedFault>) => {
-  const errors = gather(found)
-  return new ValidationFailed({ detail: `Not sent. ${seeErrors(errors)}`, errors })
+  const gathered = gather(found)
+  return new ValidationFailed({ detail: `Not sent. ${seeErrors(gathered)}`, errors: gathered.errors })
 }
 
 /** `signal` in place of the options, `body` in place of `payload`: dropping it would be worse than refusing it. */

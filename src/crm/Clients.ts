@@ -1,5 +1,5 @@
 /** Clients: the contacts of a project (contract §7). */
-import { Clock, Context, Effect, Layer } from "effect"
+import { Clock, Context, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Client, ClientCreate, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
 import { ClientId, type ProjectId } from "../api/Ids.ts"
@@ -15,10 +15,14 @@ import {
   type ServiceUnavailable
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
-import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { grouped } from "../platform/idempotency/Grouped.ts"
+import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
-import { create, find, list, noSuchClient, patch } from "./Clients/Repo.ts"
+import { create } from "./Clients/Create.ts"
+import { noSuchClient, patch } from "./Clients/Patch.ts"
+import { find, list } from "./Clients/Repo.ts"
 
 export class Clients extends Context.Service<
   Clients,
@@ -59,25 +63,29 @@ export class Clients extends Context.Service<
     Clients,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       const pages = yield* Pages
-      const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
+      const lookUp = find(sql)
+      const creating = grouped(mutations, create(sql))
+      const patching = grouped(mutations, patch(sql))
 
       return {
         list: (projectId, { status, ...query }) =>
           pages.read({ projectId, operation: "listClients", filters: { status } }, query, (window) =>
             statement(list(sql, projectId, status, window))
           ),
-        get: Effect.fnUntraced(function* (projectId, id) {
-          const [client] = yield* statement(find(sql, projectId, id))
-          return client ?? (yield* new ClientNotFound({ detail: noSuchClient }))
-        }),
-        create: Effect.fnUntraced(function* (command, client) {
-          const id = ClientId.make(yield* newId("cli"))
-          return yield* mutate(sql, command, create(sql, command.projectId, id, client, yield* now))
-        }),
-        patch: Effect.fnUntraced(function* (command, id, changes) {
-          return yield* mutate(sql, command, patch(sql, command.projectId, id, changes, yield* now))
-        })
+        get: (projectId, id) =>
+          Effect.filterOrFail(
+            lookUp({ projectId, id }),
+            Predicate.isNotUndefined,
+            () => new ClientNotFound({ detail: noSuchClient })
+          ),
+        create: (command, client) =>
+          Effect.flatMap(Clock.currentTimeMillis, (now) =>
+            Effect.flatMap(newId("cli"), (id) => creating(command, new Date(now), { id: ClientId.make(id), ...client }))
+          ),
+        patch: (command, id, p) =>
+          Effect.flatMap(Clock.currentTimeMillis, (now) => patching(command, new Date(now), { id, p }))
       }
     })
   )

@@ -1,5 +1,5 @@
 /** Deals: chances of business, on their way through the stages of a pipeline (contract §7). */
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Deal, DealCreate, DealLifecycleFilter, DealPatch, DealStatusFilter } from "../api/crm/Deals.ts"
 import { DealId, type ProjectId } from "../api/Ids.ts"
@@ -13,12 +13,16 @@ import {
   type ValidationFailed
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
-import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { grouped } from "../platform/idempotency/Grouped.ts"
+import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Appended, causeOf } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
-import { create, find, list, noSuchDeal, patch } from "./Deals/Repo.ts"
+import { create, type NewDeal } from "./Deals/Create.ts"
+import { type DealChange, noSuchDeal, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
+import { find, list } from "./Deals/Repo.ts"
 
 export class Deals extends Context.Service<
   Deals,
@@ -62,8 +66,12 @@ export class Deals extends Context.Service<
     Deals,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       const pages = yield* Pages
       const notifier = yield* Notifier
+      const lookUp = find(sql)
+      const creating = grouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
+      const patching = grouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
       /** Notifies the delivery workers of what the command's first run has appended. */
       const notifying = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
         Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
@@ -73,18 +81,20 @@ export class Deals extends Context.Service<
           pages.read({ projectId, operation: "listDeals", filters: { lifecycle, status } }, query, (window) =>
             statement(list(sql, projectId, lifecycle, status, window))
           ),
-        get: Effect.fnUntraced(function* (projectId, id) {
-          const [deal] = yield* statement(find(sql, projectId, id))
-          return deal ?? (yield* new DealNotFound({ detail: noSuchDeal }))
-        }),
+        get: (projectId, id) =>
+          Effect.filterOrFail(
+            lookUp({ projectId, id }),
+            Predicate.isNotUndefined,
+            () => new DealNotFound({ detail: noSuchDeal })
+          ),
         create: Effect.fnUntraced(function* (command, deal) {
+          const { at, traceparent } = yield* causeOf(command.projectId)
           const id = DealId.make(yield* newId("deal"))
-          const { projectId } = command
-          return yield* notifying(projectId, mutate(sql, command, create(sql, yield* causeOf(projectId), id, deal)))
+          return yield* notifying(command.projectId, creating(command, at, { id, traceparent, ...deal }))
         }),
-        patch: Effect.fnUntraced(function* (command, id, changes) {
-          const { projectId } = command
-          return yield* notifying(projectId, mutate(sql, command, patch(sql, yield* causeOf(projectId), id, changes)))
+        patch: Effect.fnUntraced(function* (command, id, p) {
+          const { at, traceparent } = yield* causeOf(command.projectId)
+          return yield* notifying(command.projectId, patching(command, at, { id, traceparent, p }))
         })
       }
     })

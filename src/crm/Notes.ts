@@ -12,7 +12,9 @@ import {
   type VersionConflict
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
+import { grouped } from "../platform/idempotency/Grouped.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
 import { create, list, type NotePath, patch, remove } from "./Notes/Repo.ts"
@@ -53,7 +55,10 @@ export class Notes extends Context.Service<
     Notes,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       const pages = yield* Pages
+      const creating = grouped(mutations, create(sql))
+      const patching = grouped(mutations, patch(sql))
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       return {
@@ -64,16 +69,15 @@ export class Notes extends Context.Service<
               return dealExists ? notes : yield* new DealNotFound({ detail: "The path names no deal of this project." })
             })
           ),
-        create: Effect.fnUntraced(function* (command, author, dealId, note) {
+        create: Effect.fnUntraced(function* (command, authorKeyId, dealId, { body }) {
           const id = NoteId.make(yield* newId("note"))
-          const { projectId } = command
-          return yield* mutate(sql, command, create(sql, projectId, { dealId, id }, author, note, yield* now))
+          return yield* creating(command, yield* now, { id, dealId, body, authorKeyId })
         }),
         patch: Effect.fnUntraced(function* (command, path, changes) {
-          return yield* mutate(sql, command, patch(sql, command.projectId, path, changes, yield* now))
+          return yield* patching(command, yield* now, { ...path, ...changes })
         }),
         remove: Effect.fnUntraced(function* (command, path, expectedVersion) {
-          return yield* mutate(sql, command, remove(sql, command.projectId, path, expectedVersion, yield* now))
+          return yield* mutate(mutations, command, remove(sql, command.projectId, path, expectedVersion, yield* now))
         })
       }
     })

@@ -1,5 +1,4 @@
 /** Whether what a record refers to is there, told in the statement that writes the record. */
-import type { ProjectId } from "../api/Ids.ts"
 import type { SqlClient, Statement } from "effect/sql"
 
 /** A member of the request, the column of the row that it sets, and the table that it names a record of. */
@@ -20,13 +19,12 @@ export const responsibleMember: Reference = {
 export const deal: Reference = { member: "dealId", column: "deal_id", table: "deals" }
 
 /**
- * The members, each after a space, whose column in `row` names a record that the project lacks. No record of these
+ * The members, each after a space, whose column in `row` names a record that the row's project lacks. No record of these
  * tables is ever removed, so none has to be locked. `row` holds what the request names: what a locked row refers to may
  * be newer than what the statement sees.
  */
 export const dangling = (
   sql: SqlClient.SqlClient,
-  projectId: ProjectId,
   row: string,
   references: ReadonlyArray<Reference>
 ): Statement.Fragment =>
@@ -38,7 +36,8 @@ export const dangling = (
       ({ column, member, table }) => sql`
         CASE WHEN ${sql.literal(`${row}.${column}`)} IS NOT NULL AND NOT EXISTS (
           SELECT FROM ${sql(table)} AS referred
-          WHERE referred.project_id = ${projectId} AND referred.id = ${sql.literal(`${row}.${column}`)}
+          WHERE referred.project_id = ${sql.literal(`${row}.project_id`)}
+            AND referred.id = ${sql.literal(`${row}.${column}`)}
         ) THEN ${sql.literal(`' ${member}'`)} END`
     )
   )

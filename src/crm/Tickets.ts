@@ -11,6 +11,7 @@ import type {
   TicketNotRateable
 } from "../api/Problems.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { rate } from "./Tickets/Repo.ts"
 
 export class Tickets extends Context.Service<
@@ -31,10 +32,11 @@ export class Tickets extends Context.Service<
     Tickets,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       return {
         rate: Effect.fnUntraced(function* (command, id, rating) {
           const at = new Date(yield* Clock.currentTimeMillis)
-          return yield* mutate(sql, command, rate(sql, command.projectId, id, rating, at))
+          return yield* mutate(mutations, command, rate(sql, command.projectId, id, rating, at))
         })
       }
     })

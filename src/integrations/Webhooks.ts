@@ -12,6 +12,7 @@ import {
   type WebhookStateConflict
 } from "../api/Problems.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
@@ -62,6 +63,7 @@ export class Webhooks extends Context.Service<
     Webhooks,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       const box = yield* SecretBox
       const notifier = yield* Notifier
       const { webhooks } = yield* Settings
@@ -84,7 +86,7 @@ export class Webhooks extends Context.Service<
           const sealed = yield* box.seal(secretOwner(projectId, id), yield* newSecret)
           const change = { ...webhook, fault: unacceptable(webhook.endpointUrl, allowed), sealed }
           const outcome = yield* mutate<VersionConflict | InstallationNotFound | WebhookReferenceInvalid, Uint8Array>(
-            sql,
+            mutations,
             command,
             configure(sql, projectId, id, change, yield* now)
           )
@@ -96,7 +98,7 @@ export class Webhooks extends Context.Service<
           const sealed = yield* box.seal(secretOwner(projectId, id), yield* newSecret)
           const change = { expectedVersion, sealed, overlap: webhooks.secretOverlap }
           const outcome = yield* mutate<VersionConflict | InstallationNotFound | WebhookStateConflict, Uint8Array>(
-            sql,
+            mutations,
             command,
             rotate(sql, projectId, id, change, yield* now)
           )
@@ -104,7 +106,7 @@ export class Webhooks extends Context.Service<
           return yield* opened(command, id, outcome)
         }),
         retry: Effect.fnUntraced(function* (command, id, deliveryId) {
-          const outcome = yield* mutate(sql, command, retry(sql, command.projectId, id, deliveryId, yield* now))
+          const outcome = yield* mutate(mutations, command, retry(sql, command.projectId, id, deliveryId, yield* now))
           yield* notifier.appended(command.projectId, [id])
           return outcome
         })

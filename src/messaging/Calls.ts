@@ -1,4 +1,4 @@
-/** Calls of providers: each is made once for its attempt, and what it came to is recorded, whoever still waits for it. */
+/** Calls of providers. Each is made once for its attempt, and its outcome is recorded even if its caller is gone. */
 import { Context, Duration, Effect, Fiber, FiberSet, identity, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
@@ -13,7 +13,7 @@ import type { Message } from "./Messages/Record.ts"
 import { resultOf } from "./Messages/Schedule.ts"
 import { outcomes, Providers } from "./Providers.ts"
 
-/** What the attempt left; none where its lease was lost, and somebody else tells what became of it. */
+/** The message after the attempt; none where the lease was lost and another process has recorded the outcome. */
 type Recorded = Option.Option<Message>
 
 /** What is done around a call. */
@@ -22,7 +22,7 @@ export type Guard = (call: Effect.Effect<Outcome>) => Effect.Effect<Outcome>
 export class Calls extends Context.Service<
   Calls,
   {
-    /** How long an attempt is leased: a call's deadline, and time to record what it came to (contract §8). */
+    /** Duration of an attempt's lease: the deadline of a call, and time to record its outcome (contract §8). */
     readonly lease: Duration.Duration
     /**
      * Makes a leased attempt, its call as `guard` says. The call goes on, and is recorded, when the caller is
@@ -31,7 +31,7 @@ export class Calls extends Context.Service<
     readonly make: (attempt: Attempt, guard?: Guard) => Effect.Effect<Recorded, ServiceUnavailable>
     /** Records an attempt whose process has died as one with an unknown outcome. */
     readonly lose: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
-    /** Puts a leased attempt off that this process won't make any more. */
+    /** Postpones a leased attempt that this process does not make any more. */
     readonly postpone: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
     /** Waits until no call is under way. */
     readonly drain: Effect.Effect<void>
@@ -56,7 +56,7 @@ export class Calls extends Context.Service<
         yield* Metrics.count(attempt.providerType, result.on)
         const recording = Effect.flatMap(now, (now) => statement(record(sql, now, attempt, result)))
         const rows = yield* recording.pipe(
-          // The request is told that nobody knows; as long as the lease runs, the database may come back.
+          // The request fails at once; the outcome is recorded if the database is back before the lease ends.
           Effect.tapError(() =>
             recording.pipe(
               Effect.retry(Schedule.spaced(Duration.millis(500))),
@@ -76,7 +76,7 @@ export class Calls extends Context.Service<
       const attempt = (leased: Attempt, guard: Guard) =>
         Effect.uninterruptibleMask((restore) =>
           restore(guard(call(leased))).pipe(
-            // The process ends in the middle of it: the provider may have taken the message.
+            // The process ends during the call: the provider may have accepted the message.
             Effect.onInterrupt(() =>
               recorded(leased, outcomes.interrupted).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
             ),
@@ -95,7 +95,7 @@ export class Calls extends Context.Service<
 
       return {
         lease,
-        // Who is interrupted on the way to the call leaves no lease behind that nobody works on.
+        // A caller that is interrupted before the call leaves no lease behind without a fiber that works on it.
         make: (leased, guard = identity) =>
           Effect.uninterruptible(
             Effect.flatMap(FiberSet.run(fibers, Effect.interruptible(attempt(leased, guard))), (fiber) =>

@@ -30,7 +30,7 @@ export interface Resting extends Channel {
   readonly admits: 0 | 1
 }
 
-/** The channel's circuit is open: nobody was called. */
+/** The call was not made, as the channel's circuit is open. */
 export class ChannelResting extends Data.TaggedError("ChannelResting") {}
 
 const isProbeDue = (state: CircuitBreaker.State) =>
@@ -52,8 +52,7 @@ export class Circuits extends Context.Service<
     Effect.gen(function* () {
       const breaker = yield* CircuitBreaker.make({
         tripPolicy: CircuitBreaker.consecutive(failuresInARow),
-        openDuration: Schedule.exponential(firstRest),
-        maxOpenDuration: longestRest
+        openDuration: Schedule.min([Schedule.exponential(firstRest), Schedule.spaced(longestRest)])
       })
       /** Channels whose circuit may not be closed. */
       const watched = new Map<string, Channel>()

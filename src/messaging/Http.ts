@@ -1,24 +1,28 @@
 /** Messaging over HTTP. */
 import { Effect } from "effect"
-import { HttpEffect, HttpServerResponse } from "effect/http"
-import { HttpApiBuilder } from "effect/http-api"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Authentication.ts"
-import type { MessageAttempt, MessageReceipt, Source } from "../api/messaging/Messaging.ts"
+import type { ProjectId } from "../api/Ids.ts"
+import type { MessageAttempt, MessageReceipt } from "../api/messaging/Messaging.ts"
 import { ProjectMismatch, ProviderConflict, ProviderOutcomeUnknown } from "../api/Problems.ts"
 import { command } from "../platform/idempotency/Idempotency.ts"
-import { jsonAnswer, pageAnswer } from "../platform/Responses.ts"
+import { addAnswerHeaders } from "../platform/CurrentRequest.ts"
+import { pageAnswer, replayHeader } from "../platform/Responses.ts"
 import { type Sent, Sending } from "./Sending.ts"
 import { Sources } from "./Sources.ts"
 
-/** The caller's project, which is the one that they expect. */
-const projectOf = Effect.fnUntraced(function* (expected: string | undefined) {
-  const { projectId } = yield* Principal
-  if (expected !== undefined && expected !== projectId) {
-    return yield* new ProjectMismatch({ detail: "The token is of another project than expectedProjectId says." })
-  }
-  return projectId
-})
+/** Runs an operation for the caller's project, unless the request expects another one. */
+const inProject = <A, E, R>(
+  expected: string | undefined,
+  operation: (projectId: ProjectId) => Effect.Effect<A, E, R>
+) =>
+  Principal.use(({ projectId }): Effect.Effect<A, E | ProjectMismatch, R> =>
+    expected === undefined || expected === projectId ? operation(projectId) : Effect.fail(mismatch())
+  )
+
+const mismatch = () => new ProjectMismatch({ detail: "The token is of another project than expectedProjectId says." })
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -27,55 +31,49 @@ export const layer = HttpApiBuilder.group(
     const sources = yield* Sources
     const sending = yield* Sending
     return handlers.handleAll({
-      listSources: Effect.fnUntraced(function* ({ query: { cursor, expectedProjectId, limit }, request }) {
-        const projectId = yield* projectOf(expectedProjectId)
-        return yield* pageAnswer<Source>(request, yield* sources.list(projectId, { limit, cursor }))
-      }),
-      getConversationSource: Effect.fnUntraced(function* ({ params, query }) {
-        const projectId = yield* projectOf(query.expectedProjectId)
-        return yield* sources.ofConversation(projectId, params.conversationId)
-      }),
-      sendMessage: Effect.fnUntraced(function* (request) {
-        const { params, payload } = request
-        const projectId = yield* projectOf(payload.expectedProjectId)
-        const sent = yield* sending.send(
-          command(projectId, "sendMessage", request),
-          params.conversationId,
-          payload.text
+      listSources: ({ query: { cursor, expectedProjectId, limit }, request }) =>
+        inProject(expectedProjectId, (projectId) =>
+          Effect.flatMap(sources.list(projectId, { limit, cursor }), (page) => pageAnswer(page, request))
+        ),
+      getConversationSource: ({ params, query }) =>
+        inProject(query.expectedProjectId, (projectId) => sources.ofConversation(projectId, params.conversationId)),
+      sendMessage: (request) =>
+        inProject(request.payload.expectedProjectId, (projectId) =>
+          Effect.flatMap(
+            sending.send(
+              command(projectId, "sendMessage", request),
+              request.params.conversationId,
+              request.payload.text
+            ),
+            answerOf
+          )
         )
-        return yield* answerOf(sent)
-      })
     })
   })
 )
 
-/** What a message's state is answered with (contract §8). */
+/** Answers the state of a message (contract §8). */
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   const { deliveryStatus, messageId, waitMillis } = message
   const wait = waitMillis ?? undefined
-  // A message whose process died stays pending until somebody finds it; from the end of its lease nobody knows.
+  // A message of a process that died stays pending until the retrier claims it; its outcome is unknown once the lease ends.
   const isUnknown = deliveryStatus === "unknown" || (deliveryStatus === "pending" && wait !== undefined && wait <= 0)
-  yield* HttpEffect.appendPreResponseHandler((_, response) =>
-    Effect.succeed(
-      HttpServerResponse.setHeaders(response, {
-        ...(replayed ? { "idempotent-replayed": "true" } : {}),
-        ...(isUnknown ? { "retry-after": String(retryAfter(wait)) } : {})
-      })
-    )
-  )
+  const replay = replayHeader(replayed)
   if (isUnknown) {
+    yield* addAnswerHeaders({ ...replay, "retry-after": String(retryAfter(wait)) })
     return yield* new ProviderOutcomeUnknown({
       detail: "Ask again with the same idempotency-key: it sends nothing, and tells what has become of the message.",
       messageId
     })
   }
   if (deliveryStatus === "failed") {
+    yield* addAnswerHeaders({ ...replay })
     return yield* new ProviderConflict({
       detail: `The message was not sent${reasonOf(message.attempts)}. A new message takes a new idempotency-key.`,
       messageId
     })
   }
-  return jsonAnswer(200, receiptOf(message))
+  return HttpApiSchema.withHeaders({ body: receiptOf(message), headers: replay })
 })
 
 /** Whole seconds until the next attempt, or, where only an operator can tell, a while. */

@@ -1,4 +1,4 @@
-/** Providers as channels lead to them: a sealed config is opened for the one call that needs it. */
+/** Calls of the providers of channels. A sealed config is opened for the one call that needs it. */
 import { Context, Effect, Layer, Option } from "effect"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
@@ -24,7 +24,7 @@ export class Providers extends Context.Service<
         send: ({ channelId, config, projectId, providerType }, message) =>
           openConfig(box, projectId, channelId, providerType, config).pipe(
             Effect.flatMap((channel) => send(channel, message)),
-            // A fault of the operator's SECRET_KEY: nobody was called.
+            // A fault of SECRET_KEY: the provider was not called.
             Effect.catchTag("SecretUnreadable", () =>
               Effect.as(
                 Effect.logError(`The config of channel ${channelId} can't be opened with this SECRET_KEY`),
@@ -42,12 +42,12 @@ export class Providers extends Context.Service<
   static readonly layer = Providers.layerNoDeps.pipe(Layer.provide(Connectors.layer))
 }
 
-/** What calls come to that no provider has answered. */
+/** Outcomes of calls that no provider has answered. */
 export const outcomes = {
   configUnreadable: { _tag: "postponed", errorCode: "config_unreadable", retryAfter: Option.none() },
-  /** The process ended before anybody was called. */
+  /** The process ended before the call. */
   notCalled: { _tag: "postponed", errorCode: "interrupted", retryAfter: Option.none() },
-  /** Nobody was called, as the channel's circuit is open. */
+  /** The call was not made, as the channel's circuit is open. */
   circuitOpen: { _tag: "postponed", errorCode: "circuit_open", retryAfter: Option.none() },
   internal: { _tag: "unknown", errorCode: "internal" },
   interrupted: { _tag: "unknown", errorCode: "interrupted" },

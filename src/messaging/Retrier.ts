@@ -4,7 +4,7 @@
  * meets:
  *
  *   due ── permit free, circuit closed ──▶ called, outcome recorded
- *    │  └─ permit free, circuit open ────▶ recorded as postponed (`circuit_open`), nobody is called
+ *    │  └─ permit free, circuit open ────▶ recorded as postponed (`circuit_open`), without a call
  *    │  └─ no permit of its channel, project or process ──▶ stays due
  *    └─ its lease has ended, or its worker is dead ──▶ recorded as unknown (`lease_lost`)
  *

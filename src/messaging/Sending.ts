@@ -10,6 +10,7 @@ import {
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { causeOf } from "../platform/outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
@@ -48,6 +49,7 @@ export class Sending extends Context.Service<
     Sending,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
       const calls = yield* Calls
       const { providerTimeout } = yield* Settings
       const now = yield* databaseNow(sql)
@@ -83,7 +85,7 @@ export class Sending extends Context.Service<
           const messageId = MessageId.make(yield* newId("msg"))
           const leaseEnd = later(sql, yield* now, Duration.toMillis(calls.lease))
           const { replayed, resourceId, returned } = yield* mutate<ConversationNotFound, Destination>(
-            sql,
+            mutations,
             command,
             create(sql, cause, { id: messageId, conversationId, text }, leaseEnd)
           )

@@ -2,6 +2,9 @@
  * Which member of a record stands in which column, as data: said once for what is read, told in events and patched, whose
  * SQL is made of it. Repositories make it when they are loaded, not for every statement.
  */
+import * as Instants from "./Instants.ts"
+
+Instants.register()
 
 type ColumnType = "text" | "text[]" | "integer" | "bigint" | "date" | "timestamptz"
 
@@ -19,7 +22,7 @@ const listed = (columns: Columns): ReadonlyArray<Column> =>
     typeof column === "string" ? { member, column, type: "text" } : { member, column: column[0], type: column[1] }
   )
 
-/** A column's value as JSON writes it; times in UTC with milliseconds. */
+/** A column's value in JSON that PostgreSQL writes; times in UTC with milliseconds. */
 const wire = (value: string, type: ColumnType): string => {
   switch (type) {
     case "timestamptz":
@@ -31,10 +34,27 @@ const wire = (value: string, type: ColumnType): string => {
   }
 }
 
-/** For a SELECT whose rows are the record. Integers of 8 bytes come as doubles, exact to 2^53. */
-export const selected = (columns: Columns): string =>
+/** A column's value as the driver decodes it to what JSON writes. */
+const decoded = (value: string, type: ColumnType): string => {
+  switch (type) {
+    // The codec of `Instants.ts` makes text of it.
+    case "timestamptz":
+      return `${value} AT TIME ZONE 'UTC'`
+    // Exact to 2^53.
+    case "bigint":
+      return `${value}::float8`
+    default:
+      return value
+  }
+}
+
+/** For a SELECT whose rows are the record; `table` qualifies the columns where a join needs it. */
+export const selected = (columns: Columns, table?: string): string =>
   listed(columns)
-    .map(({ column, member, type }) => `${type === "bigint" ? `${column}::float8` : wire(column, type)} AS "${member}"`)
+    .map(({ column, member, type }) => {
+      const value = table === undefined ? column : `${table}.${column}`
+      return `${decoded(value, type)} AS "${member}"`
+    })
     .join(", ")
 
 /** The record as a JSON object, from a row called `row`. */

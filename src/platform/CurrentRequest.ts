@@ -1,34 +1,55 @@
-/** The request that is being answered: its id, what it was sent to, the route that it took, and what went wrong. */
-import { Context } from "effect"
+/** State of one HTTP request from arrival to answer, shared by everything that handles it. */
+import { Context, Effect } from "effect"
 import { randomUUID } from "node:crypto"
 import { type ProviderOutcomeUnknown, ServiceUnavailable } from "../api/Problems.ts"
 
 export interface CurrentRequestShape {
-  /** The caller's `x-request-id` where it is well formed, else a new UUID. Empty outside of a request. */
+  /** The caller's `x-request-id` where it is well formed, else a new UUID. Empty outside a request. */
   readonly id: string
-  /** Path and query as they were sent; the router is given a version that it can be trusted with. */
+  /** Path and query as they were sent; the router receives a normalized form. */
   readonly target: string
-  /** The template of its route, once that is known. */
+  /** Headers of the answer that do not depend on the handler's result. */
+  readonly headers: Record<string, string>
+  /** Route template; empty until a route is matched. */
   route: string
-  /** The code of the problem that it is answered with, if it is. */
+  /** Code of the problem that answers the request; undefined for a success. */
   problem: string | undefined
-  /** What its route calls the service being out of order. */
+  /** Makes the 503 of this route for an outage of the service itself. */
   unavailable: (detail: string) => ServiceUnavailable | ProviderOutcomeUnknown
 }
 
 const serviceUnavailable = (detail: string) => new ServiceUnavailable({ detail })
 
+/** The request that the current fiber answers; a placeholder with an empty id outside a request. */
 export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-api/platform/CurrentRequest", {
-  defaultValue: () => ({ id: "", target: "", route: "", problem: undefined, unavailable: serviceUnavailable })
+  defaultValue: () => ({
+    id: "",
+    target: "",
+    headers: {},
+    route: "",
+    problem: undefined,
+    unavailable: serviceUnavailable
+  })
 })
 
 const wellFormed = /^[A-Za-z0-9._-]{1,128}$/
 
-/** A request as it arrives, with what its `x-request-id` header says. */
-export const arriving = (header: string | undefined, target: string): CurrentRequestShape => ({
-  id: header !== undefined && wellFormed.test(header) ? header : randomUUID(),
-  target,
-  route: "",
-  problem: undefined,
-  unavailable: serviceUnavailable
-})
+/** Starts the state of a request from its `x-request-id` header and its target. */
+export const arriving = (header: string | undefined, target: string): CurrentRequestShape => {
+  const id = header !== undefined && wellFormed.test(header) ? header : randomUUID()
+  return {
+    id,
+    target,
+    headers: { "x-request-id": id },
+    route: "",
+    problem: undefined,
+    unavailable: serviceUnavailable
+  }
+}
+
+/** Adds headers to the answer of the current request, a success or a problem. */
+export const addAnswerHeaders = (headers: Readonly<Record<string, string>>): Effect.Effect<void> =>
+  Effect.withFiber((fiber) => {
+    Object.assign(fiber.getRef(CurrentRequest).headers, headers)
+    return Effect.void
+  })

@@ -28,12 +28,15 @@ export interface List {
 /** 128 bits of the MAC: far beyond guessing, and short enough for the longest ids. */
 const macLength = 16
 const timeLength = 6
-/** Year 1, so that no time is negative: 48 bits last until year 8921. */
+/** Year 1, so that no time is negative. 48 bits last until year 8921; the byte after them holds the bit above. */
 const epoch = Date.parse("0001-01-01T00:00:00.000Z")
+const timeRange = 2 ** (8 * timeLength)
 
 /** 512 characters of base64url are 384 bytes; ids of 160 characters can have 640. Those are named by their digest. */
 const longestId = 384 - macLength - timeLength - 1
-const kind = { id: 0, digest: 1 } as const
+/** Bits of the byte after the time. */
+const digestBit = 1
+const lateBit = 2
 
 export class Cursors extends Context.Service<
   Cursors,
@@ -81,16 +84,18 @@ export class Cursors extends Context.Service<
 
 const write = ({ createdAt, id }: Position): Buffer => {
   const head = Buffer.alloc(timeLength + 1)
-  head.writeUIntBE(createdAt.getTime() - epoch, 0, timeLength)
+  const time = createdAt.getTime() - epoch
   const text = Buffer.from(id, "utf8")
-  head.writeUInt8(text.length <= longestId ? kind.id : kind.digest, timeLength)
-  return Buffer.concat([head, text.length <= longestId ? text : createHash("sha256").update(text).digest()])
+  const isLong = text.length > longestId
+  head.writeUIntBE(time % timeRange, 0, timeLength)
+  head.writeUInt8((time >= timeRange ? lateBit : 0) | (isLong ? digestBit : 0), timeLength)
+  return Buffer.concat([head, isLong ? createHash("sha256").update(text).digest() : text])
 }
 
 const read = (body: Buffer): Place => {
-  const createdAt = new Date(body.readUIntBE(0, timeLength) + epoch)
+  const bits = body.readUInt8(timeLength)
+  const time = body.readUIntBE(0, timeLength) + ((bits & lateBit) === 0 ? 0 : timeRange)
+  const createdAt = new Date(time + epoch)
   const rest = body.subarray(timeLength + 1)
-  return body.readUInt8(timeLength) === kind.id
-    ? { createdAt, id: rest.toString("utf8") }
-    : { createdAt, idDigest: rest }
+  return (bits & digestBit) === 0 ? { createdAt, id: rest.toString("utf8") } : { createdAt, idDigest: rest }
 }

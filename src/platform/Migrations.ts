@@ -1,5 +1,5 @@
 /** The migrations of the database, in `migrations/`. */
-import { NodeServices } from "@effect/platform-node"
+import * as NodeServices from "@effect/platform-node/NodeServices"
 import { PgMigrator } from "@effect/sql-pg"
 import { Data, Effect } from "effect"
 import { SqlClient } from "effect/sql"

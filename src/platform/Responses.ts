@@ -1,47 +1,71 @@
-/** Records, receipts and pages as the API answers them, with the headers that go with them. */
-import { Context, Effect } from "effect"
-import { type HttpServerRequest, HttpServerResponse } from "effect/http"
+/** Bodies and headers of successful answers: records, receipts and pages. */
+import { Context, Effect, type Fiber } from "effect"
+import type { HttpServerRequest } from "effect/http"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { etag } from "../api/Fields.ts"
-import type { Receipt } from "../api/Idempotency.ts"
 import { CurrentRequest } from "./CurrentRequest.ts"
 import type { Outcome } from "./idempotency/Idempotency.ts"
 import type { Page } from "./Pages.ts"
 
-/** Where callers reach the service (`PUBLIC_URL`); undefined: wherever they sent the request to. */
+/** Base URL that callers use (`PUBLIC_URL`); undefined: the `Host` of each request. */
 export const PublicUrl = Context.Reference<string | undefined>("developer-api/platform/PublicUrl", {
   defaultValue: () => undefined
 })
 
-/**
- * The bodies are already what the wire carries, in types of the contract: serialising them as they are, without a walk
- * through their schema, halves the cost of a list. The contract's tests decode every answer.
- */
-export const jsonAnswer = (status: 200 | 201, body: object, headers: Readonly<Record<string, string>> = {}) =>
-  HttpServerResponse.text(JSON.stringify(body), { status, contentType: "application/json", headers })
-
-/** A record, with its version as `ETag`. */
+/** Answers a record, with its version as `ETag`. */
 export const recordAnswer = <Item extends { readonly version: number }>(item: Item) =>
-  jsonAnswer(200, item, { etag: etag(item.version) })
+  HttpApiSchema.withHeaders({ body: item, headers: { etag: etag(item.version) } })
 
-/** The receipt of a command, with the version of the record that it left, where that has one. */
-export const receiptAnswer = (status: 200 | 201, outcome: Omit<Outcome<unknown>, "returned">, more?: object) => {
-  const { changed, replayed, resourceId, version } = outcome
-  return jsonAnswer(status, { resourceId, changed, ...more } satisfies Receipt, {
-    ...(version === null ? {} : { etag: etag(version) }),
-    ...(replayed ? { "idempotent-replayed": "true" } : {})
+type Applied = Omit<Outcome<unknown>, "returned">
+
+interface ReplayHeader {
+  readonly "idempotent-replayed"?: "true"
+}
+
+/** The header that marks an answer as the replay of an earlier one. */
+export const replayHeader = (replayed: boolean): ReplayHeader => (replayed ? { "idempotent-replayed": "true" } : {})
+
+/** Answers the receipt of a command on a record without a version. */
+export const unversionedReceiptAnswer = (outcome: Applied) =>
+  HttpApiSchema.withHeaders({
+    body: { resourceId: outcome.resourceId, changed: outcome.changed },
+    headers: replayHeader(outcome.replayed)
+  })
+
+/** Answers the receipt of a command, with the version that it left as `ETag`. */
+export const receiptAnswer = (outcome: Applied) => receiptWith(outcome, {})
+
+/** Answers the receipt of a command as `receiptAnswer` does, with further members. */
+export const receiptWith = <More extends object>(outcome: Applied, more: More) => {
+  const { changed, resourceId, version } = outcome
+  if (version === null) throw new Error("The outcome of a command on a versioned record has no version")
+  return HttpApiSchema.withHeaders({
+    body: { resourceId, changed, ...more },
+    headers: { etag: etag(version), ...replayHeader(outcome.replayed) }
   })
 }
 
-/** A page, with a link to the next one. */
-export const pageAnswer = <Item>(request: HttpServerRequest.HttpServerRequest, page: Page<Item>) =>
-  Effect.gen(function* () {
-    if (page.nextCursor === null) return jsonAnswer(200, page, {})
-    const origin = (yield* PublicUrl) ?? originOf(request.headers["host"])
-    const next = nextTarget((yield* CurrentRequest).target, page.nextCursor)
-    return jsonAnswer(200, page, { link: `<${origin}${next}>; rel="next"` })
-  })
+interface LinkHeader {
+  readonly link?: string
+}
 
-/** The path stays as it was sent: a URL parser would take an id of dots for a step up. */
+/** Answers a page, with a `Link` to the next one while there is one. */
+export const pageAnswer = <Item>(page: Page<Item>, request: HttpServerRequest.HttpServerRequest) =>
+  Effect.withFiber((fiber) => Effect.succeed(pageWith(page, linkTo(page.nextCursor, request, fiber))))
+
+const pageWith = <Item>(body: Page<Item>, headers: LinkHeader) => HttpApiSchema.withHeaders({ body, headers })
+
+const linkTo = (
+  cursor: string | null,
+  { headers }: HttpServerRequest.HttpServerRequest,
+  fiber: Fiber.Fiber<unknown, unknown>
+): LinkHeader => {
+  if (cursor === null) return {}
+  const origin = fiber.getRef(PublicUrl) ?? originOf(headers["host"])
+  return { link: `<${origin}${nextTarget(fiber.getRef(CurrentRequest).target, cursor)}>; rel="next"` }
+}
+
+/** Replaces the cursor of a target. The path stays as it was sent: a URL parser would resolve ids of dots. */
 const nextTarget = (target: string, cursor: string) => {
   const [path = "", ...rest] = target.split("?")
   const query = new URLSearchParams(rest.join("?"))
@@ -50,9 +74,9 @@ const nextTarget = (target: string, cursor: string) => {
   return `${path.replace(notInPath, encodeURIComponent)}?${query}`
 }
 
-/** Characters that no path of a URI holds (RFC 3986, appendix A), though HTTP servers take them. */
+/** Characters that are not allowed in the path of a URI (RFC 3986, appendix A), though HTTP servers accept them. */
 const notInPath = /[^\x21-\x7E]|[#<>"\\^`{|}]/g
 
-/** Where the caller sent the request; nothing for a Host that is no host, which makes the link relative (RFC 8288). */
+/** Origin of a `Host` header; empty for a malformed one, which makes the link relative (RFC 8288). */
 const originOf = (host: string | undefined) =>
   host !== undefined && /^(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?$/.test(host) ? `http://${host}` : ""

@@ -1,9 +1,7 @@
 /** The only place where all groups, middleware and routes meet. */
-import { Layer } from "effect"
+import { Effect, Layer } from "effect"
 import { HttpRouter } from "effect/http"
-import { HttpApiBuilder } from "effect/http-api"
 import { PrometheusMetrics } from "effect/observability"
-import { Api } from "../api/Api.ts"
 import { Campaigns } from "../campaigns/Campaigns.ts"
 import * as CampaignsHttp from "../campaigns/Http.ts"
 import { Segments } from "../campaigns/Segments.ts"
@@ -22,20 +20,29 @@ import * as WebhooksHttp from "../integrations/Webhooks/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
 import { Sending } from "../messaging/Sending.ts"
 import { Sources } from "../messaging/Sources.ts"
-import * as Bearer from "../platform/auth/Bearer.ts"
 import * as Database from "../platform/Database.ts"
-import * as Throttle from "../platform/rateLimit/Throttle.ts"
-import * as Answers from "./Answers.ts"
 import * as Docs from "./Docs.ts"
 import * as Health from "./Health.ts"
 import * as JsonBody from "./JsonBody.ts"
-import * as RequestShape from "./RequestShape.ts"
+import * as Lifecycle from "./Lifecycle.ts"
+import { declaredMiddleware, operations } from "./Operations.ts"
+import { makeCompile } from "./RequestPath.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
 
 /** It looks at many rows: on connections of its own, where nobody waits behind it. */
 const preview = Layer.provide(Preview.layer, Database.reportLayer)
 
-const api = HttpApiBuilder.layer(Api).pipe(
+/** Compiles every operation of the Api and adds it to the router. */
+const api = HttpRouter.use((router) =>
+  Effect.gen(function* () {
+    const compile = yield* makeCompile
+    const routes = (yield* operations).map((operation) => {
+      const { method, path } = operation.endpoint
+      return HttpRouter.route(method, `/${path.slice(1)}`, compile(operation))
+    })
+    yield* router.addAll(routes)
+  })
+).pipe(
   Layer.provide([
     ClientsHttp.layer,
     DealsHttp.layer,
@@ -57,7 +64,7 @@ const api = HttpApiBuilder.layer(Api).pipe(
     Sending.layer
   ]),
   Layer.provide([Segments.layer, Campaigns.layer]),
-  Layer.provide([Answers.operations, Bearer.layer, Throttle.layer, RequestShape.layer, JsonBody.layer])
+  Layer.provide(declaredMiddleware)
 )
 
 /** Paths are taken as they are: no slash is forgiven, and an id is judged by its schema alone. */
@@ -69,7 +76,7 @@ const routerConfig = {
 }
 
 const port = <A, E, R>(routes: Layer.Layer<A, E, R>, methods: Methods) =>
-  HttpRouter.serve(routes.pipe(Layer.provideMerge(Answers.everything(methods))), {
+  HttpRouter.serve(routes.pipe(Layer.provideMerge(Lifecycle.layer(methods))), {
     disableLogger: true,
     disableListenLog: true,
     routerConfig

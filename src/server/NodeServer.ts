@@ -1,6 +1,6 @@
 /** The listening socket, and what Node answers before a request is one. */
-import { NodeHttpServer } from "@effect/platform-node"
-import { Data, Effect, Layer } from "effect"
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { Context, Data, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
 import { createServer, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
@@ -38,9 +38,23 @@ export const layer = (host: string, port: number) =>
       )
       // Runs before the server's own finalizer, which waits for every connection to end.
       yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
-      return listening
+      return HttpServer.make({
+        address: listening.address,
+        serve: (app, middleware) =>
+          withRoomForRequests(middleware === undefined ? listening.serve(app) : listening.serve(app, middleware))
+      })
     })
   ).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
+
+/**
+ * Serves with a context that takes the additions of a request as overlays. Beyond the default of 8 each request would copy
+ * the map of all services.
+ */
+const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.withFiber((fiber) => {
+    fiber.setContext(Context.makeUnsafe(fiber.context.mapUnsafe, { maxDepth: 16 }))
+    return serve
+  })
 
 const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
 

@@ -1,6 +1,8 @@
 /** The one place where a problem becomes an answer (contract §2). */
 import { Predicate } from "effect"
 import { HttpServerResponse } from "effect/http"
+import { seeErrors } from "../api/Locations.ts"
+import { ValidationFailed } from "../api/Problems.ts"
 import type { CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { redactSecrets } from "../platform/Redaction.ts"
 
@@ -31,13 +33,13 @@ const headers: Readonly<Record<string, (problem: Problem) => Record<string, stri
   provider_outcome_unknown: () => ({ "retry-after": "1" })
 }
 
-/** Renders a problem for one request, which is marked with it. */
+/** Renders a problem for one request, and marks the request with it. */
 export const problemResponse = (
   problem: Problem,
   request: CurrentRequestShape
 ): HttpServerResponse.HttpServerResponse => {
   request.problem = problem.code
-  const { code, detail, status, title, type, ...extensions } = problem
+  const { code, detail = detailOf(problem), status, title, type, ...extensions } = problem
   const body = { type, title, status, detail, instance: `urn:developer-api:request:${request.id}`, code, ...extensions }
   return HttpServerResponse.text(redactSecrets(JSON.stringify(body)), {
     status,
@@ -45,3 +47,7 @@ export const problemResponse = (
     headers: headers[code]?.(problem)
   })
 }
+
+/** The detail of a problem that has none of its own: the locations of its faults. */
+const detailOf = (problem: Problem): string | undefined =>
+  problem instanceof ValidationFailed ? seeErrors({ errors: problem.errors, omitted: 0 }) : undefined

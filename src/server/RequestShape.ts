@@ -1,77 +1,97 @@
-/**
- * Tells every fault of a request at once (contract §1, §2). The framework decodes path, headers, query and body in
- * turn and stops at the first that fails; only then is the rest decoded too.
- */
-import { Effect, Layer, Schema } from "effect"
-import { HttpRouter, HttpServerRequest } from "effect/http"
-import { type HttpApiEndpoint, HttpApiError } from "effect/http-api"
+/** Decoding of a request: each part by its compiled decoder, and all faults of all parts in one problem (contract §1). */
+import { Effect, Result, Schema } from "effect"
+import type { HttpServerRequest } from "effect/http"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import { gather, type LocatedFault, seeErrors } from "../api/Locations.ts"
-import { type Faults, ValidationFailed } from "../api/Problems.ts"
-import { RequestShape } from "../api/Requests.ts"
-import { bodyOfNone, faultsOfBody, faultsOfNone, faultsOfSlot, strict } from "../api/Shape.ts"
-import { CurrentRequest } from "../platform/CurrentRequest.ts"
+import { ValidationFailed } from "../api/Problems.ts"
+import { bodyOfNone, faultsOfBody, faultsOfNone, faultsOfSlot, isSelfContained, strict } from "../api/Shape.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
-import { faultsOfValue, firstEntries, maxEntries } from "./AnyBody.ts"
+import { bodyFaults, decodedPart } from "./BodyFaults.ts"
+import type { Body } from "./JsonBody.ts"
 import { targetFaults } from "./RequestTarget.ts"
 
-export const layer = Layer.succeed(
-  RequestShape,
-  RequestShape.of(
-    Effect.fnUntraced(function* (operation, { endpoint }) {
-      const request = yield* HttpServerRequest.HttpServerRequest
-      const known = [
-        ...targetFaults((yield* CurrentRequest).target, endpoint.path),
-        ...(endpoint.payload.size > 0 ? bodyFaults(yield* Effect.orDie(request.text)) : bodyWhereNone(request))
-      ]
-      const surplusQuery =
-        endpoint.query === undefined && Object.keys(yield* HttpServerRequest.ParsedSearchParams).length > 0
-      if (known.length > 0 || surplusQuery) return yield* refuse(request, endpoint, gather(known))
-      return yield* Effect.catchIf(
-        operation,
-        (error): error is typeof error & (HttpApiError.HttpApiSchemaError | ValidationFailed) =>
-          (HttpApiError.HttpApiSchemaError.is(error) && isOfRequest(error)) || error instanceof ValidationFailed,
-        (error) => refuse(request, endpoint, error instanceof ValidationFailed ? error.errors : {})
-      )
-    })
-  )
-)
+/** A request before it is decoded. */
+export interface RawRequest {
+  readonly request: HttpServerRequest.HttpServerRequest
+  /** Path and query as they were sent. */
+  readonly target: string
+  /** Percent-decoded path parameters. */
+  readonly params: Readonly<Record<string, string | undefined>>
+  readonly query: Readonly<Record<string, string | ReadonlyArray<string>>>
+  /** Undefined where the operation takes none. */
+  readonly body: Body | undefined
+}
 
-const isOfRequest = ({ kind }: HttpApiError.HttpApiSchemaError) => kind !== "Body" && kind !== "ResponseHeaders"
+/** Decodes a request to the argument of its endpoint's handler. */
+export type DecodeRequest = (raw: RawRequest) => Effect.Effect<object, ValidationFailed>
 
-const bodyWhereNone = ({ headers }: HttpServerRequest.HttpServerRequest): ReadonlyArray<LocatedFault> =>
-  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [bodyOfNone] : []
+/** Compiles the decoders of an endpoint. */
+export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top): DecodeRequest => {
+  const query = endpoint.query === undefined ? undefined : Schema.toCodecArrayFromSingle(endpoint.query)
+  const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
+  const decodeParams = decoder(endpoint.params, lenient)
+  const decodeQuery = decoder(query, strict)
+  const decodeHeaders = decoder(endpoint.headers, lenient)
+  const decodeBody = decoder(bodySchemas.length === 0 ? undefined : Schema.Union(bodySchemas), strict)
 
-/**
- * What is wrong with a body whatever its schema. Only an escape can bring an unsafe character into a text that is valid
- * UTF-8, and a list beyond the limit takes so many bytes: most bodies aren't looked at.
- */
-const bodyFaults = (text: string): ReadonlyArray<LocatedFault> =>
-  text.includes("\\u") || text.length > 2 * maxEntries ? [...faultsOfValue(JSON.parse(text))] : []
-
-/** Fails with what is known and with whatever else is wrong in any slot of the request. */
-const refuse = Effect.fnUntraced(function* (
-  request: HttpServerRequest.HttpServerRequest,
-  endpoint: HttpApiEndpoint.Top,
-  known: Faults
-) {
-  const { params } = yield* HttpRouter.RouteContext
-  const query = yield* HttpServerRequest.ParsedSearchParams
-  let found: ReadonlyArray<LocatedFault> = [
-    ...faultsOfSlot("path", endpoint.params, params, { errors: "all" }),
-    ...faultsOfSlot("header", endpoint.headers, request.headers, { errors: "all" }),
-    ...(endpoint.query === undefined
-      ? faultsOfNone("query", query)
-      : faultsOfSlot("query", Schema.toCodecArrayFromSingle(endpoint.query), query, strict))
+  /** Faults that the decoders do not see: encoding, repeats and unsafe text, or a part that the operation lacks. */
+  const textFaults = (raw: RawRequest): ReadonlyArray<LocatedFault> => [
+    ...targetFaults(raw.target, endpoint.path),
+    ...(query === undefined ? faultsOfNone("query", raw.query) : []),
+    ...(raw.body === undefined ? surplusBody(raw.request) : bodyFaults(raw.body))
   ]
-  for (const { schemas } of endpoint.payload.values()) {
-    const body: unknown = JSON.parse(yield* Effect.orDie(request.text))
-    const first = firstEntries(body)
-    found = found.concat(...schemas.map((schema) => faultsOfBody(schema, body, first)))
+
+  /** Gathers every fault. A fault of the text at a location replaces what decoding reports there. */
+  const refuse = (raw: RawRequest, known: ReadonlyArray<LocatedFault>) => {
+    const { body } = raw
+    const decoded = body === undefined || body.value === undefined ? undefined : decodedPart(body)
+    const located = new Set(known.map(([location]) => location))
+    const found = [
+      ...faultsOfSlot("path", endpoint.params, raw.params, lenient),
+      ...faultsOfSlot("header", endpoint.headers, raw.request.headers, lenient),
+      ...faultsOfSlot("query", query, raw.query, strict),
+      ...(decoded === undefined ? [] : bodySchemas.flatMap((schema) => faultsOfBody(schema, body?.value, decoded)))
+    ]
+    const gathered = gather([...known, ...found.filter(([location]) => !located.has(location) && !isUnsafe(location))])
+    return Effect.fail(new ValidationFailed({ detail: seeErrors(gathered), errors: gathered.errors }))
   }
-  // What was told of the text of a location says more than what became of it in decoding.
-  const errors = gather([
-    ...Object.entries(known).flatMap(([location, messages]) => messages.map((message) => [location, message] as const)),
-    ...found.filter(([location]) => !Object.hasOwn(known, location) && !isUnsafe(location))
-  ])
-  return yield* new ValidationFailed({ detail: seeErrors(errors), errors })
-})
+
+  return (raw) => {
+    const known = textFaults(raw)
+    if (known.length > 0) return refuse(raw, known)
+    const params = decodeParams(raw.params)
+    const query = decodeQuery(raw.query)
+    const headers = decodeHeaders(raw.request.headers)
+    const payload = decodeBody(raw.body?.value)
+    return Result.isSuccess(params) && Result.isSuccess(query) && Result.isSuccess(headers) && Result.isSuccess(payload)
+      ? Effect.succeed({
+          request: raw.request,
+          endpoint,
+          group,
+          params: params.success,
+          query: query.success,
+          headers: headers.success,
+          payload: payload.success
+        })
+      : refuse(raw, known)
+  }
+}
+
+/** Path parameters and headers: names that the schema lacks are ignored. */
+const lenient = { errors: "all" } as const
+
+const absent = Result.succeed(undefined)
+
+/** A decoder of one part; of a part that the endpoint lacks it makes undefined. */
+const decoder = (
+  schema: Schema.Top | undefined,
+  options: typeof lenient | typeof strict
+): ((input: unknown) => Result.Result<unknown, unknown>) => {
+  if (schema === undefined) return () => absent
+  if (!isSelfContained(schema)) throw new Error("The schema of a request requires services")
+  return Schema.decodeUnknownResult(schema, options)
+}
+
+const surplusBody = ({ headers }: HttpServerRequest.HttpServerRequest): ReadonlyArray<LocatedFault> =>
+  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [bodyOfNone] : []

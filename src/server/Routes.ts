@@ -1,6 +1,6 @@
 /** Which paths there are, for what the router can't tell: the methods that a path knows. */
 import { Context } from "effect"
-import { HttpApi } from "effect/http-api"
+import * as HttpApi from "effect/http-api/HttpApi"
 import { Access } from "../api/Access.ts"
 import { Api } from "../api/Api.ts"
 

@@ -1,6 +1,6 @@
 /** The life of the process: settings, layers, ready line, drain, end. */
-import { NodeServices } from "@effect/platform-node"
-import { Console, Effect, Layer, Option, PartitionedSemaphore, Queue } from "effect"
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { networksOf } from "../integrations/Addresses.ts"
@@ -19,7 +19,7 @@ import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
 import { PublicUrl } from "../platform/Responses.ts"
 import * as Database from "../platform/Database.ts"
-import { Turns } from "../platform/idempotency/Idempotency.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
 import * as Pruner from "../platform/idempotency/Pruner.ts"
 import * as Logging from "../platform/Logging.ts"
 import * as Measured from "../platform/Measured.ts"
@@ -49,14 +49,6 @@ const migrated = Layer.effectDiscard(
   })
 ).pipe(Layer.provide(Database.operatorLayer))
 
-/** Half of the statements that can be at the database at once, four to a connection. */
-const turns = Layer.effect(
-  Turns,
-  Effect.map(Settings, ({ databaseMaxConnections }) =>
-    PartitionedSemaphore.makeUnsafe({ permits: databaseMaxConnections * 2 })
-  )
-)
-
 /** What everything else stands on, in the order of its start. */
 const platform = Layer.mergeAll(
   Credentials.layer,
@@ -66,9 +58,9 @@ const platform = Layer.mergeAll(
   SecretBox.layer,
   Notifier.layer,
   Drain.layer,
-  Bulk.layer
+  Bulk.layer,
+  Mutations.layer
 ).pipe(
-  Layer.merge(turns),
   Layer.provide(SecretKey.layer),
   Layer.provideMerge(migrated),
   Layer.provideMerge(Database.layer),

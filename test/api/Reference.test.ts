@@ -14,6 +14,7 @@ import { afterAll, beforeAll } from "vitest"
 import { Api } from "../../src/api/Api.ts"
 import { documented } from "../../src/api/Document.ts"
 import { assertDocumented } from "../support/Documented.ts"
+import { pathOf, requires } from "../support/Programs.ts"
 import { startServer } from "../support/TestServer.ts"
 
 const run = promisify(execFile)
@@ -95,13 +96,15 @@ export const wrong: components["schemas"]["DeveloperClientPatch"] = { displayNam
 })
 
 describe("/docs", () => {
+  requires("chromium")
+
   it.live("is read in a browser that asks no other host", () =>
     Effect.gen(function* () {
       const { url } = yield* startServer()
       const browser = yield* Effect.acquireRelease(
         Effect.promise(() =>
           chromium.launch({
-            executablePath: "/usr/bin/chromium",
+            executablePath: pathOf("chromium"),
             // Whatever it asks of its own is none of the page's doing.
             args: ["--headless", "--no-sandbox", "--disable-background-networking", "--disable-component-update"]
           })

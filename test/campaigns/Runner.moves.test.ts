@@ -1,9 +1,9 @@
 /** When campaigns begin, and what operators make of those that run (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { until, untilRows } from "../integrations/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { addressOf, campaignOf, provider, sendOf } from "./Runner.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 const minute = 60_000
 const late = -6 * 60 * minute

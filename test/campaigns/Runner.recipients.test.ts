@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { open } from "../contract/Campaigns.support.ts"
-import { status, until, untilRows } from "../integrations/Deliveries.support.ts"
+import { status } from "../integrations/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import {
   addressOf,
@@ -15,6 +15,7 @@ import {
   sendOf,
   take
 } from "./Runner.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 const hour = 3_600_000
 

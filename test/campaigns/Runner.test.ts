@@ -1,9 +1,10 @@
 /** What a running campaign sends, to whom, and when (contract §9). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, Scope } from "effect"
-import { status, until, untilRows } from "../integrations/Deliveries.support.ts"
+import { status } from "../integrations/Deliveries.support.ts"
 import { startServer } from "../support/TestServer.ts"
 import { addressOf, campaignOf, provider, sendOf, take } from "./Runner.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 describe("a campaign", () => {
   it.live("that is due begins, sends each recipient its text once, and is completed", () =>

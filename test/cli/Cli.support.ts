@@ -1,8 +1,12 @@
-/** Runs the commands as an operator does: a process of its own, judged by its status and what it prints. */
-import { Effect, Redacted } from "effect"
+/** Runs the commands as an operator does, and reads their exit status and what they print. */
+import { NodeServices } from "@effect/platform-node"
+import { ConfigProvider, Console, Effect, Layer, Redacted, Stdio, Stream } from "effect"
 import { spawn } from "node:child_process"
 import { randomBytes } from "node:crypto"
 import * as Path from "node:path"
+import { format } from "node:util"
+import { commands } from "../../src/cli/Commands.ts"
+import { perform, teardown } from "../../src/cli/Runner.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
 const root = Path.resolve(import.meta.dirname, "../..")
@@ -51,9 +55,31 @@ const textOf = (stream: NodeJS.ReadableStream) => {
   return () => text
 }
 
-/** Runs a command to its end. */
-export const run = (args: ReadonlyArray<string>, options?: Options) =>
-  Effect.scoped(Effect.flatMap(start(args, options), ({ ended }) => ended))
+/** Runs a command to its end: in this process, unless it starts servers, the service or an embedded database. */
+export const run = (args: ReadonlyArray<string>, options: Options = {}): Effect.Effect<Ended> =>
+  options.entry === "main.ts" || args[0] === "serve" || options.env?.["DATA_DIR"] !== undefined
+    ? Effect.scoped(Effect.flatMap(start(args, options), ({ ended }) => ended))
+    : runHere(args, options)
+
+/** Runs a command in this process, with its own settings, clock, streams and console. */
+const runHere = (args: ReadonlyArray<string>, { env = {}, stdin = "" }: Options) =>
+  Effect.promise(async (): Promise<Ended> => {
+    let stdout = ""
+    let stderr = ""
+    const services = Layer.mergeAll(
+      ConfigProvider.layer(ConfigProvider.fromUnknown(env)),
+      Layer.succeed(Console.Console, {
+        ...globalThis.console,
+        log: (...parts) => (stdout += `${format(...parts)}\n`),
+        error: (...parts) => (stderr += `${format(...parts)}\n`)
+      }),
+      Stdio.layerTest({ args: Effect.succeed(args), stdin: Stream.make(Buffer.from(stdin)) })
+    ).pipe(Layer.provideMerge(NodeServices.layer))
+    const exit = await Effect.runPromiseExit(Effect.provide(perform(commands), services))
+    let status: number | null = null
+    teardown(exit, (code) => (status = code))
+    return { status, stdout, stderr }
+  })
 
 /** The environment that points commands at a database. */
 export const at = (url: Redacted.Redacted) => ({

@@ -9,12 +9,11 @@ import {
   open,
   receiver,
   reset,
-  status,
-  until,
-  untilRows
+  status
 } from "../integrations/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { at, documentOf, type Ended, run } from "./Cli.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 export const created = "crm.deal.created.v1"
 

@@ -4,6 +4,7 @@ import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { makeRedis } from "../faults/Redis.support.ts"
 import { startCollector } from "../faults/Collector.support.ts"
+import { requires } from "../support/Programs.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { at, cli, type Ended, type Options, run } from "./Cli.support.ts"
 
@@ -116,22 +117,26 @@ layer(TestDatabase.layer)("doctor", (it) => {
     })
   )
 
-  it.effect("tells of Redis and of the collector, whether they answer or not", () =>
-    Effect.gen(function* () {
-      const redis = yield* Effect.promise(() => makeRedis())
-      const collector = yield* Effect.promise(() => startCollector())
-      yield* Effect.promise(() => redis.start())
-      const env = { REDIS_URL: redis.url, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
-      const there = yield* examine({ env })
-      assert.deepStrictEqual([there.status, there.stderr, troubles(there)], [0, "", []])
-      const details = reportOf(there).map(({ detail }) => detail)
-      assert.includeMembers(details, [`Redis answers (127.0.0.1:${redis.port})`, `${collector.url} answers`])
-      yield* Effect.promise(() => redis.kill())
-      const away = yield* examine({ env: { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" } })
-      assert.deepStrictEqual(troubles(away), ["limiter failed", "telemetry warning"])
-      assertTrouble(away, "limiter", /does not answer/, /REDIS_URL/)
-    })
-  )
+  describe("with a Redis", () => {
+    requires("redis")
+
+    it.effect("tells of Redis and of the collector, whether they answer or not", () =>
+      Effect.gen(function* () {
+        const redis = yield* Effect.promise(() => makeRedis())
+        const collector = yield* Effect.promise(() => startCollector())
+        yield* Effect.promise(() => redis.start())
+        const env = { REDIS_URL: redis.url, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
+        const there = yield* examine({ env })
+        assert.deepStrictEqual([there.status, there.stderr, troubles(there)], [0, "", []])
+        const details = reportOf(there).map(({ detail }) => detail)
+        assert.includeMembers(details, [`Redis answers (127.0.0.1:${redis.port})`, `${collector.url} answers`])
+        yield* Effect.promise(() => redis.kill())
+        const away = yield* examine({ env: { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" } })
+        assert.deepStrictEqual(troubles(away), ["limiter failed", "telemetry warning"])
+        assertTrouble(away, "limiter", /does not answer/, /REDIS_URL/)
+      })
+    )
+  })
 })
 
 describe("doctor of a database", () => {

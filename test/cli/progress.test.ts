@@ -5,9 +5,9 @@ import { SqlClient } from "effect/sql"
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import * as Path from "node:path"
-import { eventually } from "../support/Process.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { at, start } from "./Cli.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 const entry = Path.resolve(import.meta.dirname, "../../src/cli.ts")
 const file = JSON.stringify({ project: { id: "acme", name: "Acme" } })

@@ -4,7 +4,7 @@ import { Effect, Schema } from "effect"
 import { FetchHttpClient, HttpClientError } from "effect/http"
 import { HttpApi, HttpApiClient, HttpApiEndpoint, HttpApiGroup } from "effect/http-api"
 import { Access } from "../../src/api/Access.ts"
-import { Answers } from "../../src/api/Requests.ts"
+import { Operation } from "../../src/api/Requests.ts"
 import { attemptsLayer } from "../../src/client/Attempts.ts"
 import { answering, apiAt, problem, receipt, scripted, type Step } from "./Scripted.support.ts"
 
@@ -177,7 +177,7 @@ class Odd extends HttpApi.make("odd").add(
         policy: "read"
       })
     )
-    .middleware(Answers)
+    .middleware(Operation)
 ) {}
 
 const odd = (baseUrl: string) =>

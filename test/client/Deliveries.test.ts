@@ -4,8 +4,8 @@ import { Effect } from "effect"
 import { createServer, type IncomingHttpHeaders } from "node:http"
 import { createClient } from "../../src/client/PromiseClient.ts"
 import { verifyWebhookPromise, type WebhookDelivery, WebhookInvalid } from "../../src/client/Webhooks.ts"
-import { until } from "../support/Endpoints.ts"
 import { startServer } from "../support/TestServer.ts"
+import { until } from "../support/Waiting.ts"
 
 interface Delivery {
   readonly headers: IncomingHttpHeaders

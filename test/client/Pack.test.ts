@@ -2,7 +2,8 @@
 import { readdirSync, readFileSync } from "node:fs"
 import { mkdir, writeFile } from "node:fs/promises"
 import { join } from "node:path"
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
 import { createClient } from "../../src/client/PromiseClient.ts"
 import {
   checkout,
@@ -13,6 +14,7 @@ import {
   startService,
   temporaryDirectory
 } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 
 // Compiling and copying `effect` is work for a loaded machine.
 const patience = 300_000
@@ -21,7 +23,7 @@ let home: string
 
 const run = async (file: string, ...args: ReadonlyArray<string>) => {
   const { code, stderr, stdout } = await runToEnd(file, args)
-  expect({ code, stderr: code === 0 ? "" : stderr + stdout }).toEqual({ code: 0, stderr: "" })
+  assert.deepStrictEqual({ code, stderr: code === 0 ? "" : stderr + stdout }, { code: 0, stderr: "" })
   return stdout
 }
 
@@ -49,19 +51,19 @@ describe("the package", () => {
     const files = readdirSync(installed, { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile())
       .map((entry) => join(entry.parentPath, entry.name).slice(installed.length + 1))
-    expect(files.filter((file) => !/^dist\/(client\.|client\/|api\/)/.test(file)).toSorted()).toEqual([
+    assert.deepStrictEqual(files.filter((file) => !/^dist\/(client\.|client\/|api\/)/.test(file)).toSorted(), [
       "LICENSE",
       "README.md",
       "package.json"
     ])
     const manifest = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"))
-    expect(manifest).toMatchObject({ name: "developer-api", peerDependencies: { effect: "^4.1.0" } })
-    expect(manifest).not.toHaveProperty("dependencies")
-    expect(Object.keys(manifest.exports)).toEqual(["./client"])
-    expect(readdirSync(join(home, "node_modules")).filter((name) => !name.startsWith("."))).toEqual([
-      "developer-api",
-      "effect"
-    ])
+    assertMatches(manifest, { name: "developer-api", peerDependencies: { effect: "^4.1.0" } })
+    assert.notProperty(manifest, "dependencies")
+    assert.deepStrictEqual(Object.keys(manifest.exports), ["./client"])
+    assert.deepStrictEqual(
+      readdirSync(join(home, "node_modules")).filter((name) => !name.startsWith(".")),
+      ["developer-api", "effect"]
+    )
   })
 
   it("loads effect alone: no server, no node: module", async () => {
@@ -79,10 +81,11 @@ describe("the package", () => {
     )
     const urls: ReadonlyArray<string> = JSON.parse(await run(process.execPath, script))
     const packages = `file://${home}/node_modules/`
-    expect(urls.length).toBeGreaterThan(20)
-    expect(
-      urls.filter((url) => !url.startsWith(`${packages}effect/`) && !url.startsWith(`${packages}developer-api/dist/`))
-    ).toEqual([])
+    assert.isAbove(urls.length, 20)
+    assert.deepStrictEqual(
+      urls.filter((url) => !url.startsWith(`${packages}effect/`) && !url.startsWith(`${packages}developer-api/dist/`)),
+      []
+    )
   })
 
   it(
@@ -120,13 +123,14 @@ describe("the package", () => {
         "--pretty",
         "false"
       ])
-      expect(code).not.toBe(0)
-      expect(
+      assert.notStrictEqual(code, 0)
+      assert.deepStrictEqual(
         stdout
           .trimEnd()
           .split("\n")
-          .map((line) => line.replace(/^.*\//, ""))
-      ).toEqual(["bad.ts(7,22): error TS2322: Type 'string' is not assignable to type 'number'."])
+          .map((line) => line.replace(/^.*\//, "")),
+        ["bad.ts(7,22): error TS2322: Type 'string' is not assignable to type 'number'."]
+      )
     },
     patience
   )
@@ -154,24 +158,27 @@ describe("the programs of the README", () => {
     block.replaceAll("http://127.0.0.1:3000", service.url).replaceAll("listen(8080", `listen(${port}`)
 
   it("are as many as are tried here", () => {
-    expect(compile).toContain("npm pack")
-    expect(programs).toHaveLength(3)
+    assert.include(compile, "npm pack")
+    assert.lengthOf(programs, 3)
   })
 
   it(
     "run with Promises",
     async () => {
       const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[0] ?? "")], { TOKEN: token })
-      expect({ code, stderr, lines: stdout.trimEnd().split("\n") }).toEqual({
-        code: 0,
-        stderr: "",
-        lines: [
-          'Robin Example is at version "2"',
-          "Open: A second grinder",
-          "Open: Espresso machines for the harbour",
-          "404: The project has no such deal."
-        ]
-      })
+      assert.deepStrictEqual(
+        { code, stderr, lines: stdout.trimEnd().split("\n") },
+        {
+          code: 0,
+          stderr: "",
+          lines: [
+            'Robin Example is at version "2"',
+            "Open: A second grinder",
+            "Open: Espresso machines for the harbour",
+            "404: The project has no such deal."
+          ]
+        }
+      )
     },
     patience
   )
@@ -180,11 +187,12 @@ describe("the programs of the README", () => {
     "run with Effect",
     async () => {
       const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[1] ?? "")], { TOKEN: token })
-      expect({ code, stderr }).toEqual({ code: 0, stderr: "" })
-      expect(stdout).toMatch(
+      assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+      assert.match(
+        stdout,
         /^A second grinder: open\nEspresso machines for the harbour: open\nSix cargo bicycles: won\n/
       )
-      expect(stdout).toContain("It is at version 1")
+      assert.include(stdout, "It is at version 1")
     },
     patience
   )
@@ -210,7 +218,7 @@ describe("the programs of the README", () => {
       await api.deals.createDeal({ payload: { title: "Ten more cups" } })
       await receiver.prints(/^New: Ten more cups$/m)
       const forged = await fetch(`http://127.0.0.1:${port}/hooks`, { method: "POST", body: "{}" })
-      expect(forged.status).toBe(400)
+      assert.strictEqual(forged.status, 400)
       await receiver.prints(/^Refused: header_missing$/m)
     },
     patience

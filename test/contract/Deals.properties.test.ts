@@ -202,7 +202,7 @@ layer(api, { excludeTestServices: true })("commands on deals", (it) => {
             Effect.runPromiseWith(context)(run(webhooks, [firstStep, ...steps]))
           ),
           // A counterexample is to be told before the test times out.
-          { numRuns: 50, interruptAfterTimeLimit: 45_000 }
+          { numRuns: 20, interruptAfterTimeLimit: 45_000 }
         )
       )
     })

@@ -3,14 +3,13 @@ import { assert, layer } from "@effect/vitest"
 import { Clock, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { type Answering, hang } from "../integrations/Deliveries.support.ts"
-import { until } from "../support/Endpoints.ts"
+import { untilLive } from "../support/Waiting.ts"
 import { messageReceiptOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { callsOf, type Conversation, open } from "./Messages.support.ts"
 
 /** Waits for what sockets bring about, whatever the clock says. */
-const eventually = (condition: () => boolean) => TestClock.withLive(until(condition))
 
 /** Time enough for what is under way to get anywhere without the clock. */
 const aMoment = TestClock.withLive(Effect.sleep("200 millis"))
@@ -29,7 +28,7 @@ const sending = Effect.fnUntraced(function* (to: Conversation, answering = hang)
   const project = yield* open(yield* TestServer, answering)
   const key = newKey()
   const first = yield* Effect.forkChild(project.send(to, key))
-  yield* eventually(() => project.provider.hits.length === 1)
+  yield* untilLive(() => project.provider.hits.length === 1)
   return { ...project, key, first, start: yield* Clock.currentTimeMillis }
 })
 
@@ -101,7 +100,7 @@ layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
       const server = yield* startServer({ DATABASE_URL: databaseUrl, PROVIDER_TIMEOUT: "90s" }, "api")
       const { provider, row, send } = yield* open(server, hang)
       const first = yield* Effect.forkChild(send("http"))
-      yield* eventually(() => provider.hits.length === 1)
+      yield* untilLive(() => provider.hits.length === 1)
       yield* TestClock.adjust("89 seconds")
       yield* aMoment
       assert.isUndefined(first.pollUnsafe())
@@ -156,7 +155,7 @@ layer(TestServer.layer({}, "api"))("a message whose process died during the call
         const { provider, rows, send } = yield* open(server, hang)
         const now = yield* Clock.currentTimeMillis
         const first = yield* Effect.forkChild(send("http"))
-        yield* eventually(() => provider.hits.length === 1)
+        yield* untilLive(() => provider.hits.length === 1)
         const [row] = yield* rows
         // It is committed before its provider hears of it.
         assert.deepInclude(row, {

@@ -2,14 +2,14 @@
 import { PgClient } from "@effect/sql-pg"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Redacted } from "effect"
-import { type Answering, status, untilRows } from "../integrations/Deliveries.support.ts"
+import { type Answering, status } from "../integrations/Deliveries.support.ts"
 import { problemOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
-import { until } from "../support/Endpoints.ts"
 import { messageReceiptOf, sendOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { callsOf, conversations, held, open, reset, taken } from "./Messages.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 const outcomes: ReadonlyArray<readonly [kind: string, Answering]> = [
   ["sent", taken],

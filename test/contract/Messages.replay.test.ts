@@ -1,13 +1,13 @@
 /** A send under a key that is known calls nobody: it tells what has become of the message (contract §5, §8). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { until } from "../support/Endpoints.ts"
 import { problemOf } from "../support/ContractAnswers.ts"
 import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { callsOf, conversations, held, json, type Left, open, reset, taken, text } from "./Messages.support.ts"
 import { status } from "../integrations/Deliveries.support.ts"
+import { until } from "../support/Waiting.ts"
 
 const hour = 3_600_000
 const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null, nextAttemptAt: null }

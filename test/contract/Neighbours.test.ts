@@ -1,4 +1,4 @@
-/** What one project's commands cost another. */
+/** What the commands of one project cost the reads and commands of another. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { TestServer } from "../support/TestServer.ts"
@@ -19,8 +19,8 @@ layer(TestServer.layer(), { excludeTestServices: true })("a project whose comman
         Effect.gen(function* () {
           yield* sql`SELECT FROM clients WHERE project_id = ${busy.projectId} AND id = 'c' FOR UPDATE`
           const patches = yield* Effect.forEach(
-            // Enough to hold up every connection.
-            Array.from({ length: 80 }, (_, n) => n),
+            // Enough to hold up every connection of the mutations.
+            Array.from({ length: 200 }, (_, n) => n),
             (n) => Effect.forkChild(Effect.tap(patch(busy.token, n), () => Effect.sync(() => settled++)))
           )
           // They are at the database, and wait there.

@@ -120,7 +120,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("whatever is sent", (it
       yield* check(
         anyQuery,
         (query) => Effect.map(server.send({ path: `${path}?${query}`, token }), (answer) => assertSound(answer, 200)),
-        { numRuns: 1_000 }
+        { numRuns: 400 }
       )
     })
   )
@@ -136,7 +136,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("whatever is sent", (it
         segment,
         (segment) =>
           Effect.map(server.send({ path: `${path}/${segment}`, token }), (answer) => assertSound(answer, 200)),
-        { numRuns: 500 }
+        { numRuns: 200 }
       )
     })
   )
@@ -160,7 +160,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("whatever is sent", (it
             const client = clientOf(yield* server.send({ path: clientPath(receiptOf(answer, 201).resourceId), token }))
             assert.deepInclude(client, JSON.parse(body))
           }),
-        { numRuns: 1_000 }
+        { numRuns: 400 }
       )
     })
   )
@@ -184,7 +184,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("whatever is sent", (it
             const answer = yield* server.send({ method: "POST", path, token, key: newKey(), headers, body })
             assertSound(answer, 201)
           }),
-        { numRuns: 500 }
+        { numRuns: 200 }
       )
     })
   )
@@ -307,7 +307,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client that is patch
               before = after
             }
           }),
-        { numRuns: 100 }
+        { numRuns: 40 }
       )
     })
   )

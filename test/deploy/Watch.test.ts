@@ -7,6 +7,7 @@ import { join } from "node:path"
 import { promisify } from "node:util"
 import { receiver } from "../integrations/Deliveries.support.ts"
 import { freePort } from "../support/Process.ts"
+import { pathOf, requires } from "../support/Programs.ts"
 import { startServer } from "../support/TestServer.ts"
 
 const run = promisify(execFile)
@@ -77,10 +78,12 @@ const readBy = (expr: string) =>
   }))
 
 describe("the alert rules", () => {
+  requires("promtool")
+
   it("are what Prometheus takes, and speak when they should", async () => {
-    await run("promtool", ["check", "rules", join(deploy, "alerts.yaml")])
-    await run("promtool", ["test", "rules", join(import.meta.dirname, "alerts.test.yaml")])
-    await run("promtool", ["check", "config", join(deploy, "prometheus.yaml")])
+    await run(pathOf("promtool"), ["check", "rules", join(deploy, "alerts.yaml")])
+    await run(pathOf("promtool"), ["test", "rules", join(import.meta.dirname, "alerts.test.yaml")])
+    await run(pathOf("promtool"), ["check", "config", join(deploy, "prometheus.yaml")])
   })
 })
 

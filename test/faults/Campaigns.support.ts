@@ -1,7 +1,7 @@
 /** Campaigns over each kind of provider, to the same clients, and what the database knows of their recipients. */
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
-import { expect } from "vitest"
+import { assert } from "@effect/vitest"
 import { launchService, startService } from "../support/Process.ts"
 import { burial, project, serviceEnv } from "./Projects.support.ts"
 import { type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
@@ -48,7 +48,7 @@ export const openCampaigns = async (databaseUrl: string, size: number) => {
       headers: { ...bearer(token), "idempotency-key": randomBytes(8).toString("hex") },
       json
     })
-    expect(answer.status, answer.text).toBe(200)
+    assert.strictEqual(answer.status, 200, answer.text)
   }
   for (const kind of kinds) {
     await command(kind, { operation: "set_primary_route", templateId: kind, templateVersion: 1, channelId: kind })

@@ -1,10 +1,11 @@
 /** Campaigns whose runner dies again and again, and PostgreSQL now and then: no recipient is sent to twice, and none is left out (contract §9). */
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
 import { dwindles } from "../support/Dwindles.ts"
-import { eventually } from "../support/Process.ts"
 import { openCampaigns, type Scene, launchRunner } from "./Campaigns.support.ts"
 import { startCluster } from "./Cluster.support.ts"
 import { accept, type Answering, ignore, kinds, swallow } from "./Providers.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 const size = 500
 /** A death costs a campaign at most what is called before it, what is claimed ahead (0.3 s), and what is called during it. */
@@ -40,40 +41,53 @@ beforeAll(async () => {
       if (ofPostgres) stopped = cluster.kill()
       runner.kill("SIGKILL")
     })
-    await eventually(() => expect(runner.hasExited()).toBe(true))
+    await eventually(() => assert.isTrue(runner.hasExited()))
     await stopped?.then(cluster.start)
     await scene.endLeases()
   }
   scene.provider.answerWith(accept)
   launchRunner(url)
   await dwindles(scene.open)
-  await eventually(async () => expect(await scene.running()).toBe(0))
+  await eventually(async () => assert.strictEqual(await scene.running(), 0))
 }, 300_000)
 
 describe("campaigns whose runner is killed ten times among 500 recipients", () => {
   it("have each message taken once, under one key, where the provider knows keys", async () => {
     const recipients = await scene.recipients("http")
-    expect(recipients.map(({ client }) => client).sort()).toEqual([...scene.clients].sort())
-    expect(recipients.filter(({ status }) => status !== "sent")).toEqual([])
+    assert.deepStrictEqual(recipients.map(({ client }) => client).sort(), [...scene.clients].sort())
+    assert.deepStrictEqual(
+      recipients.filter(({ status }) => status !== "sent"),
+      []
+    )
     const entries = scene.clients.map((client) => scene.entry(client, "http"))
-    expect(entries.filter(({ keys, taken }) => keys.length !== 1 || taken.length !== 1)).toEqual([])
-    expect(new Set(entries.flatMap(({ keys }) => keys)).size).toBe(size)
+    assert.deepStrictEqual(
+      entries.filter(({ keys, taken }) => keys.length !== 1 || taken.length !== 1),
+      []
+    )
+    assert.strictEqual(new Set(entries.flatMap(({ keys }) => keys)).size, size)
     // Else nobody had died over a call.
-    expect(entries.some(({ calls }) => calls > 1)).toBe(true)
+    assert.isTrue(entries.some(({ calls }) => calls > 1))
   })
 
   it("call the provider once at most for each, where it knows none", async () => {
     const recipients = await scene.recipients("telegram")
-    expect(recipients.map(({ client }) => client).sort()).toEqual([...scene.clients].sort())
+    assert.deepStrictEqual(recipients.map(({ client }) => client).sort(), [...scene.clients].sort())
     const entries = recipients.map(({ client, status }) => ({ status, ...scene.entry(client, "telegram") }))
-    expect(entries.filter(({ calls }) => calls > 1)).toEqual([])
-    expect(entries.filter(({ status, taken }) => status === "sent" && taken.length !== 1)).toEqual([])
-    expect(entries.filter(({ status }) => status !== "sent" && status !== "unknown")).toEqual([])
+    assert.deepStrictEqual(
+      entries.filter(({ calls }) => calls > 1),
+      []
+    )
+    assert.deepStrictEqual(
+      entries.filter(({ status, taken }) => status === "sent" && taken.length !== 1),
+      []
+    )
+    assert.deepStrictEqual(
+      entries.filter(({ status }) => status !== "sent" && status !== "unknown"),
+      []
+    )
     // What nobody knows of is for a person to decide; among it are the calls of those who died over them.
     const unheard = deaths.filter(({ kind, lastCall }) => kind === "telegram" && lastCall !== accept)
-    expect(entries.filter(({ calls, status }) => status === "unknown" && calls === 1).length).toBeGreaterThanOrEqual(
-      unheard.length
-    )
-    expect(entries.filter(({ status }) => status === "sent").length).toBeGreaterThan(0)
+    assert.isAtLeast(entries.filter(({ calls, status }) => status === "unknown" && calls === 1).length, unheard.length)
+    assert.isAbove(entries.filter(({ status }) => status === "sent").length, 0)
   })
 })

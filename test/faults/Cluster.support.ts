@@ -5,7 +5,8 @@ import { migrate } from "../../src/platform/Migrations.ts"
 import * as Embedded from "../../src/platform/EmbeddedPostgres/Cluster.ts"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import * as Session from "../../src/platform/EmbeddedPostgres/Session.ts"
-import { childrenOf, defer, eventually, isRunning, kill, temporaryDirectory } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { childrenOf, eventually, isRunning, kill, temporaryDirectory } from "../support/Process.ts"
 
 export interface Cluster {
   /** The URL of a migrated database; it stays valid. */

@@ -1,7 +1,8 @@
 /** A receiver of OTLP over HTTP, as JSON. */
 import { Schema } from "effect"
 import { createServer, type IncomingHttpHeaders } from "node:http"
-import { defer, freePort } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { freePort } from "../support/Process.ts"
 
 const AnyValue = Schema.Struct({
   stringValue: Schema.optionalKey(Schema.String),

@@ -1,8 +1,8 @@
 /** What requests see when PostgreSQL fails, and that all is well by itself afterwards (contract §5, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
 import {
-  eventually,
   freePort,
   inGoodOrder,
   kill,
@@ -12,11 +12,13 @@ import {
   startService,
   temporaryDirectory
 } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import { project, serviceEnv, session } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
 import { makeProxy } from "./TcpProxy.support.ts"
 import { startTrapProxy } from "./TrapProxy.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let cluster: Cluster
 let token: string
@@ -28,7 +30,7 @@ beforeAll(async () => {
 
 const startOn = async (url: string, role = "all") => {
   const service = await startService({ args: ["--role", role], env: serviceEnv(url) })
-  expect((await listClients(service.url, token)).status).toBe(200)
+  assert.strictEqual((await listClients(service.url, token)).status, 200)
   return service
 }
 
@@ -48,14 +50,14 @@ const expectUnavailable = async (service: Service) => {
   ])
   for (const answer of answers) {
     expectProblem(answer, 503, "service_unavailable")
-    expect(answer.millis).toBeLessThan(5_000)
+    assert.isBelow(answer.millis, 5_000)
   }
-  expect((await send(`${service.url}/healthz`)).status).toBe(200)
+  assert.strictEqual((await send(`${service.url}/healthz`)).status, 200)
 }
 
 const recovers = async (service: Service, key = token) => {
-  await eventually(async () => expect((await listClients(service.url, key)).status).toBe(200))
-  await eventually(async () => expect((await send(`${service.url}/readyz`)).status).toBe(200))
+  await eventually(async () => assert.strictEqual((await listClients(service.url, key)).status, 200))
+  await eventually(async () => assert.strictEqual((await send(`${service.url}/readyz`)).status, 200))
 }
 
 const countOf = async (service: Service, key: string, displayName: string) => {
@@ -67,10 +69,10 @@ const countOf = async (service: Service, key: string, displayName: string) => {
 const insist = async (service: Service, key: string, displayName: string) => {
   const created = await eventually(async () => {
     const answer = await createClient(service.url, token, key, displayName)
-    expect(answer.status).toBe(201)
+    assert.strictEqual(answer.status, 201)
     return answer
   })
-  expect(await countOf(service, token, displayName)).toBe(1)
+  assert.strictEqual(await countOf(service, token, displayName), 1)
   return created
 }
 
@@ -83,7 +85,7 @@ describe("a PostgreSQL that is gone", () => {
     await expectUnavailable(service)
     await cluster.start()
     await recovers(service)
-    expect(await countOf(service, token, "Nobody")).toBe(0)
+    assert.strictEqual(await countOf(service, token, "Nobody"), 0)
   })
 
   it("stopped for seconds: 503 in time, and all is well once it is back", async () => {
@@ -95,9 +97,9 @@ describe("a PostgreSQL that is gone", () => {
     await cluster.start()
     await recovers(service)
     await requests.stop()
-    expect(requests.failures).toEqual([])
-    expect(["200", "503 service_unavailable"]).toEqual(expect.arrayContaining(requests.kinds()))
-    expect(Math.max(...requests.answers.map(({ millis }) => millis))).toBeLessThan(5_000)
+    assert.deepStrictEqual(requests.failures, [])
+    assert.includeMembers(["200", "503 service_unavailable"], requests.kinds())
+    assert.isBelow(Math.max(...requests.answers.map(({ millis }) => millis)), 5_000)
   })
 
   it("lets a service end in good order", async () => {
@@ -106,7 +108,7 @@ describe("a PostgreSQL that is gone", () => {
     await expectUnavailable(service)
     const ended = await service.stop()
     await cluster.start()
-    expect(ended).toEqual(inGoodOrder)
+    assert.deepStrictEqual(ended, inGoodOrder)
   })
 })
 
@@ -120,21 +122,21 @@ describe("a PostgreSQL that crashes and recovers", () => {
       const ask = () => createClient(service.url, own, `while-it-crashes-${n}`, `Crash ${n}`)
       asked.add(`Crash ${n}`)
       const first = await ask()
-      if (first.status !== 201) await eventually(async () => expect((await ask()).status).toBe(201))
+      if (first.status !== 201) await eventually(async () => assert.strictEqual((await ask()).status, 201))
       return first
     })
-    await eventually(() => expect(requests.answers.length).toBeGreaterThan(20))
+    await eventually(() => assert.isAbove(requests.answers.length, 20))
     const sql = await session(cluster.url)
     const [row] = await sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'developer-api' LIMIT 1")
     cluster.crash(Number(row?.["pid"]))
-    await eventually(() => expect(requests.kinds().length).toBeGreaterThan(1))
+    await eventually(() => assert.isAbove(requests.kinds().length, 1))
     await recovers(service, own)
     await requests.stop()
-    expect(requests.failures).toEqual([])
+    assert.deepStrictEqual(requests.failures, [])
     const after = await session(cluster.url)
     const effects = await after("SELECT display_name AS name FROM clients WHERE display_name LIKE 'Crash %'")
-    expect(effects.map(({ name }) => name).sort()).toEqual([...asked].sort())
-    expect(["201", "503 service_unavailable"]).toEqual(expect.arrayContaining(requests.kinds()))
+    assert.deepStrictEqual(effects.map(({ name }) => name).sort(), [...asked].sort())
+    assert.includeMembers(["201", "503 service_unavailable"], requests.kinds())
   })
 })
 
@@ -156,7 +158,7 @@ describe("a PostgreSQL that hangs", () => {
     await expectUnavailable(service)
     const ended = await service.stop()
     cluster.signal("SIGCONT")
-    expect(ended).toEqual(inGoodOrder)
+    assert.deepStrictEqual(ended, inGoodOrder)
   })
 
   it("holds up no request of others while one waits for a lock", async () => {
@@ -169,14 +171,17 @@ describe("a PostgreSQL that hangs", () => {
     await sql("LOCK TABLE clients IN SHARE MODE")
     const waiting = createClient(service.url, blocked, "waits-for-the-lock", "Waiting")
     const observer = await session(cluster.url)
-    await eventually(async () => expect(await observer("SELECT FROM pg_locks WHERE NOT granted")).not.toEqual([]))
+    await eventually(async () => assert.notDeepEqual(await observer("SELECT FROM pg_locks WHERE NOT granted"), []))
     const answers = await Promise.all([
       send(`${service.url}/readyz`),
       ...Array.from({ length: 8 }, () => listClients(service.url, other))
     ])
     await sql("COMMIT")
-    expect(answers.map(kindOf)).toEqual(answers.map(() => "200"))
-    expect([201, 503]).toContain((await waiting).status)
+    assert.deepStrictEqual(
+      answers.map(kindOf),
+      answers.map(() => "200")
+    )
+    assert.include([201, 503], (await waiting).status)
   })
 })
 
@@ -190,7 +195,7 @@ describe("a network that fails", () => {
     done.cut()
     expectProblem(await answer, 503, "service_unavailable")
     const again = await insist(service, "answer-is-lost", "Lost Answer")
-    expect(again.headers).toHaveProperty("idempotent-replayed", "true")
+    assert.propertyVal(again.headers, "idempotent-replayed", "true")
   })
 
   it("loses the caller of a mutation: the same key replays it", async () => {
@@ -206,9 +211,9 @@ describe("a network that fails", () => {
       signal: abort.signal
     })
     const observer = await session(cluster.url)
-    await eventually(async () => expect(await observer("SELECT FROM pg_locks WHERE NOT granted")).not.toEqual([]))
+    await eventually(async () => assert.notDeepEqual(await observer("SELECT FROM pg_locks WHERE NOT granted"), []))
     abort.abort()
-    await expect(asked).rejects.toThrow()
+    assert.instanceOf(await asked.catch((error: unknown) => error), Error)
     await sql("COMMIT")
     await recovers(service)
     await insist(service, "caller-is-lost", "Lost Caller")
@@ -220,8 +225,8 @@ describe("a network that fails", () => {
     proxy.blackHole()
     const [first, ready] = await Promise.all([listClients(service.url, token), send(`${service.url}/readyz`)])
     for (const answer of [first, ready]) {
-      expect(["200", "503 service_unavailable"]).toContain(kindOf(answer))
-      expect(answer.millis).toBeLessThan(5_000)
+      assert.include(["200", "503 service_unavailable"], kindOf(answer))
+      assert.isBelow(answer.millis, 5_000)
     }
     await recovers(service)
   })
@@ -242,21 +247,19 @@ describe("the embedded PostgreSQL", () => {
     const directory = await temporaryDirectory()
     const service = await startService({ env: { DATA_DIR: directory } })
     const key = /dk_\w+/.exec(service.stdout())?.[0] ?? ""
-    expect((await createClient(service.url, key, "before-it-dies", "Durable")).status).toBe(201)
+    assert.strictEqual((await createClient(service.url, key, "before-it-dies", "Durable")).status, 201)
     const requests = stream(4, () => listClients(service.url, key))
     const first = postmasterOf(directory) ?? 0
     kill(first, "SIGKILL")
-    await eventually(() => expect(postmasterOf(directory)).not.toBe(first))
+    await eventually(() => assert.notStrictEqual(postmasterOf(directory), first))
     await recovers(service, key)
     await requests.stop()
-    expect(requests.failures).toEqual([])
-    expect(["200", "429 rate_limit_exceeded", "503 service_unavailable"]).toEqual(
-      expect.arrayContaining(requests.kinds())
-    )
-    expect(Math.max(...requests.answers.map(({ millis }) => millis))).toBeLessThan(5_000)
-    expect(await countOf(service, key, "Durable")).toBe(1)
-    expect(await service.stop()).toEqual(inGoodOrder)
-    expect(postmasterOf(directory)).toBeUndefined()
+    assert.deepStrictEqual(requests.failures, [])
+    assert.includeMembers(["200", "429 rate_limit_exceeded", "503 service_unavailable"], requests.kinds())
+    assert.isBelow(Math.max(...requests.answers.map(({ millis }) => millis)), 5_000)
+    assert.strictEqual(await countOf(service, key, "Durable"), 1)
+    assert.deepStrictEqual(await service.stop(), inGoodOrder)
+    assert.isUndefined(postmasterOf(directory))
   })
 })
 
@@ -280,8 +283,8 @@ describe("a DATABASE_URL that leads nowhere", () => {
       })
     ])
     for (const { code, stderr, stdout } of [closed, unknown, password, name, silent]) {
-      expect({ code, stdout, stderr }).toEqual({ code: 1, stdout: "", stderr: expect.stringMatching(oneClearLine) })
-      expect(stderr).not.toMatch(/wrong-password|^\s+at /m)
+      assertMatches({ code, stdout, stderr }, { code: 1, stdout: "", stderr: oneClearLine })
+      assert.notMatch(stderr, /wrong-password|^\s+at /m)
     }
   })
 })

@@ -1,6 +1,6 @@
 /** At least once (contract §10), through the death of PostgreSQL in the midst of all that a delivery asks of it. */
-import { beforeAll, describe, expect, it } from "vitest"
-import { eventually } from "../support/Process.ts"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
 import type { Gate } from "../support/WireProxy.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
@@ -23,6 +23,7 @@ import {
 } from "./Ledger.parts.support.ts"
 import { deliveryOf, type Ledger } from "./Ledger.support.ts"
 import type { Shop } from "./Shop.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let cluster: Cluster
 
@@ -43,7 +44,7 @@ const killPostgres = async ({ shop }: Ledger, statements: Gate, moment: Moment, 
   const { backend } = await moments[moment](shop, statements)
   if (death === "its backend") cluster.crash(backend)
   else await cluster.kill().then(cluster.start)
-  await eventually(async () => expect(await ownBackend(shop)).not.toBe(before))
+  await eventually(async () => assert.notStrictEqual(await ownBackend(shop), before))
 }
 
 /** What PostgreSQL is asked to do, to kill it over. All of the service survives, so nothing has to arrive twice. */
@@ -52,7 +53,7 @@ const works = {
     const claims = await retire(ledger, workers)
     const commands = api.wire.gate(command)
     await killPostgres(ledger, commands, moment, death)
-    expect(await ledger.shop.leased()).toEqual([])
+    assert.deepStrictEqual(await ledger.shop.leased(), [])
     commands.open()
     claims.open()
   },
@@ -61,8 +62,8 @@ const works = {
     await killPostgres(ledger, claims, moment, death)
     // Leased to nobody who knows of it.
     const left = await ledger.shop.endLeases()
-    if (moment === "after") expect(left).not.toEqual([])
-    else expect(left).toEqual([])
+    if (moment === "after") assert.notDeepEqual(left, [])
+    else assert.deepStrictEqual(left, [])
     claims.open()
   },
   record: async ({ ledger, workers }: Scene, moment: Moment, death: Death) => {
@@ -93,7 +94,7 @@ const killAll = async (scene: Scene) => {
   ledger.answer()
   await cluster.start()
   const left = await ledger.shop.endLeases()
-  expect(left).toContain(deliveryOf(hit))
+  assert.include(left, deliveryOf(hit))
   ledger.excuse(left)
   const [next, ...others] = await Promise.all([
     start(cluster.url, "api"),
@@ -120,7 +121,7 @@ const ofPostgres = (["command", "claim", "record"] as const).flatMap((work, w) =
 describe("no committed event is lost, and none arrives twice without need", () => {
   it("when PostgreSQL is killed at every step, and in the end all at once", { timeout: 600_000 }, async () => {
     const { duplicates, replays } = await runAll(cluster.url, [...ofPostgres, { kills: "everything", run: killAll }])
-    expect(duplicates).toBeGreaterThan(0)
-    expect(replays).toBeGreaterThan(0)
+    assert.isAbove(duplicates, 0)
+    assert.isAbove(replays, 0)
   })
 })

@@ -1,12 +1,13 @@
 /** A ledger: what was committed, as the database and the answers to commands tell it, against what a receiver got. */
 import { Schema } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
-import { expect } from "vitest"
+import { assert } from "@effect/vitest"
 import { bodyOf, type Hit, slowly } from "../integrations/Deliveries.support.ts"
 import { dwindles } from "../support/Dwindles.ts"
-import { eventually, type Service } from "../support/Process.ts"
+import { type Service } from "../support/Process.ts"
 import type { Answer } from "./Requests.support.ts"
 import { listen, type Listening, openShop, type Shop } from "./Shop.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 const created = "crm.deal.created.v1"
 const updated = "crm.deal.updated.v1"
@@ -38,7 +39,7 @@ const trade = (shop: Shop, api: () => Service) => {
     const ask = async () => {
       const answer = await shop.call(api(), method, path, key, json)
       // The one refusal to expect while everything dies.
-      expect(answer.status).not.toBe(503)
+      assert.notStrictEqual(answer.status, 503)
       return answer
     }
     const answer = await eventually(() =>
@@ -47,7 +48,7 @@ const trade = (shop: Shop, api: () => Service) => {
       })
     )
     if (answer === undefined) return undefined
-    expect([200, 201]).toContain(answer.status)
+    assert.include([200, 201], answer.status)
     if (answer.headers["idempotent-replayed"] === "true") state.replays++
     return answer
   }
@@ -74,7 +75,10 @@ const trade = (shop: Shop, api: () => Service) => {
     },
     stop: async () => {
       state.open = false
-      expect((await over).filter(({ status }) => status === "rejected")).toEqual([])
+      assert.deepStrictEqual(
+        (await over).filter(({ status }) => status === "rejected"),
+        []
+      )
     }
   }
 }
@@ -129,17 +133,20 @@ const toldAs = ({ at, data, id, type }: Entry, projectId: string) => ({
 const expectPromisesKept = async (entries: ReadonlyArray<Entry>, promised: ReadonlyArray<string>, shop: Shop) => {
   const names = entries.map(eventOf)
   const known = new Set(names)
-  expect(names).toHaveLength(known.size)
-  expect(promised.filter((name) => !known.has(name))).toEqual([])
+  assert.lengthOf(names, known.size)
+  assert.deepStrictEqual(
+    promised.filter((name) => !known.has(name)),
+    []
+  )
   const titles = entries.filter(({ type }) => type === created).map(({ data }) => data.deal.title)
-  expect(titles).toHaveLength(new Set(titles).size)
-  expect(titles).toHaveLength(await shop.deals())
+  assert.lengthOf(titles, new Set(titles).size)
+  assert.lengthOf(titles, await shop.deals())
   const of = (wanted: string) =>
     entries
       .filter(({ type }) => type === wanted)
       .map(({ data }) => data.deal.id)
       .sort()
-  expect(of(moved)).toEqual(of(updated))
+  assert.deepStrictEqual(of(moved), of(updated))
 }
 
 export const deliveryOf = ({ headers }: Hit) => String(headers["webhook-id"])
@@ -148,12 +155,21 @@ export const deliveryOf = ({ headers }: Hit) => String(headers["webhook-id"])
 const expectAllArrived = (entries: ReadonlyArray<Entry>, hits: ReadonlyArray<Hit>, projectId: string) => {
   const arrived = Map.groupBy(hits, deliveryOf)
   const answered = new Set(hits.filter(({ response }) => response.writableFinished).map(deliveryOf))
-  expect(entries.filter(({ status }) => status !== "delivered")).toEqual([])
-  expect(entries.filter(({ delivery }) => !answered.has(String(delivery)))).toEqual([])
-  expect([...arrived.keys()].sort()).toEqual(entries.map(({ delivery }) => delivery).sort())
+  assert.deepStrictEqual(
+    entries.filter(({ status }) => status !== "delivered"),
+    []
+  )
+  assert.deepStrictEqual(
+    entries.filter(({ delivery }) => !answered.has(String(delivery))),
+    []
+  )
+  assert.deepStrictEqual([...arrived.keys()].sort(), entries.map(({ delivery }) => delivery).sort())
   for (const entry of entries) {
     const bodies = (arrived.get(String(entry.delivery)) ?? []).map(bodyOf)
-    expect(bodies).toEqual(bodies.map(() => toldAs(entry, projectId)))
+    assert.deepStrictEqual(
+      bodies,
+      bodies.map(() => toldAs(entry, projectId))
+    )
   }
   return arrived
 }
@@ -191,18 +207,21 @@ export const openLedger = async (databaseUrl: string, api: () => Service) => {
     /** Waits for deliveries that have not come before. */
     goesOn: () => {
       const before = new Set(receiver.hits.map(deliveryOf)).size
-      return eventually(() => expect(new Set(receiver.hits.map(deliveryOf)).size).toBeGreaterThan(before + 10))
+      return eventually(() => assert.isAbove(new Set(receiver.hits.map(deliveryOf)).size, before + 10))
     },
     /** Takes no more commands, waits until everything is told, and holds the one side against the other. */
     balance: async (): Promise<Balance> => {
       await commands.stop()
       await dwindles(() => shop.inState("pending", "delivering"))
-      expect(await shop.inFlight()).toBe(0)
+      assert.strictEqual(await shop.inFlight(), 0)
       const entries = await entriesOf(shop)
       await expectPromisesKept(entries, commands.promised, shop)
       const arrived = expectAllArrived(entries, receiver.hits, shop.id)
       const tooMany = [...arrived].filter(([id, hits]) => hits.length > 1 + (excuses.get(id) ?? 0))
-      expect(tooMany.map(([id, hits]) => ({ id, times: hits.length, excused: excuses.get(id) ?? 0 }))).toEqual([])
+      assert.deepStrictEqual(
+        tooMany.map(([id, hits]) => ({ id, times: hits.length, excused: excuses.get(id) ?? 0 })),
+        []
+      )
       return {
         events: entries.length,
         unknown: entries.length - commands.promised.length,

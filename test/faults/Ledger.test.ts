@@ -2,9 +2,9 @@
  * At least once (contract §10): a stream of commands, kill -9 of the process that has come to a certain step between a
  * command and the record of its delivery, and a ledger of every committed event against what arrived.
  */
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
 import { hang } from "../integrations/Deliveries.support.ts"
-import { eventually } from "../support/Process.ts"
 import type { Gate } from "../support/WireProxy.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
@@ -26,6 +26,7 @@ import {
 } from "./Ledger.parts.support.ts"
 import { deliveryOf, type Ledger } from "./Ledger.support.ts"
 import type { Shop } from "./Shop.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let cluster: Cluster
 
@@ -71,23 +72,23 @@ const inRecord = (
     await reach(shop, records)
     return async (left) => {
       recorded((await shop.inState("delivered")) - before)
-      if (costs === "something") expect(left).not.toEqual([])
+      if (costs === "something") assert.notDeepEqual(left, [])
     }
   }
 })
 
-const nothing = (count: number) => expect(count).toBe(0)
+const nothing = (count: number) => assert.strictEqual(count, 0)
 
 const steps: ReadonlyArray<Step> = [
-  inClaim("before", (left) => expect(left).toEqual([])),
+  inClaim("before", (left) => assert.deepStrictEqual(left, [])),
   inClaim("during", () => {}),
-  inClaim("after", (left) => expect(left).not.toEqual([])),
+  inClaim("after", (left) => assert.notDeepEqual(left, [])),
   {
     at: "before the answer",
     costs: "something",
     reach: async (ledger) => {
       const hit = await nextHit(ledger)
-      return (left) => expect(left).toContain(deliveryOf(hit))
+      return (left) => assert.include(left, deliveryOf(hit))
     }
   },
   {
@@ -95,8 +96,8 @@ const steps: ReadonlyArray<Step> = [
     costs: "something",
     reach: async ({ receiver }) => {
       receiver.answerWith(hang)
-      await eventually(() => expect(receiver.open()).toBe(4))
-      return (left) => expect(left).toHaveLength(4)
+      await eventually(() => assert.strictEqual(receiver.open(), 4))
+      return (left) => assert.lengthOf(left, 4)
     }
   },
   {
@@ -107,13 +108,13 @@ const steps: ReadonlyArray<Step> = [
       // However fast it is.
       wire.gate(record)
       await new Promise<void>((resolve) => hit.response.end(resolve))
-      return (left) => expect(left).toContain(deliveryOf(hit))
+      return (left) => assert.include(left, deliveryOf(hit))
     }
   },
   inRecord("before", "something", moments.before, nothing),
   inRecord("half way through", "something", async (_, records) => (await records.next()).tear(), nothing),
   inRecord("during", "perhaps something", moments.during, () => {}),
-  inRecord("after", "perhaps something", moments.after, (count) => expect(count).toBeGreaterThan(0))
+  inRecord("after", "perhaps something", moments.after, (count) => assert.isAbove(count, 0))
 ]
 
 /** Kills one of the two workers; the other takes over, and a new one comes to its side. */
@@ -159,8 +160,8 @@ describe("no committed event is lost, and none arrives twice without need", () =
   it("when workers and the api are killed at every step", { timeout: 600_000 }, async () => {
     const rounds = [...ofWorkers, ...ofApi(true), ...ofWorkers, ...ofApi(false)]
     const { duplicates, replays, unknown } = await runAll(cluster.url, rounds)
-    expect(duplicates).toBeGreaterThanOrEqual(2 * steps.filter(({ costs }) => costs === "something").length)
-    expect(replays).toBeGreaterThan(0)
-    expect(unknown).toBeGreaterThan(0)
+    assert.isAtLeast(duplicates, 2 * steps.filter(({ costs }) => costs === "something").length)
+    assert.isAbove(replays, 0)
+    assert.isAbove(unknown, 0)
   })
 })

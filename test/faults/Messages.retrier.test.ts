@@ -1,7 +1,10 @@
 /** Who finds what is due: after a death, in the middle of a claim, and among several (contract §8, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
-import { beforeAll, describe, expect, it } from "vitest"
-import { defer, ended, eventually, inGoodOrder } from "../support/Process.ts"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
+import { defer } from "../support/Finalizers.ts"
+import { ended, eventually, inGoodOrder } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 import { type Desk, type Mail, mails, openDesk, retrying, sent, start, unknown } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
 import { accept, busy, ignore, swallow } from "./Providers.support.ts"
@@ -18,7 +21,7 @@ const putOff = async (desk: Desk, name: string, count = 1): Promise<ReadonlyArra
   const all = mails(name, count)
   desk.provider.answerWith(busy)
   const api = await start(databaseUrl, "api")
-  for (const each of all) expect(await desk.ask(api, each)).toBe(retrying)
+  for (const each of all) assert.strictEqual(await desk.ask(api, each), retrying)
   await api.stop()
   await desk.endPauses()
   return all
@@ -44,7 +47,7 @@ describe("a worker that is killed", () => {
     const all = mails("again")
     provider.answerWith(busy)
     const api = await start(databaseUrl, "api")
-    expect(await Promise.all(all.map((each) => desk.ask(api, each)))).toEqual([retrying, retrying])
+    assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(api, each))), [retrying, retrying])
     const trap = provider.trap(all.length, swallow)
     await desk.endPauses()
     const first = await start(databaseUrl, "worker")
@@ -57,14 +60,17 @@ describe("a worker that is killed", () => {
     await eventually(async () => {
       const [http, telegram] = await Promise.all(all.map(desk.state))
       const before = ["retrying http_503", "unknown lease_lost"]
-      expect(http).toEqual({ status: "sent", attempting: false, attempts: [...before, "accepted"] })
-      expect(telegram).toEqual({ status: "unknown", attempting: false, attempts: before })
+      assert.deepStrictEqual(http, { status: "sent", attempting: false, attempts: [...before, "accepted"] })
+      assert.deepStrictEqual(telegram, { status: "unknown", attempting: false, attempts: before })
     })
     await sleep(1_500)
-    expect(all.map((each) => desk.entry(each))).toMatchObject([
-      { calls: 3, taken: [expect.any(String)] },
-      { calls: 2, taken: [expect.any(String)] }
-    ])
+    assertMatches(
+      all.map((each) => desk.entry(each)),
+      [
+        { calls: 3, taken: [/^/] },
+        { calls: 2, taken: [/^/] }
+      ]
+    )
   })
 })
 
@@ -77,7 +83,7 @@ describe("a message whose lease has ended", () => {
     const cut = all.map((each) => desk.ask(first, each))
     await sprung
     first.kill("SIGKILL")
-    expect(await Promise.all(cut)).toEqual(["cut", "cut"])
+    assert.deepStrictEqual(await Promise.all(cut), ["cut", "cut"])
 
     await desk.endWaits()
     const api = await start(databaseUrl, "api")
@@ -86,11 +92,11 @@ describe("a message whose lease has ended", () => {
     const worker = await start(proxy.url, "worker")
     await desk.endLeases()
     await noting.sprung
-    expect(await Promise.all(all.map((each) => desk.ask(api, each)))).toEqual([unknown, unknown])
+    assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(api, each))), [unknown, unknown])
     worker.kill("SIGKILL")
     await worker.exited
     noting.cut()
-    expect(await Promise.all(all.map((each) => desk.ask(api, each)))).toEqual([unknown, unknown])
+    assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(api, each))), [unknown, unknown])
   })
 })
 
@@ -101,20 +107,20 @@ describe("an outcome that comes when the lease is over", () => {
     const api = await start(databaseUrl, "api")
     desk.provider.answerWith(ignore)
     const answers = all.map((each) => desk.ask(api, each))
-    await eventually(() => expect(desk.provider.calls).toHaveLength(2))
+    await eventually(() => assert.lengthOf(desk.provider.calls, 2))
     const first = [...desk.provider.calls]
     await desk.endLeases()
     await start(databaseUrl, "worker")
-    await eventually(() => expect(desk.provider.calls).toHaveLength(3))
+    await eventually(() => assert.lengthOf(desk.provider.calls, 3))
     for (const call of first) busy(call)
-    expect(await Promise.all(answers)).toEqual([unknown, unknown])
-    expect(await statesOf(desk, all)).toEqual([
+    assert.deepStrictEqual(await Promise.all(answers), [unknown, unknown])
+    assert.deepStrictEqual(await statesOf(desk, all), [
       { status: "unknown", attempting: true, attempts: ["unknown lease_lost", "pending"] },
       { status: "unknown", attempting: false, attempts: ["unknown lease_lost"] }
     ])
     desk.provider.acceptAll()
     await eventually(async () =>
-      expect((await statesOf(desk, all))[0]).toEqual({
+      assert.deepStrictEqual((await statesOf(desk, all))[0], {
         status: "sent",
         attempting: false,
         attempts: ["unknown lease_lost", "accepted"]
@@ -132,14 +138,14 @@ describe("a worker that ends", () => {
     const claiming = `pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`
     const count = async () => Number((await desk.query(`SELECT count(*) FROM ${claiming}`))[0]?.["count"])
     const worker = await start(databaseUrl, "worker")
-    await eventually(async () => expect(await count()).toBe(1))
+    await eventually(async () => assert.strictEqual(await count(), 1))
     worker.kill(signal)
-    expect(await ended(worker)).toEqual(inGoodOrder)
-    await eventually(async () => expect(await count()).toBe(0))
+    assert.deepStrictEqual(await ended(worker), inGoodOrder)
+    await eventually(async () => assert.strictEqual(await count(), 0))
     // Attempted, or not claimed: a lease that nobody works on would make what was surely not sent uncertain.
     for (const state of await statesOf(desk, all)) {
-      expect(state).toMatchObject({ attempting: false })
-      expect(["sent", "retrying"]).toContain(state === "none" ? state : state.status)
+      assertMatches(state, { attempting: false })
+      assert.include(["sent", "retrying"], state === "none" ? state : state.status)
     }
   })
 })
@@ -154,12 +160,15 @@ describe("several workers", () => {
     await slowClaims(desk, 0.02)
     await desk.endPauses()
     await eventually(async () => {
-      for (const state of await statesOf(desk, all)) expect(state).toMatchObject({ status: "sent" })
+      for (const state of await statesOf(desk, all)) assertMatches(state, { status: "sent" })
     })
-    expect(all.map((each) => desk.entry(each).calls)).toEqual(all.map(() => 2))
-    for (const worker of workers) expect(await worker.stop()).toEqual(inGoodOrder)
+    assert.deepStrictEqual(
+      all.map((each) => desk.entry(each).calls),
+      all.map(() => 2)
+    )
+    for (const worker of workers) assert.deepStrictEqual(await worker.stop(), inGoodOrder)
     const api = await start(databaseUrl, "api")
-    for (const each of all) expect(await desk.ask(api, each)).toBe(sent)
-    expect(desk.provider.calls).toHaveLength(2 * all.length)
+    for (const each of all) assert.strictEqual(await desk.ask(api, each), sent)
+    assert.lengthOf(desk.provider.calls, 2 * all.length)
   })
 })

@@ -1,7 +1,9 @@
 /** How calls of providers end with the process that makes them, and what several processes do (contract §8, §13, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
-import { beforeAll, describe, expect, it } from "vitest"
-import { ended, eventually, inGoodOrder, type Service } from "../support/Process.ts"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
+import { ended, inGoodOrder, type Service } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 import {
   type Desk,
   expectTrue,
@@ -21,6 +23,7 @@ import { accept, busy, ignore, swallow } from "./Providers.support.ts"
 import { send } from "./Requests.support.ts"
 import { makeProxy } from "./TcpProxy.support.ts"
 import { creates, startTrapProxy } from "./TrapProxy.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 
@@ -30,7 +33,7 @@ beforeAll(async () => {
 
 /** A path that needs nothing tells when new requests are refused. */
 const isDraining = (service: Service) =>
-  eventually(async () => expect((await send(`${service.url}/nothing-here`)).status).toBe(503))
+  eventually(async () => assert.strictEqual((await send(`${service.url}/nothing-here`)).status, 503))
 
 /** Sends of each kind, of which the provider has heard, and done as it was told. */
 const underWay = async (desk: Desk, service: Service, what = ignore) => {
@@ -61,8 +64,8 @@ describe("a caller who hangs up", () => {
     const { all, hangUp } = await underWay(desk, service)
     await hangUp()
     desk.provider.acceptAll()
-    await eventually(async () => expect(await statesOf(desk, all)).toEqual([delivered, delivered]))
-    expect(await Promise.all(all.map((each) => desk.ask(service, each)))).toEqual([sent, sent])
+    await eventually(async () => assert.deepStrictEqual(await statesOf(desk, all), [delivered, delivered]))
+    assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(service, each))), [sent, sent])
     await expectTrue(desk, all)
   })
 
@@ -74,11 +77,11 @@ describe("a caller who hangs up", () => {
     service.kill("SIGTERM")
     await isDraining(service)
     await sleep(500)
-    expect(service.hasExited()).toBe(false)
+    assert.isFalse(service.hasExited())
     desk.provider.acceptAll()
-    expect(await ended(service)).toEqual(inGoodOrder)
-    expect(await statesOf(desk, all)).toEqual([delivered, delivered])
-    expect(desk.provider.calls).toHaveLength(2)
+    assert.deepStrictEqual(await ended(service), inGoodOrder)
+    assert.deepStrictEqual(await statesOf(desk, all), [delivered, delivered])
+    assert.lengthOf(desk.provider.calls, 2)
   })
 })
 
@@ -93,12 +96,12 @@ describe("a caller who hangs up while the message is committed", () => {
       const { answer, hangUp } = desk.call(service, each)
       await sprung
       hangUp()
-      expect(await answer.then(told, () => "cut")).toBe("cut")
+      assert.strictEqual(await answer.then(told, () => "cut"), "cut")
       for (const _ of [1, 2, 3]) await send(`${service.url}/healthz`)
       release()
-      await eventually(async () => expect(await desk.state(each)).toEqual(delivered))
+      await eventually(async () => assert.deepStrictEqual(await desk.state(each), delivered))
     }
-    expect(desk.provider.calls).toHaveLength(2)
+    assert.lengthOf(desk.provider.calls, 2)
   })
 })
 
@@ -110,10 +113,10 @@ describe("a process that is told to end", () => {
     service.kill("SIGTERM")
     await isDraining(service)
     desk.provider.acceptAll()
-    expect(await answers).toEqual([sent, sent])
-    expect(await ended(service)).toEqual(inGoodOrder)
-    expect(await statesOf(desk, all)).toEqual([delivered, delivered])
-    expect(desk.provider.calls).toHaveLength(2)
+    assert.deepStrictEqual(await answers, [sent, sent])
+    assert.deepStrictEqual(await ended(service), inGoodOrder)
+    assert.deepStrictEqual(await statesOf(desk, all), [delivered, delivered])
+    assert.lengthOf(desk.provider.calls, 2)
   })
 
   it.each([
@@ -124,17 +127,17 @@ describe("a process that is told to end", () => {
     const service = await start(databaseUrl, "all", { SHUTDOWN_GRACE: grace })
     const { all, answers } = await underWay(desk, service, swallow)
     service.kill(signal)
-    expect(await ended(service)).toEqual(inGoodOrder)
-    for (const answer of await answers) expect([unknown, "cut"]).toContain(answer)
-    expect(await statesOf(desk, all)).toEqual([interrupted, interrupted])
+    assert.deepStrictEqual(await ended(service), inGoodOrder)
+    for (const answer of await answers) assert.include([unknown, "cut"], answer)
+    assert.deepStrictEqual(await statesOf(desk, all), [interrupted, interrupted])
 
     desk.provider.answerWith(accept)
     const next = await start(databaseUrl)
     const [http = mail("none", "http"), telegram = mail("none", "telegram")] = all
-    await eventually(async () => expect(await desk.ask(next, http)).toBe(sent))
-    expect(await desk.ask(next, telegram)).toBe(unknown)
-    expect(desk.entry(http)).toMatchObject({ calls: 2, taken: [expect.any(String)] })
-    expect(desk.entry(telegram)).toMatchObject({ calls: 1, taken: [expect.any(String)] })
+    await eventually(async () => assert.strictEqual(await desk.ask(next, http), sent))
+    assert.strictEqual(await desk.ask(next, telegram), unknown)
+    assertMatches(desk.entry(http), { calls: 2, taken: [/^/] })
+    assertMatches(desk.entry(telegram), { calls: 1, taken: [/^/] })
     await expectTrue(desk, all)
   })
 
@@ -143,22 +146,22 @@ describe("a process that is told to end", () => {
     const api = await start(databaseUrl, "api")
     const [first, second] = [mails("first"), mails("second")]
     desk.provider.answerWith(busy)
-    for (const each of first) expect(await desk.ask(api, each)).toBe(retrying)
+    for (const each of first) assert.strictEqual(await desk.ask(api, each), retrying)
     await desk.endPauses()
     const { sprung } = desk.provider.trap(first.length, ignore)
     const worker = await start(databaseUrl, "worker")
     await sprung
     worker.kill("SIGTERM")
-    await eventually(async () => expect((await send(`${worker.url}/readyz`)).status).toBe(503))
+    await eventually(async () => assert.strictEqual((await send(`${worker.url}/readyz`)).status, 503))
     desk.provider.answerWith(busy)
-    for (const each of second) expect(await desk.ask(api, each)).toBe(retrying)
+    for (const each of second) assert.strictEqual(await desk.ask(api, each), retrying)
     await desk.endPauses()
     await sleep(1_000)
     desk.provider.acceptAll()
-    expect(await ended(worker)).toEqual(inGoodOrder)
+    assert.deepStrictEqual(await ended(worker), inGoodOrder)
     const again = { status: "sent", attempting: false, attempts: ["retrying http_503", "accepted"] }
-    expect(await statesOf(desk, first)).toEqual([again, again])
-    for (const each of second) expect(desk.entry(each).calls).toBe(1)
+    assert.deepStrictEqual(await statesOf(desk, first), [again, again])
+    for (const each of second) assert.strictEqual(desk.entry(each).calls, 1)
   })
 
   it("does so also when the database hangs, which leaves the message to its lease", async () => {
@@ -170,13 +173,13 @@ describe("a process that is told to end", () => {
     const { all, answers } = await underWay(desk, service, swallow)
     proxy.hang()
     service.kill("SIGINT")
-    expect(await ended(service)).toEqual(inGoodOrder)
-    for (const answer of await answers) expect([unknown, "cut"]).toContain(answer)
+    assert.deepStrictEqual(await ended(service), inGoodOrder)
+    for (const answer of await answers) assert.include([unknown, "cut"], answer)
     await desk.endLeases()
     desk.provider.answerWith(accept)
     await start(databaseUrl)
     await eventually(async () =>
-      expect(await statesOf(desk, all)).toEqual([
+      assert.deepStrictEqual(await statesOf(desk, all), [
         { status: "sent", attempting: false, attempts: ["unknown lease_lost", "accepted"] },
         { status: "unknown", attempting: false, attempts: ["unknown lease_lost"] }
       ])
@@ -195,13 +198,19 @@ describe("two processes", () => {
     await sprung
     // Longer than it takes to look for what is under way.
     await sleep(500)
-    expect(desk.provider.calls).toHaveLength(all.length)
+    assert.lengthOf(desk.provider.calls, all.length)
     desk.provider.acceptAll()
     const told = await Promise.all(answers)
-    expect(told.map(({ status }) => status)).toEqual(told.map(() => 200))
-    expect(told.filter(({ headers }) => headers["idempotent-replayed"] === undefined)).toHaveLength(all.length)
-    for (const { body } of told) expect(body).toMatchObject({ deliveryStatus: "sent" })
-    expect(desk.provider.calls).toHaveLength(all.length)
+    assert.deepStrictEqual(
+      told.map(({ status }) => status),
+      told.map(() => 200)
+    )
+    assert.lengthOf(
+      told.filter(({ headers }) => headers["idempotent-replayed"] === undefined),
+      all.length
+    )
+    for (const { body } of told) assertMatches(body, { deliveryStatus: "sent" })
+    assert.lengthOf(desk.provider.calls, all.length)
     await expectTrue(desk, all)
   })
 
@@ -217,19 +226,19 @@ describe("two processes", () => {
     await sprung
     first.kill("SIGKILL")
     await first.exited
-    expect(await Promise.all(cut)).toEqual(["cut", "cut"])
+    assert.deepStrictEqual(await Promise.all(cut), ["cut", "cut"])
     for (const answer of await Promise.all(all.map((each) => desk.post(second, each)))) {
-      expect(told(answer)).toBe(pending)
-      expect(answer.body).toMatchObject({ createdAt: expect.any(String) })
+      assert.strictEqual(told(answer), pending)
+      assertMatches(answer.body, { createdAt: /^/ })
     }
     const waited = await desk.query(`
       SELECT bool_and(now() > created_at + interval '3 s') AS waited FROM messages WHERE project_id = '${desk.id}'`)
-    expect(waited).toEqual([{ waited: true }])
+    assert.deepStrictEqual(waited, [{ waited: true }])
     // With nobody but the API there, it stays as it is, but from the end of its lease it counts as unknown.
     await eventually(async () =>
-      expect(await Promise.all(all.map((each) => desk.ask(second, each)))).toEqual([unknown, unknown])
+      assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(second, each))), [unknown, unknown])
     )
-    expect(await statesOf(desk, all)).toMatchObject([{ status: "pending" }, { status: "pending" }])
+    assertMatches(await statesOf(desk, all), [{ status: "pending" }, { status: "pending" }])
   })
 })
 
@@ -239,17 +248,20 @@ describe("roles", () => {
     const api = await start(databaseUrl, "api")
     const all = mails("role")
     desk.provider.answerWith(busy)
-    expect(await Promise.all(all.map((each) => desk.ask(api, each)))).toEqual([retrying, retrying])
+    assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(api, each))), [retrying, retrying])
     desk.provider.answerWith(accept)
     await desk.endPauses()
     await sleep(1_500)
-    expect(desk.provider.calls).toHaveLength(2)
+    assert.lengthOf(desk.provider.calls, 2)
     const worker = await start(databaseUrl, "worker")
     await eventually(async () =>
-      expect(await Promise.all(all.map((each) => desk.ask(api, each)))).toEqual([sent, sent])
+      assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(api, each))), [sent, sent])
     )
-    expect(desk.provider.calls).toHaveLength(4)
+    assert.lengthOf(desk.provider.calls, 4)
     const refused = await Promise.all(all.map((each) => desk.post(worker, each)))
-    expect(refused.map(({ status }) => status)).toEqual([404, 404])
+    assert.deepStrictEqual(
+      refused.map(({ status }) => status),
+      [404, 404]
+    )
   })
 })

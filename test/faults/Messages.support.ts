@@ -1,12 +1,13 @@
 /** A project with a conversation over each kind of provider, sends into them, and what is known of each message. */
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
-import { expect } from "vitest"
+import { assert } from "@effect/vitest"
 import { MessageReceipt } from "../../src/api/messaging/Messaging.ts"
-import { eventually, type Service, startService } from "../support/Process.ts"
+import { type Service, startService } from "../support/Process.ts"
 import { burial, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Entry, type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
 import { type Answer, bearer, type Call, kindOf, open, send } from "./Requests.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 /** A message that a caller wants to be sent. Its text is its key, and no other's. */
 export interface Mail {
@@ -137,7 +138,7 @@ export const openDesk = async (databaseUrl: string) => {
     warmUp: (service: Service) =>
       eventually(async () => {
         const { status } = await send(`${service.url}/api/v1/developer/messaging/sources`, { headers: bearer(token) })
-        expect(status).toBe(200)
+        assert.strictEqual(status, 200)
       }),
     entry: ({ kind, text }: Mail): Entry => provider.entry(text, kind),
     /** Waits until PostgreSQL has done what processes that are dead still asked it to do. */
@@ -156,17 +157,18 @@ export const openDesk = async (databaseUrl: string) => {
 export const expectTrue = async (desk: Desk, all: ReadonlyArray<Mail>) => {
   for (const mail of all) {
     const { calls, keys, taken } = desk.entry(mail)
-    expect(taken.length, mail.text).toBeLessThanOrEqual(1)
-    expect(keys.length, mail.text).toBeLessThanOrEqual(mail.kind === "http" ? 1 : 0)
-    if (mail.kind === "telegram") expect(calls, mail.text).toBeLessThanOrEqual(1)
+    assert.isAtMost(taken.length, 1, mail.text)
+    assert.isAtMost(keys.length, mail.kind === "http" ? 1 : 0, mail.text)
+    if (mail.kind === "telegram") assert.isAtMost(calls, 1, mail.text)
     const state = await desk.state(mail)
-    if (state !== "none" && state.status === "sent") expect(taken, mail.text).toHaveLength(1)
+    if (state !== "none" && state.status === "sent") assert.lengthOf(taken, 1, mail.text)
   }
   for (const { mail, receipt } of desk.receipts) {
     const { keys, taken } = desk.entry(mail)
-    if (mail.kind === "http" && keys.length > 0) expect(keys).toEqual([receipt.messageId])
+    if (mail.kind === "http" && keys.length > 0) assert.deepStrictEqual(keys, [receipt.messageId])
     const accepted = receipt.attempts.filter(({ status }) => status === "accepted")
-    expect(accepted).toHaveLength(receipt.deliveryStatus === "sent" ? 1 : 0)
-    for (const { providerMessageId } of accepted) expect(taken).toEqual([providerMessageId])
+    assert.lengthOf(accepted, receipt.deliveryStatus === "sent" ? 1 : 0)
+    for (const { providerMessageId } of accepted)
+      assert.deepStrictEqual<ReadonlyArray<string | null>>(taken, [providerMessageId])
   }
 }

@@ -3,8 +3,10 @@
  * to one accepted send under one key, and no receipt lies (contract §5, §8).
  */
 import { setTimeout as sleep } from "node:timers/promises"
-import { beforeAll, describe, expect, it } from "vitest"
-import { checkout, eventually, runToEnd } from "../support/Process.ts"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
+import { checkout, runToEnd } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 import {
   type Desk,
   expectTrue,
@@ -22,6 +24,7 @@ import { database, serviceEnv } from "./Projects.support.ts"
 import { accept, halfway, ignore, swallow } from "./Providers.support.ts"
 import { expectProblem } from "./Requests.support.ts"
 import { creates, type Prey, records, startTrapProxy, type Trap, type TrapProxy } from "./TrapProxy.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 
@@ -126,7 +129,7 @@ const killAt = async (desk: Desk, { batches, trap }: Step) => {
     await service.exited
     cut()
     // On a machine that stood still meanwhile it may have been told that nobody knows.
-    for (const answer of await Promise.all(answers)) expect(["cut", unknown]).toContain(answer)
+    for (const answer of await Promise.all(answers)) assert.include(["cut", unknown], answer)
   }
   return batches.flat()
 }
@@ -141,8 +144,11 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
     await desk.burial()
     const entries = (of: ReadonlyArray<Mail>) =>
       of.map((each) => ({ calls: desk.entry(each).calls, taken: desk.entry(each).taken.length }))
-    for (const each of all) expect(await desk.state(each), each.text).toEqual(step.leaves)
-    expect(entries(all)).toEqual(all.map(() => ({ calls: step.calls, taken: step.taken })))
+    for (const each of all) assert.deepStrictEqual(await desk.state(each), step.leaves, each.text)
+    assert.deepStrictEqual(
+      entries(all),
+      all.map(() => ({ calls: step.calls, taken: step.taken }))
+    )
 
     provider.answerWith(step.leaves === "none" ? accept : ignore)
     await desk.endWaits()
@@ -151,24 +157,30 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
     const telegram = all.filter(({ kind }) => kind === "telegram")
     const ask = (of: ReadonlyArray<Mail>) => Promise.all(of.map((each) => desk.ask(service, each)))
     if (step.leaves === leased) {
-      expect(await ask(all)).toEqual(all.map(() => pending))
+      assert.deepStrictEqual(
+        await ask(all),
+        all.map(() => pending)
+      )
       // As long as the leases run, nobody touches what may be under way.
       await sleep(1_000)
-      expect(await ask(all)).toEqual(all.map(() => pending))
-      for (const each of all) expect(await desk.state(each), each.text).toEqual(leased)
+      assert.deepStrictEqual(
+        await ask(all),
+        all.map(() => pending)
+      )
+      for (const each of all) assert.deepStrictEqual(await desk.state(each), leased, each.text)
 
       await desk.endLeases()
       for (const each of all) {
         const answer = await desk.post(service, each)
         expectProblem(answer, 503, "provider_outcome_unknown")
-        expect(answer).toMatchObject({
-          headers: { "idempotent-replayed": "true", "retry-after": expect.stringMatching(/^[1-9]\d?$/) },
-          body: { messageId: expect.stringMatching(/^msg_/) }
+        assertMatches(answer, {
+          headers: { "idempotent-replayed": "true", "retry-after": /^[1-9]\d?$/ },
+          body: { messageId: /^msg_/ }
         })
       }
       await eventually(async () => {
         for (const each of telegram) {
-          expect(await desk.state(each)).toEqual({
+          assert.deepStrictEqual(await desk.state(each), {
             status: "unknown",
             attempting: false,
             attempts: ["unknown lease_lost"]
@@ -176,14 +188,34 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
         }
       })
       provider.acceptAll()
-      await eventually(async () => expect(await ask(http)).toEqual(http.map(() => sent)))
-      expect(await ask(telegram)).toEqual(telegram.map(() => unknown))
-      expect(entries(http)).toEqual(http.map(() => ({ calls: step.calls + 1, taken: 1 })))
-      expect(entries(telegram)).toEqual(telegram.map(() => ({ calls: step.calls, taken: step.taken })))
+      await eventually(async () =>
+        assert.deepStrictEqual(
+          await ask(http),
+          http.map(() => sent)
+        )
+      )
+      assert.deepStrictEqual(
+        await ask(telegram),
+        telegram.map(() => unknown)
+      )
+      assert.deepStrictEqual(
+        entries(http),
+        http.map(() => ({ calls: step.calls + 1, taken: 1 }))
+      )
+      assert.deepStrictEqual(
+        entries(telegram),
+        telegram.map(() => ({ calls: step.calls, taken: step.taken }))
+      )
     } else {
-      expect(await ask(all)).toEqual(all.map(() => sent))
-      expect(entries(all)).toEqual(all.map(() => ({ calls: 1, taken: 1 })))
-      for (const each of all) expect(await desk.post(service, each)).toMatchObject(sentAgain)
+      assert.deepStrictEqual(
+        await ask(all),
+        all.map(() => sent)
+      )
+      assert.deepStrictEqual(
+        entries(all),
+        all.map(() => ({ calls: 1, taken: 1 }))
+      )
+      for (const each of all) assertMatches(await desk.post(service, each), sentAgain)
     }
     await expectTrue(desk, all)
   })
@@ -218,13 +250,16 @@ describe("a process that is killed", { timeout: 180_000 }, () => {
     }
     for (const each of all) {
       await eventually(async () =>
-        expect(each.kind === "http" ? [sent] : [sent, unknown]).toContain(await desk.ask(service, each))
+        assert.include(each.kind === "http" ? [sent] : [sent, unknown], await desk.ask(service, each))
       )
     }
     await expectTrue(desk, all)
     const taken = all.filter((each) => desk.entry(each).taken.length === 1)
-    expect(taken.filter(({ kind }) => kind === "http")).toHaveLength(all.length / 2)
-    expect(taken.length).toBeGreaterThan(all.length / 2)
+    assert.lengthOf(
+      taken.filter(({ kind }) => kind === "http"),
+      all.length / 2
+    )
+    assert.isAbove(taken.length, all.length / 2)
   })
 })
 
@@ -237,12 +272,12 @@ describe("what nobody knows, and nobody may repeat", () => {
     const asked = desk.ask(first, only)
     await trap.sprung
     first.kill("SIGKILL")
-    expect(await asked).toBe("cut")
+    assert.strictEqual(await asked, "cut")
     await desk.burial()
     await desk.endWaits()
     await desk.endLeases()
     const service = await start(databaseUrl)
-    await eventually(async () => expect(await desk.state(only)).toMatchObject({ status: "unknown" }))
+    await eventually(async () => assertMatches(await desk.state(only), { status: "unknown" }))
     // Longer than the first pause.
     await sleep(1_500)
     const answer = await desk.post(service, only)
@@ -251,10 +286,10 @@ describe("what nobody knows, and nobody may repeat", () => {
       runToEnd(process.execPath, [`${checkout}/src/cli.ts`, "messages", ...args, "--json"], serviceEnv(databaseUrl))
     const listed = await cli("list", "--project", desk.id, "--status", "unknown")
     const messageId = /msg_\w+/.exec(listed.stdout)?.[0] ?? ""
-    expect(answer.body).toMatchObject({ messageId })
+    assertMatches(answer.body, { messageId })
     const settled = await cli("settle", "--project", desk.id, "--message", messageId, "--as", as)
-    expect(JSON.parse(settled.stdout)).toEqual({ messageId, deliveryStatus: as })
-    expect(await desk.ask(service, only)).toBe(as === "sent" ? sent : "409 provider_conflict")
-    expect(desk.entry(only).calls).toBe(1)
+    assert.deepStrictEqual(JSON.parse(settled.stdout), { messageId, deliveryStatus: as })
+    assert.strictEqual(await desk.ask(service, only), as === "sent" ? sent : "409 provider_conflict")
+    assert.strictEqual(desk.entry(only).calls, 1)
   })
 })

@@ -1,10 +1,12 @@
 /** What metrics tell of deliveries (contract §10, §15). */
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
 import { type Answering, inTurn, ok, reset, settings, slowly, status } from "../integrations/Deliveries.support.ts"
-import { eventually, freePort, inGoodOrder, startService } from "../support/Process.ts"
+import { freePort, inGoodOrder, startService } from "../support/Process.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
 import { expectProblem, send } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 
@@ -30,7 +32,7 @@ const startMeasured = async (role: Role, url = databaseUrl) => {
   const service = await start({ ADMIN_PORT: String(admin), DATABASE_URL: url }, role)
   const metrics = async () => {
     const { status, text } = await send(`http://127.0.0.1:${admin}/metrics`)
-    expect(status).toBe(200)
+    assert.strictEqual(status, 200)
     return text
   }
   /** The value of the one line of a name and labels. */
@@ -55,33 +57,33 @@ describe("metrics", () => {
     }
     const good = await open(slowly(400))
     await good.shop.create("deal-good")
-    await eventually(async () => expect(await outcomes()).toEqual({ succeeded: 1 }))
+    await eventually(async () => assert.deepStrictEqual(await outcomes(), { succeeded: 1 }))
     const flaky = await open(status(500), ok)
     await flaky.shop.create("deal-flaky")
-    await eventually(async () => expect(await outcomes()).toEqual({ succeeded: 2, failed: 1 }))
+    await eventually(async () => assert.deepStrictEqual(await outcomes(), { succeeded: 2, failed: 1 }))
     const dead = await open(status(500), reset, status(302))
     await dead.shop.create("deal-dead")
-    await eventually(async () => expect(await outcomes()).toEqual({ succeeded: 2, failed: 3, exhausted: 1 }))
+    await eventually(async () => assert.deepStrictEqual(await outcomes(), { succeeded: 2, failed: 3, exhausted: 1 }))
 
     const text = await metrics()
     const took = "webhook_attempt_duration_seconds"
-    expect(text).toMatch(/^# TYPE webhook_deliveries_total counter$/m)
-    expect(text).toMatch(/^# TYPE webhook_attempt_duration_seconds histogram$/m)
-    expect(await value(`${took}_count`)).toBe(6)
-    expect(await value(`${took}_bucket`, { le: "+Inf" })).toBe(6)
+    assert.match(text, /^# TYPE webhook_deliveries_total counter$/m)
+    assert.match(text, /^# TYPE webhook_attempt_duration_seconds histogram$/m)
+    assert.strictEqual(await value(`${took}_count`), 6)
+    assert.strictEqual(await value(`${took}_bucket`, { le: "+Inf" }), 6)
     // One of them took 400 ms.
-    expect(await value(`${took}_bucket`, { le: "0.25" })).toBeLessThan(6)
-    expect(await value(`${took}_sum`)).toBeGreaterThan(0.3)
+    assert.isBelow(Number(await value(`${took}_bucket`, { le: "0.25" })), 6)
+    assert.isAbove(Number(await value(`${took}_sum`)), 0.3)
 
     const series = seriesOf(text, "webhook_")
-    expect(new Set(series.flatMap(({ labels }) => Object.keys(labels)))).toEqual(new Set(["outcome", "le"]))
+    assert.deepStrictEqual(new Set(series.flatMap(({ labels }) => Object.keys(labels))), new Set(["outcome", "le"]))
     for (const { receiver, shop } of [good, flaky, dead]) {
       const ids = receiver.hits.map(({ headers }) => String(headers["webhook-id"]))
-      for (const id of [shop.id, String(receiver.port), ...ids]) expect(text).not.toContain(id)
+      for (const id of [shop.id, String(receiver.port), ...ids]) assert.notInclude(text, id)
     }
     const main = await send(`${service.url}/metrics`)
     expectProblem(main, 404, "route_not_found")
-    expect(main.text).not.toContain("webhook_")
+    assert.notInclude(main.text, "webhook_")
   })
 
   it("tell how long the queue is, and for how long the oldest that is due has waited", async () => {
@@ -100,18 +102,18 @@ describe("metrics", () => {
 
     // What waits for a parked endpoint waits by rights.
     const parked = await startMeasured("worker", url)
-    await eventually(async () => expect(await parked.value("webhook_queue_depth")).toBe(3))
-    expect(await parked.value("webhook_oldest_due_seconds")).toBe(0)
-    expect(await parked.service.stop()).toEqual(inGoodOrder)
+    await eventually(async () => assert.strictEqual(await parked.value("webhook_queue_depth"), 3))
+    assert.strictEqual(await parked.value("webhook_oldest_due_seconds"), 0)
+    assert.deepStrictEqual(await parked.service.stop(), inGoodOrder)
 
     // Nobody takes them up, so they are what is seen.
     await shop.query("UPDATE endpoint_health SET parked_until = NULL")
     await shop.query("BEGIN")
     await shop.query("SELECT FROM endpoint_health FOR UPDATE")
     const late = await startMeasured("worker", url)
-    await eventually(async () => expect(await late.value("webhook_oldest_due_seconds")).toBeGreaterThanOrEqual(7_200))
-    expect(await late.value("webhook_oldest_due_seconds")).toBeLessThan(10_800)
-    expect(await late.value("webhook_queue_depth")).toBe(3)
+    await eventually(async () => assert.isAtLeast(Number(await late.value("webhook_oldest_due_seconds")), 7_200))
+    assert.isBelow(Number(await late.value("webhook_oldest_due_seconds")), 10_800)
+    assert.strictEqual(await late.value("webhook_queue_depth"), 3)
     await shop.query("ROLLBACK")
   })
 })

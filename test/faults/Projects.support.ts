@@ -7,8 +7,9 @@ import { ProjectId } from "../../src/api/Ids.ts"
 import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
-import { expect } from "vitest"
-import { defer, eventually } from "../support/Process.ts"
+import { assert } from "@effect/vitest"
+import { defer } from "../support/Finalizers.ts"
+import { eventually } from "../support/Process.ts"
 import { secretBox } from "../support/SecretBox.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
 
@@ -55,7 +56,7 @@ export const burial = (query: (text: string) => Promise<ReadonlyArray<unknown>>,
   eventually(async () => {
     const asked = await query(`
       SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '${name}'`)
-    expect(asked).toEqual([])
+    assert.deepStrictEqual(asked, [])
   })
 
 /** A session of the test's own, for SQL text. */

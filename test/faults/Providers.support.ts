@@ -1,7 +1,8 @@
 /** Providers under a test's control, and a ledger of all that they saw (contract §8). */
 import { Schema } from "effect"
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
-import { defer, freePort } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { freePort } from "../support/Process.ts"
 import type { Trap } from "./TrapProxy.support.ts"
 
 /** `http` sends idempotently, `telegram` does not. */

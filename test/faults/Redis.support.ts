@@ -1,6 +1,7 @@
 /** A Redis server of the test's own, without persistence: what restarts is empty. */
 import * as Net from "node:net"
 import { eventually, freePort, type Running, spawn, temporaryDirectory } from "../support/Process.ts"
+import { pathOf } from "../support/Programs.ts"
 
 export interface Redis {
   readonly url: string
@@ -23,7 +24,7 @@ export const makeRedis = async (): Promise<Redis> => {
     port,
     start: async () => {
       const args = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-      running = spawn("/usr/bin/redis-server", [...args, "--dir", directory])
+      running = spawn(pathOf("redis"), [...args, "--dir", directory])
       await eventually(() => ping(port))
     },
     kill: async () => {

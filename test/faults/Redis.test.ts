@@ -1,9 +1,12 @@
 /** Rate limits that two services share through Redis, and what requests see when Redis fails (contract §4). */
 import { setTimeout as sleep } from "node:timers/promises"
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
 import { eventually, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { type Answer, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
+import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
 
 let databaseUrl: string
@@ -24,7 +27,7 @@ const setUp = async () => {
 }
 
 const isReady = (service: Service) =>
-  eventually(async () => expect((await send(`${service.url}/readyz`)).status).toBe(200))
+  eventually(async () => assert.strictEqual((await send(`${service.url}/readyz`)).status, 200))
 
 /** What every request is told while the limiter can't be asked, each within a second. */
 const expectUnavailable = async (service: Service, token: string) => {
@@ -35,15 +38,15 @@ const expectUnavailable = async (service: Service, token: string) => {
   ]
   for (const answer of answers) {
     expectProblem(answer, 503, "rate_limiter_unavailable")
-    expect(Number(answer.headers["retry-after"])).toBeGreaterThanOrEqual(1)
-    expect(answer.millis).toBeLessThan(1_000)
+    assert.isAtLeast(Number(answer.headers["retry-after"]), 1)
+    assert.isBelow(answer.millis, 1_000)
   }
   expectProblem(await send(`${service.url}/readyz`), 503, "service_unavailable")
-  expect((await send(`${service.url}/healthz`)).status).toBe(200)
+  assert.strictEqual((await send(`${service.url}/healthz`)).status, 200)
 }
 
 const recovers = async (service: Service, token: string) => {
-  await eventually(async () => expect((await listClients(service.url, token)).status).toBe(200))
+  await eventually(async () => assert.strictEqual((await listClients(service.url, token)).status, 200))
   await isReady(service)
 }
 
@@ -54,6 +57,8 @@ const limits = (limit: number, windowSeconds: number) => ({
 const plenty = limits(100_000, 1)
 
 describe("buckets in Redis", () => {
+  requires("redis")
+
   it("are one for all services: together they allow exactly the limit", async () => {
     const { one, two } = await setUp()
     const token = await project(databaseUrl, limits(12, 1_200))
@@ -61,13 +66,16 @@ describe("buckets in Redis", () => {
       Array.from({ length: 40 }, (_, n) => listClients(n % 2 === 0 ? one.url : two.url, token))
     )
     const allowed = answers.filter(({ status }) => status === 200)
-    expect(allowed).toHaveLength(12)
+    assert.lengthOf(allowed, 12)
     for (const answer of answers.filter(({ status }) => status !== 200)) {
       expectProblem(answer, 429, "rate_limit_exceeded")
     }
     // Each of those allowed saw its own number of tokens left.
     const left = allowed.map(({ headers }) => Number(/;r=(\d+);/.exec(String(headers["ratelimit"]))?.[1]))
-    expect(left.sort((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
+    assert.deepStrictEqual(
+      left.sort((a, b) => a - b),
+      [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+    )
   })
 
   it("tell where a caller stands, on every answer behind the limiter", async () => {
@@ -78,42 +86,50 @@ describe("buckets in Redis", () => {
       return { policy, r: Number(r), t: Number(t), of: headers["ratelimit-policy"] }
     }
     const of = '"read";q=4;w=4000'
-    const near = (seconds: number) => expect.toSatisfy((t: number) => t <= seconds && t > seconds - 60)
+    const assertNear = ({ t }: ReturnType<typeof told>, seconds: number) => {
+      assert.isAtMost(t, seconds)
+      assert.isAbove(t, seconds - 60)
+    }
 
     const found = await listClients(one.url, token)
-    expect(found.status).toBe(200)
-    expect(told(found)).toEqual({ policy: "read", r: 3, t: near(1_000), of })
+    assert.strictEqual(found.status, 200)
+    assertMatches(told(found), { policy: "read", r: 3, of })
+    assertNear(told(found), 1_000)
 
     const missing = await send(`${two.url}/api/v1/developer/crm/clients/nobody`, {
       headers: { authorization: `Bearer ${token}` }
     })
     expectProblem(missing, 404, "client_not_found")
-    expect(told(missing)).toEqual({ policy: "read", r: 2, t: near(2_000), of })
+    assertMatches(told(missing), { policy: "read", r: 2, of })
+    assertNear(told(missing), 2_000)
 
     const faulty = await send(`${one.url}/api/v1/developer/crm/clients?limit=0`, {
       headers: { authorization: `Bearer ${token}` }
     })
     expectProblem(faulty, 400, "validation_failed")
-    expect(told(faulty)).toEqual({ policy: "read", r: 1, t: near(3_000), of })
+    assertMatches(told(faulty), { policy: "read", r: 1, of })
+    assertNear(told(faulty), 3_000)
 
     await listClients(two.url, token)
     const refused = await listClients(one.url, token)
     expectProblem(refused, 429, "rate_limit_exceeded")
-    expect(told(refused)).toEqual({ policy: "read", r: 0, t: near(4_000), of })
-    expect(Number(refused.headers["retry-after"])).toBeGreaterThan(900)
+    assertMatches(told(refused), { policy: "read", r: 0, of })
+    assertNear(told(refused), 4_000)
+    assert.isAbove(Number(refused.headers["retry-after"]), 900)
 
     // Another policy, another bucket; a body that is refused took a token all the same.
     const empty = await createClient(one.url, token, "empty", "")
     expectProblem(empty, 400, "validation_failed")
-    expect(told(empty)).toEqual({ policy: "write", r: 3, t: near(1_000), of: '"write";q=4;w=4000' })
+    assertMatches(told(empty), { policy: "write", r: 3, of: '"write";q=4;w=4000' })
+    assertNear(told(empty), 1_000)
 
     for (const answer of [
       await send(`${one.url}/api/v1/developer/crm/clients`),
       await send(`${one.url}/api/v1/developer/crm/unknown`),
       await send(`${one.url}/healthz`)
     ]) {
-      expect(answer.headers).not.toHaveProperty("ratelimit")
-      expect(answer.headers).not.toHaveProperty("ratelimit-policy")
+      assert.notProperty(answer.headers, "ratelimit")
+      assert.notProperty(answer.headers, "ratelimit-policy")
     }
   })
 
@@ -122,11 +138,11 @@ describe("buckets in Redis", () => {
     const token = await project(databaseUrl, limits(2, 6))
     const refusal = await eventually(async () => {
       const answer = await listClients(one.url, token)
-      expect(answer.status).toBe(429)
+      assert.strictEqual(answer.status, 429)
       return answer
     })
     const retryAfter = Number(refusal.headers["retry-after"])
-    expect(refusal.headers["retry-after"]).toMatch(/^[1-3]$/)
+    assert.match(String(refusal.headers["retry-after"]), /^[1-3]$/)
     const due = performance.now() + retryAfter * 1_000
     // Refused all the time until then: were one of them counted, the last request would be refused too.
     while (performance.now() < due - 1_500) {
@@ -134,15 +150,17 @@ describe("buckets in Redis", () => {
       await sleep(100)
     }
     await sleep(due - performance.now())
-    expect((await listClients(two.url, token)).status).toBe(200)
+    assert.strictEqual((await listClients(two.url, token)).status, 200)
   })
 })
 
 describe("without Redis", () => {
+  requires("redis")
+
   it("requests are refused in time, and all is well once it is back, empty", async () => {
     const { one, redis, two } = await setUp()
     const token = await project(databaseUrl, plenty)
-    expect((await listClients(one.url, token)).status).toBe(200)
+    assert.strictEqual((await listClients(one.url, token)).status, 200)
     await redis.kill()
     await expectUnavailable(one, token)
     await expectUnavailable(two, token)
@@ -150,7 +168,7 @@ describe("without Redis", () => {
     await redis.start()
     await recovers(one, token)
     await recovers(two, token)
-    expect((await createClient(one.url, token, "while-redis-is-away", "Somebody")).status).toBe(201)
+    assert.strictEqual((await createClient(one.url, token, "while-redis-is-away", "Somebody")).status, 201)
   })
 
   it("a service starts, answers, and finds Redis when it comes", async () => {
@@ -173,14 +191,14 @@ describe("without Redis", () => {
       })
     ])
     await gone.kill()
-    expect(await Promise.all([never.stop(), lost.stop()])).toEqual([inGoodOrder, inGoodOrder])
+    assert.deepStrictEqual(await Promise.all([never.stop(), lost.stop()]), [inGoodOrder, inGoodOrder])
   })
 
   it("a stream of requests sees its restart as 503 only", async () => {
     const { one, redis, two } = await setUp()
     const token = await project(databaseUrl, limits(300, 1))
     const requests = stream(16, (n) => listClients(n % 2 === 0 ? one.url : two.url, token))
-    const seen = (kind: string) => eventually(() => expect(requests.answers.slice(from).map(kindOf)).toContain(kind))
+    const seen = (kind: string) => eventually(() => assert.include(requests.answers.slice(from).map(kindOf), kind))
     let from = 0
     for (const _ of [1, 2]) {
       from = requests.answers.length
@@ -194,18 +212,18 @@ describe("without Redis", () => {
     }
     await requests.stop()
     await Promise.all([isReady(one), isReady(two)])
-    expect(requests.failures).toEqual([])
-    expect(["200", "429 rate_limit_exceeded", "503 rate_limiter_unavailable"]).toEqual(
-      expect.arrayContaining(requests.kinds())
-    )
+    assert.deepStrictEqual(requests.failures, [])
+    assert.includeMembers(["200", "429 rate_limit_exceeded", "503 rate_limiter_unavailable"], requests.kinds())
   })
 })
 
 describe("with a Redis that hangs", () => {
+  requires("redis")
+
   it("requests are refused in time, and it is used again when it goes on", async () => {
     const { one, redis, two } = await setUp()
     const token = await project(databaseUrl, plenty)
-    expect((await listClients(one.url, token)).status).toBe(200)
+    assert.strictEqual((await listClients(one.url, token)).status, 200)
     redis.signal("SIGSTOP")
     await expectUnavailable(one, token)
     redis.signal("SIGCONT")
@@ -241,7 +259,7 @@ describe("with a Redis that hangs", () => {
     await redis.start()
     redis.signal("SIGSTOP")
     const service = await startOn(redis)
-    expect(await service.stop()).toEqual(inGoodOrder)
+    assert.deepStrictEqual(await service.stop(), inGoodOrder)
   })
 
   it("a service that asks it ends in good order", async () => {
@@ -252,6 +270,6 @@ describe("with a Redis that hangs", () => {
     await recovers(service, token)
     redis.signal("SIGSTOP")
     await expectUnavailable(service, token)
-    expect(await service.stop()).toEqual(inGoodOrder)
+    assert.deepStrictEqual(await service.stop(), inGoodOrder)
   })
 })

@@ -1,9 +1,10 @@
 /** Sends to a provider of the test's own, for tests that break what is around them. */
 import { Effect, Exit, Scope } from "effect"
-import { expect } from "vitest"
+import { assert } from "@effect/vitest"
+import { assertMatches } from "../support/Matches.ts"
 import { botToken, conversations, messagesPath, telegramChannel, text } from "../contract/Messages.support.ts"
 import { type Answering, receiver } from "../integrations/Deliveries.support.ts"
-import { defer } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
 import { project } from "./Projects.support.ts"
 import { type Answer, bearer, type Call, expectProblem, send } from "./Requests.support.ts"
 
@@ -34,15 +35,15 @@ export const sendMessage = (url: string, token: string, key: string, call: Call 
 /** The 503 of a send: what it always is, whatever is broken. Tells the message's id, where that is known. */
 export const expectUnknown = (answer: Answer): string | null => {
   expectProblem(answer, 503, "provider_outcome_unknown")
-  expect(Number(answer.headers["retry-after"])).toBeGreaterThanOrEqual(1)
-  expect(answer.text).not.toContain(botToken)
+  assert.isAtLeast(Number(answer.headers["retry-after"]), 1)
+  assert.notInclude(answer.text, botToken)
   const { body } = answer
   const id = typeof body === "object" && body !== null && "messageId" in body ? body.messageId : undefined
-  expect(id === null || (typeof id === "string" && id.startsWith("msg_"))).toBe(true)
+  assert.isTrue(id === null || (typeof id === "string" && id.startsWith("msg_")))
   return typeof id === "string" ? id : null
 }
 
 export const expectSent = (answer: Answer, replayed: boolean) => {
-  expect({ status: answer.status, body: answer.body }).toMatchObject({ status: 200, body: { deliveryStatus: "sent" } })
-  expect(answer.headers["idempotent-replayed"]).toBe(replayed ? "true" : undefined)
+  assertMatches({ status: answer.status, body: answer.body }, { status: 200, body: { deliveryStatus: "sent" } })
+  assert.strictEqual(answer.headers["idempotent-replayed"], replayed ? "true" : undefined)
 }

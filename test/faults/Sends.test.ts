@@ -1,20 +1,25 @@
 /** What sends see of a Redis, a PostgreSQL or a process that goes away: 503 means one thing alone (contract §4, §8, §15). */
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
 import { held, taken } from "../contract/Messages.support.ts"
 import { ended, eventually, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
+import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
 import { expectProblem, listClients, send } from "./Requests.support.ts"
 import { expectSent, expectUnknown, openProject, sendMessage } from "./Sends.support.ts"
 
 const isReady = (service: Service) =>
-  eventually(async () => expect((await send(`${service.url}/readyz`)).status).toBe(200))
+  eventually(async () => assert.strictEqual((await send(`${service.url}/readyz`)).status, 200))
 
 /** A bucket that no test sees filled up again. */
 const bucket = (limit: number) => ({ project: { rateLimits: { messages: { limit, windowSeconds: 360_000 } } } })
 
 describe("without Redis", () => {
+  requires("redis")
+
   let databaseUrl: string
   beforeAll(async () => {
     databaseUrl = await database()
@@ -26,14 +31,14 @@ describe("without Redis", () => {
     for (let left = limit - 1; left >= 0; left--) {
       const answer = await sendMessage(service.url, token, `${service.pid}-${left}`)
       expectSent(answer, false)
-      expect(answer.headers["ratelimit-policy"]).toBe(`"messages";q=${limit};w=360000`)
-      expect(answer.headers["ratelimit"]).toMatch(new RegExp(`^"messages";r=${left};t=\\d+$`))
+      assert.strictEqual(answer.headers["ratelimit-policy"], `"messages";q=${limit};w=360000`)
+      assert.match(String(answer.headers["ratelimit"]), new RegExp(`^"messages";r=${left};t=\\d+$`))
     }
     for (const _ of [1, 2, 3]) {
       const refused = await sendMessage(service.url, token, `${service.pid}-more`)
       expectProblem(refused, 429, "rate_limit_exceeded")
-      expect(refused.headers["ratelimit"]).toMatch(/^"messages";r=0;t=\d+$/)
-      expect(Number(refused.headers["retry-after"])).toBeGreaterThan(1)
+      assert.match(String(refused.headers["ratelimit"]), /^"messages";r=0;t=\d+$/)
+      assert.isAbove(Number(refused.headers["retry-after"]), 1)
     }
     expectProblem(await listClients(service.url, token), 503, "rate_limiter_unavailable")
   }
@@ -49,12 +54,12 @@ describe("without Redis", () => {
     for (const service of [one, two, one])
       expectSent(await sendMessage(service.url, token, `${service.pid}-${provider.hits.length}`), false)
     expectProblem(await sendMessage(two.url, token, "none-left"), 429, "rate_limit_exceeded")
-    expect(provider.hits).toHaveLength(3)
+    assert.lengthOf(provider.hits, 3)
 
     await redis.kill()
     const lost = await openProject(databaseUrl, taken, bucket(3))
     for (const service of services) await expectBucket(service, lost.token, 3)
-    expect(lost.provider.hits).toHaveLength(6)
+    assert.lengthOf(lost.provider.hits, 6)
 
     await redis.start()
     await Promise.all(services.map(isReady))
@@ -103,13 +108,13 @@ describe("without PostgreSQL", () => {
     ])
     for (const answer of answers) {
       expectUnknown(answer)
-      expect(answer.millis).toBeLessThan(5_000)
+      assert.isBelow(answer.millis, 5_000)
     }
     expectProblem(await sendMessage(service.url, "nonsense", "k"), 401, "credential_invalid")
     await cluster.start()
     expectSent(await eventually(() => whenSent(service, token, "while-it-is-away")), false)
     expectSent(await sendMessage(service.url, token, "before"), true)
-    expect(provider.hits).toHaveLength(2)
+    assert.lengthOf(provider.hits, 2)
   })
 
   it("that goes away during a call: nobody knows, but which message; and what it came to is recorded yet", async () => {
@@ -117,7 +122,7 @@ describe("without PostgreSQL", () => {
     const { provider, token } = await openProject(cluster.url, gate.answering)
     const service = await start()
     const first = sendMessage(service.url, token, "during")
-    await eventually(() => expect(provider.hits).toHaveLength(1))
+    await eventually(() => assert.lengthOf(provider.hits, 1))
     await cluster.kill()
     gate.letGo()
     const answer = await first
@@ -125,8 +130,8 @@ describe("without PostgreSQL", () => {
     await cluster.start()
     const again = await eventually(() => whenSent(service, token, "during"))
     expectSent(again, true)
-    expect(provider.hits).toHaveLength(1)
-    expect(again.body).toMatchObject({ messageId })
+    assert.lengthOf(provider.hits, 1)
+    assertMatches(again.body, { messageId })
   })
 })
 
@@ -134,7 +139,7 @@ describe("without PostgreSQL", () => {
 const whenSent = async ({ url }: Service, token: string, key: string) => {
   const answer = await sendMessage(url, token, key)
   if (answer.status !== 200) expectUnknown(answer)
-  expect(answer.body).toMatchObject({ deliveryStatus: "sent" })
+  assertMatches(answer.body, { deliveryStatus: "sent" })
   return answer
 }
 
@@ -145,23 +150,23 @@ describe("SIGTERM", () => {
     const { provider, token } = await openProject(databaseUrl, gate.answering)
     const service = await startService({ env: { ...serviceEnv(databaseUrl), PROVIDER_TIMEOUT: "60s" } })
     const first = sendMessage(service.url, token, "first")
-    await eventually(() => expect(provider.hits).toHaveLength(1))
+    await eventually(() => assert.lengthOf(provider.hits, 1))
     service.kill("SIGTERM")
-    await eventually(async () => expect((await send(`${service.url}/healthz/nothing`)).status).toBe(503))
+    await eventually(async () => assert.strictEqual((await send(`${service.url}/healthz/nothing`)).status, 503))
     for (const key of ["late-comer", "first"]) {
       const answer = await sendMessage(service.url, token, key)
       expectUnknown(answer)
-      expect(answer.headers.connection).toBe("close")
+      assert.strictEqual(answer.headers.connection, "close")
     }
     // Any other request, and one that is not quite a send.
     expectProblem(await listClients(service.url, token), 503, "service_unavailable")
     gate.letGo()
     expectSent(await first, false)
-    expect(await ended(service)).toEqual(inGoodOrder)
-    expect(provider.hits).toHaveLength(1)
+    assert.deepStrictEqual(await ended(service), inGoodOrder)
+    assert.lengthOf(provider.hits, 1)
     const next = await startService({ env: serviceEnv(databaseUrl) })
     expectSent(await sendMessage(next.url, token, "first"), true)
     expectSent(await sendMessage(next.url, token, "late-comer"), false)
-    expect(provider.hits).toHaveLength(2)
+    assert.lengthOf(provider.hits, 2)
   })
 })

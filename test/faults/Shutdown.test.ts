@@ -2,9 +2,10 @@
 import { Agent } from "node:http"
 import * as Net from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
+import { defer } from "../support/Finalizers.ts"
 import {
-  defer,
   ended,
   eventually,
   groupOf,
@@ -15,6 +16,7 @@ import {
   startService,
   temporaryDirectory
 } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import {
   type Answer,
@@ -64,18 +66,18 @@ const openCreate = async (url: string, key: string, displayName: string, call: C
   const [first = "", ...rest] = body
   request.write(first)
   // What is asked later is answered later.
-  await eventually(() => expect(request.socket?.bytesWritten).toBeGreaterThan(0))
+  await eventually(() => assert.isAbove(Number(request.socket?.bytesWritten), 0))
   for (const _ of [1, 2, 3]) await send(`${url}/healthz`)
   return { answer, request, rest: rest.join("") }
 }
 
 /** A path that needs nothing tells when new requests are refused. */
 const isDraining = (service: Service) =>
-  eventually(async () => expect((await send(`${service.url}/nothing-here`)).status).toBe(503))
+  eventually(async () => assert.strictEqual((await send(`${service.url}/nothing-here`)).status, 503))
 
 const expectGoingAway = (answer: Answer) => {
   expectProblem(answer, 503, "service_unavailable")
-  expect(answer.headers.connection).toBe("close")
+  assert.strictEqual(answer.headers.connection, "close")
 }
 
 const names = async (url: string, of: string) => {
@@ -87,7 +89,8 @@ describe("SIGTERM", () => {
   it("lets a request finish whose body is still arriving, and refuses new ones", async () => {
     const service = await start()
     const [idle, other] = [keptAlive(), keptAlive()]
-    for (const agent of [idle, other]) expect((await listClients(service.url, token, { agent })).status).toBe(200)
+    for (const agent of [idle, other])
+      assert.strictEqual((await listClients(service.url, token, { agent })).status, 200)
     const { answer, request, rest } = await openCreate(service.url, "slow-body", "Slow Body")
 
     service.kill("SIGTERM")
@@ -97,7 +100,7 @@ describe("SIGTERM", () => {
     expectGoingAway(await createClient(service.url, token, "late-comer", "Late"))
     const onKept = await listClients(service.url, token, { agent: other })
     expectGoingAway(onKept)
-    expect(onKept.reused).toBe(true)
+    assert.isTrue(onKept.reused)
 
     for (const character of rest) {
       request.write(character)
@@ -105,17 +108,18 @@ describe("SIGTERM", () => {
     }
     request.end()
     const created = await answer
-    expect(created).toMatchObject({ status: 201, headers: { etag: '"1"' }, body: { changed: true } })
-    expect(await ended(service)).toEqual(inGoodOrder)
-    expect(service.stderr()).not.toMatch(/ERROR|\n\s+at /)
+    assertMatches(created, { status: 201, headers: { etag: '"1"' }, body: { changed: true } })
+    assert.deepStrictEqual(await ended(service), inGoodOrder)
+    assert.notMatch(service.stderr(), /ERROR|\n\s+at /)
 
     const next = await start()
-    expect(await names(next.url, token)).toContain("Slow Body")
-    expect((await createClient(next.url, token, "slow-body", "Slow Body")).headers).toHaveProperty(
+    assert.include(await names(next.url, token), "Slow Body")
+    assert.propertyVal(
+      (await createClient(next.url, token, "slow-body", "Slow Body")).headers,
       "idempotent-replayed",
       "true"
     )
-    expect(await names(next.url, token)).not.toContain("Late")
+    assert.notInclude(await names(next.url, token), "Late")
   })
 
   it("lets a request finish whose body was announced by Expect: 100-continue", async () => {
@@ -138,12 +142,12 @@ describe("SIGTERM", () => {
     service.kill("SIGTERM")
     await isDraining(service)
     holding.request.end(holding.rest)
-    expect((await held).status).toBe(201)
+    assert.strictEqual((await held).status, 201)
     // Alone in flight now.
     await sleep(500)
     request.end(body)
-    expect((await answer).status).toBe(201)
-    expect(await ended(service)).toEqual(inGoodOrder)
+    assert.strictEqual((await answer).status, 201)
+    assert.deepStrictEqual(await ended(service), inGoodOrder)
   })
 
   it("lets a request finish that waits for the database", async () => {
@@ -154,12 +158,12 @@ describe("SIGTERM", () => {
     await holder("LOCK TABLE clients IN ACCESS EXCLUSIVE MODE")
     const answer = createClient(service.url, token, "locked-out", "Locked")
     const waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    await eventually(async () => expect(await observer(waiting)).not.toEqual([]))
+    await eventually(async () => assert.notDeepEqual(await observer(waiting), []))
     service.kill("SIGTERM")
     await isDraining(service)
     await holder("COMMIT")
-    expect(await answer).toMatchObject({ status: 201, body: { changed: true } })
-    expect(await ended(service)).toEqual(inGoodOrder)
+    assertMatches(await answer, { status: 201, body: { changed: true } })
+    assert.deepStrictEqual(await ended(service), inGoodOrder)
   })
 
   it("gives a request no longer than SHUTDOWN_GRACE", async () => {
@@ -171,17 +175,17 @@ describe("SIGTERM", () => {
       ({ status }) => status,
       () => "cut"
     )
-    expect(await ended(service, 10_000)).toEqual(inGoodOrder)
-    expect(performance.now() - started).toBeGreaterThanOrEqual(950)
-    expect([503, "cut"]).toContain(await held)
+    assert.deepStrictEqual(await ended(service, 10_000), inGoodOrder)
+    assert.isAtLeast(performance.now() - started, 950)
+    assert.include([503, "cut"], await held)
     const next = await start()
-    expect(await names(next.url, token)).not.toContain("Never")
+    assert.notInclude(await names(next.url, token), "Never")
   })
 
   it("does not wait for connections on which nothing is asked", async () => {
     const service = await start({ SHUTDOWN_GRACE: "60s" })
     const agent = keptAlive()
-    expect((await send(`${service.url}/healthz`, { agent })).status).toBe(200)
+    assert.strictEqual((await send(`${service.url}/healthz`, { agent })).status, 200)
     const silent = Net.connect({ port: Number(new URL(service.url).port), host: "127.0.0.1" })
     silent.on("error", () => undefined)
     defer(() => silent.destroy())
@@ -191,7 +195,7 @@ describe("SIGTERM", () => {
     defer(() => halfway.destroy())
     for (const _ of [1, 2, 3]) await send(`${service.url}/healthz`)
     service.kill("SIGTERM")
-    expect(await ended(service, 10_000)).toEqual(inGoodOrder)
+    assert.deepStrictEqual(await ended(service, 10_000), inGoodOrder)
   })
 
   it("ends a worker, and a service that serves metrics too", async () => {
@@ -199,7 +203,7 @@ describe("SIGTERM", () => {
       startService({ env: serviceEnv(databaseUrl), args: ["--role", "worker"] }),
       start({ ADMIN_PORT: "0" })
     ])
-    for (const service of services) expect(await service.stop()).toEqual(inGoodOrder)
+    for (const service of services) assert.deepStrictEqual(await service.stop(), inGoodOrder)
   })
 })
 
@@ -219,8 +223,8 @@ describe("an end at once", () => {
       if (n > 0) await isDraining(service)
       service.kill(signal)
     }
-    expect(await ended(service, 10_000)).toEqual(inGoodOrder)
-    expect([503, "cut"]).toContain(await held)
+    assert.deepStrictEqual(await ended(service, 10_000), inGoodOrder)
+    assert.include([503, "cut"], await held)
   })
 })
 
@@ -231,42 +235,42 @@ describe("the embedded PostgreSQL", () => {
     const directory = await temporaryDirectory()
     const first = await startService({ env: { DATA_DIR: directory } })
     const key = tokenIn(first.stdout())
-    expect((await createClient(first.url, key, "kept-client", "Kept")).status).toBe(201)
+    assert.strictEqual((await createClient(first.url, key, "kept-client", "Kept")).status, 201)
     const postmaster = postmasterOf(directory) ?? 0
-    expect(isRunning(postmaster)).toBe(true)
+    assert.isTrue(isRunning(postmaster))
     // As Ctrl-C on a terminal and a supervisor's kill of a whole group would reach it, were it in the same one.
-    expect(groupOf(postmaster)).not.toBe(groupOf(first.pid))
+    assert.notStrictEqual(groupOf(postmaster), groupOf(first.pid))
 
-    expect(await first.stop()).toEqual(inGoodOrder)
-    expect(isRunning(postmaster)).toBe(false)
-    expect(postmasterOf(directory)).toBeUndefined()
+    assert.deepStrictEqual(await first.stop(), inGoodOrder)
+    assert.isFalse(isRunning(postmaster))
+    assert.isUndefined(postmasterOf(directory))
 
     const second = await startService({ env: { DATA_DIR: directory } })
-    expect(await names(second.url, key)).toContain("Kept")
+    assert.include(await names(second.url, key), "Kept")
     second.kill("SIGINT")
-    expect(await ended(second)).toEqual(inGoodOrder)
-    expect(postmasterOf(directory)).toBeUndefined()
+    assert.deepStrictEqual(await ended(second), inGoodOrder)
+    assert.isUndefined(postmasterOf(directory))
   })
 
   it("outlives a service that is killed, and is adopted, then stopped, by the next", async () => {
     const directory = await temporaryDirectory()
     const first = await startService({ env: { DATA_DIR: directory } })
     const key = tokenIn(first.stdout())
-    expect((await createClient(first.url, key, "before-the-kill", "Survivor")).status).toBe(201)
+    assert.strictEqual((await createClient(first.url, key, "before-the-kill", "Survivor")).status, 201)
     const postmaster = postmasterOf(directory) ?? 0
     first.kill("SIGKILL")
     await first.exited
-    expect(isRunning(postmaster)).toBe(true)
+    assert.isTrue(isRunning(postmaster))
 
     const second = await startService({ env: { DATA_DIR: directory } })
-    expect(postmasterOf(directory)).toBe(postmaster)
-    expect(tokenIn(second.stdout())).toBe("")
+    assert.strictEqual(postmasterOf(directory), postmaster)
+    assert.strictEqual(tokenIn(second.stdout()), "")
     const again = await createClient(second.url, key, "before-the-kill", "Survivor")
-    expect(again).toMatchObject({ status: 201, headers: { "idempotent-replayed": "true" } })
-    expect((await names(second.url, key)).split('"Survivor"')).toHaveLength(2)
+    assertMatches(again, { status: 201, headers: { "idempotent-replayed": "true" } })
+    assert.lengthOf((await names(second.url, key)).split('"Survivor"'), 2)
 
-    expect(await second.stop()).toEqual(inGoodOrder)
-    expect(isRunning(postmaster)).toBe(false)
-    expect(postmasterOf(directory)).toBeUndefined()
+    assert.deepStrictEqual(await second.stop(), inGoodOrder)
+    assert.isFalse(isRunning(postmaster))
+    assert.isUndefined(postmasterOf(directory))
   })
 })

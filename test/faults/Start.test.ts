@@ -2,9 +2,10 @@
 import { Schema } from "effect"
 import { mkdir, readFile, writeFile } from "node:fs/promises"
 import { createServer } from "node:net"
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
+import { defer } from "../support/Finalizers.ts"
 import {
-  defer,
   eventually,
   freePort,
   inGoodOrder,
@@ -14,6 +15,7 @@ import {
   startService,
   temporaryDirectory
 } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, expectProblem, listClients, send } from "./Requests.support.ts"
 
@@ -41,32 +43,32 @@ describe("the first start on an empty DATA_DIR", () => {
     const first = await startService({ env: { DATA_DIR: directory } })
     const printed = first.stdout()
     const tokens = new Set(printed.match(/dk_\w+/g))
-    expect(tokens.size).toBe(1)
+    assert.strictEqual(tokens.size, 1)
     const [key = ""] = tokens
-    expect(key).toMatch(/^dk_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}$/)
-    expect(printed).toContain(`base URL  ${first.url}`)
-    expect(printed.trimEnd().split("\n").at(-1)).toBe(`listening on ${first.url}`)
-    expect(first.stderr()).not.toContain(key)
+    assert.match(key, /^dk_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}$/)
+    assert.include(printed, `base URL  ${first.url}`)
+    assert.strictEqual(printed.trimEnd().split("\n").at(-1), `listening on ${first.url}`)
+    assert.notInclude(first.stderr(), key)
 
     const lines = printed.split("\n").filter((line) => line.startsWith("curl "))
-    expect(lines).toHaveLength(3)
+    assert.lengthOf(lines, 3)
     for (const line of lines) {
       const { code, stdout } = await runToEnd("bash", ["-c", line])
-      expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^HTTP\/1\.1 20[01] /) })
+      assertMatches({ code, stdout }, { code: 0, stdout: /^HTTP\/1\.1 20[01] / })
     }
     const demo = await listClients(first.url, key)
-    expect(demo.body).toMatchObject({ items: [{ displayName: "Robin Example" }] })
-    expect(await first.stop()).toEqual(inGoodOrder)
+    assertMatches(demo.body, { items: [{ displayName: "Robin Example" }] })
+    assert.deepStrictEqual(await first.stop(), inGoodOrder)
 
     const second = await startService({ env: { DATA_DIR: directory } })
-    expect(second.stdout()).toBe(`listening on ${second.url}\n`)
-    expect((await listClients(second.url, key)).text).toBe(demo.text)
-    expect(await second.stop()).toEqual(inGoodOrder)
+    assert.strictEqual(second.stdout(), `listening on ${second.url}\n`)
+    assert.strictEqual((await listClients(second.url, key)).text, demo.text)
+    assert.deepStrictEqual(await second.stop(), inGoodOrder)
   })
 
   it("is silent about it where a DATABASE_URL is set", async () => {
     const service = await start()
-    expect(service.stdout()).toBe(`listening on ${service.url}\n`)
+    assert.strictEqual(service.stdout(), `listening on ${service.url}\n`)
   })
 })
 
@@ -91,17 +93,17 @@ describe("settings", () => {
       OTEL_TRACES_SAMPLER_ARG: "2"
     }
     const { code, lines, stdout } = await fail(faulty)
-    expect({ code, stdout }).toEqual({ code: 1, stdout: "" })
-    expect(lines.map((line) => line.split(" ")[0]).sort()).toEqual(Object.keys(faulty).sort())
+    assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
+    assert.deepStrictEqual(lines.map((line) => line.split(" ")[0]).sort(), Object.keys(faulty).sort())
     // Each says what is wrong, and no more than that of a secret.
-    for (const line of lines) expect(line).toMatch(/^\S+ (must|is) .+/)
-    expect(lines.join()).not.toContain("c2hvcnQ=")
+    for (const line of lines) assert.match(line, /^\S+ (must|is) .+/)
+    assert.notInclude(lines.join(), "c2hvcnQ=")
   })
 
   it("without a SECRET_KEY are refused where a DATABASE_URL is set", async () => {
     const { code, lines } = await fail({ DATABASE_URL: databaseUrl, LOG_LEVEL: "loud" })
-    expect(code).toBe(1)
-    expect(lines.map((line) => line.split(" ")[0]).sort()).toEqual(["LOG_LEVEL", "SECRET_KEY"])
+    assert.strictEqual(code, 1)
+    assert.deepStrictEqual(lines.map((line) => line.split(" ")[0]).sort(), ["LOG_LEVEL", "SECRET_KEY"])
   })
 
   it("that name a port which is taken end the start with one line", async () => {
@@ -110,8 +112,8 @@ describe("settings", () => {
     defer(() => listener.close())
     for (const env of [{ PORT: String(port) }, { ADMIN_PORT: String(port) }, { HOST: "192.0.2.1" }]) {
       const { code, lines, stdout } = await fail({ ...serviceEnv(databaseUrl), ...env })
-      expect({ code, stdout, lines }).toEqual({ code: 1, stdout: "", lines: [expect.stringMatching(/listen/i)] })
-      expect(lines[0]).toContain("HOST" in env ? env.HOST : String(port))
+      assertMatches({ code, stdout, lines }, { code: 1, stdout: "", lines: [/listen/i] })
+      assert.include(lines[0], "HOST" in env ? env.HOST : String(port))
     }
   })
 
@@ -121,16 +123,16 @@ describe("settings", () => {
     defer(() => listener.close())
     const directory = await temporaryDirectory()
     const { code, lines } = await fail({ PORT: String(port), DATA_DIR: directory })
-    expect({ code, lines }).toEqual({ code: 1, lines: [expect.stringContaining(String(port))] })
+    assertMatches({ code, lines }, { code: 1, lines: [new RegExp(String(port))] })
     const { stdout } = await runToEnd("ls", [`${directory}/postgres`])
-    expect(stdout).toContain("PG_VERSION")
-    expect(stdout).not.toContain("postmaster.pid")
+    assert.include(stdout, "PG_VERSION")
+    assert.notInclude(stdout, "postmaster.pid")
   })
 
   it("name the role: another one is wrong usage", async () => {
     const { code, lines, stdout } = await fail(serviceEnv(databaseUrl), "--role", "boss")
-    expect({ code, stdout }).toEqual({ code: 2, stdout: "" })
-    expect(lines).toEqual([expect.stringContaining("--role")])
+    assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
+    assertMatches(lines, [/--role/])
   })
 
   it("MIGRATE_ON_START=false leaves a database as it is", async () => {
@@ -138,42 +140,43 @@ describe("settings", () => {
       ...serviceEnv(databaseUrl.replace(/\/\w+$/, "/postgres")),
       MIGRATE_ON_START: "false"
     })
-    expect({ code, lines }).toEqual({ code: 1, lines: [expect.stringMatching(/migrat/)] })
+    assertMatches({ code, lines }, { code: 1, lines: [/migrat/] })
     const service = await start({ MIGRATE_ON_START: "false" })
-    expect((await listClients(service.url, token)).status).toBe(200)
+    assert.strictEqual((await listClients(service.url, token)).status, 200)
   })
 })
 
 describe("roles", () => {
   it("api serves the API, and says when it is ready", async () => {
     const service = await start({}, "--role", "api")
-    expect(service.stdout()).toBe(`listening on ${service.url}\n`)
-    expect((await listClients(service.url, token)).status).toBe(200)
-    expect((await createClient(service.url, token, "from-role-api", "Api")).status).toBe(201)
+    assert.strictEqual(service.stdout(), `listening on ${service.url}\n`)
+    assert.strictEqual((await listClients(service.url, token)).status, 200)
+    assert.strictEqual((await createClient(service.url, token, "from-role-api", "Api")).status, 201)
     for (const path of ["/healthz", "/readyz", "/openapi.json", "/docs"]) {
-      expect((await send(service.url + path)).status).toBe(200)
+      assert.strictEqual((await send(service.url + path)).status, 200)
     }
-    expect(await service.stop()).toEqual(inGoodOrder)
+    assert.deepStrictEqual(await service.stop(), inGoodOrder)
   })
 
   it("worker serves its health alone, and says when it is ready", async () => {
     const service = await start({}, "--role", "worker")
-    expect(service.stdout()).toBe(`listening on ${service.url}\n`)
-    for (const path of ["/healthz", "/readyz"]) expect((await send(service.url + path)).status).toBe(200)
+    assert.strictEqual(service.stdout(), `listening on ${service.url}\n`)
+    for (const path of ["/healthz", "/readyz"]) assert.strictEqual((await send(service.url + path)).status, 200)
     for (const path of [clients, "/openapi.json", "/docs", "/metrics", "/", "/healthz/"]) {
       expectProblem(await send(service.url + path, { headers: bearer(token) }), 404, "route_not_found")
     }
     expectProblem(await createClient(service.url, token, "from-a-worker", "Worker"), 404, "route_not_found")
     expectProblem(await send(`${service.url}/readyz`, { method: "POST" }), 405, "method_not_allowed")
-    expect(await service.stop()).toEqual(inGoodOrder)
+    assert.deepStrictEqual(await service.stop(), inGoodOrder)
   })
 
   it("a service on a HOST of its own listens there", async () => {
     const service = await start({ HOST: "127.0.0.2" })
-    expect(service.url).toMatch(/^http:\/\/127\.0\.0\.2:\d+$/)
-    expect((await send(`${service.url}/healthz`)).status).toBe(200)
+    assert.match(service.url, /^http:\/\/127\.0\.0\.2:\d+$/)
+    assert.strictEqual((await send(`${service.url}/healthz`)).status, 200)
     const { port } = new URL(service.url)
-    await expect(send(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow("ECONNREFUSED")
+    const failure: unknown = await send(`http://127.0.0.1:${port}/healthz`).catch((error: unknown) => error)
+    assert.include(String(failure), "ECONNREFUSED")
   })
 })
 
@@ -190,8 +193,8 @@ describe("metrics", () => {
 
     expectProblem(await send(`${service.url}/metrics`), 404, "route_not_found")
     const { headers, status, text } = await send(`http://127.0.0.1:${admin}/metrics`)
-    expect(status).toBe(200)
-    expect(headers["content-type"]).toMatch(/^text\/plain/)
+    assert.strictEqual(status, 200)
+    assert.match(String(headers["content-type"]), /^text\/plain/)
 
     const count = (route: string, method: string, status: number) => {
       const lines = text
@@ -205,17 +208,17 @@ describe("metrics", () => {
         )
       return lines.map((line) => Number(line.split(" ").at(-1)))
     }
-    expect(text).toMatch(/^# TYPE http_server_request_duration_seconds histogram$/m)
-    expect(text).toMatch(/^http_server_request_duration_seconds_bucket\{.*le="0\.1".*\} \d+$/m)
-    expect(text).toMatch(/^http_server_request_duration_seconds_bucket\{.*le="\+Inf".*\} \d+$/m)
-    expect(text).toMatch(/^http_server_request_duration_seconds_sum\{.*\} [\d.e-]+$/m)
+    assert.match(text, /^# TYPE http_server_request_duration_seconds histogram$/m)
+    assert.match(text, /^http_server_request_duration_seconds_bucket\{.*le="0\.1".*\} \d+$/m)
+    assert.match(text, /^http_server_request_duration_seconds_bucket\{.*le="\+Inf".*\} \d+$/m)
+    assert.match(text, /^http_server_request_duration_seconds_sum\{.*\} [\d.e-]+$/m)
     const template = "/api/v1/developer/crm/clients"
-    expect(count(template, "GET", 200)).toEqual([2])
-    expect(count(template, "GET", 401)).toEqual([1])
-    expect(count(template, "POST", 201)).toEqual([1])
-    expect(count(`${template}/:clientId`, "GET", 404)).toEqual([1])
-    expect(text).not.toContain("nobody")
-    expect(text).not.toContain("dk_")
+    assert.deepStrictEqual(count(template, "GET", 200), [2])
+    assert.deepStrictEqual(count(template, "GET", 401), [1])
+    assert.deepStrictEqual(count(template, "POST", 201), [1])
+    assert.deepStrictEqual(count(`${template}/:clientId`, "GET", 404), [1])
+    assert.notInclude(text, "nobody")
+    assert.notInclude(text, "dk_")
 
     // The operators' port serves nothing else.
     for (const path of ["/", clients, "/openapi.json"]) {
@@ -249,12 +252,15 @@ describe("logs", () => {
     const { headers } = await send(`${service.url}/healthz`)
     const ids = ["the-good-one", "the-lost-one", String(headers["x-request-id"])]
     await eventually(() =>
-      expect(logLines(service).map(({ requestId }) => requestId)).toEqual(expect.arrayContaining(ids))
+      assert.includeMembers(
+        logLines(service).map(({ requestId }) => requestId),
+        ids
+      )
     )
     await service.stop()
     for (const { message, time } of logLines(service)) {
-      expect(message).not.toBe("")
-      expect(new Date(time).toISOString()).toBe(time)
+      assert.notStrictEqual(message, "")
+      assert.strictEqual(new Date(time).toISOString(), time)
     }
   })
 
@@ -268,11 +274,11 @@ describe("logs", () => {
       await listClients(url, token, { headers: { "x-request-id": "a-success" } })
       await send(`${url}${clients}`, { headers: { "x-request-id": "a-refusal" } })
     }
-    await eventually(() => expect(info.stderr()).toContain("a-refusal"))
-    await eventually(() => expect(debug.stderr()).toContain("a-success"))
-    for (const service of [debug, info, silent]) expect(await service.stop()).toEqual(inGoodOrder)
-    expect(info.stderr()).not.toContain("a-success")
-    expect(silent.stderr()).toBe("")
+    await eventually(() => assert.include(info.stderr(), "a-refusal"))
+    await eventually(() => assert.include(debug.stderr(), "a-success"))
+    for (const service of [debug, info, silent]) assert.deepStrictEqual(await service.stop(), inGoodOrder)
+    assert.notInclude(info.stderr(), "a-success")
+    assert.strictEqual(silent.stderr(), "")
   })
 
   const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -282,14 +288,14 @@ describe("logs", () => {
     const service = await start({ LOG_FORMAT: format, LOG_LEVEL: "trace" })
     for (const text of texts) {
       for (const { status, text: answer } of await Promise.all(ask(service.url, text))) {
-        expect(status).toBeGreaterThanOrEqual(400)
-        expect(status).toBeLessThan(500)
-        expect(answer).not.toContain(text.slice(10))
+        assert.isAtLeast(status, 400)
+        assert.isBelow(status, 500)
+        assert.notInclude(answer, text.slice(10))
       }
     }
-    expect(await service.stop()).toEqual(inGoodOrder)
-    for (const text of texts) expect(service.stderr()).not.toContain(text.slice(10))
-    expect(service.stderr()).toContain("[redacted]")
+    assert.deepStrictEqual(await service.stop(), inGoodOrder)
+    for (const text of texts) assert.notInclude(service.stderr(), text.slice(10))
+    assert.include(service.stderr(), "[redacted]")
   }
 
   it.each(["pretty", "json"])("and problems never show a token or a secret (%s)", async (format) => {
@@ -337,11 +343,11 @@ describe("a start that waits", () => {
         const waiting = await sql(`
           SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database
           WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted`)
-        expect(waiting).toHaveLength(1)
+        assert.lengthOf(waiting, 1)
       })
       running.kill(signal)
-      expect(await running.exited).toEqual(inGoodOrder)
-      expect(running.stdout()).not.toContain("listening")
+      assert.deepStrictEqual(await running.exited, inGoodOrder)
+      assert.notInclude(running.stdout(), "listening")
     }
   })
 })
@@ -352,6 +358,6 @@ describe("a key under DATA_DIR that is not the one that was made", () => {
     await mkdir(directory, { recursive: true })
     await writeFile(`${directory}/secret-key`, text)
     const { code, lines, stdout } = await fail({ DATA_DIR: directory, PORT: "0" })
-    expect({ code, stdout, lines }).toEqual({ code: 1, stdout: "", lines: [expect.stringContaining("secret-key")] })
+    assertMatches({ code, stdout, lines }, { code: 1, stdout: "", lines: [/secret-key/] })
   })
 })

@@ -1,6 +1,7 @@
 /** A network that fails between a service and its server. */
 import * as Net from "node:net"
-import { defer, freePort } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { freePort } from "../support/Process.ts"
 
 export interface TcpProxy {
   readonly port: number

@@ -1,9 +1,11 @@
 /** What traces and logs tell of deliveries, and what they don't (contract §10, §14, §15). */
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
 import { type Answering, type Hit, inTurn, ok, reset, settings, status } from "../integrations/Deliveries.support.ts"
-import { eventually, inGoodOrder, runToEnd, type Service, startService } from "../support/Process.ts"
+import { inGoodOrder, runToEnd, type Service, startService } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 import {
   attributesOf,
   type Collector,
@@ -16,6 +18,7 @@ import {
 } from "./Collector.support.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 
@@ -38,10 +41,11 @@ const newTrace = (flags = "01") => {
 }
 
 const flushed = async (...services: ReadonlyArray<Service>) => {
-  for (const { stop } of services) expect(await stop()).toEqual(inGoodOrder)
+  for (const { stop } of services) assert.deepStrictEqual(await stop(), inGoodOrder)
 }
 
-const settled = (shop: Shop) => eventually(async () => expect(await shop.inState("pending", "delivering")).toBe(0))
+const settled = (shop: Shop) =>
+  eventually(async () => assert.strictEqual(await shop.inState("pending", "delivering"), 0))
 
 /** Spans of requests that we made, the statements at the database apart. */
 const attemptsIn = (spans: ReadonlyArray<Span>) =>
@@ -78,42 +82,45 @@ const tracedDeal = async (...answers: ReadonlyArray<Answering>) => {
 describe("an attempt", () => {
   it("is a client span below the request that caused it, in whichever process; the receiver is told of it", async () => {
     const { attempts, collector, receiver, server, spans } = await tracedDeal(ok)
-    expect(server.name).toBe("POST /api/v1/developer/crm/deals")
-    expect(attempts).toHaveLength(1)
-    expect(receiver.hits).toHaveLength(1)
+    assert.strictEqual(server.name, "POST /api/v1/developer/crm/deals")
+    assert.lengthOf(attempts, 1)
+    assert.lengthOf(receiver.hits, 1)
     const attempt = spanOf(attempts, receiver.hits[0])
-    expect(attempt.name).toBe("POST")
-    expect(isBelow(spans, attempt, server)).toBe(true)
+    assert.strictEqual(attempt.name, "POST")
+    assert.isTrue(isBelow(spans, attempt, server))
     const statements = statementsBelow(spans, server)
-    expect(statements).not.toEqual([])
+    assert.notDeepEqual(statements, [])
     const { hostname, pathname, port } = new URL(databaseUrl)
     for (const { attributes } of statements) {
-      expect(attributesOf(attributes)).toMatchObject({
+      assertMatches(attributesOf(attributes), {
         "db.namespace": pathname.slice(1),
         "server.address": hostname,
         "server.port": Number(port)
       })
     }
-    expect(attributesOf(attempt.attributes)).toMatchObject({
+    assertMatches(attributesOf(attempt.attributes), {
       "http.request.method": "POST",
       "server.address": "127.0.0.1",
       "server.port": receiver.port,
       "http.response.status_code": 200
     })
-    expect(attributesOf(attempt.attributes)).not.toHaveProperty("error.type")
-    expect(attempt.status?.code).not.toBe(spanStatus.error)
-    expect(collector.metrics().map(({ name }) => name)).toContain("webhook_deliveries_total")
+    assert.notProperty(attributesOf(attempt.attributes), "error.type")
+    assert.notStrictEqual(attempt.status?.code, spanStatus.error)
+    assert.include(
+      collector.metrics().map(({ name }) => name),
+      "webhook_deliveries_total"
+    )
   })
 
   it("has a span of its own, whatever became of it, each below the request", async () => {
     const { attempts, receiver, server, spans } = await tracedDeal(status(500), reset, ok)
-    expect(receiver.hits).toHaveLength(3)
-    expect(attempts).toHaveLength(3)
+    assert.lengthOf(receiver.hits, 3)
+    assert.lengthOf(attempts, 3)
     const each = receiver.hits.map((hit) => spanOf(attempts, hit))
-    expect(new Set(each.map(({ spanId }) => spanId)).size).toBe(3)
-    for (const attempt of each) expect(isBelow(spans, attempt, server)).toBe(true)
+    assert.strictEqual(new Set(each.map(({ spanId }) => spanId)).size, 3)
+    for (const attempt of each) assert.isTrue(isBelow(spans, attempt, server))
     const codes = each.map(({ attributes }) => attributesOf(attributes)["http.response.status_code"])
-    expect(codes).toEqual([500, undefined, 200])
+    assert.deepStrictEqual(codes, [500, undefined, 200])
   })
 
   it("that fails tells so by its status and the type of its error", async () => {
@@ -123,7 +130,7 @@ describe("an attempt", () => {
       return [status?.code, attributesOf(attributes)["error.type"]]
     })
     const { error } = spanStatus
-    expect(told).toEqual([
+    assert.deepStrictEqual(told, [
       [error, "500"],
       [error, "connection_lost"],
       [error, "404"]
@@ -141,16 +148,16 @@ describe("an attempt", () => {
     await settled(shop)
     await flushed(service, worker)
     const attempts = attemptsIn(collector.spans().filter((span) => span.traceId === traceId))
-    expect(attempts.length).toBeGreaterThan(0)
+    assert.isAbove(attempts.length, 0)
     for (const { attributes, status } of attempts) {
-      expect([status?.code, attributesOf(attributes)["error.type"]]).toEqual([spanStatus.error, "internal"])
+      assert.deepStrictEqual([status?.code, attributesOf(attributes)["error.type"]], [spanStatus.error, "internal"])
     }
-    expect(receiver.hits).toEqual([])
+    assert.deepStrictEqual(receiver.hits, [])
   })
 
   it("tells the URL, without what may be a secret in it", async () => {
     const { attempts, receiver } = await tracedDeal(ok)
-    expect(attributesOf(attempts[0]?.attributes)["url.full"]).toBe(`http://127.0.0.1:${receiver.port}/REDACTED`)
+    assert.strictEqual(attributesOf(attempts[0]?.attributes)["url.full"], `http://127.0.0.1:${receiver.port}/REDACTED`)
   })
 
   it("in a trace that its caller does not record is not recorded either, and the receiver is told so", async () => {
@@ -162,8 +169,11 @@ describe("an attempt", () => {
     await shop.create("deal-unsampled", service, headers)
     await settled(shop)
     await flushed(service)
-    expect(receiver.hits.map(toldOf)).toEqual([expect.stringMatching(`^00-${traceId}-[0-9a-f]{16}-00$`)])
-    expect(collector.spans().filter((span) => span.traceId === traceId)).toEqual([])
+    assertMatches(receiver.hits.map(toldOf), [new RegExp(`^00-${traceId}-[0-9a-f]{16}-00$`)])
+    assert.deepStrictEqual(
+      collector.spans().filter((span) => span.traceId === traceId),
+      []
+    )
   })
 
   it("of an operator's command stands in a trace of that command's own", async () => {
@@ -173,15 +183,15 @@ describe("an attempt", () => {
     const shop = await openShop(databaseUrl, service, receiver.url, ["crm.task.created.v1"])
     for (const title of ["One", "Two"]) {
       const args = ["src/cli.ts", "task", "create", "--project", shop.id, "--title", title]
-      expect(await runToEnd(process.execPath, args, serviceEnv(databaseUrl))).toMatchObject(inGoodOrder)
+      assertMatches(await runToEnd(process.execPath, args, serviceEnv(databaseUrl)), inGoodOrder)
     }
-    await eventually(() => expect(receiver.hits).toHaveLength(2))
+    await eventually(() => assert.lengthOf(receiver.hits, 2))
     await settled(shop)
     await flushed(service)
     const attempts = receiver.hits.map((hit) => spanOf(attemptsIn(collector.spans()), hit))
     const servers = collector.spans().filter(({ kind }) => kind === spanKind.server)
     const traces = [...attempts, ...servers].map(({ traceId }) => traceId)
-    expect(new Set(traces).size).toBe(2 + servers.length)
+    assert.strictEqual(new Set(traces).size, 2 + servers.length)
   })
 })
 
@@ -198,12 +208,15 @@ describe("what is exported and logged", () => {
     await shop.create(title)
     await settled(shop)
     await flushed(service)
-    expect(receiver.hits.map((hit) => hit.path)).toEqual(receiver.hits.map(() => `/${path}?key=${query}`))
-    expect(receiver.hits).toHaveLength(3)
-    expect(new Set(collector.received.map(({ path }) => path))).toContain("/v1/logs")
+    assert.deepStrictEqual(
+      receiver.hits.map((hit) => hit.path),
+      receiver.hits.map(() => `/${path}?key=${query}`)
+    )
+    assert.lengthOf(receiver.hits, 3)
+    assert.include(new Set(collector.received.map(({ path }) => path)), "/v1/logs")
 
     const { signingSecret } = Schema.decodeUnknownSync(Configured)(shop.configured.body)
-    expect(signingSecret).toMatch(/^whsec_/)
+    assert.match(signingSecret, /^whsec_/)
     const signatures = receiver.hits.flatMap(({ headers }) => String(headers["webhook-signature"]).split(" "))
     const everything = [...collector.received.map(({ text }) => text), service.stderr(), service.stdout()].join("\n")
     for (const secret of [
@@ -215,7 +228,7 @@ describe("what is exported and logged", () => {
       query,
       shop.token.slice(16)
     ]) {
-      expect(everything).not.toContain(secret)
+      assert.notInclude(everything, secret)
     }
   })
 })

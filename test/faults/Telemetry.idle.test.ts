@@ -1,8 +1,10 @@
 /** Background fibers look for work several times a second: a look that finds nothing is not worth a trace. */
-import { expect, it } from "vitest"
-import { eventually, inGoodOrder, startService } from "../support/Process.ts"
+import { assert } from "@effect/vitest"
+import { it } from "vitest"
+import { inGoodOrder, startService } from "../support/Process.ts"
 import { attributesOf, startCollector } from "./Collector.support.ts"
 import { database, serviceEnv, session } from "./Projects.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 it("A worker that finds nothing to do exports no trace of looking", async () => {
   const [collector, databaseUrl] = await Promise.all([startCollector(), database()])
@@ -17,10 +19,16 @@ it("A worker that finds nothing to do exports no trace of looking", async () => 
   })
   const before = await commits()
   // Each of its fibers has looked by then, most of them often.
-  await eventually(async () => expect(await commits()).toBeGreaterThan(before + 60))
-  expect(await worker.stop()).toEqual(inGoodOrder)
+  await eventually(async () => assert.isAbove(await commits(), before + 60))
+  assert.deepStrictEqual(await worker.stop(), inGoodOrder)
   // Its start is told, to show that what it does is exported at all.
-  expect(collector.spans().map(({ name }) => name)).toContain("sql.transaction")
+  assert.include(
+    collector.spans().map(({ name }) => name),
+    "sql.transaction"
+  )
   const roots = collector.spans().filter(({ parentSpanId }) => parentSpanId === undefined)
-  expect(roots.flatMap(({ attributes }) => attributesOf(attributes)["db.query.text"] ?? [])).toEqual([])
+  assert.deepStrictEqual(
+    roots.flatMap(({ attributes }) => attributesOf(attributes)["db.query.text"] ?? []),
+    []
+  )
 })

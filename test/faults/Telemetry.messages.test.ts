@@ -1,6 +1,8 @@
 /** What sends tell a collector and Prometheus, and what they keep to themselves (contract §8, §15). */
-import { beforeAll, describe, expect, it } from "vitest"
-import { eventually, freePort, inGoodOrder } from "../support/Process.ts"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
+import { freePort, inGoodOrder } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 import {
   attributesOf,
   type Collector,
@@ -26,6 +28,7 @@ import {
 import { database } from "./Projects.support.ts"
 import { accept, type Answering, busy, secrets, swallow } from "./Providers.support.ts"
 import { send } from "./Requests.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 
@@ -51,36 +54,40 @@ describe("a call of a provider", () => {
     const [desk, collector] = await Promise.all([openDesk(databaseUrl), startCollector()])
     const service = await start(databaseUrl, "all", { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url })
     const all = mails("traced")
-    for (const each of all) expect(told(await desk.post(service, each, caller))).toBe(sent)
-    expect(await service.stop()).toEqual(inGoodOrder)
+    for (const each of all) assert.strictEqual(told(await desk.post(service, each, caller)), sent)
+    assert.deepStrictEqual(await service.stop(), inGoodOrder)
 
     const trace = traceOf(collector)
     const servers = trace.filter(({ kind }) => kind === spanKind.server)
-    expect(servers.map(({ name, parentSpanId }) => [name, parentSpanId])).toEqual(
+    assert.deepStrictEqual(
+      servers.map(({ name, parentSpanId }) => [name, parentSpanId]),
       all.map(() => [`POST ${route}`, "00f067aa0ba902b7"])
     )
     const calls = callsIn(trace)
-    expect(calls).toHaveLength(2)
+    assert.lengthOf(calls, 2)
     for (const server of servers) {
-      expect(calls.filter((call) => isBelow(trace, call, server))).toHaveLength(1)
-      expect(statementsBelow(trace, server).length).toBeGreaterThanOrEqual(2)
+      assert.lengthOf(
+        calls.filter((call) => isBelow(trace, call, server)),
+        1
+      )
+      assert.isAtLeast(statementsBelow(trace, server).length, 2)
     }
     for (const call of calls) {
       const attributes = attributesOf(call.attributes)
-      expect(attributes).toMatchObject({
+      assertMatches(attributes, {
         "http.request.method": "POST",
         "http.response.status_code": 200,
-        "message.id": expect.stringMatching(/^msg_/),
+        "message.id": /^msg_/,
         "server.address": "127.0.0.1",
         "server.port": Number(new URL(desk.provider.url).port),
         "url.full": `${new URL(desk.provider.url).origin}/REDACTED`
       })
-      expect(Object.keys(attributes)).not.toContain("url.path")
+      assert.notInclude(Object.keys(attributes), "url.path")
     }
     const [http, telegram] = desk.provider.calls
     const ofHttp = calls.find(({ attributes }) => attributesOf(attributes)["message.id"] === http?.key)
-    expect(http?.headers["traceparent"]).toBe(`00-${traceId}-${ofHttp?.spanId}-01`)
-    expect(telegram?.headers).not.toHaveProperty("traceparent")
+    assert.strictEqual(http?.headers["traceparent"], `00-${traceId}-${ofHttp?.spanId}-01`)
+    assert.notProperty(telegram?.headers, "traceparent")
   })
 
   it("that is made again by another process is in the same trace, and so is one whose process died", async () => {
@@ -89,14 +96,14 @@ describe("a call of a provider", () => {
     const [later, lost] = [mails("later"), mails("lost")]
     const api = await start(databaseUrl, "api", env)
     desk.provider.answerWith(busy)
-    for (const each of later) expect(told(await desk.post(api, each, caller))).toBe(retrying)
+    for (const each of later) assert.strictEqual(told(await desk.post(api, each, caller)), retrying)
     const { sprung } = desk.provider.trap(lost.length, swallow)
     const cut = lost.map((each) => desk.post(api, each, caller).then(told, () => "cut"))
     await sprung
     // What it has to tell of earlier calls.
-    await eventually(() => expect(callsIn(traceOf(collector)).length).toBeGreaterThanOrEqual(2))
+    await eventually(() => assert.isAtLeast(callsIn(traceOf(collector)).length, 2))
     api.kill("SIGKILL")
-    expect(await Promise.all(cut)).toEqual(["cut", "cut"])
+    assert.deepStrictEqual(await Promise.all(cut), ["cut", "cut"])
 
     desk.provider.answerWith(accept)
     await desk.endWaits()
@@ -105,17 +112,23 @@ describe("a call of a provider", () => {
     const worker = await start(databaseUrl, "worker", env)
     await eventually(async () => {
       const states = await Promise.all([...later, ...lost].map(desk.state))
-      expect(states).toMatchObject(["sent", "sent", "sent", "unknown"].map((status) => ({ status })))
+      assertMatches(
+        states,
+        ["sent", "sent", "sent", "unknown"].map((status) => ({ status }))
+      )
     })
-    expect(await worker.stop()).toEqual(inGoodOrder)
+    assert.deepStrictEqual(await worker.stop(), inGoodOrder)
     const calls = callsIn(traceOf(collector))
     const told503 = calls.filter(({ attributes }) => attributesOf(attributes)["error.type"] === "http_503")
-    expect(told503.map(({ status }) => status?.code)).toEqual([spanStatus.error, spanStatus.error])
+    assert.deepStrictEqual(
+      told503.map(({ status }) => status?.code),
+      [spanStatus.error, spanStatus.error]
+    )
     // Two that were put off, and the one that may be repeated.
-    expect(calls).toHaveLength(5)
+    assert.lengthOf(calls, 5)
     for (const { headers, key } of desk.provider.calls.slice(4).filter(({ kind }) => kind === "http")) {
       const span = calls.find(({ spanId }) => headers["traceparent"] === `00-${traceId}-${spanId}-01`)
-      expect(attributesOf(span?.attributes)["message.id"]).toBe(key)
+      assert.strictEqual(attributesOf(span?.attributes)["message.id"], key)
     }
     await expectTrue(desk, lost)
   })
@@ -136,7 +149,7 @@ describe("what is measured and logged", () => {
     const post = async (what: Answering, name: string, expected: string) => {
       provider.answerWith(what)
       for (const each of mails(`${secretText}-${name}`)) {
-        expect([expected, pending]).toContain(told(await desk.post(service, each)))
+        assert.include([expected, pending], told(await desk.post(service, each)))
       }
     }
     await post(accept, "accepted", sent)
@@ -156,16 +169,16 @@ describe("what is measured and logged", () => {
         .filter((line) => line.includes(`provider="${of}"`) && line.includes(`outcome="${outcome}"`))
         .map((line) => Number(line.split(" ").at(-1)))
     for (const kind of ["http", "telegram"]) {
-      expect(counted(kind, "accepted").length).toBe(1)
-      expect(counted(kind, "refused")).toEqual([1])
-      expect(counted(kind, "postponed")[0]).toBeGreaterThanOrEqual(1)
-      expect(counted(kind, "unclear")[0]).toBeGreaterThanOrEqual(2)
+      assert.strictEqual(counted(kind, "accepted").length, 1)
+      assert.deepStrictEqual(counted(kind, "refused"), [1])
+      assert.isAtLeast(Number(counted(kind, "postponed")[0]), 1)
+      assert.isAtLeast(Number(counted(kind, "unclear")[0]), 2)
     }
-    expect(counted("telegram", "accepted")).toEqual([1])
+    assert.deepStrictEqual(counted("telegram", "accepted"), [1])
     service.kill("SIGINT")
     await service.exited
-    expect(callsIn(collector.spans()).length).toBeGreaterThanOrEqual(10)
-    expect(collector.logs().join("\n")).toContain("/messages 409")
+    assert.isAtLeast(callsIn(collector.spans()).length, 10)
+    assert.include(collector.logs().join("\n"), "/messages 409")
 
     const everything = [
       ...collector.received.map(({ text }) => text),
@@ -175,9 +188,9 @@ describe("what is measured and logged", () => {
       ...bodies
     ].join("\n")
     for (const hidden of [secretText, ...Object.values(recipients), secrets.token, desk.token]) {
-      expect(everything).not.toContain(hidden)
+      assert.notInclude(everything, hidden)
     }
-    expect(everything).not.toContain(secrets.token.split(":")[1] ?? "")
-    expect(everything).not.toContain(secrets.signingSecret.slice(6, 30))
+    assert.notInclude(everything, secrets.token.split(":")[1] ?? "")
+    assert.notInclude(everything, secrets.signingSecret.slice(6, 30))
   })
 })

@@ -1,7 +1,8 @@
 /** How a problem is found again by those who watch the service: in its trace, and in the log (contract §2, §15). */
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
 import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { attributesOf, type Collector, spanKind, spanStatus, startCollector } from "./Collector.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
@@ -23,7 +24,7 @@ const start = async (env: Readonly<Record<string, string>> = {}) => {
   return { collector, service }
 }
 
-const flushed = async (service: Service) => expect(await service.stop()).toEqual(inGoodOrder)
+const flushed = async (service: Service) => assert.deepStrictEqual(await service.stop(), inGoodOrder)
 
 /** A request in a trace of its own, under an id of its own. */
 const newCall = () => {
@@ -41,7 +42,7 @@ const endOf = (collector: Collector, { traceId }: NewCall) => {
   const [server, ...more] = collector
     .spans()
     .filter((span) => span.traceId === traceId && span.kind === spanKind.server)
-  expect(more).toEqual([])
+  assert.deepStrictEqual(more, [])
   const attributes = attributesOf(server?.attributes)
   return {
     status: attributes["http.response.status_code"],
@@ -61,11 +62,12 @@ const expectEnds = async (
   for (const [status, code, ask] of asked) {
     const call = newCall()
     const answer = await ask(service, call)
-    expect([answer.status, answer.headers["x-request-id"]], code).toEqual([status, call.requestId])
+    assert.deepStrictEqual([answer.status, answer.headers["x-request-id"]], [status, call.requestId], code)
     calls.push(call)
   }
   await flushed(service)
-  expect(calls.map((call) => endOf(collector, call))).toEqual(
+  assert.deepStrictEqual(
+    calls.map((call) => endOf(collector, call)),
     asked.map(([status, type]) => ({ status, type, failed: status >= 500 }))
   )
   return calls
@@ -141,8 +143,8 @@ describe("a line of the log", () => {
         lines
           .filter(({ requestId, traceId }) => requestId === call?.requestId && traceId === call?.traceId)
           .map(({ message }) => message.replace(/ \d+ ms$/, ""))
-      expect(of(lost)).toEqual(["GET /nowhere 404"])
-      expect(of(failed)).toEqual(["A request failed", `GET ${clients} 500`])
+      assert.deepStrictEqual(of(lost), ["GET /nowhere 404"])
+      assert.deepStrictEqual(of(failed), ["A request failed", `GET ${clients} 500`])
     }
   })
 
@@ -155,7 +157,7 @@ describe("a line of the log", () => {
       .stderr()
       .split("\n")
       .find((line) => line.includes("GET /nowhere 404"))
-    expect(line).toContain(`requestId=${call.requestId}`)
-    expect(line).toContain(`traceId=${call.traceId}`)
+    assert.include(line, `requestId=${call.requestId}`)
+    assert.include(line, `traceId=${call.traceId}`)
   })
 })

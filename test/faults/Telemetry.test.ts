@@ -1,7 +1,10 @@
 /** What reaches an OpenTelemetry collector, and what does not (contract §14, §15). */
 import { createServer } from "node:net"
-import { beforeAll, describe, expect, it } from "vitest"
-import { defer, eventually, freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
+import { defer } from "../support/Finalizers.ts"
+import { eventually, freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { assertMatches } from "../support/Matches.ts"
 import { attributesOf, type Collector, isBelow, spanKind, startCollector } from "./Collector.support.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
@@ -27,7 +30,7 @@ const askIn = (service: Service, traceId: string, flags = "01") =>
     headers: { ...bearer(token), traceparent: `00-${traceId}-00f067aa0ba902b7-${flags}` }
   })
 
-const flushed = async (service: Service) => expect(await service.stop()).toEqual(inGoodOrder)
+const flushed = async (service: Service) => assert.deepStrictEqual(await service.stop(), inGoodOrder)
 
 const traceOne = "4bf92f3577b34da6a3ce929d0e0e4736"
 const traceTwo = "0af7651916cd43dd8448eb211c80319c"
@@ -37,27 +40,27 @@ const serverSpans = ({ spans }: Collector) => spans().filter(({ kind }) => kind 
 describe("traces", () => {
   it("hold a server span in the caller's trace, and its SQL below it", async () => {
     const { collector, service } = await startWith()
-    expect((await askIn(service, traceOne)).status).toBe(200)
+    assert.strictEqual((await askIn(service, traceOne)).status, 200)
     await flushed(service)
     const trace = collector.spans().filter(({ traceId }) => traceId === traceOne)
     const servers = trace.filter(({ kind }) => kind === spanKind.server)
-    expect(servers).toHaveLength(1)
+    assert.lengthOf(servers, 1)
     const [server] = servers
-    expect(server).toMatchObject({
+    assertMatches(server, {
       name: "GET /api/v1/developer/crm/clients/:clientId",
       parentSpanId: "00f067aa0ba902b7"
     })
-    expect(attributesOf(server?.attributes)).toMatchObject({
+    assertMatches(attributesOf(server?.attributes), {
       "http.request.method": "GET",
       "http.route": "/api/v1/developer/crm/clients/:clientId",
       "http.response.status_code": 200
     })
 
     const statements = trace.filter(({ attributes }) => attributesOf(attributes)["db.system.name"] === "postgresql")
-    expect(statements.length).toBeGreaterThan(0)
+    assert.isAbove(statements.length, 0)
     for (const statement of statements) {
-      expect(statement.kind).toBe(spanKind.client)
-      expect(isBelow(trace, statement, server)).toBe(true)
+      assert.strictEqual(statement.kind, spanKind.client)
+      assert.isTrue(isBelow(trace, statement, server))
     }
   })
 
@@ -75,19 +78,23 @@ describe("traces", () => {
       return [name, all["http.request.method"], all["http.route"], all["http.response.status_code"]]
     })
     const route = "/api/v1/developer/crm/clients"
-    expect(told).toEqual(
-      expect.arrayContaining([
-        [`GET ${route}`, "GET", route, 200],
-        [`POST ${route}`, "POST", route, 201],
-        [`POST ${route}`, "POST", route, 400],
-        [`GET ${route}`, "GET", route, 401]
-      ])
-    )
+    assert.includeDeepMembers(told, [
+      [`GET ${route}`, "GET", route, 200],
+      [`POST ${route}`, "POST", route, 201],
+      [`POST ${route}`, "POST", route, 400],
+      [`GET ${route}`, "GET", route, 401]
+    ])
     // Names of what is unknown would be as many as callers like.
     for (const name of ["/no/such/path", "DELETE /"]) {
-      expect(told.map(([name]) => String(name)).filter((each) => each.includes(name))).toEqual([])
+      assert.deepStrictEqual(
+        told.map(([name]) => String(name)).filter((each) => each.includes(name)),
+        []
+      )
     }
-    expect(told.map((each) => each[3])).toEqual(expect.arrayContaining([404, 405]))
+    assert.includeMembers(
+      told.map((each) => each[3]),
+      [404, 405]
+    )
   })
 
   it("show no token and no secret, wherever they came from", async () => {
@@ -104,11 +111,11 @@ describe("traces", () => {
       await createClient(service.url, token, `${text}`, text)
     }
     await flushed(service)
-    expect(serverSpans(collector).length).toBeGreaterThanOrEqual(12)
+    assert.isAtLeast(serverSpans(collector).length, 12)
     const everything = collector.received.map(({ text }) => text).join("\n")
-    expect(everything).toContain("[redacted]")
-    expect(everything).not.toContain(token.slice(10))
-    expect(everything).not.toContain(secret.slice(10))
+    assert.include(everything, "[redacted]")
+    assert.notInclude(everything, token.slice(10))
+    assert.notInclude(everything, secret.slice(10))
   })
 })
 
@@ -119,7 +126,10 @@ describe("samplers", () => {
     await askIn(service, traceTwo, "00")
     await listClients(service.url, token)
     await flushed(service)
-    expect(collector.received.map(({ path }) => path)).toContain("/v1/metrics")
+    assert.include(
+      collector.received.map(({ path }) => path),
+      "/v1/metrics"
+    )
     const traces = serverSpans(collector).map(({ traceId }) => traceId)
     return {
       one: traces.includes(traceOne),
@@ -142,7 +152,7 @@ describe("samplers", () => {
     ],
     [{}, { one: true, two: false, own: true }]
   ])("%j", async (env, expected) => {
-    expect(await sampled(env)).toEqual(expected)
+    assert.deepStrictEqual(await sampled(env), expected)
   })
 })
 
@@ -155,12 +165,13 @@ describe("resources", () => {
     await listClients(service.url, token)
     await send(`${service.url}/nowhere`)
     await flushed(service)
-    expect(new Set(collector.received.map(({ path }) => path))).toEqual(
+    assert.deepStrictEqual(
+      new Set(collector.received.map(({ path }) => path)),
       new Set(["/v1/traces", "/v1/metrics", "/v1/logs"])
     )
-    for (const { headers } of collector.received) expect(headers["content-type"]).toMatch(/^application\/json/)
+    for (const { headers } of collector.received) assert.match(String(headers["content-type"]), /^application\/json/)
     for (const resource of collector.resources()) {
-      expect(resource).toMatchObject({
+      assertMatches(resource, {
         "service.name": "orders-api",
         "deployment.environment.name": "test",
         team: "a b"
@@ -177,10 +188,12 @@ describe("resources", () => {
       await listClients(service.url, token)
       await flushed(service)
     }
-    expect(new Set(named.collector.resources().map((each) => each["service.name"]))).toEqual(
+    assert.deepStrictEqual(
+      new Set(named.collector.resources().map((each) => each["service.name"])),
       new Set(["from-attributes"])
     )
-    expect(new Set(unnamed.collector.resources().map((each) => each["service.name"]))).toEqual(
+    assert.deepStrictEqual(
+      new Set(unnamed.collector.resources().map((each) => each["service.name"])),
       new Set(["developer-api"])
     )
   })
@@ -198,14 +211,16 @@ describe("metrics and logs", () => {
       .filter(({ name }) => name === "http_server_request_duration_seconds")
       .flatMap(({ points }) => points)
     const of = points.filter(({ attributes }) => Object.values(attributesOf(attributes)).includes("200"))
-    expect(of.length).toBeGreaterThan(0)
-    expect(Object.values(attributesOf(of.at(-1)?.attributes))).toEqual(
-      expect.arrayContaining(["/api/v1/developer/crm/clients", "GET", "200"])
-    )
-    expect(of.at(-1)?.count).toBe(2)
-    expect(collector.logs().join("\n")).toContain("GET /nowhere 404")
+    assert.isAbove(of.length, 0)
+    assert.includeMembers(Object.values(attributesOf(of.at(-1)?.attributes)), [
+      "/api/v1/developer/crm/clients",
+      "GET",
+      "200"
+    ])
+    assert.strictEqual(of.at(-1)?.count, 2)
+    assert.include(collector.logs().join("\n"), "GET /nowhere 404")
     // The exporter of logs does not take the place of the log.
-    expect(service.stderr()).toContain("GET /nowhere 404")
+    assert.include(service.stderr(), "GET /nowhere 404")
   })
 })
 
@@ -228,8 +243,8 @@ describe("the collector", () => {
     })
     await askIn(service, traceOne)
     await flushed(service)
-    expect(collector.received).toEqual([])
-    expect({ listening, connections }).toEqual({ listening, connections: 0 })
+    assert.deepStrictEqual(collector.received, [])
+    assert.deepStrictEqual({ listening, connections }, { listening, connections: 0 })
   })
 
   it("may be away or hang: requests don't notice, and the service ends in good order", async () => {
@@ -238,14 +253,19 @@ describe("the collector", () => {
     const services = await Promise.all(
       [away, silent.url].map((url) => start({ OTEL_EXPORTER_OTLP_ENDPOINT: url, SHUTDOWN_GRACE: "5s" }))
     )
-    for (const { url } of services) expect((await listClients(url, token)).status).toBe(200)
-    expect(await Promise.all(services.map(({ stop }) => stop()))).toEqual([inGoodOrder, inGoodOrder])
+    for (const { url } of services) assert.strictEqual((await listClients(url, token)).status, 200)
+    assert.deepStrictEqual(await Promise.all(services.map(({ stop }) => stop())), [inGoodOrder, inGoodOrder])
   })
 
   it("hears of requests while the service runs", async () => {
     const { collector, service } = await startWith()
     await askIn(service, traceOne)
-    await eventually(() => expect(serverSpans(collector).map(({ traceId }) => traceId)).toContain(traceOne))
-    expect(service.hasExited()).toBe(false)
+    await eventually(() =>
+      assert.include(
+        serverSpans(collector).map(({ traceId }) => traceId),
+        traceOne
+      )
+    )
+    assert.isFalse(service.hasExited())
   })
 })

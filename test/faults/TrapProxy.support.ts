@@ -1,6 +1,7 @@
 /** A proxy before PostgreSQL that catches statements: before they get there, or once they are done, but nobody knows. */
 import * as Net from "node:net"
-import { defer, freePort } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { freePort } from "../support/Process.ts"
 import { reader } from "../support/WireProxy.ts"
 
 /** What a test waits for, to strike then. */

@@ -4,18 +4,8 @@ import { Effect } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
 import { freePort } from "../support/Process.ts"
 import { TestServer } from "../support/TestServer.ts"
-import {
-  type Answering,
-  type DeliveryRow,
-  hang,
-  ok,
-  open,
-  receiver,
-  settings,
-  status,
-  until,
-  untilRows
-} from "./Deliveries.support.ts"
+import { type Answering, type DeliveryRow, hang, ok, open, receiver, settings, status } from "./Deliveries.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
 

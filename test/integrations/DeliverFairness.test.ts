@@ -1,7 +1,8 @@
 /** No endpoint gets more than its share, and none waits for another (contract §10). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { hang, open, receiver, serve, slowly, until } from "./Deliveries.support.ts"
+import { hang, open, receiver, serve, slowly } from "./Deliveries.support.ts"
+import { until } from "../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
 

@@ -1,7 +1,8 @@
 /** Webhooks whose secret the service's `SECRET_KEY` does not open: they have their failures to themselves. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { open, receiver, serve, until, untilRows } from "./Deliveries.support.ts"
+import { open, receiver, serve } from "./Deliveries.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 const otherKey = Buffer.alloc(32, 8).toString("base64")
 

@@ -9,6 +9,7 @@ import { callsOf, pipelines } from "../contract/Deals.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { type Environment, type Parts, startServer, type TestServer } from "../support/TestServer.ts"
+import { untilRows } from "../support/Waiting.ts"
 
 /** A delivery as it came. */
 export interface Hit {
@@ -225,13 +226,7 @@ export const healthOf = (sql: SqlClient.SqlClient, projectId: string, installati
     ([health = assert.fail("no health")]) => health
   )
 
-/** Waits until something holds, for longer than anything takes here. */
-export const until = (condition: () => boolean) =>
-  Effect.sleep("5 millis").pipe(Effect.repeat({ until: condition }), Effect.timeout("20 seconds"), Effect.orDie)
-
-/** Asks the database until it answers as it should. */
-export const untilRows = <A>(query: Effect.Effect<A>, holds: (answer: A) => boolean) =>
-  Effect.delay(query, "20 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout("20 seconds"), Effect.orDie)
+export { until, untilRows } from "../support/Waiting.ts"
 
 const decodeBody = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Unknown)))
 

@@ -3,8 +3,9 @@ import { Duration, Effect, Exit, Fiber, Layer, Scope } from "effect"
 import type { Socket } from "node:net"
 import { networksOf } from "../../src/integrations/Addresses.ts"
 import { Sender } from "../../src/integrations/Sender.ts"
-import { answering, answerOf, endpoint, until } from "../support/Endpoints.ts"
+import { answering, answerOf, endpoint } from "../support/Endpoints.ts"
 import { at, names, send, sender, told, unknown } from "./Sender.support.ts"
+import { until } from "../support/Waiting.ts"
 
 const loopback = networksOf(["127.0.0.0/8"])
 const url = ({ port }: { readonly port: number }, host = "hooks.test") => `http://${host}:${port}/`

@@ -1,7 +1,7 @@
 /** The connection of a call is its own. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { answering, endpoint, until } from "../support/Endpoints.ts"
+import { answering, endpoint } from "../support/Endpoints.ts"
 import { tls, trusted } from "../support/Tls.ts"
 import {
   accepted,
@@ -16,6 +16,7 @@ import {
   telegram,
   unknown
 } from "./Connectors.support.ts"
+import { until } from "../support/Waiting.ts"
 
 describe("a connection", () => {
   it.live("is made for each call, and ends with its answer", () =>

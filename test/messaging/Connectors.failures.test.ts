@@ -3,21 +3,10 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { failures } from "../../src/messaging/Connectors/Outcomes.ts"
-import { answering, endpoint, until } from "../support/Endpoints.ts"
+import { answering, endpoint } from "../support/Endpoints.ts"
 import { tls, trusted } from "../support/Tls.ts"
-import {
-  both,
-  connectors,
-  eventually,
-  http,
-  overdue,
-  postponed,
-  reply,
-  send,
-  start,
-  taken,
-  unknown
-} from "./Connectors.support.ts"
+import { both, connectors, http, overdue, postponed, reply, send, start, taken, unknown } from "./Connectors.support.ts"
+import { until, untilLive } from "../support/Waiting.ts"
 
 const secure = "https://localhost"
 
@@ -109,7 +98,7 @@ describe("a call that surely was not processed", () => {
       for (const channel of both(provider, secure)) {
         const before = hellos
         assert.deepStrictEqual(yield* overdue(channel, () => hellos > before), postponed("connect_timeout"))
-        yield* eventually(() => provider.closed() === provider.connections())
+        yield* untilLive(() => provider.closed() === provider.connections())
       }
     }).pipe(Effect.provide(connectors({})))
   )
@@ -158,7 +147,7 @@ describe("a call that may have been processed", () => {
         for (const channel of both(provider)) {
           const before = writes
           assert.deepStrictEqual(yield* overdue(channel, () => writes >= before + 50), unknown("timeout"))
-          yield* eventually(() => provider.closed() === provider.connections())
+          yield* untilLive(() => provider.closed() === provider.connections())
         }
       }
     }).pipe(Effect.provide(connectors({})))
@@ -168,7 +157,7 @@ describe("a call that may have been processed", () => {
     Effect.gen(function* () {
       const provider = yield* endpoint(() => {})
       const sending = yield* start(http(provider))
-      yield* eventually(() => provider.received.length === 1)
+      yield* untilLive(() => provider.received.length === 1)
       yield* TestClock.adjust("2999 millis")
       assert.isUndefined(sending.pollUnsafe())
       yield* TestClock.adjust("1 millis")

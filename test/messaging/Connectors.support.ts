@@ -5,7 +5,8 @@ import { ConversationId, MessageId } from "../../src/api/Ids.ts"
 import { Connectors, type Outcome, type Outgoing } from "../../src/messaging/Connectors.ts"
 import { ChannelConfig } from "../../src/messaging/Connectors/Config.ts"
 import { Settings } from "../../src/platform/Settings.ts"
-import { type Endpoint, until } from "../support/Endpoints.ts"
+import type { Endpoint } from "../support/Endpoints.ts"
+import { untilLive } from "../support/Waiting.ts"
 
 /** The connectors of a process with this environment; without one they wait as long as a slow machine may need. */
 export const connectors = (environment: Record<string, string> = { PROVIDER_TIMEOUT: "1h" }) =>
@@ -54,13 +55,10 @@ export const start = (channel: ChannelConfig) => Effect.forkChild(send(channel),
 export const overdue = (channel: ChannelConfig, when: () => boolean) =>
   Effect.gen(function* () {
     const sending = yield* start(channel)
-    yield* eventually(when)
+    yield* untilLive(when)
     yield* TestClock.adjust("10 seconds")
     return yield* Fiber.join(sending)
   })
-
-/** Waits until something holds that sockets bring about, whatever the test's clock says. */
-export const eventually = (condition: () => boolean) => TestClock.withLive(until(condition))
 
 export const accepted = (providerMessageId: string): Outcome => ({ _tag: "accepted", providerMessageId })
 export const refused = (errorCode: string): Outcome => ({ _tag: "refused", errorCode })

@@ -24,7 +24,10 @@ describe("a message that waits", () => {
       const stuck = yield* open(server, afterwards(hang))
       const healthy = yield* open(server, afterwards(taken))
       const send = ({ ask }: typeof stuck, count: number) =>
-        Effect.replicateEffect(ask(conversations.http, { text }), count, { concurrency: 20, discard: true })
+        Effect.forEach(Array.from({ length: count }), () => ask(conversations.http, { text }), {
+          concurrency: 20,
+          discard: true
+        })
       yield* send(stuck, 100)
       yield* until(() => stuck.provider.hits.length > 100)
       yield* send(healthy, 40)

@@ -32,7 +32,7 @@ const list: fc.Arbitrary<List> = fc.record({
 const position: fc.Arbitrary<Position> = fc.record({
   createdAt: fc.date({
     min: new Date("0001-01-01T00:00:00Z"),
-    max: new Date("8900-12-31T23:59:59.999Z"),
+    max: new Date("9999-12-31T23:59:59.999Z"),
     noInvalidDate: true
   }),
   id: fc.string({ unit: "binary", minLength: 1, maxLength: 160 }).filter((id) => id.isWellFormed())

@@ -12,9 +12,9 @@ import {
   service,
   temporaryDirectory,
   unrelatedProcess,
-  until,
   using
 } from "./EmbeddedPostgres.support.ts"
+import { until } from "../support/Waiting.ts"
 
 const patience = { timeout: 60_000 }
 

@@ -8,6 +8,7 @@ import * as Os from "node:os"
 import * as Path from "node:path"
 import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
+import { until } from "../support/Waiting.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../..")
 
@@ -94,14 +95,6 @@ export const connect = (url: string) => PgConnection.make({ url: Redacted.make(u
 
 export const query = (url: string, sql: string) =>
   Effect.scoped(Effect.flatMap(connect(url), (session) => session.query(sql))).pipe(Effect.map(({ rows }) => rows))
-
-/** Waits for what other processes do. */
-export const until = (condition: () => boolean) =>
-  Effect.sync(condition).pipe(
-    Effect.delay("5 millis"),
-    Effect.repeat({ until: (met) => met }),
-    Effect.timeout("20 seconds")
-  )
 
 /** The server of this directory has been stopped in an orderly way. */
 export const isStopped = (directory: string) => until(() => lockOf(directory) === undefined)

@@ -13,9 +13,9 @@ import {
   query,
   service,
   temporaryDirectory,
-  until,
   using
 } from "./EmbeddedPostgres.support.ts"
+import { until } from "../support/Waiting.ts"
 
 const root = process.getuid?.() === 0
 const patience = { timeout: 60_000 }

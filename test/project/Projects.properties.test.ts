@@ -12,7 +12,7 @@ layer(services)("any file", (it) => {
     Effect.gen(function* () {
       const { apply } = yield* Projects
       let applied = 0
-      for (const generated of fc.sample(file, 200)) {
+      for (const generated of fc.sample(file, 60)) {
         const json = JSON.stringify(generated)
         const before = yield* stateOf("generated")
         const first = yield* Effect.result(apply(json))
@@ -32,7 +32,7 @@ layer(services)("any file", (it) => {
         assert.deepStrictEqual(yield* stateOf("generated"), after, json)
         applied++
       }
-      assert.isAbove(applied, 50)
+      assert.isAbove(applied, 15)
     })
   )
 })

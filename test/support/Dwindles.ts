@@ -1,5 +1,5 @@
+import { eventually } from "./Waiting.ts"
 /** Waiting for an end that is far away, and may be as far as it likes. */
-import { eventually } from "./Process.ts"
 
 /** Waits until nothing is left, for as long as there is less and less. */
 export const dwindles = async (count: () => Promise<number>): Promise<void> => {

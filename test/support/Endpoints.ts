@@ -88,7 +88,3 @@ export const answering = (...lines: ReadonlyArray<string>) => endpoint(({ socket
 /** A whole answer of a status, with further header lines. */
 export const answerOf = (status: number, ...headers: ReadonlyArray<string>) =>
   [`HTTP/1.1 ${status} Told so`, "content-length: 2", ...headers, "", "ok"].join("\r\n")
-
-/** Waits until something holds that sockets bring about. */
-export const until = (condition: () => boolean) =>
-  Effect.sleep("5 millis").pipe(Effect.repeat({ until: condition }), Effect.timeout("30 seconds"), Effect.orDie)

@@ -7,39 +7,15 @@ import * as Net from "node:net"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
-import { afterAll, afterEach, beforeEach, vi } from "vitest"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
+import { defer } from "./Finalizers.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../..")
 
 // The tests run on Node 26 themselves.
 const node = process.execPath
 
-const finalizers: Array<() => unknown> = []
-let height = 0
-
-/** Runs `finalizer` after the test that called; after the whole file where `beforeAll` did. The last one runs first. */
-export const defer = (finalizer: () => unknown): void => {
-  finalizers.push(finalizer)
-}
-
-const unwind = async (to: number) => {
-  const failures: Array<unknown> = []
-  while (finalizers.length > to) {
-    try {
-      await finalizers.pop()?.()
-    } catch (failure) {
-      failures.push(failure)
-    }
-  }
-  if (failures.length > 0) throw new AggregateError(failures, "A test left something behind")
-}
-
-beforeEach(() => {
-  height = finalizers.length
-})
-afterEach(() => unwind(height), 120_000)
-afterAll(() => unwind(0), 120_000)
+export { defer } from "./Finalizers.ts"
 
 const children = new Set<ChildProcess.ChildProcess>()
 const directories = new Set<string>()
@@ -254,9 +230,7 @@ export const startService = async (options: ServiceOptions): Promise<Service> =>
   }
 }
 
-/** Tries again until it succeeds, for longer than anything takes that a test waits for. */
-export const eventually = <A>(attempt: () => A | Promise<A>): Promise<A> =>
-  vi.waitFor(attempt, { timeout: 20_000, interval: 25 })
+export { eventually } from "./Waiting.ts"
 
 /** Runs a program to its end. */
 export const runToEnd = async (

@@ -3,6 +3,7 @@ import { PgClient } from "@effect/sql-pg"
 import { Context, Effect, Layer, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
 import { inject } from "vitest"
+import { makeMutationClient, Mutations } from "../../src/platform/idempotency/Mutations.ts"
 import { template } from "./globalSetup.ts"
 
 const urlOf = (database: string) => {
@@ -34,10 +35,14 @@ export const makeDatabase = (options?: { readonly empty?: boolean; readonly lang
 export class TestDatabase extends Context.Service<TestDatabase, { readonly url: Redacted.Redacted }>()(
   "developer-api/test/TestDatabase"
 ) {
-  /** The database, and a client of it like the service's. */
-  static readonly layer = Layer.unwrap(
-    Effect.map(TestDatabase, ({ url }) => PgClient.layer({ url, maxConnections: 10, multiplex: true }))
+  /** The database, and a client of it like the service's, for mutations, too. */
+  static readonly layer = Layer.effect(
+    Mutations,
+    Effect.map(PgClient.PgClient, (sql) => makeMutationClient({ sql, reads: sql, permits: 40 }))
   ).pipe(
+    Layer.provideMerge(
+      Layer.unwrap(Effect.map(TestDatabase, ({ url }) => PgClient.layer({ url, maxConnections: 10, multiplex: true })))
+    ),
     Layer.provideMerge(
       Layer.effect(
         TestDatabase,

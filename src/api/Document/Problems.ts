@@ -1,6 +1,6 @@
 /** Problems in the OpenAPI document: as they are sent, with what they mean and what to do about them. */
 import { Predicate } from "effect"
-import type { OpenApi } from "effect/http-api"
+import type * as OpenApi from "effect/http-api/OpenApi"
 import { advice } from "./Advice.ts"
 
 type Schemas = OpenApi.OpenAPISpec["components"]["schemas"]

@@ -1,6 +1,9 @@
 /** Campaigns: specification, section 4.3. */
 import { Schema } from "effect"
-import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
 import { ETag, text, Timestamp } from "../Fields.ts"
@@ -16,7 +19,7 @@ import {
   ScheduleInvalid,
   VersionConflict
 } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 import { CampaignAudience } from "./Audience.ts"
 import { CampaignCommand } from "./Commands.ts"
 import { describeMoves, operations } from "./States.ts"
@@ -111,7 +114,6 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
         ScheduleInvalid
       ]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "campaigns.write", module: "campaigns", policy: "write" })
       .annotate(Examples, {

@@ -1,6 +1,9 @@
 /** CRM clients: operations 1 to 4 of the specification, section 4.1. */
 import { Schema } from "effect"
-import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
 import { Email, ETag, Phone, text, Timestamp, Version } from "../Fields.ts"
@@ -16,7 +19,7 @@ import {
   OrganizationArchived,
   OrganizationNotFound
 } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 
 export const ClientStatus = Schema.Literals(["active", "archived"])
 export type ClientStatus = typeof ClientStatus.Type
@@ -125,7 +128,6 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       success: receipt(201),
       error: [...mutationProblems, ContactCapacityExhausted]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
       .annotate(Examples, { request: createExample, answer: receiptExample })
@@ -155,7 +157,6 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
         ContactCapacityExhausted
       ]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
       .annotate(Examples, { request: { tags: ["newsletter", "vip"], phone: null }, answer: receiptExample })

@@ -1,6 +1,9 @@
 /** CRM deals: operations 5 to 8 of the specification, section 4.1. */
 import { Effect, Schema } from "effect"
-import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Currency } from "../Currencies.ts"
 import { Examples } from "../Examples.ts"
@@ -9,7 +12,7 @@ import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency
 import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId } from "../Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import { CursorInvalid, DealNotFound, DealReferenceNotFound, DealStatusInvalid } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 
 export const DealStatus = Schema.Literals(["open", "won", "lost"])
 export type DealStatus = typeof DealStatus.Type
@@ -175,7 +178,6 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       success: receipt(201),
       error: [...mutationProblems, DealReferenceNotFound]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
       .annotate(Examples, { request: createExample, answer: receiptExample })
@@ -201,7 +203,6 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       success: receipt(200),
       error: [...mutationProblems, DealNotFound, DealReferenceNotFound, DealStatusInvalid]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
       .annotate(Examples, { request: { status: "lost", lostReason: "No budget this year" }, answer: receiptExample })

@@ -1,6 +1,8 @@
 /** Notes on a deal: operations 9 to 12 of the specification, section 4.1. */
 import { Schema } from "effect"
-import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
 import { text, Timestamp, Version, VersionText } from "../Fields.ts"
@@ -8,7 +10,7 @@ import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
 import { DealId, KeyId, NoteId } from "../Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import { CursorInvalid, DealNotFound, NoteNotFound, VersionConflict } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 
 /** The fields that a caller writes, with the types that every way in shares (API, import). */
 export const noteFields = { body: text(1, 10_000) }
@@ -67,7 +69,6 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       success: receipt(201),
       error: [...mutationProblems, NoteNotFound]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
       .annotate(Examples, { request: { body: example.body }, answer: receiptExample })
@@ -80,7 +81,6 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       success: receipt(200),
       error: [...mutationProblems, NoteNotFound, VersionConflict]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
       .annotate(Examples, {

@@ -1,13 +1,15 @@
 /** Ticket ratings: specification, section 4.5. */
 import { Schema } from "effect"
-import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
 import { text } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
 import { TicketId } from "../Ids.ts"
 import { RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 
 export const TicketStatus = Schema.Literals(["open", "pending", "resolved", "closed"])
 export type TicketStatus = typeof TicketStatus.Type
@@ -34,7 +36,6 @@ export class TicketsGroup extends HttpApiGroup.make("tickets")
       success: receipt(200),
       error: [...mutationProblems, TicketNotFound, TicketNotRateable, RatingCustomerOwned]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.tickets.ratings.write", module: "tickets", policy: "write" })
       .annotate(Examples, {

@@ -1,6 +1,8 @@
 /** The import preview: specification, sections 2.6 and 4.6; contract §11. */
 import { Schema } from "effect"
-import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
 import { text } from "../Fields.ts"

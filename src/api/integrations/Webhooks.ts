@@ -1,13 +1,16 @@
 /** Outbound webhooks: specification, section 4.4. */
 import { Schema, SchemaGetter } from "effect"
-import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
 import { ETag, text, Version } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, replayed } from "../Idempotency.ts"
 import { DeliveryId, InstallationId } from "../Ids.ts"
 import { InstallationNotFound, VersionConflict, WebhookReferenceInvalid, WebhookStateConflict } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 import { type EventType, eventTypes } from "./Events.ts"
 
 /** Where the events go: a URL by its form alone; whether it may be called is judged apart. */
@@ -68,7 +71,6 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       success: answer,
       error: [...mutationProblems, InstallationNotFound, VersionConflict, WebhookReferenceInvalid]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, access)
       .annotate(Examples, {
@@ -89,7 +91,6 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       success: answer,
       error: [...mutationProblems, InstallationNotFound, VersionConflict, WebhookStateConflict]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, access)
       .annotate(Examples, {

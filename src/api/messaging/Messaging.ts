@@ -1,6 +1,9 @@
 /** Messaging: specification, section 4.2. */
 import { Schema } from "effect"
-import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
 import { text, Timestamp } from "../Fields.ts"
@@ -14,7 +17,7 @@ import {
   ProviderConflict,
   ProviderOutcomeUnknown
 } from "../Problems.ts"
-import { JsonBody, RequestShape } from "../Requests.ts"
+import { JsonBody } from "../Requests.ts"
 
 /** The providers that a channel can be of. */
 export const providerTypes = ["http", "telegram", "sandbox"] as const
@@ -159,7 +162,6 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       success: HttpApiSchema.WithHeaders(MessageReceipt, replayed),
       error: [...mutationProblems, ConversationNotFound, ProjectMismatch, ProviderConflict, ProviderOutcomeUnknown]
     })
-      .middleware(RequestShape)
       .middleware(JsonBody)
       .annotate(Access, { scope: "messaging.write", module: "messaging", policy: "messages" })
       .annotate(Examples, { request: { text: "Your machine is ready." }, answer: receiptExample })

@@ -12,6 +12,7 @@ import { limitTables } from "../../messaging/ChannelLimits.ts"
 import type { Limits } from "../../platform/background/Slots.ts"
 import { pacedCampaigns, routes } from "./Claims/Campaigns.ts"
 import { candidates, verdicts } from "./Claims/Candidates.ts"
+import { after } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -68,13 +69,14 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   ${chosen(sql, terms.limits)},
   settled AS (
     UPDATE campaign_recipients AS recipient SET available_at = NULL,
-      status = CASE verdict WHEN 'skipped' THEN 'skipped' WHEN 'unreachable' THEN 'failed' ELSE 'unknown' END
+      status = CASE verdict WHEN 'skipped' THEN ${after("skipped")} WHEN 'unreachable' THEN ${after("unreachable")}
+        ELSE ${after("stranded")} END
     FROM judged
     WHERE verdict <> 'claimed' AND recipient.project_id = judged.project_id
       AND recipient.audience_id = judged.audience_id AND recipient.position = judged.position
   ),
   claimed AS (
-    UPDATE campaign_recipients AS recipient SET status = 'sending', route = chosen.kind, provider_type = chosen.provider_type,
+    UPDATE campaign_recipients AS recipient SET status = ${after("claimed")}, route = chosen.kind, provider_type = chosen.provider_type,
       attempts = CASE WHEN chosen.kind = chosen.was_on THEN chosen.attempts ELSE 0 END + 1,
       worker_id = ${terms.workerId === null ? null : String(terms.workerId)}::bigint,
       available_at = send_at + ${terms.leaseMillis}::float8 * interval '1 millisecond'
@@ -155,7 +157,7 @@ export const reclaim = (
     FOR NO KEY UPDATE SKIP LOCKED
   )
   UPDATE campaign_recipients AS recipient SET in_doubt = true, worker_id = NULL,
-    status = CASE WHEN repeatable THEN 'pending' ELSE 'unknown' END,
+    status = CASE WHEN repeatable THEN ${after("lost")} ELSE ${after("lost_for_good")} END,
     available_at = CASE WHEN repeatable THEN ${now} END
   FROM lost
   WHERE recipient.project_id = lost.project_id AND recipient.audience_id = lost.audience_id

@@ -1,12 +1,12 @@
-/** The moves that the runner makes on campaigns: those whose time has come begin, those that are through are completed. */
+/** The moves that the runner makes on campaigns: it starts those that are due and completes those that are settled. */
 import type { SqlClient, Statement } from "effect/sql"
 
-/** A campaign that is this late doesn't begin by itself: who gets it by now is for a person to decide. */
+/** A campaign that is this late is paused instead of started: an operator decides whether it is still to be sent. */
 const latest = "6 hours"
 
 /**
- * Begins and completes campaigns; each move raises the version. Tells whether any is running. A resumed campaign begins
- * however late it is: somebody has decided.
+ * Starts and completes campaigns; each move raises the version. Returns whether any is running. A resumed campaign starts
+ * however late it is, as an operator has decided.
  */
 export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly running: boolean }>`
   WITH due AS MATERIALIZED (

@@ -1,11 +1,11 @@
-/** What calls came to, recorded for many recipients in one statement. */
+/** Results of attempts, recorded for many recipients in one statement. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { Outcome } from "../../messaging/Connectors.ts"
 import { resultOf } from "../../messaging/Messages/Schedule.ts"
 import type { Claim } from "./Claims.ts"
 import { after, type Event } from "./States.ts"
 
-/** What became of an attempt. */
+/** Result of an attempt. */
 export interface Result extends Pick<Claim, "projectId" | "audienceId" | "position" | "route" | "attempt"> {
   readonly on: Event
   /** The route of the next attempt, if there is one. */
@@ -15,7 +15,7 @@ export interface Result extends Pick<Claim, "projectId" | "audienceId" | "positi
   readonly delayMillis: number | null
 }
 
-/** Follows the rules of messages (§8); what has surely failed on the primary route goes on to the fallback. */
+/** Applies the rules of messages (contract §8). A recipient that surely failed on the primary route goes on to the fallback. */
 export const recipientResult = (claim: Claim, idempotent: boolean, outcome: Outcome): Result => {
   const { attempt, audienceId, inDoubt, position, projectId, route } = claim
   const { delayMillis, on } = resultOf({ number: attempt, inDoubt, idempotent }, outcome)
@@ -43,7 +43,7 @@ export const recipientResult = (claim: Claim, idempotent: boolean, outcome: Outc
   }
 }
 
-/** The process ends before the call: as if it had never been claimed. */
+/** Result of a claim whose provider was not called: as if the recipient had never been claimed. */
 export const released = ({ attempt, audienceId, inDoubt, position, projectId, route }: Claim): Result => ({
   projectId,
   audienceId,
@@ -56,7 +56,7 @@ export const released = ({ attempt, audienceId, inDoubt, position, projectId, ro
   delayMillis: null
 })
 
-/** Records results; those of attempts that have lost their lease change nothing. */
+/** Records results. Results of attempts that have lost their lease change nothing. */
 export const record = (sql: SqlClient.SqlClient, now: Statement.Fragment, results: ReadonlyArray<Result>) => sql`
   UPDATE campaign_recipients AS recipient SET
     status = result."to", route = result."nextRoute", in_doubt = result."inDoubt", worker_id = NULL,

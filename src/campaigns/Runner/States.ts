@@ -10,31 +10,35 @@ interface Move {
 
 export const moves = [
   { on: "claimed", from: "pending", to: "sending" },
-  /** Withdrew consent, was suppressed, archived or merged since the freeze. */
+  /** The client withdrew consent, was suppressed, archived or merged after the freeze. */
   { on: "skipped", from: "pending", to: "skipped" },
-  /** No route leads to them any more. */
+  /** No route leads to the client any more. */
   { on: "unreachable", from: "pending", to: "failed" },
-  /** No longer to be sent to, or not on the route on which they may have got it: nobody will find out. */
+  /** In doubt, and skipped or without the route of the last attempt: the outcome can't be found out. */
   { on: "stranded", from: "pending", to: "unknown" },
   { on: "accepted", from: "sending", to: "sent" },
-  /** Surely not processed: the same route again, later. */
+  /** Surely not processed: the same route again, after the backoff. */
   { on: "postponed", from: "sending", to: "pending" },
   /** Refused, or never processed, on the primary route: the fallback is next. */
   { on: "diverted", from: "sending", to: "pending" },
   { on: "refused", from: "sending", to: "failed" },
-  /** It may have been processed, and the provider tells when it is repeated. */
+  /** It may have been processed, and the provider is idempotent: the same call again, after the backoff. */
   { on: "repeated", from: "sending", to: "pending" },
   { on: "unclear", from: "sending", to: "unknown" },
-  /** The process ends before it has called anybody. */
-  { on: "released", from: "sending", to: "pending" }
+  /** The provider was not called: the circuit of the channel is open, or the process ends. */
+  { on: "released", from: "sending", to: "pending" },
+  /** The lease has ended or its worker is dead, the provider is idempotent, and attempts are left. */
+  { on: "lost", from: "sending", to: "pending" },
+  /** The lease has ended or its worker is dead, and the call must not be repeated. */
+  { on: "lost_for_good", from: "sending", to: "unknown" }
 ] as const satisfies ReadonlyArray<Move>
 
 export type Event = (typeof moves)[number]["on"]
 
 const targets = new Map<Event, State>(moves.map(({ on, to }) => [on, to]))
 
-/** Where an event leads. */
+/** Returns the state that an event leads to. */
 export const after = (on: Event): State => targets.get(on) ?? "unknown"
 
-/** Nothing more will happen to these; a campaign is completed when all its recipients are. */
+/** States that are not final. A campaign is completed when none of its recipients is in one of them. */
 export const open = ["pending", "sending"] as const satisfies ReadonlyArray<State>

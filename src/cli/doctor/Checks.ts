@@ -9,6 +9,7 @@ import * as Messages from "../../messaging/Messages/Standing.ts"
 import { standing } from "../../platform/Migrations.ts"
 import { RateLimits } from "../../platform/rateLimit/RateLimits.ts"
 import { SecretBox } from "../../platform/SecretBox.ts"
+import { connectionsOf } from "../../platform/Database/Pools.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { cli } from "../Output.ts"
 import { failed, failure, ok, warning } from "./Finding.ts"
@@ -30,7 +31,7 @@ export const database = Effect.gen(function* () {
   const told = `PostgreSQL ${server.version} (${where})`
   if (server.number < oldestServer) return failed(`${told} is too old`, "Use PostgreSQL 15 or later.")
   if (server.role) return failed(`${told} is a standby`, "Point DATABASE_URL at the primary.")
-  const wanted = databaseMaxConnections + connectionsBeside
+  const wanted = connectionsOf(databaseMaxConnections)
   return wanted > server.connections
     ? warning(
         `${told} allows ${server.connections} connections, and one process opens up to ${wanted}`,
@@ -38,9 +39,6 @@ export const database = Effect.gen(function* () {
       )
     : ok(`${told}, ${server.connections} connections of which one process opens up to ${wanted}`)
 }).pipe(Effect.catchCause(failure("Check DATABASE_URL, and that PostgreSQL runs and takes connections from here.")))
-
-/** Of the pools that `DATABASE_MAX_CONNECTIONS` does not bound. */
-const connectionsBeside = 19
 
 /** The database has what this version needs, and nothing that it doesn't know. */
 export const migrations = Effect.gen(function* () {

@@ -1,47 +1,48 @@
 /** Notes over HTTP. */
 import { Effect } from "effect"
-import { HttpApiBuilder } from "effect/http-api"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"
 import { Principal } from "../../api/Authentication.ts"
-import type { Note } from "../../api/crm/Notes.ts"
 import { command } from "../../platform/idempotency/Idempotency.ts"
 import { pageAnswer, receiptAnswer } from "../../platform/Responses.ts"
 import { Notes } from "../Notes.ts"
 
-export const layer = HttpApiBuilder.group(
-  Api,
-  "notes",
-  Effect.fn(function* (handlers) {
-    const notes = yield* Notes
-    return handlers.handleAll({
-      listNotes: Effect.fnUntraced(function* ({ params, query: { cursor, limit }, request }) {
-        const { projectId } = yield* Principal
-        return yield* pageAnswer<Note>(request, yield* notes.list(projectId, params.dealId, { limit, cursor }))
-      }),
-      createNote: Effect.fnUntraced(function* (request) {
-        const { keyId, projectId } = yield* Principal
-        const { params, payload } = request
-        return receiptAnswer(
-          201,
-          yield* notes.create(command(projectId, "createNote", request), keyId, params.dealId, payload)
+export const layer = HttpApiBuilder.group(Api, "notes", (handlers) =>
+  Effect.map(Notes, (notes) =>
+    handlers.handleAll({
+      listNotes: ({ params, query: { cursor, limit }, request }) =>
+        Principal.use(({ projectId }) =>
+          Effect.flatMap(notes.list(projectId, params.dealId, { limit, cursor }), (page) => pageAnswer(page, request))
+        ),
+      createNote: (request) =>
+        Principal.use(({ keyId, projectId }) =>
+          Effect.map(
+            notes.create(command(projectId, "createNote", request), keyId, request.params.dealId, request.payload),
+            receiptAnswer
+          )
+        ),
+      patchNote: (request) =>
+        Principal.use(({ projectId }) =>
+          Effect.map(
+            notes.patch(
+              command(projectId, "patchNote", request),
+              { dealId: request.params.dealId, id: request.params.noteId },
+              request.payload
+            ),
+            receiptAnswer
+          )
+        ),
+      deleteNote: (request) =>
+        Principal.use(({ projectId }) =>
+          Effect.map(
+            notes.remove(
+              command(projectId, "deleteNote", request),
+              { dealId: request.params.dealId, id: request.params.noteId },
+              request.query.expectedVersion
+            ),
+            receiptAnswer
+          )
         )
-      }),
-      patchNote: Effect.fnUntraced(function* (request) {
-        const { projectId } = yield* Principal
-        const { dealId, noteId: id } = request.params
-        return receiptAnswer(
-          200,
-          yield* notes.patch(command(projectId, "patchNote", request), { dealId, id }, request.payload)
-        )
-      }),
-      deleteNote: Effect.fnUntraced(function* (request) {
-        const { projectId } = yield* Principal
-        const { dealId, noteId: id } = request.params
-        return receiptAnswer(
-          200,
-          yield* notes.remove(command(projectId, "deleteNote", request), { dealId, id }, request.query.expectedVersion)
-        )
-      })
     })
-  })
+  )
 )

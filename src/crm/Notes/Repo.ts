@@ -5,6 +5,7 @@ import type { Note, NoteCreate, NotePatch } from "../../api/crm/Notes.ts"
 import type { DealId, KeyId, NoteId, ProjectId } from "../../api/Ids.ts"
 import { NoteNotFound, VersionConflict } from "../../api/Problems.ts"
 import { selected } from "../../platform/Columns.ts"
+import type { Kind } from "../../platform/idempotency/Grouped.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
 import { following, type Window } from "../../platform/Pages.ts"
 
@@ -38,7 +39,7 @@ export const list = (sql: Sql, projectId: ProjectId, dealId: DealId, { after, li
       LIMIT ${limit}
     ) note ON true
     WHERE deals.project_id = ${projectId} AND deals.id = ${dealId}
-    ORDER BY note."createdAt" COLLATE "C" DESC, note.id DESC`.pipe(
+    ORDER BY note."createdAt" DESC, note.id DESC`.pipe(
     Effect.map((rows) => ({
       dealExists: rows.length > 0,
       notes: rows.filter((row): row is Note => row.id !== null)
@@ -53,71 +54,57 @@ const version_conflict = ({ version }: Refusal) =>
     currentVersion: version
   })
 
-export const create = (
-  sql: Sql,
-  projectId: ProjectId,
-  { dealId, id }: NotePath,
-  author: KeyId,
-  { body }: NoteCreate,
-  at: Date
-): Mutation<NoteNotFound> => ({
-  at,
-  verdict: sql`
+export interface NewNote extends NoteCreate, NotePath {
+  readonly authorKeyId: KeyId
+}
+
+export const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
+  args: { id: "text", dealId: "text", body: "text", authorKeyId: "text" },
+  verdict: () => sql`
     verdict AS (
-      SELECT CASE WHEN deals.id IS NULL THEN 'note_not_found' END AS failure,
-             ${id}::text AS resource_id, true AS changed, 1 AS version
-      FROM project LEFT JOIN deals ON deals.project_id = project.project_id AND deals.id = ${dealId}
+      SELECT command.ord, CASE WHEN deals.id IS NULL THEN 'note_not_found' END AS failure,
+        command.id AS resource_id, true AS changed, 1 AS version
+      FROM command LEFT JOIN deals ON deals.project_id = command.project_id AND deals.id = "dealId"
     )`,
   effect: sql`
     created AS (
       INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
-      SELECT ${projectId}::text, ${id}::text, ${dealId}::text, ${body}::text, ${author}::text,
-             1, ${at}::timestamptz, ${at}::timestamptz
-      FROM claim
+      SELECT project_id, id, "dealId", body, "authorKeyId", 1, at, at
+      FROM claim JOIN command USING (ord)
     )`,
   problems: { note_not_found }
 })
 
-/** The note, locked. Of many writers one after the other sees what the one before has left. */
-const target = (sql: Sql, { dealId, id }: NotePath) => sql`
-  target AS MATERIALIZED (
-    SELECT note.* FROM project, LATERAL (
-      SELECT version, body FROM notes
-      WHERE project_id = project.project_id AND id = ${id} AND deal_id = ${dealId}
-      FOR UPDATE
-    ) note
-  )`
+export interface NoteChange extends NotePatch, NotePath {}
 
-/** What keeps a writer from a note that is gone, or is no longer what they have seen. */
-const guard = (sql: Sql, expectedVersion: number) => sql`
-  CASE
-    WHEN target.version IS NULL THEN 'note_not_found'
-    WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'
-  END`
-
-export const patch = (
-  sql: Sql,
-  projectId: ProjectId,
-  path: NotePath,
-  { body, expectedVersion }: NotePatch,
-  at: Date
-): Mutation<NoteNotFound | VersionConflict> => ({
-  at,
-  verdict: sql`
-    ${target(sql, path)},
+/** Of many writers one after the other sees what the one before has left. */
+export const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
+  args: { id: "text", dealId: "text", body: "text", expectedVersion: "bigint" },
+  record: ({ id }) => id,
+  verdict: ({ absent, locked }) => sql`
+    target AS MATERIALIZED (
+      SELECT command.ord, note.* FROM (SELECT * FROM command ORDER BY project_id, id) AS command, LATERAL (
+        SELECT version, notes.body <> command.body AS differs FROM notes
+        WHERE project_id = command.project_id AND id = command.id AND deal_id = command."dealId"
+        FOR NO KEY UPDATE ${locked}
+      ) AS note
+    ),
     verdict AS (
-      SELECT
-        ${guard(sql, expectedVersion)} AS failure,
-        ${path.id}::text AS resource_id, target.body <> ${body}::text AS changed,
-        target.version + (target.version = ${expectedVersion}::bigint AND target.body <> ${body}::text)::int AS version
-      FROM project LEFT JOIN target ON true
+      SELECT command.ord,
+        CASE
+          WHEN target.version IS NULL THEN ${absent(sql`SELECT FROM notes WHERE project_id = command.project_id AND id = command.id AND deal_id = command."dealId"`, "note_not_found")}
+          WHEN target.version <> "expectedVersion" THEN 'version_conflict'
+        END AS failure,
+        command.id AS resource_id, differs AS changed,
+        target.version + (target.version = "expectedVersion" AND differs)::int AS version
+      FROM command LEFT JOIN target ON target.ord = command.ord
     )`,
   effect: sql`
     updated AS (
-      UPDATE notes SET body = ${body}::text, version = notes.version + 1,
-        updated_at = greatest(notes.updated_at, ${at}::timestamptz)
-      FROM claim
-      WHERE notes.project_id = ${projectId} AND notes.id = ${path.id} AND claim.changed
+      UPDATE notes SET body = command.body, version = notes.version + 1,
+        updated_at = greatest(notes.updated_at, command.at)
+      FROM claim JOIN command USING (ord)
+      WHERE notes.project_id = command.project_id AND notes.id = command.id AND claim.changed
     )`,
   problems: { note_not_found, version_conflict }
 })
@@ -131,10 +118,19 @@ export const remove = (
 ): Mutation<NoteNotFound | VersionConflict> => ({
   at,
   verdict: sql`
-    ${target(sql, path)},
+    target AS MATERIALIZED (
+      SELECT note.* FROM project, LATERAL (
+        SELECT version FROM notes
+        WHERE project_id = project.project_id AND id = ${path.id} AND deal_id = ${path.dealId}
+        FOR UPDATE
+      ) note
+    ),
     verdict AS (
       SELECT
-        ${guard(sql, expectedVersion)} AS failure,
+        CASE
+          WHEN target.version IS NULL THEN 'note_not_found'
+          WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'
+        END AS failure,
         ${path.id}::text AS resource_id, true AS changed, target.version AS version
       FROM project LEFT JOIN target ON true
     )`,

@@ -29,28 +29,32 @@ const project = (sql: Sql, projectId: ProjectId) => sql`
 
 /** Creates the task unless it refers to what the project lacks: then `members` names that. */
 export const create = (sql: Sql, cause: Cause, id: TaskId, task: NewTask) => {
-  const { at, projectId } = cause
+  const { at, projectId, traceparent } = cause
   return sql<{ readonly members: string; readonly appended: Appended }>`
     WITH ${project(sql, projectId)},
     given AS (
-      SELECT ${task.title}::text AS title, ${task.dealId}::text AS deal_id, ${task.clientId}::text AS client_id,
+      SELECT project_id, ${task.title}::text AS title, ${task.dealId}::text AS deal_id, ${task.clientId}::text AS client_id,
              ${task.dueAt}::timestamptz AS due_at
       FROM project
     ),
-    verdict AS (SELECT concat(${dangling(sql, projectId, "given", [deal, client])}) AS members FROM given),
+    verdict AS (SELECT concat(${dangling(sql, "given", [deal, client])}) AS members FROM given),
     created AS (
       INSERT INTO tasks (project_id, id, title, deal_id, client_id, due_at, version, created_at)
       SELECT ${projectId}::text, ${id}::text, title, deal_id, client_id, due_at, 1, ${at}::timestamptz
       FROM given, verdict WHERE members = ''
       RETURNING *
     ),
-    ${append(sql, cause, sql`SELECT 'crm.task.created.v1', ${sql.literal(createdData)}, created_at FROM created`)}
-    SELECT members, ${appended(sql)} AS appended FROM verdict`
+    ${append(
+      sql,
+      sql`
+        SELECT project_id, 'crm.task.created.v1', ${sql.literal(createdData)}, created_at, ${traceparent}::text FROM created`
+    )}
+    SELECT members, ${appended(sql, sql`${projectId}`)} AS appended FROM verdict`
 }
 
 /** Completes the task if it is open. Of two that do so at once, the second waits, and finds it completed. */
 export const complete = (sql: Sql, cause: Cause, id: TaskId) => {
-  const { at, projectId } = cause
+  const { at, projectId, traceparent } = cause
   return sql<{ readonly known: boolean; readonly appended: Appended }>`
     WITH ${project(sql, projectId)},
     completed AS (
@@ -59,8 +63,12 @@ export const complete = (sql: Sql, cause: Cause, id: TaskId) => {
       WHERE tasks.project_id = project.project_id AND tasks.id = ${id} AND tasks.completed_at IS NULL
       RETURNING tasks.*
     ),
-    ${append(sql, cause, sql`SELECT 'crm.task.completed.v1', ${sql.literal(completedData)}, completed_at FROM completed`)}
+    ${append(
+      sql,
+      sql`
+        SELECT project_id, 'crm.task.completed.v1', ${sql.literal(completedData)}, completed_at, ${traceparent}::text FROM completed`
+    )}
     SELECT EXISTS (SELECT FROM tasks WHERE project_id = ${projectId} AND id = ${id}) AS known,
-      ${appended(sql)} AS appended
+      ${appended(sql, sql`${projectId}`)} AS appended
     FROM project`
 }

@@ -1,40 +1,40 @@
-/** What follows from a provider's answer, or from having none (contract §8): two tables, and what reads them. */
+/** Outcomes of calls by the provider's answer, or by the failure that prevented one (contract §8): two tables. */
 import { Duration, Option } from "effect"
 import type { Outcome } from "../Connectors.ts"
 
 export type Meaning = Outcome["_tag"]
 
-/** Of several rows that a status is in, the first counts. `accepted` still wants an answer that can be read. */
+/** The first row that contains a status counts. `accepted` also needs an answer that can be read. */
 export const statuses: ReadonlyArray<{ readonly from: number; readonly to: number; readonly means: Meaning }> = [
   { from: 200, to: 299, means: "accepted" },
-  // No redirect is followed, and who redirects may have done the work before.
+  // Redirects are not followed, and the provider may have processed the message before it redirected.
   { from: 300, to: 399, means: "unknown" },
-  // The provider gave up on the request, maybe with all of it in hand.
+  // The provider gave up on the request, possibly after it had received all of it.
   { from: 408, to: 408, means: "unknown" },
   { from: 429, to: 429, means: "postponed" },
   { from: 400, to: 499, means: "refused" },
   { from: 503, to: 503, means: "postponed" },
-  // It broke at work, or a gateway before it doesn't know.
+  // The provider failed while processing, or a gateway lost its answer.
   { from: 500, to: 599, means: "unknown" },
-  // No status that HTTP knows.
+  // Not a status of HTTP.
   { from: 100, to: 999, means: "unknown" }
 ]
 
-/** By error code. A request is written only when its connection stands, so that before that nothing was processed. */
+/** By error code. A request is written only once its connection is established: before that nothing was processed. */
 export const failures = {
-  /** The host's name leads nowhere, or nobody could tell. */
+  /** The host's name can't be resolved. */
   dns_failed: "postponed",
-  /** Nobody accepts connections, or the network doesn't lead there. */
+  /** The connection is refused, or the host can't be reached. */
   connect_failed: "postponed",
-  /** No TLS, or not with whom the URL names. */
+  /** The TLS handshake failed, or the certificate is not of the URL's host. */
   tls_failed: "postponed",
-  /** The deadline passed before the connection stood. */
+  /** The deadline passed before the connection was established. */
   connect_timeout: "postponed",
-  /** The deadline passed before the answer was whole. */
+  /** The deadline passed before the answer was complete. */
   timeout: "unknown",
-  /** The connection ended before the answer was whole. */
+  /** The connection ended before the answer was complete. */
   connection_lost: "unknown",
-  /** No HTTP, another protocol, or a success without the provider's id for the message. */
+  /** The answer is not HTTP, or a success without the provider's id of the message. */
   unreadable_answer: "unknown"
 } as const satisfies Record<string, Exclude<Meaning, "accepted">>
 
@@ -47,13 +47,13 @@ const unanswered = new Set<string>(Object.keys(failures).filter((failure) => fai
 export const isUnanswered = (outcome: Outcome): boolean =>
   outcome._tag !== "accepted" && unanswered.has(outcome.errorCode)
 
-/** Longer than this no provider is left alone. */
+/** Longest `Retry-After` that is honoured. */
 const longestRetryAfter = Duration.hours(1)
 
 export const meaningOf = (status: number): Meaning =>
   statuses.find(({ from, to }) => from <= status && status <= to)?.means ?? "unknown"
 
-/** What a status says that comes without the provider's id for the message; `source` is whose status it is. */
+/** Outcome of an answer without the provider's id of the message; `source` names the origin of the status. */
 export const byStatus = (
   source: "http" | "telegram",
   status: number,

@@ -11,7 +11,7 @@ import { after } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** An attempt that is to be made now: what it takes to call the provider. */
+/** An attempt that is to be made now, with all that its call needs. */
 export interface Attempt {
   readonly projectId: ProjectId
   readonly messageId: MessageId
@@ -58,7 +58,7 @@ export const record = (
 const instant = (sql: Sql, time: Statement.Fragment) =>
   sql`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
-/** A claimed message: its next attempt, or one whose lease has ended and that nobody may make again. */
+/** A claimed message: its next attempt, or (`lost`) an attempt whose lease has ended, to be recorded as unknown. */
 export interface Claim extends Attempt {
   readonly lost: boolean
 }
@@ -157,7 +157,7 @@ const takeoverBatch = 500
 export const endLeasesOfDead = (sql: Sql, now: Statement.Fragment, isDead: Statement.Fragment) => sql`
   UPDATE messages SET available_at = ${now}, worker_id = NULL
   FROM (
-    SELECT project_id, id FROM messages WHERE worker_id IS NOT NULL AND ${isDead}
+    SELECT project_id, id FROM messages WHERE attempting AND worker_id IS NOT NULL AND ${isDead}
     LIMIT ${takeoverBatch}::int FOR NO KEY UPDATE SKIP LOCKED
   ) lost
   WHERE messages.project_id = lost.project_id AND messages.id = lost.id`

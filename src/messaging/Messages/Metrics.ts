@@ -1,4 +1,4 @@
-/** What of messages is measured, those of campaigns included. */
+/** Metrics of messages, those of campaigns included. */
 import { Effect, Metric } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
@@ -22,7 +22,7 @@ const oldest = Metric.gauge("message_oldest_due_seconds", {
   description: "For how long the oldest due one has waited"
 })
 
-/** Measures the queue as it stands. */
+/** Measures the queue. */
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Statement.Fragment) {
   const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT count(*)::int AS depth,

@@ -9,7 +9,7 @@ import type { Cause } from "../../platform/outbox/Outbox.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A message as it stands: its receipt, and what it waits for. */
+/** A message: its receipt, and the time it waits for. */
 export interface Message {
   readonly messageId: MessageId
   readonly conversationId: ConversationId
@@ -35,12 +35,12 @@ export const columns = (sql: Sql, now: Statement.Fragment) => sql`
   ${sql.literal(shown)}, messages.attempt_log AS attempts,
   (extract(epoch FROM messages.available_at - ${now}) * 1000)::float8 AS "waitMillis"`
 
-/** The entry of an attempt that begins, in SQL that knows its number. */
+/** The log entry of an attempt that starts; `number` is an SQL expression. */
 export const begun = (sql: Sql, number: string, at: Date) => sql`jsonb_build_object(
   'number', ${sql.literal(number)}, 'status', 'pending', 'startedAt', ${at.toISOString()}::text, 'finishedAt', NULL,
   'providerMessageId', NULL, 'errorCode', NULL, 'nextAttemptAt', NULL)`
 
-/** What the first run of a send needs to know of the conversation. Bytes travel as hex. */
+/** The conversation's data that the first attempt needs. Bytes are encoded as hex. */
 export interface Destination {
   readonly status: "active" | "revoked"
   readonly channelId: ChannelId
@@ -49,7 +49,7 @@ export interface Destination {
   readonly config: string
 }
 
-/** Makes a message with its first attempt, leased to whoever runs this; over a revoked channel it has failed at once. */
+/** Makes a message with its first attempt, leased to the caller. Over a revoked channel the message fails at once. */
 export const create = (
   sql: Sql,
   { at, projectId, traceparent }: Cause,

@@ -27,7 +27,7 @@ export const list = (sql: Sql, projectId: ProjectId, status: MessageStatus | nul
   WHERE project_id = ${projectId} AND (${status}::text IS NULL OR status = ${status})
   ORDER BY created_at DESC, id DESC`
 
-/** Settles a message whose outcome nobody knows; an attempt that is under way can't record anything any more. */
+/** Settles a message of unknown outcome. An attempt in flight can't record its outcome any more. */
 export const settle = (
   sql: Sql,
   projectId: ProjectId,

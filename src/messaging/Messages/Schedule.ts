@@ -1,12 +1,12 @@
-/** What follows from the outcome of a call (contract §8): what becomes of the message, and when it is tried again. */
+/** Result of an attempt by the outcome of its call (contract §8), and the time of the next attempt. */
 import { Duration, Option } from "effect"
 import type { Outcome } from "../Connectors.ts"
 import type { Event } from "./States.ts"
 
-/** Before the second attempt, the third, and so on; there is one attempt more than that. */
+/** Delays before the second attempt, the third, and so on. */
 const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30), Duration.minutes(2)]
 
-/** All attempts together. */
+/** Maximum number of attempts. */
 export const maxAttempts = backoff.length + 1
 
 /** An attempt that was made. */
@@ -18,7 +18,7 @@ export interface Attempted {
   readonly idempotent: boolean
 }
 
-/** What the attempt comes to. */
+/** Result of an attempt. */
 export interface Result {
   readonly on: Event
   readonly providerMessageId: string | null

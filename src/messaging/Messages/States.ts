@@ -1,11 +1,11 @@
-/** The life of a message and of its attempts, as data (contract §8): every move, on what it is made, and where it leads. */
+/** The states of a message and of its attempts, and all moves between them (contract §8). */
 import type { AttemptStatus, MessageStatus } from "../../api/messaging/Messaging.ts"
 
 interface Move {
   readonly on: string
   readonly from: ReadonlyArray<MessageStatus>
   readonly to: MessageStatus
-  /** What becomes of the attempt under way, where one is. */
+  /** The status of the attempt in flight, where there is one. */
   readonly attempt?: AttemptStatus
 }
 
@@ -14,18 +14,18 @@ const open = ["pending", "retrying", "unknown"] as const satisfies ReadonlyArray
 export const moves = [
   { on: "accepted", from: open, to: "sent", attempt: "accepted" },
   { on: "refused", from: open, to: "failed", attempt: "rejected" },
-  /** Surely not processed, and there is another attempt to come. */
+  /** Surely not processed, and attempts are left. */
   { on: "postponed", from: open, to: "retrying", attempt: "retrying" },
   /** Surely not processed, and that was the last attempt. */
   { on: "exhausted", from: open, to: "failed", attempt: "rejected" },
-  /** The last attempt was surely not processed, but an earlier one may have been: nobody may call it failed. */
+  /** The last attempt was surely not processed, but an earlier one may have been. */
   { on: "exhausted_in_doubt", from: open, to: "unknown", attempt: "rejected" },
   /** It may have been processed. */
   { on: "unclear", from: open, to: "unknown", attempt: "unknown" },
-  /** Its channel is revoked, or of another provider by now, before the next attempt. */
+  /** Before the next attempt its channel was revoked, or its provider changed. */
   { on: "channel_lost", from: ["retrying"], to: "failed" },
   { on: "channel_lost_in_doubt", from: ["retrying", "unknown"], to: "unknown" },
-  /** An operator knows better. */
+  /** An operator has settled it. */
   { on: "settled_sent", from: ["unknown"], to: "sent", attempt: "unknown" },
   { on: "settled_failed", from: ["unknown"], to: "failed", attempt: "unknown" }
 ] as const satisfies ReadonlyArray<Move>
@@ -34,5 +34,5 @@ export type Event = (typeof moves)[number]["on"]
 
 const byEvent: Readonly<Record<string, Move>> = Object.fromEntries(moves.map((move) => [move.on, move]))
 
-/** What an event leads to. */
+/** Returns the move that an event makes. */
 export const after = (on: Event): Move => byEvent[on] ?? moves[0]

@@ -1,41 +1,58 @@
-/** Who calls, and whether they may: the implementation of `Authentication`. */
-import { Context, Effect, Layer, Option } from "effect"
-import { HttpServerRequest } from "effect/http"
-import { Access } from "../../api/Access.ts"
-import { Authentication, Principal } from "../../api/Authentication.ts"
+/** Authentication and authorization of a request: `Authorization` header → principal (contract §3). */
+import { Effect, Option, Redacted } from "effect"
+import type { Access } from "../../api/Access.ts"
 import {
   CredentialInvalid,
   CredentialMissing,
   EntitlementUnavailable,
   MembershipUnavailable,
   ModuleUnavailable,
-  ScopeMissing
+  ScopeMissing,
+  type ServiceUnavailable
 } from "../../api/Problems.ts"
 import { type Credential, Credentials } from "./Credentials.ts"
 
-export const layer = Layer.effect(
-  Authentication,
-  Effect.gen(function* () {
-    const credentials = yield* Credentials
-    return Authentication.of({
-      DeveloperBearer: Effect.fnUntraced(function* (operation, { credential: token, endpoint }) {
-        const { headers } = yield* HttpServerRequest.HttpServerRequest
-        if (headers["authorization"] === undefined) {
-          return yield* new CredentialMissing({ detail: "Send a project token as `Authorization: Bearer dk_…`." })
+type Refusal =
+  | CredentialMissing
+  | CredentialInvalid
+  | EntitlementUnavailable
+  | ModuleUnavailable
+  | MembershipUnavailable
+  | ScopeMissing
+  | ServiceUnavailable
+
+/** Verifies the token of an `Authorization` header, and its right to an operation. */
+export type Authorize = (
+  authorization: string | undefined,
+  access: Access["Service"]
+) => Effect.Effect<Credential, Refusal>
+
+export const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effect.map(
+  Credentials,
+  (credentials): Authorize =>
+    (authorization, access) => {
+      if (authorization === undefined) return Effect.fail(missing())
+      const token = bearer.exec(authorization)?.[1]
+      if (token === undefined) return Effect.fail(invalid())
+      return Effect.flatMap(
+        credentials.verify(Redacted.make(token)),
+        (credential): Effect.Effect<Credential, Refusal> => {
+          if (Option.isNone(credential)) return Effect.fail(invalid())
+          const refusal = refuse(credential.value, access)
+          return refusal === undefined ? Effect.succeed(credential.value) : Effect.fail(refusal)
         }
-        const credential = yield* credentials.verify(token)
-        if (Option.isNone(credential)) {
-          return yield* new CredentialInvalid({ detail: "The token is unknown, malformed, expired or revoked." })
-        }
-        const refusal = refuse(credential.value, Context.getUnsafe(endpoint.annotations, Access))
-        if (refusal !== undefined) return yield* refusal
-        return yield* Effect.provideService(operation, Principal, credential.value)
-      })
-    })
-  })
+      )
+    }
 )
 
-/** What stands between a valid credential and an operation, in the order of the contract's checks. */
+/** The scheme is case-insensitive, and one or more spaces follow it (RFC 9110, section 11.4). */
+const bearer = /^bearer +(.*[^ ].*)$/i
+
+const missing = () => new CredentialMissing({ detail: "Send a project token as `Authorization: Bearer dk_…`." })
+
+const invalid = () => new CredentialInvalid({ detail: "The token is unknown, malformed, expired or revoked." })
+
+/** Checks entitlement, module, membership and scope, in the order of the contract. */
 const refuse = (credential: Credential, access: Access["Service"]) => {
   if (!credential.entitlements.includes("developer_api")) {
     return new EntitlementUnavailable({ detail: "The project lacks the entitlement developer_api." })

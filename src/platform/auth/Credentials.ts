@@ -1,5 +1,5 @@
 /** Verifies bearer tokens, with a cache short enough that a revocation holds everywhere within a second. */
-import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Option, type Redacted } from "effect"
+import { Cache, Context, Duration, Effect, Exit, Layer, Option, type Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../api/Access.ts"
 import type { RateLimit } from "../../api/Authentication.ts"
@@ -102,17 +102,21 @@ export class Credentials extends Context.Service<
         )
       }
 
+      const accept = (entry: Entry, now: number): Effect.Effect<Option.Option<Credential>> => {
+        if (entry.expiresAt <= now) return Effect.succeedNone
+        const accepted = Effect.succeedSome(entry.credential)
+        return now - entry.lastUsedAt < usageResolution ? accepted : Effect.andThen(touch(entry, now), accepted)
+      }
+
       return {
-        verify: Effect.fnUntraced(function* (token) {
+        verify: (token) => {
           const keyId = keyIdOf(token)
-          if (Option.isNone(keyId)) return Option.none()
-          const { entry } = yield* Cache.get(keys, keyId.value)
-          if (Option.isNone(entry) || !sameHash(entry.value.tokenHash, hash(token))) return Option.none()
-          const now = yield* Clock.currentTimeMillis
-          if (entry.value.expiresAt <= now) return Option.none()
-          if (now - entry.value.lastUsedAt >= usageResolution) yield* touch(entry.value, now)
-          return Option.some(entry.value.credential)
-        })
+          if (Option.isNone(keyId)) return Effect.succeedNone
+          return Effect.flatMap(Cache.get(keys, keyId.value), ({ entry }) => {
+            if (Option.isNone(entry) || !sameHash(entry.value.tokenHash, hash(token))) return Effect.succeedNone
+            return Effect.clockWith((clock) => accept(entry.value, clock.currentTimeMillisUnsafe()))
+          })
+        }
       }
     })
   )

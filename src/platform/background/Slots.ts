@@ -3,7 +3,7 @@
  *
  *  - Each key starts with `initial` permits. Each answer that finds all of them taken adds one, up to `perKey`.
  *  - A key is suspect from a failure until its next success, and while a call of it has run for `slowAfter`. Suspect keys
- *    together hold at most `failingShare` of all permits, and each of them at most `initial`.
+ *    together hold at most `failingShare` of all permits. A failure sets the key back to `initial`.
  *  - The keys of one tenant together hold at most `perTenant` permits.
  *
  * So a provider that hangs takes what its key had grown to, once, and never more than its share from then on; a key
@@ -18,7 +18,7 @@ export interface Options {
   /** Permits of a key that always answers quickly. */
   readonly perKey: number
   readonly perTenant: number
-  /** Permits of a key without history, or of a suspect one. */
+  /** Permits of a key without history, or after a failure. */
   readonly initial: number
   /** Share of `total` that all suspect keys may hold together, from 0 to 1. */
   readonly failingShare: number
@@ -135,15 +135,15 @@ export const make = (options: Options): Effect.Effect<Slots> =>
         }
         const forSuspects = Math.max(0, Math.floor(total * failingShare) - suspects)
         const freeOf = (entry: Entry) =>
-          isSuspect(entry, at) ? Math.min(forSuspects, initial - entry.held) : entry.size - entry.held
+          Math.max(0, Math.min(isSuspect(entry, at) ? forSuspects : total, entry.size - entry.held))
         return {
           free: Math.max(0, total - held),
-          keys: [...entries.values()].map((entry) => ({
-            tenant: entry.tenant,
-            key: entry.key,
-            free: Math.max(0, freeOf(entry))
-          })),
-          tenants: [...byTenant].map(([tenant, taken]) => ({ tenant, free: Math.max(0, perTenant - taken) })),
+          keys: [...entries.values()]
+            .map((entry) => ({ tenant: entry.tenant, key: entry.key, free: freeOf(entry) }))
+            .filter(({ free }) => free !== initial),
+          tenants: [...byTenant]
+            .map(([tenant, taken]) => ({ tenant, free: Math.max(0, perTenant - taken) }))
+            .filter(({ free }) => free !== perTenant),
           newKey: initial,
           newTenant: perTenant
         }

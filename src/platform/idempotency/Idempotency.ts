@@ -2,13 +2,16 @@
  * Idempotent mutations (contract §5): key, effect and outcome in one statement, so that after a crash at any point
  * either all of it is there or none, and a retry finds the outcome instead of having a second effect.
  */
-import { Context, Effect, PartitionedSemaphore } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import { Effect } from "effect"
+import type { Statement } from "effect/sql"
 import { createHash } from "node:crypto"
 import type { ProjectId } from "../../api/Ids.ts"
-import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problems.ts"
+import type { IdempotencyKeyReused, ServiceUnavailable } from "../../api/Problems.ts"
 import { canonicalJson } from "../CanonicalJson.ts"
 import { Contended, statement } from "../Database.ts"
+import { type Attempt, attempt } from "./Attempt.ts"
+import type { MutationClient } from "./Mutations.ts"
+import { repeated, settled } from "./Outcomes.ts"
 
 /** One request to change something: whose, under which key, and what it says. */
 export interface Command {
@@ -43,7 +46,7 @@ export interface Outcome<Returned = null> {
   /** The record's version after the command; null where the resource has none. */
   readonly version: number | null
   readonly replayed: boolean
-  /** What the first run tells beyond that, and nobody keeps; null in a replay. */
+  /** What the first run returns beyond that, and nothing stores; null in a replay. */
   readonly returned: Returned | null
 }
 
@@ -55,121 +58,50 @@ export interface Refusal {
   readonly faults: ReadonlyArray<string>
 }
 
-/** A change as SQL, in two lists of common table expressions around the claim of the key. */
+/** The problem behind each code of a `failure`. */
+export type Problems<Problem> = Readonly<Record<string, (refusal: Refusal) => Problem>>
+
+/**
+ * A mutation that runs one command at a time, as SQL in two lists of common table expressions around the claim of the key.
+ * `Grouped.ts` has those that run many.
+ */
 export interface Mutation<Problem> {
   /** When it happens. */
   readonly at: Date
   /**
    * Locks what the change rests on, and ends in `verdict (failure text, resource_id text, changed boolean, version int)`
-   * of one row; `failure` is the code of a problem, then, space-separated, what is at fault. It finds the project, locked
-   * against project files being applied (which may take seconds, hence NOWAIT), in
-   * `project (project_id, contact_capacity, default_pipeline_id, time_zone)`. Every mutation locks in this order: project,
-   * records, key; so they never wait for each other in a circle.
+   * of one row; `failure` is the code of a problem, then, space-separated, what is at fault. It finds the project in
+   * `project (project_id, contact_capacity, default_pipeline_id, time_zone)`.
    */
   readonly verdict: Statement.Fragment
   /** Applies the change from `claim (changed boolean)`, which is empty when there is a failure or the key is taken. */
   readonly effect: Statement.Fragment
-  /** A column for what the first run alone tells: an expression over what stands before. */
+  /** A column for what the first run alone returns: an expression over what stands before. */
   readonly returning?: Statement.Fragment
-  /** The problem behind each code of a `failure`. */
-  readonly problems: Readonly<Record<string, (refusal: Refusal) => Problem>>
+  readonly problems: Problems<Problem>
 }
-
-interface Attempt<Returned> {
-  readonly failure: string | null
-  readonly resourceId: string
-  readonly changed: boolean
-  readonly version: number | null
-  readonly claimed: boolean
-  readonly returned: Returned
-}
-
-interface Stored {
-  readonly fingerprint: Uint8Array
-  readonly resourceId: string
-  readonly changed: boolean
-  readonly version: number | null
-}
-
-/**
- * The mutations of this process that may be at the database at once, shared fairly among the projects that want some:
- * those of one project can wait for each other (its contact capacity is one row), and must not have every connection
- * wait with them. What they leave is for reads.
- */
-export const Turns = Context.Reference<PartitionedSemaphore.PartitionedSemaphore<ProjectId>>(
-  "developer-api/platform/idempotency/Turns",
-  { defaultValue: () => PartitionedSemaphore.makeUnsafe({ permits: 40 }) }
-)
 
 /**
  * Runs a mutation once per key: one round trip when it applies, two when only a second look can tell why it did not
  * (a replay, a reused key, or a failed guard).
  */
-export const mutate = Effect.fnUntraced(function* <Problem, Returned = null>(
-  sql: SqlClient.SqlClient,
+export const mutate = <Problem, Returned = null>(
+  client: MutationClient,
   command: Command,
-  mutation: Mutation<Problem>
-): Effect.fn.Return<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> {
+  { at, effect, problems, returning, verdict }: Mutation<Problem>
+): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> => {
+  const { permits, sql } = client
   const { fingerprint, key, projectId } = command
-  const turn = (yield* Turns).withPermit(projectId)
-
-  // A project file locks the project FOR UPDATE before it changes it: only that makes KEY SHARE, which waits for no
-  // plain update, see the row as the file left it. What else the statement reads is older when it began before the file
-  // was through: then the revisions differ, and it looks again. The advisory lock lets a waiting file go first.
-  const attempt = sql<Attempt<Returned>>`
-    WITH seen AS MATERIALIZED (SELECT revision FROM projects WHERE project_id = ${projectId}),
-    project AS MATERIALIZED (
-      SELECT project_id, contact_capacity, default_pipeline_id, time_zone, revision FROM projects
-      WHERE project_id = ${projectId} AND pg_try_advisory_xact_lock_shared(hashtextextended(project_id, 0))
-      FOR KEY SHARE NOWAIT
-    ),
-    fresh AS (SELECT FROM project JOIN seen USING (revision)),
-    ${mutation.verdict},
-    claim AS (
-      INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
-      SELECT ${projectId}::text, ${key}::text, ${fingerprint}::bytea, resource_id, changed, version,
-             ${mutation.at}::timestamptz
-      FROM verdict WHERE failure IS NULL AND EXISTS (SELECT FROM fresh)
-      ON CONFLICT (project_id, key) DO NOTHING
-      RETURNING changed
-    ),
-    ${mutation.effect}
-    SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed,
-           ${mutation.returning ?? sql.literal("NULL")} AS returned
-    FROM verdict WHERE EXISTS (SELECT FROM fresh)`.pipe(
-    Effect.flatMap(([verdict]) => (verdict === undefined ? Effect.fail(new Contended()) : Effect.succeed(verdict)))
-  )
-
-  const stored = sql<Stored>`
-    SELECT fingerprint, resource_id AS "resourceId", changed, version
-    FROM idempotency_keys WHERE project_id = ${projectId} AND key = ${key}`
-
-  while (true) {
-    const verdict = yield* statement(turn(attempt))
-    if (verdict.claimed) return { ...outcome(verdict), replayed: false, returned: verdict.returned }
-
-    // A failed guard says little as long as the key may be known: the command that it repeats has moved the guard.
-    const [first] = yield* statement(stored)
-    if (first !== undefined) {
-      if (Buffer.compare(first.fingerprint, fingerprint) === 0)
-        return { ...outcome(first), replayed: true, returned: null }
-      return yield* new IdempotencyKeyReused({
-        detail: "Send a new idempotency-key with a new request; keep a key for repeats of the same one."
-      })
-    }
-    if (verdict.failure !== null) {
-      const [code = "", ...faults] = verdict.failure.split(" ")
-      const problem = mutation.problems[code]
-      return yield* problem === undefined
-        ? Effect.die(new Error(`A mutation failed for an unknown reason: ${code}`))
-        : Effect.fail(problem({ version: verdict.version, faults }))
-    }
-    // The key was taken at the first look and pruned before the second: the next look will find it free.
-  }
-})
-
-const outcome = ({ changed, resourceId, version }: Pick<Stored, "changed" | "resourceId" | "version">) => ({
-  resourceId,
-  changed,
-  version
-})
+  const text = attempt<Returned>(sql, {
+    asked: sql`
+      SELECT 1 AS ord, ${projectId}::text COLLATE "C" AS project_id, ${key}::text COLLATE "C" AS key,
+        ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at`,
+    verdict: sql`project AS (SELECT * FROM command), ${verdict}`,
+    joined: sql`true`,
+    effect,
+    returning
+  })
+  const one = Effect.flatMap(text, ([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row)))
+  const run: Effect.Effect<Attempt<Returned>, ServiceUnavailable> = statement(permits.withPermit(projectId)(one))
+  return repeated(client, command, settled(client, command, problems, run))
+}

@@ -6,7 +6,8 @@
  * deliveries (see `src/integrations/README.md`).
  */
 import { PgClient } from "@effect/sql-pg"
-import { Context, Effect, Layer, Option, Queue, Schema } from "effect"
+import { Context, Duration, Effect, Layer, Option, Queue, Schema } from "effect"
+import { Supervisor } from "../background/Supervisor.ts"
 import { InstallationId, ProjectId } from "../../api/Ids.ts"
 
 export const channel = "deliveries"
@@ -27,6 +28,10 @@ export const noticeOf: (payload: string) => Option.Option<Notice> = Schema.decod
 /** Maximum number of installations in one payload. PostgreSQL takes 8,000 bytes; an id has up to 160. */
 const installationsPerNotice = 40
 
+/** Longest wait for a notice before the notifier reports that it is alive. */
+const idleAfter = Duration.seconds(5)
+const stalledAfter = Duration.seconds(30)
+
 export class Notifier extends Context.Service<
   Notifier,
   {
@@ -42,12 +47,15 @@ export class Notifier extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* PgClient.PgClient
       const notices = yield* Queue.unbounded<Notice>()
-      yield* Queue.takeAll(notices).pipe(
-        Effect.flatMap((gathered) =>
-          Effect.forEach(merged(gathered), (notice) => notify(sql, notice), { discard: true })
-        ),
-        Effect.forever,
-        Effect.forkScoped
+      const supervisor = yield* Supervisor
+      const idle = Effect.suspend(() =>
+        Queue.sizeUnsafe(notices) > 0 ? Effect.void : Effect.timeoutOption(Queue.peek(notices), idleAfter)
+      )
+      const send = Effect.flatMap(Queue.clear(notices), (gathered) =>
+        Effect.forEach(merged(gathered), (notice) => notify(sql, notice), { discard: true })
+      )
+      yield* supervisor.supervise("outbox notifier", { stalledAfter }, (progress) =>
+        idle.pipe(Effect.andThen(send), Effect.andThen(progress), Effect.forever)
       )
       return notifierBy((notice) => Effect.asVoid(Queue.offer(notices, notice)))
     })

@@ -23,36 +23,34 @@ export const causeOf = Effect.fnUntraced(function* (projectId: ProjectId): Effec
 /** Installations that have new deliveries. */
 export type Appended = ReadonlyArray<InstallationId>
 
-/** The installations for which the statement that contains `append` has made deliveries, as `text[]`. */
-export const appended = (sql: SqlClient.SqlClient) =>
-  sql.literal("ARRAY(SELECT DISTINCT installation_id FROM delivery)")
+/** The installations of a project for which the statement that contains `append` has made deliveries, as `text[]`. */
+export const appended = (sql: SqlClient.SqlClient, projectId: Statement.Fragment): Statement.Fragment =>
+  sql`ARRAY(SELECT DISTINCT installation_id FROM delivery WHERE delivery.project_id = ${projectId})`
 
 /**
- * Common table expressions that append each event of `happened`, a query of `type`, `data` (json) and time, with a
- * delivery for every enabled webhook of the project that subscribes to its type. An event that nobody subscribes to
- * leaves no row. A webhook that is disabled at the same time may get a delivery yet, as none of its rows is locked.
+ * Common table expressions that append each event of `happened`, a query of project, `type`, `data` (json), time and
+ * traceparent, with a delivery for every enabled webhook of its project that subscribes to its type. An event that nobody
+ * subscribes to leaves no row. A webhook that is disabled at the same time may get a delivery yet, as none of its rows is
+ * locked.
  */
-export const append = (
-  sql: SqlClient.SqlClient,
-  { at, projectId, traceparent }: Cause,
-  happened: Statement.Fragment
-): Statement.Fragment => sql`
+export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): Statement.Fragment => sql`
   event AS (
-    INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-    SELECT ${projectId}::text, new_id('evt', ${at}::timestamptz), happened.type, happened.data,
-           ${traceparent}::text, happened.at
-    FROM (${happened}) AS happened (type, data, at)
+    INSERT INTO events (project_id, id, type, data, occurred_at, traceparent)
+    SELECT happened.project_id, new_id('evt', happened.at), happened.type, happened.data, happened.at,
+           happened.traceparent
+    FROM (${happened}) AS happened (project_id, type, data, at, traceparent)
     WHERE EXISTS (
       SELECT FROM webhooks
-      WHERE webhooks.project_id = ${projectId} AND webhooks.enabled AND happened.type = ANY(webhooks.event_types)
+      WHERE webhooks.project_id = happened.project_id AND webhooks.enabled
+        AND happened.type = ANY(webhooks.event_types)
     )
-    RETURNING id, type, occurred_at
+    RETURNING project_id, id, type, occurred_at
   ),
   delivery AS (
     INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-    SELECT ${projectId}::text, new_id('dlv', ${at}::timestamptz), webhooks.installation_id, event.id,
-           event.occurred_at, event.occurred_at
+    SELECT event.project_id, new_id('dlv', event.occurred_at), webhooks.installation_id, event.id, event.occurred_at,
+           event.occurred_at
     FROM event JOIN webhooks
-      ON webhooks.project_id = ${projectId} AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
-    RETURNING installation_id
+      ON webhooks.project_id = event.project_id AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
+    RETURNING project_id, installation_id
   )`

@@ -1,98 +1,110 @@
 /**
  * Token buckets per project and policy (contract §4): shared by all replicas through Redis when `REDIS_URL` is set,
- * else in the process.
+ * else in the process, where a token is taken synchronously.
  */
-import { Context, Data, Duration, Effect, Layer, Option } from "effect"
+import { Context, Data, Duration, Effect, Layer, Option, type Redacted } from "effect"
 import { RateLimiter } from "effect/persistence"
 import type { Policy } from "../../api/Access.ts"
 import type { RateLimit } from "../../api/Authentication.ts"
 import type { ProjectId } from "../../api/Ids.ts"
 import { Settings } from "../Settings.ts"
-import * as RedisStore from "./RedisStore.ts"
+import { TokenBuckets } from "./TokenBuckets.ts"
 
-/** What the bucket said. */
+/** Result of taking a token; times in milliseconds. */
 export interface Decision {
   readonly allowed: boolean
   /** Tokens left in the bucket. */
   readonly remaining: number
-  /** Until the bucket is full again. */
-  readonly full: Duration.Duration
-  /** Until one more request succeeds; zero when this one did. */
-  readonly retryAfter: Duration.Duration
+  /** Time until the bucket is full again. */
+  readonly fullAfter: number
+  /** Time until one more request succeeds; 0 when this one did. */
+  readonly retryAfter: number
 }
 
-/** The store of the buckets did not answer in time. */
+/** The shared store of the buckets did not answer in time. */
 export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
 
-/** How long a request waits for the store (contract §4: the answer comes within 1 s, with all else that it takes). */
-const patience = Duration.millis(500)
+/** How long a request waits for the shared store. The contract (§4) allows 1 s for the whole answer. */
+const storeTimeout = Duration.millis(500)
+
+/** The store in Redis. Its client is loaded only here: it has more modules than the rest of the process. */
+const redisStore = (url: Redacted.Redacted) =>
+  Layer.unwrap(
+    Effect.map(
+      Effect.promise(() => import("./RedisStore.ts")),
+      ({ layer }) => layer(url, storeTimeout)
+    )
+  )
+
+type Take = (key: string, limit: RateLimit) => Effect.Effect<Decision, LimiterUnavailable>
 
 export class RateLimits extends Context.Service<
   RateLimits,
   {
     /**
-     * Takes one token. A refused request takes none. For `messages`, buckets of this process stand in for a store that
-     * does not answer.
+     * Takes one token; a refused request takes none. For `messages`, buckets of this process stand in for a shared
+     * store that does not answer.
      */
     readonly take: (
       projectId: ProjectId,
       policy: Policy,
       limit: RateLimit
     ) => Effect.Effect<Decision, LimiterUnavailable>
-    /** Fails while the store does not answer. */
+    /** Fails while the shared store does not answer. */
     readonly ping: Effect.Effect<void, LimiterUnavailable>
   }
 >()("developer-api/platform/rateLimit/RateLimits") {
-  static readonly layerNoDeps = Layer.effect(
-    RateLimits,
-    Effect.gen(function* () {
-      const shared = yield* RateLimiter.RateLimiter
-      const own = yield* RateLimiter.make.pipe(Effect.provide(RateLimiter.layerStoreMemory))
-
-      const take = (limiter: RateLimiter.RateLimiter, key: string, { limit, windowSeconds }: RateLimit) =>
-        limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
-          Effect.map((taken): Decision => ({
-            allowed: true,
-            remaining: taken.remaining,
-            full: taken.resetAfter,
-            retryAfter: Duration.zero
-          })),
-          Effect.catchReason("RateLimiterError", "RateLimitExceeded", ({ retryAfter }) =>
-            // The bucket is empty, and its next token is `retryAfter` away.
-            Effect.succeed<Decision>({
-              allowed: false,
-              remaining: 0,
-              full: Duration.sum(retryAfter, Duration.seconds((windowSeconds / limit) * (limit - 1))),
-              retryAfter
-            })
-          ),
-          Effect.mapError(() => new LimiterUnavailable())
-        )
-
-      return {
-        // Another limit is another bucket: one that was lowered must not go on with the tokens of the old. The project
-        // stands first: the store makes a key of its own by appending `:refill`.
-        take: (projectId, policy, limit) => {
-          const key = `${projectId}:${policy}:${limit.limit}/${limit.windowSeconds}`
-          const taken = take(shared, key, limit)
-          return policy === "messages" ? Effect.catch(taken, () => take(own, key, limit)) : taken
-        },
-        ping: Effect.asVoid(take(shared, "ping", { limit: 1_000_000, windowSeconds: 1 }))
-      }
-    })
-  )
-
-  static readonly layer = RateLimits.layerNoDeps.pipe(
-    Layer.provide(RateLimiter.layer),
-    Layer.provide(
-      Layer.unwrap(
-        Effect.map(Settings, ({ redisUrl }) =>
-          Option.match(redisUrl, {
-            onNone: () => RateLimiter.layerStoreMemory,
-            onSome: (url) => RedisStore.layer(url, patience)
-          })
-        )
-      )
+  static readonly layer = Layer.unwrap(
+    Effect.map(Settings, ({ redisUrl }) =>
+      Option.match(redisUrl, {
+        onNone: () => Layer.sync(RateLimits, () => limitsOf(takeLocal())),
+        onSome: (url) =>
+          Layer.effect(
+            RateLimits,
+            Effect.map(RateLimiter.RateLimiter, (shared) => limitsOf(takeShared(shared), takeLocal()))
+          ).pipe(Layer.provide(RateLimiter.layer), Layer.provide(redisStore(url)))
+      })
     )
   )
 }
+
+/** Limits on one kind of buckets, with a fallback for `messages` where that kind can fail. */
+const limitsOf = (take: Take, fallback?: Take) => {
+  const takeMessage: Take =
+    fallback === undefined ? take : (key, limit) => Effect.catch(take(key, limit), () => fallback(key, limit))
+  return RateLimits.of({
+    // The key contains the limit: a lowered limit starts a new bucket instead of using the tokens of the old one. The
+    // project comes first because the store derives a second key by appending `:refill`.
+    take: (projectId, policy, limit) =>
+      (policy === "messages" ? takeMessage : take)(
+        `${projectId}:${policy}:${limit.limit}/${limit.windowSeconds}`,
+        limit
+      ),
+    ping: Effect.asVoid(take("ping", { limit: 1_000_000, windowSeconds: 1 }))
+  })
+}
+
+const takeLocal = (): Take => {
+  const buckets = new TokenBuckets()
+  return (key, limit) =>
+    Effect.clockWith((clock) => Effect.succeed(buckets.take(key, limit, clock.currentTimeMillisUnsafe())))
+}
+
+const takeShared =
+  (limiter: RateLimiter.RateLimiter): Take =>
+  (key, { limit, windowSeconds }) =>
+    limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
+      Effect.map((taken): Decision => ({
+        allowed: true,
+        remaining: taken.remaining,
+        fullAfter: Duration.toMillis(taken.resetAfter),
+        retryAfter: 0
+      })),
+      Effect.catchReason("RateLimiterError", "RateLimitExceeded", ({ retryAfter }) => {
+        // The bucket is empty, and its next token is `retryAfter` away.
+        const next = Duration.toMillis(retryAfter)
+        const fullAfter = next + ((windowSeconds * 1_000) / limit) * (limit - 1)
+        return Effect.succeed<Decision>({ allowed: false, remaining: 0, fullAfter, retryAfter: next })
+      }),
+      Effect.mapError(() => new LimiterUnavailable())
+    )

@@ -1,5 +1,5 @@
 /** The buckets in Redis, for replicas to share; a Redis that is away, slow or not there yet fails a request in time. */
-import { NodeRedis } from "@effect/platform-node"
+import * as NodeRedis from "@effect/platform-node/NodeRedis"
 import { type Duration, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
 import { RateLimiter } from "effect/persistence"
 

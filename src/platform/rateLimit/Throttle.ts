@@ -1,10 +1,10 @@
-/** Counts requests, and tells callers where they stand: the implementation of `RateLimited`. */
-import { Context, Duration, Effect, Layer, Metric } from "effect"
-import { HttpEffect, HttpServerResponse } from "effect/http"
-import { Access, type Policy } from "../../api/Access.ts"
-import { Principal, type RateLimit } from "../../api/Authentication.ts"
+/** Rate limiting of a request, with the headers that report the bucket (contract §4). */
+import { Effect, Metric } from "effect"
+import type { Policy } from "../../api/Access.ts"
+import type { RateLimit } from "../../api/Authentication.ts"
+import type { ProjectId } from "../../api/Ids.ts"
 import { RateLimitExceeded, RateLimiterUnavailable } from "../../api/Problems.ts"
-import { RateLimited } from "../../api/Requests.ts"
+import type { CurrentRequestShape } from "../CurrentRequest.ts"
 import { Measured } from "../Measured.ts"
 import { type Decision, RateLimits } from "./RateLimits.ts"
 
@@ -13,44 +13,51 @@ const decisions = Metric.counter("rate_limit_decisions_total", {
   incremental: true
 })
 
-const count = (policy: Policy, decision: "allowed" | "refused" | "unavailable") =>
-  Metric.update(Metric.withAttributes(decisions, { policy, decision }), 1)
+/** Takes a token for a request, and adds the headers of the bucket to its answer. */
+export type Throttle = (
+  policy: Policy,
+  principal: { readonly projectId: ProjectId; readonly rateLimits: Readonly<Record<Policy, RateLimit>> },
+  request: CurrentRequestShape
+) => Effect.Effect<void, RateLimitExceeded | RateLimiterUnavailable>
 
-export const layer = Layer.effect(
-  RateLimited,
-  Effect.gen(function* () {
-    const limits = yield* RateLimits
-    const counted = (yield* Measured) ? count : () => Effect.void
-    return Effect.fnUntraced(function* (operation, { endpoint }) {
-      const { policy } = Context.getUnsafe(endpoint.annotations, Access)
-      const { projectId, rateLimits } = yield* Principal
-      const limit = rateLimits[policy]
-      const decision = yield* limits.take(projectId, policy, limit).pipe(
-        Effect.tap(({ allowed }) => counted(policy, allowed ? "allowed" : "refused")),
-        Effect.tapError(() => counted(policy, "unavailable")),
-        Effect.mapError(
-          () => new RateLimiterUnavailable({ detail: "Requests can't be counted right now. Try again in a moment." })
+export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.gen(function* () {
+  const limits = yield* RateLimits
+  const measured = yield* Measured
+  const context = yield* Effect.context<never>()
+  const count = (policy: Policy, decision: "allowed" | "refused" | "unavailable") => {
+    if (measured) Metric.withAttributes(decisions, { policy, decision }).updateUnsafe(1, context)
+  }
+
+  return (policy, { projectId, rateLimits }, request) => {
+    const limit = rateLimits[policy]
+    return Effect.matchEffect(limits.take(projectId, policy, limit), {
+      onFailure: () => {
+        count(policy, "unavailable")
+        return Effect.fail(
+          new RateLimiterUnavailable({ detail: "Requests can't be counted right now. Try again in a moment." })
         )
-      )
-      const headers = headersOf(policy, limit, decision)
-      yield* HttpEffect.appendPreResponseHandler((_, response) =>
-        Effect.succeed(HttpServerResponse.setHeaders(response, headers))
-      )
-      if (!decision.allowed) {
-        return yield* new RateLimitExceeded({
-          detail: `The policy "${policy}" allows ${limit.limit} requests per ${limit.windowSeconds} s.`
-        })
+      },
+      onSuccess: (decision) => {
+        count(policy, decision.allowed ? "allowed" : "refused")
+        setHeaders(request.headers, policy, limit, decision)
+        if (decision.allowed) return Effect.void
+        const detail = `The policy "${policy}" allows ${limit.limit} requests per ${limit.windowSeconds} s.`
+        return Effect.fail(new RateLimitExceeded({ detail }))
       }
-      return yield* operation
     })
-  })
-)
+  }
+})
 
-const wholeSeconds = (duration: Duration.Duration) => Math.ceil(Duration.toSeconds(duration))
+const wholeSeconds = (millis: number) => Math.ceil(millis / 1_000)
 
 /** Structured fields of draft-ietf-httpapi-ratelimit-headers-10. */
-const headersOf = (policy: Policy, { limit, windowSeconds }: RateLimit, decision: Decision) => ({
-  "ratelimit-policy": `"${policy}";q=${limit};w=${windowSeconds}`,
-  ratelimit: `"${policy}";r=${Math.floor(decision.remaining)};t=${wholeSeconds(decision.full)}`,
-  ...(decision.allowed ? {} : { "retry-after": String(Math.max(1, wholeSeconds(decision.retryAfter))) })
-})
+const setHeaders = (
+  headers: Record<string, string>,
+  policy: Policy,
+  { limit, windowSeconds }: RateLimit,
+  { allowed, fullAfter, remaining, retryAfter }: Decision
+) => {
+  headers["ratelimit-policy"] = `"${policy}";q=${limit};w=${windowSeconds}`
+  headers["ratelimit"] = `"${policy}";r=${Math.floor(remaining)};t=${wholeSeconds(fullAfter)}`
+  if (!allowed) headers["retry-after"] = String(Math.max(1, wholeSeconds(retryAfter)))
+}

@@ -104,15 +104,35 @@ describe("slots", () => {
     })
   )
 
-  it.effect("do not count a permit against its key that was not used", () =>
+  it.effect("let a key that answers slowly grow, within the share of the suspect ones", () =>
     Effect.gen(function* () {
-      const { end, fill, free, slots } = yield* scene
+      const { end, fill, free } = yield* scene
+      for (let round = 0; round < 20; round++) {
+        const permits = fill("a", "slow")
+        yield* TestClock.adjust("2 seconds")
+        end(permits, "succeeded")
+      }
+      assert.strictEqual(free("a", "slow"), 16)
+    })
+  )
+
+  it.effect("do not count a permit for or against its key that was not used", () =>
+    Effect.gen(function* () {
+      const { end, fill, free } = yield* scene
       end(fill("a", "k"), "unused")
       assert.strictEqual(free("a", "k"), 2)
-      end(fill("a", "k"), "failed")
-      yield* TestClock.adjust("10 minutes")
+    })
+  )
+
+  it.effect("forget a key ten minutes after its last call", () =>
+    Effect.gen(function* () {
+      const { end, fill, free, slots } = yield* scene
+      for (let round = 0; round < 20; round++) end(fill("a", "k"), "succeeded")
+      yield* TestClock.adjust("599 seconds")
+      assert.strictEqual(free("a", "k"), 16)
+      yield* TestClock.adjust("1 second")
       slots.limits()
-      assert.deepStrictEqual(slots.limits().keys, [])
+      assert.strictEqual(free("a", "k"), 2)
     })
   )
 })

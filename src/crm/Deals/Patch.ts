@@ -1,0 +1,151 @@
+/** The patch of deals, by the moves of `dealMoves` and the rules of `dealRules`. */
+import type { SqlClient } from "effect/sql"
+import { dealMoves, type DealPatch, dealRules } from "../../api/crm/Deals.ts"
+import type { DealId } from "../../api/Ids.ts"
+import { DealNotFound, type DealReferenceNotFound, DealStatusInvalid, ValidationFailed } from "../../api/Problems.ts"
+import { assigned, differ, patched } from "../../platform/Columns.ts"
+import type { Kind } from "../../platform/idempotency/Grouped.ts"
+import { append, appended } from "../../platform/outbox/Outbox.ts"
+import { dangling } from "../References.ts"
+import { eventDeal, writable } from "./Record.ts"
+import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
+
+/** A patch sets these as it says; the other two follow from the record. */
+const { lostReason: _, stageId: __, ...patchable } = writable
+
+const patchedValues = patched(patchable)
+const differs = differ(writable, "next", "target")
+const assignments = assigned(writable, "next")
+
+export const noSuchDeal = "The path names no deal of this project."
+
+/** The moves of `status` as pairs for an IN. */
+const statusMoves = Object.entries(dealMoves.status)
+  .flatMap(([from, targets]) => targets.map((to) => `('${from}', '${to}')`))
+  .join(", ")
+
+export interface DealChange {
+  readonly id: DealId
+  readonly traceparent: string
+  readonly p: DealPatch
+}
+
+export type Problem = DealNotFound | DealReferenceNotFound | DealStatusInvalid | ValidationFailed
+
+export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
+  args: { id: "text", traceparent: "text", p: "jsonb" },
+  record: ({ id }) => id,
+  verdict: ({ absent, locked }) => sql`
+    target AS MATERIALIZED (
+      SELECT command.ord, deal.* FROM (SELECT ord, project_id, id FROM command ORDER BY project_id, id) AS command,
+        LATERAL (
+          SELECT * FROM deals WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
+        ) AS deal
+    ),
+    ${next(sql)},
+    ${judged(sql)},
+    verdict AS (
+      SELECT command.ord,
+        CASE
+          WHEN target.id IS NULL THEN ${absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
+          WHEN invalid <> '' THEN 'validation_failed' || invalid
+          WHEN immovable THEN 'deal_status_invalid'
+          WHEN dangling <> '' THEN 'deal_reference_not_found' || dangling
+        END AS failure,
+        command.id AS resource_id, judged.changed, target.version + judged.changed::int AS version
+      FROM command LEFT JOIN target ON target.ord = command.ord LEFT JOIN judged ON judged.ord = command.ord
+    )`,
+  effect: sql`
+    updated AS (
+      UPDATE deals SET
+        ${sql.literal(assignments)},
+        closed_at = CASE
+          WHEN next.status = 'open' THEN NULL
+          WHEN deals.status = 'open' THEN greatest(deals.updated_at, command.at)
+          ELSE deals.closed_at
+        END,
+        version = deals.version + 1, updated_at = greatest(deals.updated_at, command.at)
+      FROM claim JOIN command USING (ord) JOIN next USING (ord)
+      WHERE deals.project_id = command.project_id AND deals.id = command.id AND claim.changed
+      RETURNING deals.*, command.traceparent, next.previous_stage_id
+    ),
+    ${append(
+      sql,
+      sql`
+        SELECT project_id, 'crm.deal.updated.v1', json_build_object(${sql.literal(eventDeal("updated"))}), updated_at,
+          traceparent
+        FROM updated
+        UNION ALL
+        SELECT project_id, 'crm.deal.stage_changed.v1',
+          json_build_object(${sql.literal(eventDeal("updated"))}, 'previousStageId', previous_stage_id), updated_at,
+          traceparent
+        FROM updated WHERE stage_id <> previous_stage_id`
+    )}`,
+  returning: appended(sql, sql`command.project_id`),
+  problems: {
+    deal_not_found: () => new DealNotFound({ detail: noSuchDeal }),
+    validation_failed: ({ faults }) => invalid(faults),
+    deal_status_invalid: () =>
+      new DealStatusInvalid({ detail: "Between won and lost a deal has to be opened again first." }),
+    deal_reference_not_found
+  }
+})
+
+/** The deals as they would be. */
+const next = (sql: SqlClient.SqlClient) => sql`
+  next AS MATERIALIZED (
+    SELECT target.ord, target.project_id, target.stage_id AS previous_stage_id, ${sql.literal(patchedValues)},
+      CASE
+        WHEN p ? 'stageId' THEN p->>'stageId'
+        WHEN p->>'pipelineId' <> pipeline_id THEN (
+          SELECT stages.id FROM stages
+          WHERE stages.project_id = target.project_id AND stages.pipeline_id = p->>'pipelineId'
+          ORDER BY stages.position LIMIT 1
+        )
+        ELSE stage_id
+      END AS stage_id,
+      CASE
+        WHEN p ? 'lostReason' THEN p->>'lostReason'
+        WHEN coalesce(p->>'status', status) = 'lost' THEN lost_reason
+      END AS lost_reason
+    FROM target JOIN command USING (ord)
+  )`
+
+/** Whether they are another than before, and what is wrong with them. */
+const judged = (sql: SqlClient.SqlClient) => sql`
+  judged AS MATERIALIZED (
+    SELECT
+      ord, ${sql.literal(differs)} AS changed,
+      concat(
+        CASE
+          WHEN next.amount_minor IS NOT NULL AND next.currency IS NULL THEN ' currency'
+          WHEN next.amount_minor IS NULL AND next.currency IS NOT NULL THEN ' amountMinor'
+        END,
+        CASE WHEN next.status <> 'lost' AND next.lost_reason IS NOT NULL THEN ' lostReason' END
+      ) AS invalid,
+      concat(
+        ${dangling(sql, "given", references)},
+        CASE
+          WHEN EXISTS (
+            SELECT FROM stages
+            WHERE stages.project_id = next.project_id AND stages.pipeline_id = next.pipeline_id
+              AND stages.id = next.stage_id
+          ) THEN ''
+          WHEN ${pipelineExists(sql)} THEN ' stageId'
+          ELSE ' pipelineId'
+        END
+      ) AS dangling,
+      next.status <> target.status
+        AND (target.status, next.status) NOT IN (${sql.literal(statusMoves)}) AS immovable
+    FROM target JOIN next USING (ord) JOIN command USING (ord), LATERAL (
+      SELECT command.project_id, p->>'clientId' AS client_id, p->>'organizationId' AS organization_id,
+        p->>'responsibleMemberId' AS responsible_member_id
+    ) AS given
+  )`
+
+const rules: Readonly<Record<string, string>> = dealRules
+
+const invalid = (members: ReadonlyArray<string>) =>
+  new ValidationFailed({
+    errors: Object.fromEntries(members.map((member) => [`body/${member}`, [rules[member] ?? "is not allowed"]]))
+  })

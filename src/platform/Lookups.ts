@@ -1,0 +1,40 @@
+/** Looks up single records by project and id. */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { ProjectId } from "../api/Ids.ts"
+import type { ServiceUnavailable } from "../api/Problems.ts"
+import { coalesced } from "./Coalesced.ts"
+import { type Columns, selected } from "./Columns.ts"
+import { statement } from "./Database.ts"
+
+interface Key {
+  readonly projectId: ProjectId
+  readonly id: string
+}
+
+/** Most records that one statement looks up. */
+const maxBatch = 64
+
+/**
+ * Makes a function that looks up one record of a table, or `undefined`. The look-ups of one turn of the event loop are one
+ * statement. The rows stand in the order of the keys, one for each: without a record, its columns are null.
+ */
+export const lookup = <Row extends { readonly id: string }>(
+  sql: SqlClient.SqlClient,
+  table: string,
+  columns: Columns
+): ((key: Key) => Effect.Effect<Row | undefined, ServiceUnavailable>) => {
+  const record = sql.literal(selected(columns, table))
+  const from = sql(table)
+  return coalesced(maxBatch, (keys) =>
+    Effect.map(
+      statement(sql<Row | { readonly id: null }>`
+        SELECT ${record}
+        FROM unnest(${keys.map(({ projectId }) => projectId)}::text[], ${keys.map(({ id }) => id)}::text[])
+               WITH ORDINALITY AS key (project_id, id, ordinal)
+          LEFT JOIN ${from} ON ${from}.project_id = key.project_id AND ${from}.id = key.id
+        ORDER BY ordinal`),
+      (rows) => rows.map((row) => (row.id === null ? undefined : row))
+    )
+  )
+}

@@ -1,0 +1,121 @@
+/** The queue of a kind of mutation: forms groups, runs at most two at once, and runs alone what a group can't decide. */
+import { Cause, Context, Duration, Effect, Exit } from "effect"
+import type { ServiceUnavailable } from "../../api/Problems.ts"
+import { type Contended, StatementTimeout, unavailable } from "../Database.ts"
+import { FairQueue, type Queued } from "./FairQueue.ts"
+
+/** Most requests of a group. */
+const maxGroup = 32
+/** Groups of a kind that are at the database at once. More would wait for each other there. */
+const maxGroups = 2
+
+interface Waiting<Request, Answer> extends Queued {
+  readonly request: Request
+  readonly context: Context.Context<never>
+  readonly resume: (effect: Effect.Effect<Answer, ServiceUnavailable>) => void
+}
+
+/**
+ * Makes the function that runs a request. `group` answers requests in their order, and leaves out what it can't decide;
+ * `alone` decides. A request is sent at the end of the turn of the event loop in which it came (`setImmediate`), or with
+ * the next group if two are under way. A caller waits no longer than `StatementTimeout`; a request that was sent runs to
+ * its end, whatever becomes of its caller.
+ */
+export const groups = <Request extends Queued, Answer>({
+  alone,
+  group
+}: {
+  readonly group: (
+    requests: ReadonlyArray<Request>
+  ) => Effect.Effect<ReadonlyArray<Answer | undefined>, Contended | ServiceUnavailable>
+  readonly alone: (request: Request) => Effect.Effect<Answer, ServiceUnavailable>
+}): ((request: Request) => Effect.Effect<Answer, ServiceUnavailable>) => {
+  type Entry = Waiting<Request, Answer>
+  const queue = new FairQueue<Entry>()
+  let underWay = 0
+  let scheduled = false
+
+  const finish = (entry: Entry, effect: Effect.Effect<Answer, ServiceUnavailable>) => {
+    queue.done(entry)
+    entry.resume(effect)
+  }
+
+  const runAlone = (entry: Entry) => {
+    const fiber = Effect.runForkWith(entry.context)(alone(entry.request))
+    fiber.addObserver((exit) => {
+      finish(entry, exit)
+      dispatch()
+    })
+  }
+
+  const runGroup = (entries: ReadonlyArray<Entry>, context: Context.Context<never>) => {
+    underWay++
+    const fiber = Effect.runForkWith(context)(group(entries.map(({ request }) => request)))
+    fiber.addObserver((exit) => {
+      underWay--
+      for (const [index, entry] of entries.entries()) {
+        const answer = Exit.isSuccess(exit) ? exit.value[index] : undefined
+        const failure = Exit.isFailure(exit) ? unavailableIn(exit.cause) : undefined
+        if (answer !== undefined) finish(entry, Effect.succeed(answer))
+        else if (failure !== undefined) finish(entry, Effect.fail(failure))
+        else runAlone(entry)
+      }
+      dispatch()
+    })
+  }
+
+  const dispatch = () => {
+    while (underWay < maxGroups && !queue.isEmpty) {
+      const entries = queue.take(maxGroup)
+      const [first] = entries
+      if (first === undefined) return
+      runGroup(entries, first.context)
+    }
+  }
+
+  const schedule = () => {
+    if (scheduled || underWay === maxGroups) return
+    scheduled = true
+    setImmediate(() => {
+      scheduled = false
+      dispatch()
+    })
+  }
+
+  return (request) =>
+    Effect.contextWith((context: Context.Context<never>) =>
+      Effect.callback((resume) => {
+        const { names, projectId } = request
+        const timer = setTimeout(
+          () => {
+            queue.remove(entry)
+            resume(Effect.fail(unavailable()))
+          },
+          Duration.toMillis(Context.get(context, StatementTimeout))
+        )
+        const entry: Entry = {
+          projectId,
+          names,
+          request,
+          context,
+          resume: (effect) => {
+            clearTimeout(timer)
+            resume(effect)
+          }
+        }
+        queue.add(entry)
+        schedule()
+        return Effect.sync(() => {
+          clearTimeout(timer)
+          queue.remove(entry)
+        })
+      })
+    )
+}
+
+/** The problem of a group that the database did not answer: to send its requests again would find the same. */
+const unavailableIn = (cause: Cause.Cause<Contended | ServiceUnavailable>): ServiceUnavailable | undefined =>
+  cause.reasons
+    .filter(Cause.isFailReason)
+    .map(({ error }) => error)
+    .find((error) => error._tag !== "Contended")

@@ -1,0 +1,105 @@
+/** The outcomes that are stored under keys, and what follows from an attempt at a command. */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { ProjectId } from "../../api/Ids.ts"
+import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problems.ts"
+import { coalesced } from "../Coalesced.ts"
+import { statement } from "../Database.ts"
+import type { Attempt } from "./Attempt.ts"
+import type { Command, Outcome, Problems } from "./Idempotency.ts"
+import type { MutationClient } from "./Mutations.ts"
+
+/** The outcome of a key's first run. */
+export interface Stored {
+  readonly fingerprint: Uint8Array
+  readonly resourceId: string
+  readonly changed: boolean
+  readonly version: number | null
+}
+
+/** Most outcomes that one statement looks up. */
+const maxBatch = 64
+
+/** Makes a function that looks up the stored outcome of a key; the look-ups of one turn are one statement. */
+export const storedOutcomes = (
+  sql: SqlClient.SqlClient
+): ((key: {
+  readonly projectId: ProjectId
+  readonly key: string
+}) => Effect.Effect<Stored | undefined, ServiceUnavailable>) =>
+  coalesced(maxBatch, (keys) =>
+    Effect.map(
+      statement(sql<Stored | { readonly fingerprint: null }>`
+        SELECT fingerprint, resource_id AS "resourceId", changed, version
+        FROM unnest(${keys.map(({ projectId }) => projectId)}::text[], ${keys.map(({ key }) => key)}::text[])
+               WITH ORDINALITY AS wanted (project_id, key, ordinal)
+          LEFT JOIN idempotency_keys USING (project_id, key)
+        ORDER BY ordinal`),
+      (rows) => rows.map((row) => (row.fingerprint === null ? undefined : row))
+    )
+  )
+
+/**
+ * Looks for a stored outcome first where this process has met the key lately, as that costs less than the mutation, and
+ * runs the mutation if there is none.
+ */
+export const repeated = <Returned, E>(
+  { keys, stored }: MutationClient,
+  command: Command,
+  run: Effect.Effect<Outcome<Returned>, E>
+): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused | ServiceUnavailable> => {
+  const known = (first: Stored | undefined): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused> =>
+    first === undefined ? run : replay(command, first)
+  return keys.has(command) ? Effect.flatMap(stored(command), known) : run
+}
+
+/** What follows from an attempt. Where it changed nothing, only the stored outcome can tell why. */
+export const settled = <Problem, Returned>(
+  client: MutationClient,
+  command: Command,
+  problems: Problems<Problem>,
+  run: Effect.Effect<Attempt<Returned>, ServiceUnavailable>
+): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> =>
+  Effect.flatMap(run, (attempt) => {
+    if (attempt.claimed) {
+      client.keys.add(command)
+      return Effect.succeed({ ...receipt(attempt), replayed: false, returned: attempt.returned })
+    }
+    // A failed guard says little as long as the key may be known: the command that it repeats has moved the guard.
+    return Effect.flatMap(client.stored(command), (first) => {
+      if (first !== undefined) {
+        client.keys.add(command)
+        return replay(command, first)
+      }
+      if (attempt.failure !== null) return refused(attempt, attempt.failure, problems)
+      // The key was taken at the first look and pruned before the second: the next look will find it free.
+      return settled(client, command, problems, run)
+    })
+  })
+
+const replay = ({ fingerprint }: Command, first: Stored): Effect.Effect<Outcome<never>, IdempotencyKeyReused> =>
+  Buffer.compare(first.fingerprint, fingerprint) === 0
+    ? Effect.succeed({ ...receipt(first), replayed: true, returned: null })
+    : Effect.fail(
+        new IdempotencyKeyReused({
+          detail: "Send a new idempotency-key with a new request; keep a key for repeats of the same one."
+        })
+      )
+
+const refused = <Problem>(
+  { version }: Pick<Attempt<unknown>, "version">,
+  failure: string,
+  problems: Problems<Problem>
+): Effect.Effect<never, Problem> => {
+  const [code = "", ...faults] = failure.split(" ")
+  const problem = problems[code]
+  return problem === undefined
+    ? Effect.die(new Error(`A mutation failed for an unknown reason: ${code}`))
+    : Effect.fail(problem({ version, faults }))
+}
+
+const receipt = ({ changed, resourceId, version }: Pick<Stored, "changed" | "resourceId" | "version">) => ({
+  resourceId,
+  changed,
+  version
+})

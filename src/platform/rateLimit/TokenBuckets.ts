@@ -1,0 +1,61 @@
+/** Token buckets in the memory of this process. */
+import type { RateLimit } from "../../api/Authentication.ts"
+import type { Decision } from "./RateLimits.ts"
+
+interface Bucket {
+  tokens: number
+  /** When the last token came back, in milliseconds since the epoch. */
+  refilledAt: number
+  /** Milliseconds for one token. */
+  readonly perToken: number
+  readonly limit: number
+}
+
+/** Above this number of buckets the full ones, which hold no state, are dropped. */
+const manyBuckets = 10_000
+
+export class TokenBuckets {
+  private readonly buckets = new Map<string, Bucket>()
+  private sweepAbove = manyBuckets
+
+  /** Takes one token of the bucket `key` at the time `now`, in milliseconds; a refused request takes none. */
+  take(key: string, { limit, windowSeconds }: RateLimit, now: number): Decision {
+    const bucket = this.buckets.get(key) ?? this.add(key, limit, windowSeconds, now)
+    refill(bucket, now)
+    const allowed = bucket.tokens >= 1
+    if (allowed) bucket.tokens--
+    const elapsed = Math.max(0, now - bucket.refilledAt)
+    return {
+      allowed,
+      remaining: bucket.tokens,
+      fullAfter: Math.max(0, (limit - bucket.tokens) * bucket.perToken - elapsed),
+      retryAfter: allowed ? 0 : Math.max(0, bucket.perToken - elapsed)
+    }
+  }
+
+  private add(key: string, limit: number, windowSeconds: number, now: number): Bucket {
+    if (this.buckets.size >= this.sweepAbove) this.sweep(now)
+    const bucket = { tokens: limit, refilledAt: now, perToken: (windowSeconds * 1_000) / limit, limit }
+    this.buckets.set(key, bucket)
+    return bucket
+  }
+
+  /** Drops full buckets; the next sweep waits until the number has doubled, so that its cost is spread. */
+  private sweep(now: number) {
+    for (const [key, bucket] of this.buckets) {
+      refill(bucket, now)
+      if (bucket.tokens >= bucket.limit) this.buckets.delete(key)
+    }
+    this.sweepAbove = Math.max(manyBuckets, 2 * this.buckets.size)
+  }
+}
+
+/** Adds the whole tokens that have come back since the last refill. */
+const refill = (bucket: Bucket, now: number) => {
+  const back = Math.floor((now - bucket.refilledAt) / bucket.perToken)
+  if (back > 0) {
+    bucket.tokens = Math.min(bucket.limit, bucket.tokens + back)
+    bucket.refilledAt += back * bucket.perToken
+  }
+  if (bucket.tokens >= bucket.limit) bucket.refilledAt = now
+}

@@ -1,0 +1,154 @@
+/**
+ * The lifecycle of a request on every route of a port: its id, drain, unknown routes, the rendering of problems, the
+ * headers collected for its answer, metrics and the access log.
+ */
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { Cause, Clock, Context, Effect, References } from "effect"
+import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
+import { Internal, MethodNotAllowed, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
+import { arriving, CurrentRequest, type CurrentRequestShape } from "../platform/CurrentRequest.ts"
+import { RequestMetrics } from "../platform/RequestMetrics.ts"
+import { Drain } from "./Drain.ts"
+import { isProblem, type Problem, problemResponse } from "./ProblemResponse.ts"
+import { outcomeUnknown } from "./RequestPath.ts"
+import { hasEmptySegment, routable, splitTarget } from "./RequestTarget.ts"
+import { isSend, type Methods } from "./Routes.ts"
+
+type Request = HttpServerRequest.HttpServerRequest
+type Response = HttpServerResponse.HttpServerResponse
+
+/** Surrounds every route of a port, unknown ones included. `methods` maps a path to the methods of its routes. */
+export const layer = (methods: Methods) =>
+  HttpRouter.middleware(
+    Effect.gen(function* () {
+      const drain = yield* Drain
+      const metrics = yield* RequestMetrics
+      const level = yield* References.MinimumLogLevel
+      const logsSuccess = level === "Debug" || level === "Trace" || level === "All"
+
+      const finish = (request: Request, current: CurrentRequestShape, millis: number, response: Response) => {
+        const { status } = response
+        metrics.record?.({
+          route: current.route || operationalRoute(request, methods),
+          method: request.method,
+          status,
+          seconds: millis / 1000,
+          replayed: response.headers["idempotent-replayed"] !== undefined
+        })
+        if (status < 400 && !logsSuccess) return Effect.succeed(response)
+        return Effect.as(report(request, current, status, millis), response)
+      }
+
+      return (routes) =>
+        Effect.withFiber((fiber) => {
+          const clock = fiber.getRef(Clock.Clock)
+          const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
+          const current = arriving(request.headers["x-request-id"], request.url)
+          const started = clock.currentTimeMillisUnsafe()
+          fiber.setContext(contextOf(fiber.context, request, current))
+
+          const [path] = splitTarget(request.url)
+          const draining = drain.draining()
+          if (draining && isSend(request.method, path)) current.unavailable = outcomeUnknown
+          const answered = draining
+            ? Effect.succeed(goingAway(current))
+            : hasEmptySegment(path)
+              ? Effect.succeed(problemResponse(notFound(), current))
+              : hasRepeatedHost(request)
+                ? Effect.succeed(problemResponse(repeatedHost(), current))
+                : Effect.catchCause(routes, (cause) => recover(cause, request, current, methods))
+          return Effect.flatMap(answered, (response) =>
+            finish(
+              request,
+              current,
+              clock.currentTimeMillisUnsafe() - started,
+              HttpServerResponse.setHeaders(response, current.headers)
+            )
+          )
+        })
+    }),
+    { global: true }
+  )
+
+/** Adds the state of the request, and gives the router a target that it reads as the contract does. */
+const contextOf = (context: Context.Context<never>, request: Request, current: CurrentRequestShape) => {
+  const own = Context.add(Context.add(context, CurrentRequest, current), References.CurrentLogAnnotations, {
+    requestId: current.id
+  })
+  const url = routable(request.url)
+  return url === request.url ? own : Context.add(own, HttpServerRequest.HttpServerRequest, request.modify({ url }))
+}
+
+/** Turns a failure into an answer: a problem, an unknown route, an interruption, or a defect. */
+const recover = <E>(
+  cause: Cause.Cause<E>,
+  request: Request,
+  current: CurrentRequestShape,
+  methods: Methods
+): Effect.Effect<Response, E> => {
+  const error: unknown = Cause.squash(cause)
+  if (isProblem(error)) return Effect.succeed(problemOf(error, current))
+  if (error instanceof HttpServerError.HttpServerError && error.reason._tag === "RouteNotFound") {
+    return Effect.succeed(unrouted(methods(splitTarget(request.url)[0]), current))
+  }
+  if (Cause.hasInterruptsOnly(cause)) {
+    // A client that closed its connection gets no answer; one that waits while the process ends gets a 503.
+    return isClientAbort(cause) ? Effect.failCause(cause) : Effect.succeed(goingAway(current))
+  }
+  return Effect.as(
+    Effect.logError("A request failed", cause),
+    problemResponse(new Internal({ detail: "The failure was logged under this request's id." }), current)
+  )
+}
+
+const problemOf = (problem: Problem, current: CurrentRequestShape) =>
+  problemResponse(problem.code === "service_unavailable" ? current.unavailable(problem.detail ?? "") : problem, current)
+
+const unrouted = (allowed: ReadonlyArray<string>, current: CurrentRequestShape) => {
+  if (allowed.length === 0) return problemResponse(notFound(), current)
+  const allow = allowed.join(", ")
+  const problem = new MethodNotAllowed({ detail: `The path knows ${allow}.` })
+  return HttpServerResponse.setHeader(problemResponse(problem, current), "allow", allow)
+}
+
+const isClientAbort = (cause: Cause.Cause<unknown>) =>
+  cause.reasons.some((reason) => reason.annotations.has(HttpServerError.ClientAbort.key))
+
+const notFound = (): Problem => new RouteNotFound({ detail: "Paths are case-sensitive and take no trailing slash." })
+
+/** Whether a request has more than one `Host` header (RFC 9112, section 3.2). Node's parsed headers hold the first only. */
+const hasRepeatedHost = (request: Request): boolean => {
+  const { rawHeaders } = NodeHttpServerRequest.toIncomingMessage(request)
+  let hosts = 0
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]
+    if (name?.length === 4 && name.toLowerCase() === "host") hosts++
+  }
+  return hosts > 1
+}
+
+const repeatedHost = (): Problem => {
+  const errors = { "header/host": ["must not be repeated"] }
+  return new ValidationFailed({ detail: "See errors: header/host.", errors })
+}
+
+const goingAway = (current: CurrentRequestShape) =>
+  HttpServerResponse.setHeader(
+    problemResponse(current.unavailable("This process is shutting down. Send it again."), current),
+    "connection",
+    "close"
+  )
+
+/** Template of a route outside the API, which is its path; empty for an unknown route. */
+const operationalRoute = ({ url }: Request, methods: Methods) => {
+  const [path] = splitTarget(url)
+  return path.startsWith("/api/") || methods(path).length === 0 ? "" : path
+}
+
+/** Marks the span of a failed request, and writes the access log. */
+const report = (request: Request, current: CurrentRequestShape, status: number, millis: number) => {
+  const line = `${request.method} ${splitTarget(request.url)[0]} ${status} ${millis} ms`
+  const log = status < 400 ? Effect.logDebug(line) : status < 500 ? Effect.logInfo(line) : Effect.logWarning(line)
+  const { problem } = current
+  return problem === undefined ? log : Effect.andThen(Effect.annotateCurrentSpan("error.type", problem), log)
+}

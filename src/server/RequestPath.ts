@@ -1,0 +1,91 @@
+/**
+ * The path of a request through an operation. Each endpoint of the HttpApi is compiled once, at start, to one effect whose
+ * steps stand here in the order of the contract's checks (§1): credential → entitlement, module, membership, scope → rate
+ * limit → body size and type → shape of the request → handler (idempotency key and effect) → answer.
+ * The route before them and the rendering of problems after them are in `Lifecycle.ts`.
+ *
+ * A step fails with a problem, which ends the path. Faults are gathered only then.
+ */
+import { Context, Effect, Predicate } from "effect"
+import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import { Access } from "../api/Access.ts"
+import { Principal } from "../api/Authentication.ts"
+import { ProviderOutcomeUnknown } from "../api/Problems.ts"
+import { makeAuthorize } from "../platform/auth/Bearer.ts"
+import { CurrentRequest } from "../platform/CurrentRequest.ts"
+import { makeThrottle } from "../platform/rateLimit/Throttle.ts"
+import { nameServerSpan } from "../platform/Telemetry.ts"
+import { readBody } from "./JsonBody.ts"
+import { decoderOf } from "./RequestShape.ts"
+
+/** An endpoint with what implements it. */
+export interface Operation {
+  readonly group: HttpApiGroup.Top
+  readonly endpoint: HttpApiEndpoint.Top
+  readonly handler: (request: object) => Effect.Effect<unknown, unknown>
+  /** Status of its success. */
+  readonly status: number
+}
+
+/** Compiles operations to the effects that answer them. */
+export const makeCompile = Effect.gen(function* () {
+  const authorize = yield* makeAuthorize
+  const throttle = yield* makeThrottle
+
+  return ({
+    endpoint,
+    group,
+    handler,
+    status
+  }: Operation): Effect.Effect<HttpServerResponse.HttpServerResponse, unknown> => {
+    const access = Context.getUnsafe(endpoint.annotations, Access)
+    const spanName = `${endpoint.method} ${endpoint.path}`
+    const takesBody = endpoint.payload.size > 0
+    const decode = decoderOf(endpoint, group)
+    const answer = answerOf(endpoint, status)
+
+    return Effect.withFiber((fiber) => {
+      const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
+      const { params } = Context.getUnsafe(fiber.context, HttpRouter.RouteContext)
+      const query = Context.getUnsafe(fiber.context, HttpServerRequest.ParsedSearchParams)
+      const current = fiber.getRef(CurrentRequest)
+      current.route = endpoint.path
+      if (access.policy === "messages") current.unavailable = outcomeUnknown
+      nameServerSpan(fiber.context, spanName)
+
+      return authorize(request.headers["authorization"], access).pipe(
+        Effect.flatMap((principal) => {
+          fiber.setContext(Context.add(fiber.context, Principal, principal))
+          return throttle(access.policy, principal, current)
+        }),
+        Effect.flatMap(() => (takesBody ? readBody(request) : Effect.undefined)),
+        Effect.flatMap((body) => decode({ request, target: current.target, params, query, body })),
+        Effect.flatMap(handler),
+        Effect.map(answer)
+      )
+    })
+  }
+})
+
+/** The 503 of a message send has one meaning, whatever its cause (contract §4). */
+export const outcomeUnknown = (detail: string) =>
+  new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId: null })
+
+/**
+ * Renders the handler's result. Its types are those of the wire, so it is serialized without a walk through its schema,
+ * which would double the cost of a list; the contract's tests hold every answer to the document.
+ */
+const answerOf = (endpoint: HttpApiEndpoint.Top, status: number) => {
+  const carriesHeaders = [...endpoint.success].some(HttpApiSchema.isWithHeaders)
+  return (result: unknown) =>
+    carriesHeaders && hasHeaders(result) ? json(result.body, status, result.headers) : json(result, status, {})
+}
+
+const hasHeaders = (u: unknown): u is { readonly body: unknown; readonly headers: Record<string, string> } =>
+  Predicate.hasProperty(u, "body") && Predicate.hasProperty(u, "headers")
+
+const json = (body: unknown, status: number, headers: Record<string, string>) =>
+  HttpServerResponse.text(JSON.stringify(body), { status, contentType: "application/json", headers })

@@ -1,0 +1,155 @@
+/** Every list of the API: the table of the walk over pages. */
+import { Effect } from "effect"
+import type { SqlClient, Statement } from "effect/sql"
+import { segmentPageOf } from "../support/CampaignAnswers.ts"
+import { dealPageOf, notePageOf, pageOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import { withDeals } from "../support/Deals.ts"
+import { sourcePageOf } from "../support/MessagingAnswers.ts"
+import { walkPages } from "../support/Pages.ts"
+import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
+import { keyIdOf } from "./Notes.support.ts"
+
+/** A record of a list: its id, and its place in the order. */
+export interface Listed {
+  readonly id: string
+  readonly createdAt: string
+}
+
+interface Page {
+  readonly items: ReadonlyArray<{ readonly id: string }>
+  readonly nextCursor: string | null
+  readonly link: string | ReadonlyArray<string> | undefined
+}
+
+export interface List {
+  readonly path: string
+  readonly pageOf: (answer: Answer) => Page
+  readonly longestCursor: number
+  /** What a project has to have for the list. */
+  readonly parts?: Parts
+  /** Filters by their meaning: those of one group mean the same. The first group is the default. */
+  readonly filters: ReadonlyArray<ReadonlyArray<string>>
+  /** Inserts `(id, at)` of `record` into a project; the default filter shows them. */
+  readonly insert: (
+    sql: SqlClient.SqlClient,
+    project: Seeded,
+    record: Statement.Fragment
+  ) => Statement.Statement<object>
+}
+
+const developer = "/api/v1/developer"
+
+/** The deal whose notes are listed, and another. */
+export const notedDeals = withDeals("a/b ü?#&", "other")
+
+/** By the names that the HttpApi gives them. A list that is missing here fails the walk. */
+export const lists: Readonly<Record<string, List>> = {
+  listClients: {
+    path: `${developer}/crm/clients`,
+    pageOf,
+    longestCursor: 512,
+    filters: [["", "status=all"], ["status=active"], ["status=archived"]],
+    insert: (sql, { projectId }, record) => sql`
+      INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
+      SELECT ${projectId}, id, 'Listed', '{}', 'active', 1, at, at FROM ${record}`
+  },
+  listDeals: {
+    path: `${developer}/crm/deals`,
+    pageOf: dealPageOf,
+    longestCursor: 512,
+    parts: withDeals(),
+    filters: [
+      ["", "lifecycle=active", "status=all", "lifecycle=active&status=all"],
+      ["lifecycle=all", "lifecycle=all&status=all"],
+      ["lifecycle=archived", "lifecycle=archived&status=all"],
+      ["status=open", "lifecycle=active&status=open"],
+      ["status=won"],
+      ["lifecycle=all&status=open"]
+    ],
+    insert: (sql, { projectId }, record) => sql`
+      INSERT INTO deals (project_id, id, title, pipeline_id, stage_id, status, lifecycle, version, created_at, updated_at)
+      SELECT ${projectId}, id, 'Listed', 'sales', 'new', 'open', 'active', 1, at, at FROM ${record}`
+  },
+  listNotes: {
+    path: `${developer}/crm/deals/a%2Fb%20%C3%BC%3F%23&/notes`,
+    pageOf: notePageOf,
+    longestCursor: 512,
+    parts: notedDeals,
+    filters: [[""]],
+    insert: (sql, { projectId, token }, record) => sql`
+      INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
+      SELECT ${projectId}, id, 'a/b ü?#&', 'Listed', ${keyIdOf(token)}, 1, at, at FROM ${record}`
+  },
+  listSources: {
+    path: `${developer}/messaging/sources`,
+    pageOf: sourcePageOf,
+    longestCursor: 2048,
+    filters: [[""]],
+    insert: (sql, { projectId }, record) => sql`
+      INSERT INTO channels (project_id, id, source_id, provider_type, display_name, status, config, connected_at)
+      SELECT ${projectId}, id, id, 'sandbox', 'Listed', 'active', '', at FROM ${record}`
+  },
+  listSegments: {
+    path: `${developer}/campaigns/audience-segments`,
+    pageOf: segmentPageOf,
+    longestCursor: 4096,
+    filters: [[""]],
+    insert: (sql, { projectId }, record) => sql`
+      INSERT INTO segments (project_id, id, name, contact_count, created_at, updated_at)
+      SELECT ${projectId}, id, 'Listed', 0, at, at FROM ${record}`
+  }
+}
+
+/** Milliseconds after the first instant of 2026. */
+export const at = (millis: number) => new Date(Date.UTC(2026, 0, 1) + millis).toISOString()
+
+/** `count` records, `tied` of which share each instant. */
+export const many = (count: number, tied = 3): ReadonlyArray<Listed> =>
+  Array.from({ length: count }, (_, index) => ({
+    id: `r${String((index * 31) % count).padStart(4, "0")}`,
+    createdAt: at(Math.floor(index / tied))
+  }))
+
+/** The ids in the order of every list: newest first, then by the bytes of the id, the greatest first. */
+export const inOrder = (records: ReadonlyArray<{ readonly id: string; readonly createdAt?: string }>) =>
+  records
+    .toSorted((left, right) => {
+      const [a = "", b = ""] = [left.createdAt, right.createdAt]
+      return a === b ? Buffer.compare(Buffer.from(right.id), Buffer.from(left.id)) : a < b ? 1 : -1
+    })
+    .map(({ id }) => id)
+
+/** Calls on a list of a project, with one of its tokens. */
+export const callsOf = ({ insert, pageOf, path }: List, server: TestServer["Service"], project: Seeded) => {
+  const { projectId, token } = project
+  const ask = (query = "") => server.send({ path: query === "" ? path : `${path}?${query}`, token })
+  const page = (query = "") => Effect.map(ask(query), pageOf)
+  return {
+    server,
+    projectId,
+    token,
+    ask,
+    page,
+    ids: (query = "") => Effect.map(page(query), ({ items }) => items.map(({ id }) => id)),
+    /** The ids of every page, from the first to the last. */
+    walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) => walkPages(page, query, between),
+    insert: (records: ReadonlyArray<Listed>) =>
+      Effect.orDie(
+        insert(
+          server.sql,
+          project,
+          server.sql`jsonb_to_recordset(${JSON.stringify(records.map(({ createdAt, id }) => ({ id, at: createdAt })))}::jsonb)
+            AS record (id text, at timestamptz)`
+        )
+      )
+  }
+}
+
+/** A new project with these records in the list. */
+export const openList = Effect.fnUntraced(function* (list: List, records: ReadonlyArray<Listed> = []) {
+  const server = yield* TestServer
+  const calls = callsOf(list, server, yield* server.seed(list.parts))
+  yield* calls.insert(records)
+  return calls
+})

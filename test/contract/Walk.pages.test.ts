@@ -1,0 +1,221 @@
+/** Every list: its order, its pages, and what a cursor is bound to (contract §6). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { assertFault, problemOf } from "../support/ContractAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { at, callsOf, inOrder, type List, lists, many, notedDeals, openList } from "./Lists.ts"
+import { samples } from "./Samples.ts"
+
+/** `count` different strings of 160 characters of a block of Unicode, none of which deflates well. */
+const longIds = (count: number, first: number, last: number) => {
+  let state = 12_345
+  const next = () => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0
+    return (state >>> 8) / 2 ** 24
+  }
+  return Array.from({ length: count }, () =>
+    Array.from({ length: 160 }, () => {
+      const codePoint = first + Math.floor(next() * (last - first + 1))
+      return String.fromCodePoint(codePoint >= 0xd800 && codePoint <= 0xdfff ? codePoint - 0x1000 : codePoint)
+    }).join("")
+  )
+}
+
+const awkwardIds = "a,B,b,aa,a ,Z,_,-,0,10,9,ä,z,ß,日,～,😀,\ufffd,\u0001".split(",")
+
+/** One block for each number of bytes that UTF-8 takes for a character, and all of them. */
+const blocks = [
+  [0x21, 0x7e],
+  [0x400, 0x4ff],
+  [0x4e00, 0x9fff],
+  [0x20000, 0x2a6df],
+  [0x80, 0x10ffff]
+] as const
+
+const and = (filter: string, more: string) => (filter === "" ? more : `${filter}&${more}`)
+
+const cursorOf = ({ nextCursor }: { readonly nextCursor: string | null }) => nextCursor ?? assert.fail("the last page")
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", (it) => {
+  it.effect("stands in the walk's table", () =>
+    Effect.sync(() =>
+      assert.sameMembers(
+        Object.keys(lists),
+        Object.entries(samples).flatMap(([name, { query = {} }]) => ("cursor" in query ? [name] : []))
+      )
+    )
+  )
+
+  const walk = (what: string, test: (list: List) => Effect.Effect<unknown, never, TestServer>) => {
+    for (const [name, list] of Object.entries(lists)) {
+      it.effect(`${name}: ${what}`, () => Effect.asVoid(test(list)))
+    }
+  }
+
+  walk("is empty at first", (list) =>
+    Effect.gen(function* () {
+      const { page } = yield* openList(list)
+      assert.deepStrictEqual(yield* page(), { items: [], nextCursor: null, link: undefined })
+    })
+  )
+
+  walk("shows its project's records newest first, then by the bytes of the id, in pages of every size", (list) =>
+    Effect.gen(function* () {
+      const records = [
+        ...many(62),
+        ...awkwardIds.flatMap((id, n) => [0, n % 4].map((k) => ({ id: id + k, createdAt: at(k) })))
+      ]
+      const distinct = [...new Map(records.map((record) => [record.id, record])).values()]
+      const { ids, walk } = yield* openList(list, distinct)
+      yield* openList(list, many(40))
+      const expected = inOrder(distinct)
+      assert.deepStrictEqual(yield* ids(), expected.slice(0, 50))
+      for (const limit of [1, 7, expected.length - 1, expected.length, 100]) {
+        const pages = yield* walk(`limit=${limit}`)
+        assert.deepStrictEqual(pages.flat(), expected)
+        assert.strictEqual(pages.length, Math.ceil(expected.length / limit))
+      }
+    })
+  )
+
+  walk("takes a limit from 1 to 100, and another for each page", (list) =>
+    Effect.gen(function* () {
+      const { ask, ids, page } = yield* openList(list, many(101))
+      for (const limit of [1, 99, 100]) assert.lengthOf(yield* ids(`limit=${limit}`), limit)
+      for (const limit of ["0", "101", "-1", "1.5", "1e1", "0x10", "", "%20", "%2B5", "five", "NaN", "1000000000000"]) {
+        assertFault(yield* ask(`limit=${limit}`), "query/limit")
+      }
+      const seen: Array<string> = []
+      let cursor: string | null = ""
+      for (const limit of [1, 10, 3, 87]) {
+        const next: Effect.Success<ReturnType<typeof page>> = yield* page(`limit=${limit}${cursor}`)
+        seen.push(...next.items.map(({ id }) => id))
+        cursor = next.nextCursor === null ? null : `&cursor=${next.nextCursor}`
+      }
+      assert.isNull(cursor)
+      assert.deepStrictEqual(seen, inOrder(many(101)))
+    })
+  )
+
+  walk("repeats no record and misses none while others are inserted on both sides of the cursor", (list) =>
+    Effect.gen(function* () {
+      const stay = many(60)
+      const { insert, walk } = yield* openList(list, stay)
+      const between = (page: number) =>
+        insert([page % 20, 19, 0, 1_000 + page].map((millis, n) => ({ id: `new ${page} ${n}`, createdAt: at(millis) })))
+      const seen = (yield* walk("limit=7", between)).flat()
+      assert.strictEqual(new Set(seen).size, seen.length)
+      assert.deepStrictEqual(
+        seen.filter((id) => id.startsWith("r")),
+        inOrder(stay)
+      )
+    })
+  )
+
+  walk("links to the next page, with the same filter and limit, by an address that is good as it is", (list) =>
+    Effect.gen(function* () {
+      const { page, server, token } = yield* openList(list, many(9))
+      for (const filter of list.filters[0] ?? []) {
+        const seen: Array<string> = []
+        let next = yield* page(and(filter, "limit=4"))
+        while (true) {
+          seen.push(...next.items.map(({ id }) => id))
+          if (next.link === undefined) break
+          const [, address] = /^<([^<>\s"]+)>; rel="next"$/.exec(String(next.link)) ?? []
+          const link = new URL(address ?? assert.fail(String(next.link)), server.url)
+          assert.strictEqual(link.origin, server.url)
+          assert.deepStrictEqual(Object.fromEntries(link.searchParams), {
+            ...Object.fromEntries(new URLSearchParams(filter)),
+            limit: "4",
+            cursor: cursorOf(next)
+          })
+          next = list.pageOf(yield* server.send({ path: link.pathname + link.search, token }))
+        }
+        assert.deepStrictEqual(seen, inOrder(many(9)))
+      }
+    })
+  )
+
+  walk("goes on after ids of 160 characters of any alphabet", (list) =>
+    Effect.gen(function* () {
+      const records = blocks.flatMap(([first, last]) => longIds(3, first, last)).map((id) => ({ id, createdAt: at(0) }))
+      const { walk } = yield* openList(list, records)
+      assert.deepStrictEqual((yield* walk("limit=1")).flat(), inOrder(records))
+    })
+  )
+
+  walk("takes a cursor only as it was given", (list) =>
+    Effect.gen(function* () {
+      const { ask, ids, page } = yield* openList(list, many(5))
+      const cursor = cursorOf(yield* page("limit=2"))
+      const altered = new Set(["x", "null", "0", "undefined", "e30", "x".repeat(512), cursor.toUpperCase()])
+      for (const index of [0, 1, cursor.length >> 1, cursor.length - 2, cursor.length - 1]) {
+        for (const other of ["", " ", "é", "A", "B", "_"]) {
+          altered.add(cursor.slice(0, index) + other + cursor.slice(index + 1))
+        }
+        if (index > 0) altered.add(cursor.slice(0, index))
+      }
+      for (const other of ["A", "=", "==", " ", ".", "\n", cursor]) altered.add(cursor + other).add(other + cursor)
+      altered.delete(cursor)
+      for (const other of altered) {
+        problemOf(yield* ask(`limit=2&cursor=${encodeURIComponent(other)}`), 400, "cursor_invalid")
+      }
+      assert.lengthOf(yield* ids(`limit=2&cursor=${cursor}`), 2)
+    })
+  )
+
+  walk("takes a cursor of 1 character up to the longest", (list) =>
+    Effect.gen(function* () {
+      const { ask } = yield* openList(list)
+      for (const cursor of ["", "x".repeat(list.longestCursor + 1)]) {
+        assertFault(yield* ask(`cursor=${cursor}`), "query/cursor")
+      }
+      problemOf(yield* ask(`cursor=${"x".repeat(list.longestCursor)}`), 400, "cursor_invalid")
+    })
+  )
+
+  walk(
+    "gives cursors for its own project and any of its tokens, and for no other project with the same records",
+    (list) =>
+      Effect.gen(function* () {
+        const { page, projectId, server } = yield* openList(list, many(5))
+        const stranger = yield* openList(list, many(5))
+        const cursor = cursorOf(yield* page("limit=2"))
+        problemOf(yield* stranger.ask(`limit=2&cursor=${cursor}`), 400, "cursor_invalid")
+        const rotated = callsOf(list, server, { projectId, token: yield* server.issue(projectId) })
+        assert.lengthOf(yield* rotated.ids(`cursor=${cursor}`), 3)
+      })
+  )
+
+  walk("gives cursors for itself alone, and takes none of another list", (list) =>
+    Effect.gen(function* () {
+      const { ids, page, projectId, server, token } = yield* openList(list, many(3))
+      const cursor = cursorOf(yield* page("limit=1"))
+      yield* server.apply(projectId, notedDeals)
+      const paths = Object.values(lists).map(({ path }) => path)
+      const others = paths.filter((path) => path !== list.path)
+      if (list.path.endsWith("/notes")) others.push("/api/v1/developer/crm/deals/other/notes")
+      for (const path of others) {
+        problemOf(yield* server.send({ path: `${path}?cursor=${cursor}`, token }), 400, "cursor_invalid")
+      }
+      assert.lengthOf(yield* ids(`cursor=${cursor}`), 2)
+    })
+  )
+
+  walk("takes a cursor with filters that mean the same, and with no others", (list) =>
+    Effect.gen(function* () {
+      const { ask, page } = yield* openList(list, many(5))
+      for (const from of list.filters.flat()) {
+        const { nextCursor } = yield* page(and(from, "limit=2"))
+        if (nextCursor === null) continue
+        for (const group of list.filters) {
+          for (const to of group) {
+            const answer = yield* ask(and(to, `limit=3&cursor=${nextCursor}`))
+            if (group.includes(from)) list.pageOf(answer)
+            else problemOf(answer, 400, "cursor_invalid")
+          }
+        }
+      }
+    })
+  )
+})

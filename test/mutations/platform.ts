@@ -1,0 +1,49 @@
+/** Mutations of `src/platform`. */
+import { mutating } from "./Mutation.ts"
+
+const cursors = mutating("platform/Cursors.ts", "contract/Walk.pages")
+const pages = mutating("platform/Pages.ts", "contract/Walk.pages")
+const token = mutating("platform/auth/Token.ts", "platform/auth/Token")
+const bearer = mutating("platform/auth/Bearer.ts", "contract/Walk")
+const credentials = mutating("platform/auth/Credentials.ts", "platform/auth/Credentials")
+const keys = mutating("platform/auth/ApiKeys.ts", "platform/auth/ApiKeys")
+const limits = mutating("platform/rateLimit/RateLimits.ts", "contract/Walk.order")
+const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals.deliveries")
+const signatures = mutating("platform/StandardWebhooks.ts", "platform/StandardWebhooks")
+
+export const platform = [
+  cursors("[list.projectId, list.operation, list.filters]", "[list.operation, list.filters]"),
+  cursors("[list.projectId, list.operation, list.filters]", "[list.projectId, list.filters]"),
+  cursors("[list.projectId, list.operation, list.filters]", "[list.projectId, list.operation]"),
+  cursors(' || bytes.toString("base64url") !== cursor', ""),
+  cursors("timingSafeEqual(mac(list, body), bytes.subarray(0, macLength)) ?", "true ?"),
+  cursors("const longestId = 384 -", "const longestId = 1384 -"),
+  pages("limit: limit + 1", "limit"),
+  pages("AND (created_at, id) <", "AND (created_at, id) <="),
+  mutating("platform/SecretBox.ts", "platform/SecretBox")("JSON.stringify(owner)", '"owner"'),
+  signatures("`${id}.${timestampSeconds}.`", "`${timestampSeconds}.`"),
+  signatures("Math.floor(now / 1000)", "now"),
+  mutating("platform/UnsafeText.ts", "contract/Walk.hostile")("|\\p{Surrogate}", ""),
+  mutating("platform/CanonicalJson.ts", "platform/CanonicalJson")("left < right ? -1 : 1", "0"),
+  token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
+  token('createHash("sha256").update(Redacted.value(token))', 'createHash("sha256").update("")'),
+  bearer('!credential.entitlements.includes("developer_api")', "false"),
+  bearer("!credential.modules.includes(access.module)", "false"),
+  bearer("!credential.membership", "false"),
+  bearer("!credential.scopes.includes(access.scope)", "false"),
+  credentials("entry.expiresAt <= now", "false"),
+  credentials("AND k.revoked_at IS NULL", ""),
+  credentials("now - entry.lastUsedAt < usageResolution", "false"),
+  credentials("Duration.millis(850)", "Duration.millis(8500)"),
+  keys("least(renewed.expires_at, ${graceEnd}::timestamptz)", "${graceEnd}::timestamptz"),
+  keys("coalesce(revoked_at, ${now}::timestamptz)", "${now}::timestamptz"),
+  keys("[...new Set(given.scopes)]", "[...given.scopes]"),
+  keys("Duration.isGreaterThan(expiresIn, longestLife)", "false"),
+  keys("WHERE ${member}::text IS NULL OR (SELECT active FROM member)", "WHERE true"),
+  limits("${projectId}:${policy}:", "${policy}:"),
+  limits("((windowSeconds * 1_000) / limit) * (limit - 1)", "windowSeconds * 1_000", "faults/Redis"),
+  mutating("platform/rateLimit/Throttle.ts", "contract/Walk.order")("Math.ceil(", "Math.floor("),
+  mutating("platform/Columns.ts", "contract/Clients")("HH24:MI:SS.MS", "HH24:MI:SS"),
+  outbox("webhooks.enabled AND ", ""),
+  outbox("AND event.type = ANY(webhooks.event_types)", "")
+]

@@ -1,0 +1,32 @@
+/** Mutations of `src/project`. */
+import { mutating } from "./Mutation.ts"
+
+const upsert = mutating("project/Projects/Upsert.ts", "project/Projects", "project/Projects.crm")
+const references = mutating("project/Projects/References.ts", "project/Projects.references")
+const pipelines = mutating("project/Projects/Pipelines.ts", "project/Projects.pipelines")
+const channels = mutating("project/Projects/Channels.ts", "project/Projects.channels")
+const deals = mutating("project/Projects/Deals.ts", "project/Projects.deals")
+const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
+
+export const project = [
+  upsert('sql`(${columns(given, "old.")}) IS DISTINCT FROM (${sql.csv(next)})`', "sql`true`"),
+  upsert("ELSE ${otherwise} END", "ELSE NULL END"),
+  upsert("WHERE NOT EXISTS (SELECT FROM ${table} AS old WHERE ${same})", "WHERE true"),
+  references('["deals/*/stageId", "stages"],', ""),
+  references('"pipelines/*/stages/*/id",', ""),
+  references('["segments/*/clientIds/*", "clients"],', ""),
+  references("id === mergedIntoClientId", "false"),
+  references("JSON.stringify([channelId, address])", "address", "project/Projects.messaging"),
+  references("WHERE project_id = ${file.project.id} AND id", "WHERE id"),
+  pipelines("replaced.has(pipelineId) ? [] :", "false ? [] :"),
+  pipelines("dealIn.set(stageId, id)", "undefined"),
+  pipelines("AND NOT EXISTS (SELECT FROM unnest", "AND true OR NOT EXISTS (SELECT FROM unnest"),
+  channels("const sealed = isSame ?", "const sealed = false ?"),
+  channels("old.providerType !== providerType", "false"),
+  channels("kept ?? telegramApi", "telegramApi"),
+  deals("old?.pipelineId === pipelineId ? old.stageId : firstStage", "firstStage"),
+  deals('status === "lost" ? (old?.lostReason ?? null) : null', "old?.lostReason ?? null"),
+  deals("isOpen && deal.closedAt !== null", "false"),
+  json('typeof value === "number" && !Number.isFinite(value)', "false"),
+  json("const maxDepth = 64", "const maxDepth = 640")
+]

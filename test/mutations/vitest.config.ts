@@ -1,0 +1,18 @@
+/** The configuration of the tests, with one mutation of the source from the environment. Processes that tests start are not mutated. */
+import { mergeConfig } from "vitest/config"
+import base from "../vitest.config.ts"
+
+const { MUTATION_FILE: file = "", MUTATION_FROM: from = "", MUTATION_TO: to = "" } = process.env
+
+export default mergeConfig(base, {
+  // The cache knows a module by its text, and not by its mutation.
+  test: { fsModuleCache: false },
+  plugins: [
+    {
+      name: "mutation",
+      enforce: "pre",
+      transform: (code: string, id: string) =>
+        file !== "" && id.endsWith(`/src/${file}`) ? code.replaceAll(from, to) : null
+    }
+  ]
+})

@@ -1,0 +1,47 @@
+/** Programs beyond Node and npm that some tests run, found on PATH. */
+import { accessSync, constants } from "node:fs"
+import { delimiter, join } from "node:path"
+import { beforeEach } from "vitest"
+
+/** Names of each program's executable, and the Debian package that contains it. */
+const programs = {
+  redis: { names: ["redis-server"], debian: "redis-server" },
+  chromium: { names: ["chromium", "chromium-browser", "google-chrome"], debian: "chromium" },
+  promtool: { names: ["promtool"], debian: "prometheus" }
+} as const
+
+export type Program = keyof typeof programs
+
+const isExecutable = (file: string) => {
+  try {
+    accessSync(file, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+const find = (program: Program): string | undefined =>
+  (process.env["PATH"] ?? "")
+    .split(delimiter)
+    .flatMap((directory) => programs[program].names.map((name) => join(directory, name)))
+    .find(isExecutable)
+
+const missing = (program: Program) => {
+  const { debian, names } = programs[program]
+  return `${names[0]} is not on PATH; install it with: apt-get install ${debian}`
+}
+
+/** Returns the path of a program. Throws an error that names the package to install when it is missing. */
+export const pathOf = (program: Program): string => {
+  const path = find(program)
+  if (path === undefined) throw new Error(missing(program))
+  return path
+}
+
+/** Skips the tests of the current suite when a program is missing. They run, and fail, when `CI` is set. */
+export const requires = (program: Program): void => {
+  beforeEach(({ skip }) => {
+    if (find(program) === undefined && (process.env["CI"] ?? "") === "") skip(missing(program))
+  })
+}

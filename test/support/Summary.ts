@@ -1,0 +1,29 @@
+/** The last lines of a test run: why tests were skipped, and the ten slowest files of a run of many. */
+import type { Reporter, TestModule } from "vitest/node"
+
+const skipped = (modules: ReadonlyArray<TestModule>): ReadonlyMap<string, number> => {
+  const counts = new Map<string, number>()
+  for (const module of modules) {
+    for (const test of module.children.allTests("skipped")) {
+      const result = test.result()
+      const note = (result.state === "skipped" ? result.note : undefined) ?? "no reason given"
+      counts.set(note, (counts.get(note) ?? 0) + 1)
+    }
+  }
+  return counts
+}
+
+export class Summary implements Reporter {
+  onTestRunEnd(modules: ReadonlyArray<TestModule>): void {
+    const lines = [...skipped(modules)].map(([note, count]) => `${count} skipped: ${note}`)
+    if (modules.length > 10) {
+      const slowest = modules
+        .map((module) => [module.diagnostic().duration, module.relativeModuleId] as const)
+        .toSorted(([a], [b]) => b - a)
+      lines.push("Slowest files:")
+      for (const [millis, file] of slowest.slice(0, 10))
+        lines.push(`${(millis / 1000).toFixed(1).padStart(7)} s  ${file}`)
+    }
+    if (lines.length > 0) console.log(`\n${lines.join("\n")}`)
+  }
+}

@@ -1,0 +1,22 @@
+/** Waiting for conditions that other processes, sockets or fibers bring about. */
+import { Effect } from "effect"
+import { TestClock } from "effect/testing"
+import { vi } from "vitest"
+
+/** Longer than anything takes that a test waits for, also on a loaded machine. */
+const limit = 30_000
+
+/** Waits until a condition holds, by the clock of the test. */
+export const until = (condition: () => boolean) =>
+  Effect.sleep("5 millis").pipe(Effect.repeat({ until: condition }), Effect.timeout(limit), Effect.orDie)
+
+/** Waits until a condition holds, by the system's clock, in a test whose own clock stands still. */
+export const untilLive = (condition: () => boolean) => TestClock.withLive(until(condition))
+
+/** Repeats a query until its answer holds. */
+export const untilRows = <A>(query: Effect.Effect<A>, holds: (answer: A) => boolean) =>
+  Effect.delay(query, "20 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout(limit), Effect.orDie)
+
+/** Repeats an attempt until it succeeds. */
+export const eventually = <A>(attempt: () => A | Promise<A>): Promise<A> =>
+  vi.waitFor(attempt, { timeout: limit, interval: 25 })
