@@ -3,6 +3,8 @@ import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { json } from "../../src/cli/Flags.ts"
 import { answer } from "../../src/cli/Output.ts"
+import * as Disabled from "./deliveries/Disabled.ts"
+import * as Hanging from "./deliveries/Hanging.ts"
 import * as Idle from "./deliveries/Idle.ts"
 import * as Neighbours from "./deliveries/Neighbours.ts"
 import * as Parked from "./deliveries/Parked.ts"
@@ -11,7 +13,7 @@ import { make, type Scene } from "./deliveries/Scene.ts"
 import * as Throughput from "./deliveries/Throughput.ts"
 import { count, type Findings, profile, progress } from "./Options.ts"
 
-const partNames = ["throughput", "idle", "neighbours", "parked"] as const
+const partNames = ["throughput", "one", "idle", "neighbours", "hanging", "parked", "disabled"] as const
 type Part = (typeof partNames)[number]
 
 export interface Options {
@@ -22,6 +24,7 @@ export interface Options {
   readonly events: number
   readonly backlog: number
   readonly parked: number
+  readonly hanging: number
   readonly profile: Option.Option<string>
 }
 
@@ -33,6 +36,7 @@ export const usual: Options = {
   events: 100,
   backlog: 1_000,
   parked: 100_000,
+  hanging: 200,
   profile: Option.none()
 }
 
@@ -47,20 +51,27 @@ const flags = {
   deliveries: count("deliveries", usual.deliveries, "Deliveries in a round of throughput"),
   events: count("events", usual.events, "Commands in a round of latency"),
   backlog: count("backlog", usual.backlog, "Deliveries that wait for the dead and for the hanging endpoint"),
-  parked: count("parked", usual.parked, "Deliveries that wait for parked endpoints"),
+  parked: count("parked", usual.parked, "Parked endpoints, and deliveries that wait for them"),
+  hanging: count("hanging", usual.hanging, "Endpoints that accept and never answer"),
   profile
 }
 
 const run = (part: Part, scene: Scene, options: Options) => {
   switch (part) {
     case "throughput":
-      return Throughput.measure(scene, options)
+      return Throughput.measure(scene, options, Throughput.many(options.endpoints))
+    case "one":
+      return Throughput.measure(scene, options, Throughput.one)
     case "idle":
       return Idle.measure(scene, options)
     case "neighbours":
       return Neighbours.measure(scene, options)
+    case "hanging":
+      return Hanging.measure(scene, options)
     case "parked":
       return Parked.measure(scene, options)
+    case "disabled":
+      return Disabled.measure(scene, options)
   }
 }
 

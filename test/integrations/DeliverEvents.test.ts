@@ -137,6 +137,23 @@ layer(TestServer.layer({ ...settings, WEBHOOK_SECRET_OVERLAP: "5s" }), { exclude
       })
     )
 
+    it.effect("is signed three times at most, by the newest secrets, however often they are rotated", () =>
+      Effect.gen(function* () {
+        const shop = yield* receiver()
+        const project = yield* open(yield* TestServer)
+        const secrets = [yield* project.subscribe("shop", shop.url)]
+        for (let version = 1; version <= 5; version++) secrets.push(yield* project.rotate("shop", version))
+        yield* project.created()
+        yield* until(() => shop.hits.length === 1)
+        const [hit = assert.fail()] = shop.hits
+        assert.strictEqual(String(hit.headers["webhook-signature"]).split(" ").length, 3)
+        assert.deepStrictEqual(
+          secrets.map((secret) => verifies(secret, hit)),
+          [false, false, false, true, true, true]
+        )
+      })
+    )
+
     it.effect("is sent where its webhook points to at the time of each attempt", () =>
       Effect.gen(function* () {
         const project = yield* open(yield* TestServer)

@@ -30,6 +30,8 @@ export interface Claim extends Endpoint {
   readonly retries: number
   /** Whether the endpoint is suspect: its attempts use the slots of such endpoints. */
   readonly suspect: boolean
+  /** Whether more was due for the endpoint than might be claimed. */
+  readonly more: boolean
   readonly endpointUrl: string
   /** Sealed, in base64, the newest first, separated by spaces. */
   readonly secrets: string
@@ -99,7 +101,8 @@ export const claim = (
         ELSE 0
       END AS chosen
     FROM (
-      SELECT turn.*, delivery.*, CASE WHEN in_flight + place <= ${concurrency}::int THEN 'slots' ELSE 'ahead' END AS pool
+      SELECT turn.*, delivery.*, CASE WHEN in_flight + place <= ${concurrency}::int THEN 'slots' ELSE 'ahead' END AS pool,
+        count(*) FILTER (WHERE available_at <= now()) OVER (PARTITION BY project_id, installation_id) > quota AS more
       FROM turn, LATERAL (
         SELECT ctid AS row, available_at, row_number() OVER (ORDER BY available_at, id) AS place FROM deliveries
         WHERE project_id = turn.project_id AND installation_id = turn.installation_id
@@ -113,7 +116,7 @@ export const claim = (
       leased_until = now() + ${leaseMillis}::float8 * interval '1 millisecond'
     FROM pending WHERE chosen AND deliveries.ctid = pending.row AND deliveries.status = 'pending'
     RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id, attempts, leased_until, retries, event_id,
-      suspect, endpoint_url, secrets
+      suspect, more, endpoint_url, secrets
   ),
   settled AS (
     UPDATE endpoint_health health SET
@@ -133,7 +136,7 @@ export const claim = (
     WHERE health.project_id = change.project_id AND health.installation_id = change.installation_id
   )
   SELECT project_id AS "projectId", installation_id AS "installationId", id, attempts AS attempt,
-    leased_until::text AS "leasedUntil", retries, suspect, endpoint_url AS "endpointUrl", secrets, event_id AS "eventId",
+    leased_until::text AS "leasedUntil", retries, suspect, more, endpoint_url AS "endpointUrl", secrets, event_id AS "eventId",
     event.*
   FROM leased, LATERAL (
     SELECT type, data::text AS data, occurred_at AS "occurredAt", traceparent FROM events

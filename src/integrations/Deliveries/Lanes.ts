@@ -16,7 +16,7 @@ interface Lane<C> {
   readonly endpoint: Endpoint
   sending: number
   readonly waiting: Array<{ readonly claim: C; readonly since: number }>
-  /** Whether the last claim brought as much as it might have. */
+  /** Whether more was due at the last claim, which is named once. */
   more: boolean
   /** Until when the endpoint counts as quick, in milliseconds. */
   quickUntil: number
@@ -75,7 +75,7 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
           lane.sending++
           send(claim)
         }
-        lane.more = leases(lane) === width || leases(lane) === ahead
+        lane.more = claim.more
       }
     },
     next: (claim, { millis, now, succeeded }) => {

@@ -21,7 +21,7 @@ const depth = Metric.gauge("webhook_queue_depth", {
 })
 
 const oldest = Metric.gauge("webhook_oldest_due_seconds", {
-  description: "Age of the oldest due claim, of endpoints that may get a delivery"
+  description: "For how long the oldest due delivery has waited, of healthy endpoints that may get one"
 })
 
 /** Counts results, but for those whose attempt was not made. */
@@ -48,8 +48,15 @@ export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
         SELECT FROM deliveries WHERE finished_at IS NULL AND status = 'pending' LIMIT ${deepest}::int
       ) AS counted) AS depth,
       coalesce((
-        SELECT extract(epoch FROM now() - claim_at) FROM endpoint_health
-        WHERE claim_at <= now() AND NOT suspect ORDER BY claim_at LIMIT 1
+        SELECT max(extract(epoch FROM now() - available_at)) FROM (
+          SELECT project_id, installation_id FROM endpoint_health
+          WHERE claim_at <= now() AND NOT suspect ORDER BY claim_at LIMIT 1000
+        ) due, LATERAL (
+          SELECT available_at FROM deliveries
+          WHERE project_id = due.project_id AND installation_id = due.installation_id
+            AND finished_at IS NULL AND status = 'pending'
+          ORDER BY available_at, id LIMIT 1
+        ) first
       ), 0)::float8 AS seconds`
   yield* Metric.update(depth, queue?.depth ?? 0)
   yield* Metric.update(oldest, queue?.seconds ?? 0)

@@ -41,8 +41,14 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
     RETURNING deliveries.project_id, deliveries.installation_id
   )
   UPDATE endpoint_health health SET
-    in_flight = health.in_flight - freed.count, saturated = false, next_due_at = least(next_due_at, now()),
-    worker_id = CASE WHEN health.in_flight > freed.count THEN worker_id END
-  FROM (SELECT project_id, installation_id, count(*)::int FROM returned GROUP BY project_id, installation_id) freed
+    in_flight = CASE WHEN freed.dead THEN 0 ELSE health.in_flight - freed.leases END,
+    worker_id = CASE WHEN NOT freed.dead AND health.in_flight > freed.leases THEN worker_id END,
+    saturated = false, next_due_at = least(next_due_at, now())
+  FROM (
+    SELECT project_id, installation_id, bool_or(dead) AS dead, sum(lease)::int AS leases FROM (
+      SELECT project_id, installation_id, true AS dead, 0 AS lease FROM gate WHERE dead
+      UNION ALL SELECT project_id, installation_id, false, 1 FROM returned
+    ) change GROUP BY project_id, installation_id
+  ) freed
   WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
   RETURNING health.project_id AS "projectId", health.installation_id AS "installationId"`

@@ -19,6 +19,8 @@ export interface Connection {
     phase: Phase
     /** Requests answered on the connection. */
     served: number
+    /** By the clock of `performance.now()`. */
+    idleSince: number
     /** Called before each request. */
     expectAnswer: () => void
   }
@@ -41,6 +43,8 @@ const attemptTimeout = 1_000
 const idleFor = 15_000
 const idlePerOrigin = 8
 const idleInAll = 256
+/** Time, in milliseconds, for which a connection may be idle beyond these limits. */
+const trimAfter = 100
 
 /** Ends a connection, whatever it does. */
 export const destroy = ({ client, state }: Connection): void => {
@@ -58,7 +62,6 @@ export const keptConnections = Effect.acquireRelease(
     const idle = new Map<string, Array<Connection>>()
     const keys = new WeakMap<Connection, string>()
     const all = new Set<Connection>()
-    let idleCount = 0
 
     const forget = (connection: Connection) => {
       all.delete(connection)
@@ -68,8 +71,26 @@ export const keptConnections = Effect.acquireRelease(
       if (list === undefined || index < 0) return
       list.splice(index, 1)
       if (list.length === 0) idle.delete(key)
-      idleCount--
     }
+
+    const end = (connection: Connection) => {
+      forget(connection)
+      destroy(connection)
+    }
+
+    /** Ends idle connections beyond the limits, those that were used last excepted. */
+    const trim = () => {
+      trimming = undefined
+      const before = performance.now() - trimAfter
+      const old = [...idle.values()].flatMap((list) => list.slice(0, -idlePerOrigin))
+      for (const connection of old) if (connection.state.idleSince <= before) end(connection)
+      const rest = [...idle.values()].flat()
+      for (const connection of rest.slice(0, Math.max(0, rest.length - idleInAll))) end(connection)
+      if (isSurplus()) trimming = setTimeout(trim, trimAfter).unref()
+    }
+    let trimming: NodeJS.Timeout | undefined
+    const isSurplus = () =>
+      idle.size * idlePerOrigin > idleInAll || idle.values().some((list) => list.length > idlePerOrigin)
 
     const connections: Connections = {
       take: (url, addresses) => {
@@ -78,7 +99,6 @@ export const keptConnections = Effect.acquireRelease(
         const kept = list?.pop()
         if (list !== undefined && kept !== undefined) {
           if (list.length === 0) idle.delete(key)
-          idleCount--
           return kept
         }
         const connection = open(url, addresses, true)
@@ -90,13 +110,14 @@ export const keptConnections = Effect.acquireRelease(
       keep: (connection) => {
         const key = keys.get(connection) ?? ""
         const list = idle.get(key) ?? []
-        if (!all.has(connection) || list.length >= idlePerOrigin || idleCount >= idleInAll) {
-          forget(connection)
-          return destroy(connection)
-        }
+        if (!all.has(connection)) return destroy(connection)
         list.push(connection)
         idle.set(key, list)
-        idleCount++
+        connection.state.idleSince = performance.now()
+        // Answers come in bursts, and most connections are taken again at once.
+        if (list.length > idlePerOrigin || idle.size * idlePerOrigin > idleInAll) {
+          trimming ??= setTimeout(trim, trimAfter).unref()
+        }
       }
     }
     return { connections, all }
@@ -105,7 +126,13 @@ export const keptConnections = Effect.acquireRelease(
 ).pipe(Effect.map(({ connections }) => connections))
 
 const open = (url: URL, addresses: ReadonlyArray<string> | undefined, isKept: boolean): Connection => {
-  const state: Connection["state"] = { socket: undefined, phase: "connect_failed", served: 0, expectAnswer: () => {} }
+  const state: Connection["state"] = {
+    socket: undefined,
+    phase: "connect_failed",
+    served: 0,
+    idleSince: 0,
+    expectAnswer: () => {}
+  }
   const client = new Client(url.origin, {
     pipelining: 1,
     allowH2: false,

@@ -32,11 +32,16 @@ const jobOf =
 const call = <A>(run: () => Promise<A>) =>
   Effect.tryPromise({ try: run, catch: (cause) => new BenchFailed({ message: String(cause) }) })
 
-export const graphileWorker = Effect.fnUntraced(function* (url: Redacted.Redacted, endpoints: Endpoints) {
+/** `inFlight` is the number of jobs that run at a time. */
+export const graphileWorker = Effect.fnUntraced(function* (
+  url: Redacted.Redacted,
+  endpoints: Endpoints,
+  inFlight: number
+) {
   const sql = yield* connect(url)
   const program = script("graphile-worker", "deliveries/graphile-worker.ts", secret)
   // It tells of every job that is done, unless told not to.
-  const { name, pid } = yield* start(program, url, { NO_LOG_SUCCESS: "1" })
+  const { name, pid } = yield* start(program, url, { NO_LOG_SUCCESS: "1", IN_FLIGHT: String(inFlight) })
   const utils = yield* Effect.acquireRelease(
     call(() => makeWorkerUtils({ connectionString: Redacted.value(url) })),
     (utils) => Effect.promise(async () => utils.release())
@@ -51,9 +56,11 @@ export const graphileWorker = Effect.fnUntraced(function* (url: Redacted.Redacte
   return contender
 })
 
-export const pgBoss = Effect.fnUntraced(function* (url: Redacted.Redacted, endpoints: Endpoints) {
+export const pgBoss = Effect.fnUntraced(function* (url: Redacted.Redacted, endpoints: Endpoints, inFlight: number) {
   const sql = yield* connect(url)
-  const { name, pid } = yield* start(script("pg-boss", "deliveries/pg-boss.ts", secret), url)
+  const { name, pid } = yield* start(script("pg-boss", "deliveries/pg-boss.ts", secret), url, {
+    IN_FLIGHT: String(inFlight)
+  })
   const connectionString = Redacted.value(url)
   const boss = new PgBoss({ connectionString, schedule: false, supervise: false, migrate: false })
   yield* Effect.acquireRelease(

@@ -95,13 +95,14 @@ export interface Ours extends Contender, Running {
 export const ours = Effect.fnUntraced(function* <E, R>(
   program: Program,
   url: Redacted.Redacted,
-  prepare: (sql: PgClient.PgClient) => Effect.Effect<string, E, R>
+  prepare: (sql: PgClient.PgClient) => Effect.Effect<string, E, R>,
+  env: Readonly<Record<string, string>> = {}
 ) {
   const sql = yield* connect(url)
   const token = yield* prepare(sql)
   // Known tables, as after the first minute; those that are still empty are left as a new service has them.
   yield* sql`ANALYZE projects, installations, webhooks, webhook_secrets, endpoint_health`
-  const running = yield* start(program, url, { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" })
+  const running = yield* start(program, url, { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8", ...env })
   const made: Ours = { ...running, sql, token, give: (work) => give(sql, work), done: done(sql) }
   return made
 })

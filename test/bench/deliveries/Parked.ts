@@ -1,15 +1,18 @@
-/** What deliveries that wait for parked endpoints cost healthy ones. */
-import type { PgClient } from "@effect/sql-pg"
-import { Effect } from "effect"
+/** What parked endpoints and their deliveries cost healthy ones. */
+import { PgClient } from "@effect/sql-pg"
+import { Effect, Layer, Redacted } from "effect"
 import { ProjectId } from "../../../src/api/Ids.ts"
+import { claim } from "../../../src/integrations/Deliveries/Claim.ts"
+import { quantile } from "../Figures.ts"
 import { anotherDatabase, service } from "../Stage.ts"
 import { flow } from "./Flow.ts"
 import { open, ours } from "./Ours.ts"
+import { queueFor } from "./Queue.ts"
 import type { Comparison } from "./Report.ts"
 import type { Scene } from "./Scene.ts"
 import { drain } from "./Throughput.ts"
 import { takeTurns } from "./Turns.ts"
-import { eventType, projectId, traceparent } from "./Work.ts"
+import { installationId, projectId } from "./Work.ts"
 
 export interface Options {
   readonly rounds: number
@@ -17,7 +20,7 @@ export interface Options {
   readonly deliveries: number
   /** Commands after them, one by one, whose events have their time taken. */
   readonly events: number
-  /** Deliveries that wait for parked endpoints. */
+  /** Deliveries that wait for parked endpoints, and parked endpoints at most. */
   readonly parked: number
 }
 
@@ -25,41 +28,56 @@ const parkedProject = ProjectId.make("parked")
 
 /** So many endpoints, dead for long, with an equal part each of what waits. */
 const park = Effect.fnUntraced(function* (sql: PgClient.PgClient, dead: string, endpoints: number, deliveries: number) {
-  yield* open(
-    sql,
-    parkedProject,
-    Array.from({ length: endpoints }, () => dead),
-    { subscribed: 0 }
-  )
+  yield* open(sql, parkedProject, [dead], { subscribed: 0 })
   yield* sql`
-    UPDATE endpoint_health SET failures = 12, failed_probes = 2, parked_until = now() + interval '1 day'
-    WHERE project_id = ${parkedProject}`
-  yield* sql`
-    WITH happened AS MATERIALIZED (
-      SELECT n, new_id('evt', at) AS id, at
-      FROM generate_series(1, ${deliveries}::int) n, LATERAL (SELECT now() - n * interval '100 milliseconds') AS past (at)
+    WITH parked AS MATERIALIZED (
+      SELECT 'parked' || n AS id FROM generate_series(1, ${endpoints}::int) n
     ),
-    event AS (
-      INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-      SELECT ${parkedProject}::text, id, ${eventType}::text, json_build_object('deal', NULL), ${traceparent}::text, at
-      FROM happened
+    installation AS (
+      INSERT INTO installations (project_id, id, name, status)
+      SELECT ${parkedProject}::text, id, id, 'active' FROM parked
+    ),
+    webhook AS (
+      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+      SELECT ${parkedProject}::text, id, ${dead}::text, '{}', true, 1 FROM parked
     )
-    INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-    SELECT ${parkedProject}::text, new_id('dlv', at), installation.id, happened.id, at, at
-    FROM happened JOIN (
-      SELECT id, row_number() OVER (ORDER BY id) - 1 AS place FROM installations WHERE project_id = ${parkedProject}
-    ) AS installation ON installation.place = happened.n % ${endpoints}::int`
-  yield* sql`VACUUM ANALYZE events, deliveries`
+    INSERT INTO endpoint_health (project_id, installation_id, failures, strikes, failed_probes, parked_until, next_due_at)
+    SELECT ${parkedProject}::text, id, 12, 12, 2, now() + interval '1 day', now() FROM parked`
+  const ids = Array.from({ length: endpoints }, (_, n) => `parked${n + 1}`)
+  yield* queueFor(sql, parkedProject, ids, deliveries)
+  yield* sql`VACUUM ANALYZE installations, webhooks, endpoint_health`
 })
+
+/** As the service's client of deliveries has it. */
+const planned = {
+  enable_seqscan: "off",
+  enable_hashjoin: "off",
+  enable_mergejoin: "off",
+  plan_cache_mode: "force_generic_plan"
+}
+
+/** Claims without effect, each as it is when nothing is due and a notice names an endpoint. */
+const claims = Effect.fnUntraced(function* (url: Redacted.Redacted) {
+  const client = yield* Layer.build(PgClient.layer({ url, maxConnections: 1, startupParameters: planned }))
+  const sql = yield* Effect.provideContext(PgClient.PgClient, client)
+  const named = [{ projectId, installationId: installationId(0), width: 4 }]
+  const slots = { healthy: 512, suspect: 512 }
+  const times = []
+  for (let n = 0; n < 200; n++) {
+    const from = performance.now()
+    yield* claim(sql, { workerId: 1n, leaseMillis: 30_000, concurrency: 4, slots, named })
+    times.push(performance.now() - from)
+  }
+  return quantile(times, 0.95)
+}, Effect.scoped)
 
 export const measure = Effect.fnUntraced(function* (scene: Scene, options: Options) {
   const { deliveries, events, parked, rounds } = options
   const { endpoints, url } = scene
-  const many = Math.max(1, Math.floor(parked / 1_000))
   const variants = [
     { name: "none parked", endpoints: 0 },
-    { name: `1 x ${parked} parked`, endpoints: 1 },
-    { name: `${many} x ${Math.floor(parked / many)} parked`, endpoints: many }
+    { name: `1 endpoint, ${parked} deliveries`, endpoints: 1 },
+    { name: `${parked} endpoints, 1 delivery each`, endpoints: parked }
   ]
   const services = []
   for (const variant of variants) {
@@ -69,7 +87,7 @@ export const measure = Effect.fnUntraced(function* (scene: Scene, options: Optio
       return yield* open(sql, projectId, endpoints.urls, { subscribed: 1 })
     })
     const database = yield* anotherDatabase(url, `parked_${variant.endpoints}`)
-    services.push(yield* ours(service(variant.name), database, prepare))
+    services.push({ ...(yield* ours(service(variant.name), database, prepare)), database })
   }
   for (const one of services) yield* drain(scene, one, deliveries)
   const [none = "", ...others] = variants.map(({ name }) => name)
@@ -83,7 +101,7 @@ export const measure = Effect.fnUntraced(function* (scene: Scene, options: Optio
       rounds,
       Effect.fnUntraced(function* (one) {
         const drained = yield* drain(scene, one, deliveries)
-        return { ...drained, ...(yield* flow(one, endpoints, events, 20)) }
+        return { ...drained, ...(yield* flow(one, endpoints, events, 20)), claimP95: yield* claims(one.database) }
       })
     )
   }

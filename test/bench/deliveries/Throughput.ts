@@ -1,4 +1,5 @@
 /** Deliveries a second: work that is there at once, from the first that arrives to the last one recorded. */
+import type { PgClient } from "@effect/sql-pg"
 import { Effect, Option } from "effect"
 import { childrenMillis, cpuMillis } from "../Cpu.ts"
 import { anotherDatabase, service } from "../Stage.ts"
@@ -39,27 +40,54 @@ export interface Options {
   readonly profile: Option.Option<string>
 }
 
+/** How the work is spread: endpoints, deliveries in flight to one of them, and in all. */
+interface Shape {
+  readonly title: string
+  readonly endpoints: number
+  readonly perEndpoint: number
+  readonly inFlight: number
+}
+
+/** Four in flight to each of many endpoints, as configured by default. */
+export const many = (endpoints: number): Shape => ({
+  title: `${endpoints} endpoints`,
+  endpoints,
+  perEndpoint: 4,
+  inFlight: 4 * endpoints
+})
+
+export const one: Shape = { title: "one endpoint, 32 in flight", endpoints: 1, perEndpoint: 32, inFlight: 32 }
+
 /** The service beside its opponents. */
-export const measure = Effect.fnUntraced(function* (scene: Scene, { deliveries, profile, rounds }: Options) {
-  const { endpoints, url } = scene
+export const measure = Effect.fnUntraced(function* (
+  whole: Scene,
+  { deliveries, profile, rounds }: Options,
+  shape: Shape
+) {
+  const { url } = whole
+  const endpoints = { ...whole.endpoints, urls: whole.endpoints.urls.slice(0, shape.endpoints) }
+  const scene = { ...whole, endpoints }
   const program = service("ours", { role: "worker", profile: Option.getOrUndefined(profile) })
+  const name = (of: string) => `${of}_${shape.endpoints}`
+  const prepare = (sql: PgClient.PgClient) =>
+    open(sql, projectId, endpoints.urls, { subscribed: endpoints.urls.length })
   const contenders = [
-    yield* ours(program, yield* anotherDatabase(url, "ours"), (sql) =>
-      open(sql, projectId, endpoints.urls, { subscribed: endpoints.urls.length })
-    ),
-    yield* graphileWorker(yield* anotherDatabase(url, "graphile_worker"), endpoints),
-    yield* pgBoss(yield* anotherDatabase(url, "pg_boss"), endpoints)
+    yield* ours(program, yield* anotherDatabase(url, name("ours")), prepare, {
+      WEBHOOK_ENDPOINT_CONCURRENCY: String(shape.perEndpoint)
+    }),
+    yield* graphileWorker(yield* anotherDatabase(url, name("graphile_worker")), endpoints, shape.inFlight),
+    yield* pgBoss(yield* anotherDatabase(url, name("pg_boss")), endpoints, shape.inFlight)
   ]
   // Nobody's first deliveries count: code is compiled and connections are opened.
   for (const contender of contenders) yield* drain(scene, contender, deliveries)
   const comparison: Comparison = {
-    title: "throughput",
+    title: shape.title,
     names: contenders.map(({ name }) => name),
     ratios: [
       ["ours", "graphile-worker"],
       ["ours", "pg-boss"]
     ],
-    rounds: yield* takeTurns("throughput", contenders, rounds, (contender) => drain(scene, contender, deliveries))
+    rounds: yield* takeTurns(shape.title, contenders, rounds, (contender) => drain(scene, contender, deliveries))
   }
   return comparison
 }, Effect.scoped)

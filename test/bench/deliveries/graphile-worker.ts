@@ -3,7 +3,7 @@ import { run } from "graphile-worker"
 import { poster } from "./Post.ts"
 import type { Job } from "./Protocol.ts"
 
-const { DATABASE_URL: connectionString = "" } = process.env
+const { DATABASE_URL: connectionString = "", IN_FLIGHT = "" } = process.env
 
 const post = poster(process.argv[2] ?? "")
 
@@ -19,7 +19,7 @@ await run({
   preset: {
     worker: {
       connectionString,
-      concurrentJobs: 100,
+      concurrentJobs: Number(IN_FLIGHT),
       maxPoolSize: 10,
       localQueue: { size: 500 },
       completeJobBatchDelay: 0,

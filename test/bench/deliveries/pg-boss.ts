@@ -3,7 +3,10 @@ import { PgBoss } from "pg-boss"
 import { poster } from "./Post.ts"
 import type { Job } from "./Protocol.ts"
 
-const { DATABASE_URL: connectionString = "" } = process.env
+const { DATABASE_URL: connectionString = "", IN_FLIGHT = "" } = process.env
+
+/** Fetchers, each of which runs a batch of jobs at a time. */
+const fetchers = 4
 
 const post = poster(process.argv[2] ?? "")
 
@@ -14,8 +17,8 @@ await boss.createQueue("deliver", { notify: true })
 await boss.work<Job>(
   "deliver",
   {
-    batchSize: 50,
-    localConcurrency: 4,
+    batchSize: Number(IN_FLIGHT) / fetchers,
+    localConcurrency: fetchers,
     pollingIntervalSeconds: 0.5,
     burstWhenBatchFull: true
   },

@@ -1,0 +1,76 @@
+/** What a claim reads: the endpoints that it visits, however many others are parked or idle (contract §10). */
+import { PgClient } from "@effect/sql-pg"
+import { assert, layer } from "@effect/vitest"
+import { Effect, Redacted } from "effect"
+import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
+import { claim } from "../../src/integrations/Deliveries/Claim.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { open, settings } from "./Deliveries.support.ts"
+
+const parked = 2_000
+
+/** Rows that the transaction has read from a table, by index or not. */
+const reads = (sql: PgClient.PgClient) =>
+  Effect.map(
+    sql<{ readonly rows: number }>`
+      SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::int AS rows FROM pg_stat_xact_user_tables
+      WHERE relname IN ('deliveries', 'endpoint_health', 'webhooks')`,
+    ([row]) => row?.rows ?? 0
+  )
+
+layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a claim", (it) => {
+  it.effect("reads no parked endpoint, nor a delivery that waits for one", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const { created, projectId, subscribe } = yield* open(server)
+      yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
+      yield* created()
+      const setUp = server.sql
+      yield* setUp`
+        INSERT INTO installations (project_id, id, name, status)
+        SELECT ${projectId}::text, 'parked' || n, 'Parked', 'active' FROM generate_series(1, ${parked}::int) n`
+      yield* setUp`
+        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+        SELECT project_id, id, 'http://127.0.0.1:9/', '{}', true, 1 FROM installations
+        WHERE project_id = ${projectId} AND id LIKE 'parked%'`
+      yield* setUp`
+        INSERT INTO endpoint_health (project_id, installation_id, failures, strikes, parked_until, next_due_at)
+        SELECT project_id, id, 12, 12, now() + interval '1 day', now() FROM installations
+        WHERE project_id = ${projectId} AND id LIKE 'parked%'`
+      yield* setUp`
+        INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+        SELECT health.project_id, new_id('dlv', now()), health.installation_id, event_id, now(), now()
+        FROM deliveries JOIN endpoint_health health USING (project_id)
+        WHERE project_id = ${projectId} AND parked_until IS NOT NULL`
+      yield* setUp`ANALYZE deliveries, endpoint_health, webhooks`
+
+      const named = [{ projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop"), width: 4 }]
+      yield* Effect.gen(function* () {
+        const sql = yield* PgClient.PgClient
+        yield* sql.withTransaction(
+          Effect.gen(function* () {
+            const before = yield* reads(sql)
+            const slots = { healthy: 512, suspect: 512 }
+            const claims = yield* claim(sql, { workerId: 1n, leaseMillis: 60_000, concurrency: 4, slots, named })
+            assert.strictEqual(claims.length, 1)
+            assert.isBelow((yield* reads(sql)) - before, 20)
+          })
+        )
+      }).pipe(
+        Effect.provide(
+          PgClient.layer({
+            url: Redacted.make(server.databaseUrl),
+            maxConnections: 1,
+            // As the service's client of deliveries has it.
+            startupParameters: {
+              enable_seqscan: "off",
+              enable_hashjoin: "off",
+              enable_mergejoin: "off",
+              plan_cache_mode: "force_generic_plan"
+            }
+          })
+        )
+      )
+    }).pipe(Effect.orDie)
+  )
+})
