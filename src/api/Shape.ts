@@ -70,3 +70,21 @@ const located = (slot: string, issue: SchemaIssue.Issue): ReadonlyArray<LocatedF
     [slot, ...path.map((segment) => pointer(String(segment)))].join("/"),
     message
   ])
+
+/** The names of the members that schemas have at any depth. */
+export const memberNames = (schemas: ReadonlyArray<unknown>): ReadonlySet<string> => {
+  const names = new Set<string>()
+  for (const schema of schemas) {
+    if (Predicate.hasProperty(schema, "fields") && Predicate.isObject(schema.fields)) {
+      for (const [name, field] of Object.entries(schema.fields)) {
+        names.add(name)
+        for (const nested of memberNames([field])) names.add(nested)
+      }
+    }
+    if (Predicate.hasProperty(schema, "schema")) for (const nested of memberNames([schema.schema])) names.add(nested)
+    if (Predicate.hasProperty(schema, "members") && Array.isArray(schema.members)) {
+      for (const nested of memberNames(schema.members)) names.add(nested)
+    }
+  }
+  return names
+}

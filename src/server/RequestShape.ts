@@ -5,7 +5,15 @@ import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import { gather, type LocatedFault, seeErrors } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
-import { bodyOfNone, faultsOfBody, faultsOfNone, faultsOfSlot, isSelfContained, strict } from "../api/Shape.ts"
+import {
+  bodyOfNone,
+  faultsOfBody,
+  faultsOfNone,
+  faultsOfSlot,
+  isSelfContained,
+  memberNames,
+  strict
+} from "../api/Shape.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
 import { bodyFaults, decodedPart } from "./BodyFaults.ts"
 import type { Body } from "./JsonBody.ts"
@@ -33,6 +41,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
   const decodeParams = decoder(endpoint.params, lenient)
   const decodeQuery = decoder(query, strict)
   const decodeHeaders = decoder(endpoint.headers, lenient)
+  const known = memberNames(bodySchemas)
   const decodeBody = decoder(bodySchemas.length === 0 ? undefined : Schema.Union(bodySchemas), strict)
 
   /** Faults that the decoders do not see: encoding, repeats and unsafe text, or a part that the operation lacks. */
@@ -43,23 +52,23 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
   ]
 
   /** Gathers every fault. A fault of the text at a location replaces what decoding reports there. */
-  const refuse = (raw: RawRequest, known: ReadonlyArray<LocatedFault>) => {
+  const refuse = (raw: RawRequest, faults: ReadonlyArray<LocatedFault>) => {
     const { body } = raw
-    const decoded = body === undefined || body.value === undefined ? undefined : decodedPart(body)
-    const located = new Set(known.map(([location]) => location))
+    const decoded = body === undefined || body.value === undefined ? undefined : decodedPart(body, known)
+    const located = new Set(faults.map(([location]) => location))
     const found = [
       ...faultsOfSlot("path", endpoint.params, raw.params, lenient),
       ...faultsOfSlot("header", endpoint.headers, raw.request.headers, lenient),
       ...faultsOfSlot("query", query, raw.query, strict),
       ...(decoded === undefined ? [] : bodySchemas.flatMap((schema) => faultsOfBody(schema, body?.value, decoded)))
     ]
-    const gathered = gather([...known, ...found.filter(([location]) => !located.has(location) && !isUnsafe(location))])
+    const gathered = gather([...faults, ...found.filter(([location]) => !located.has(location) && !isUnsafe(location))])
     return Effect.fail(new ValidationFailed({ detail: seeErrors(gathered), errors: gathered.errors }))
   }
 
   return (raw) => {
-    const known = textFaults(raw)
-    if (known.length > 0) return refuse(raw, known)
+    const faults = textFaults(raw)
+    if (faults.length > 0) return refuse(raw, faults)
     const params = decodeParams(raw.params)
     const query = decodeQuery(raw.query)
     const headers = decodeHeaders(raw.request.headers)
@@ -74,7 +83,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
           headers: headers.success,
           payload: payload.success
         })
-      : refuse(raw, known)
+      : refuse(raw, faults)
   }
 }
 

@@ -8,6 +8,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { fileURLToPath } from "node:url"
+import manifest from "../../package.json" with { type: "json" }
 import { scopes } from "../../src/api/Access.ts"
 import type { ProjectId } from "../../src/api/Ids.ts"
 import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
@@ -38,6 +39,9 @@ export interface Running {
 
 const here = fileURLToPath(new URL("../..", import.meta.url))
 
+/** Flags of Node that `npm start` passes. */
+const nodeFlags = manifest.scripts.start.split(" ").filter((word) => word.startsWith("--"))
+
 /** The service of a checkout, this one if not said otherwise; with a CPU profile in `profile` when it ends. */
 export const service = (
   name: string,
@@ -55,6 +59,7 @@ export const service = (
   directory,
   arguments: [
     ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
+    ...nodeFlags,
     "src/main.ts",
     ...(role === undefined ? [] : ["--role", role])
   ]

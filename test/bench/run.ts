@@ -9,13 +9,15 @@ import { json } from "../../src/cli/Flags.ts"
 import { answer } from "../../src/cli/Output.ts"
 import * as Deliveries from "./deliveries.ts"
 import * as Freeze from "./freeze.ts"
+import * as Hostile from "./hostile.ts"
 import * as Requests from "./requests.ts"
 
 const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
   const findings = {
     requests: yield* Requests.measure(Requests.usual),
     deliveries: yield* Deliveries.measure(Deliveries.usual),
-    freeze: yield* Freeze.measure(Freeze.usual)
+    freeze: yield* Freeze.measure(Freeze.usual),
+    hostile: yield* Hostile.measure(Hostile.usual)
   }
   const documents = Record.map(findings, ({ document }) => document)
   const texts = Object.values(findings).map(({ text }) => text)
@@ -24,7 +26,7 @@ const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
 
 Command.make("bench", { json }, all).pipe(
   Command.withDescription("Measure the service beside others; everything, as it is usual, if no subcommand is given"),
-  Command.withSubcommands([Requests.command, Deliveries.command, Freeze.command]),
+  Command.withSubcommands([Requests.command, Deliveries.command, Freeze.command, Hostile.command]),
   Command.run({ version: "1" }),
   Effect.provide(NodeServices.layer),
   NodeRuntime.runMain

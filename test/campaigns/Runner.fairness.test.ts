@@ -1,9 +1,10 @@
 /** Campaigns over providers that hang or can't be reached, beside campaigns of other projects (contract §9). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { type Answering, hang, until } from "../integrations/Deliveries.support.ts"
+import { type Answering, hang } from "../integrations/Deliveries.support.ts"
 import { startServer } from "../support/TestServer.ts"
 import { campaignOf, provider, take } from "./Runner.support.ts"
+import { until } from "../support/Waiting.ts"
 
 /** No call that hangs ends while the test runs. */
 const patient = { PROVIDER_TIMEOUT: "10m" }

@@ -222,30 +222,4 @@ layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key", (
       }
     })
   )
-
-  it.effect("belongs to the project: any of its tokens repeats, and another project's is another key", () =>
-    Effect.gen(function* () {
-      const { create, page, projectId, server } = yield* open()
-      const rotated = callsOf(server, { projectId, token: yield* server.issue(projectId) })
-      const other = yield* open()
-      const key = newKey()
-      const first = yield* create({ displayName: "A" }, key)
-      assert.deepStrictEqual(repeated(yield* rotated.create({ displayName: "A" }, key)), repeated(first))
-      problemOf(yield* rotated.create({ displayName: "B" }, key), 409, "idempotency_key_reused")
-      assert.isFalse(receiptOf(yield* other.create({ displayName: "A" }, key), 201).replayed)
-      assert.isFalse(receiptOf(yield* (yield* open()).create({ displayName: "B" }, key), 201).replayed)
-      assert.strictEqual((yield* page()).items.length, 1)
-      assert.strictEqual((yield* other.page()).items.length, 1)
-    })
-  )
-
-  it.effect("of a read is ignored", () =>
-    Effect.gen(function* () {
-      const { created, server, token } = yield* open()
-      const id = yield* created()
-      const answer = yield* server.send({ path: clientPath(id), token, key: "x" })
-      assert.strictEqual(answer.status, 200)
-      assert.notProperty(answer.headers, "idempotent-replayed")
-    })
-  )
 })

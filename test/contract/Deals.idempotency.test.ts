@@ -5,7 +5,7 @@ import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { atOnce, statusesOf } from "./Clients.support.ts"
-import { callsOf, dealPath, open } from "./Deals.support.ts"
+import { callsOf, open } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
 /** What a replay repeats of an answer. */
@@ -36,35 +36,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("the key of a command o
         }
       }
       assert.deepStrictEqual((yield* page()).items, [before])
-    })
-  )
-
-  it.effect("knows a body by what it says, not by how it is written", () =>
-    Effect.gen(function* () {
-      const { created, read, server, token } = yield* open()
-      const { id } = yield* created()
-      const key = newKey()
-      const request = {
-        method: "PATCH",
-        path: dealPath(id),
-        token,
-        key,
-        headers: { "content-type": "application/json" }
-      }
-      for (const [index, body] of [
-        '{"title":"Adä","amountMinor":100,"currency":"EUR","clientId":null}',
-        '{ "clientId" : null,\n\t"currency":"\\u0045UR", "amountMinor":1e2, "title" :"Ad\\u00e4" }'
-      ].entries()) {
-        assert.strictEqual(receiptOf(yield* server.send({ ...request, body }), 200).replayed, index > 0)
-      }
-      for (const body of [
-        '{"title":"Adä","amountMinor":100,"currency":"EUR"}',
-        '{"title":"Adä","amountMinor":101,"currency":"EUR","clientId":null}',
-        '{"title":"Ada\u0308","amountMinor":100,"currency":"EUR","clientId":null}'
-      ]) {
-        problemOf(yield* server.send({ ...request, body }), 409, "idempotency_key_reused")
-      }
-      assert.strictEqual((yield* read(id)).version, 2)
     })
   )
 

@@ -41,6 +41,34 @@ layer(TestServer.layer(), { excludeTestServices: true })("a hostile body", (it) 
     )
   }
 
+  it.effect("is told of no required member that stands behind hundreds of unknown ones", () =>
+    Effect.gen(function* () {
+      const { seed, send } = yield* TestServer
+      const { token } = yield* seed()
+      const unknown = Object.fromEntries(Array.from({ length: 900 }, (_, index) => [`m${index}`, 0]))
+      const commands: ReadonlyArray<readonly [path: string, method: string, json: object]> = [
+        ["/api/v1/developer/crm/clients", "POST", { ...unknown, displayName: "x" }],
+        [
+          "/api/v1/developer/campaigns/c",
+          "PATCH",
+          {
+            ...unknown,
+            operation: "freeze_audience",
+            filter: { ...unknown, contactStatus: "all", providerTypes: [], requiredTags: [], stageIds: [] }
+          }
+        ]
+      ]
+      for (const [path, method, json] of commands) {
+        const { errors } = problemOf(
+          yield* send({ method, path, token, key: "required-1", json }),
+          400,
+          "validation_failed"
+        )
+        assert.isFalse(Object.values(errors ?? {}).some((messages) => String(messages).includes("is required")))
+      }
+    })
+  )
+
   it.effect("is refused when it comes with two Host headers", () =>
     Effect.gen(function* () {
       const { sendBytes } = yield* TestServer

@@ -10,7 +10,6 @@ import { keyIdOf, open } from "./Notes.support.ts"
 import { newKey } from "./Requests.ts"
 
 const maxVersion = Number.MAX_SAFE_INTEGER
-const long = "a".repeat(160)
 
 /** A note from long ago, so that what happens to it now happens later. */
 const old = { id: "old", createdAt: "2026-01-01T00:00:00.000Z" }
@@ -293,30 +292,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
 })
 
 layer(TestServer.layer(), { excludeTestServices: true })("the idempotency key of notes", (it) => {
-  it.effect("is 1 to 160 printable characters of ASCII without spaces", () =>
-    Effect.gen(function* () {
-      const { create, created, path, patch, remove, server, token } = yield* open()
-      for (const key of ["k", "!", "~", "-", "/?#[]@,;\"'", long]) {
-        assert.isFalse(receiptOf(yield* create({ body: "A" }, key), 201).replayed)
-      }
-      const id = yield* created()
-      receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }, "p"), 200)
-      receiptOf(yield* remove(id, 2, "d"), 200)
-      const other = yield* created()
-      for (const key of ["", "a b", "é", `${long}a`]) {
-        for (const answer of [
-          yield* create({ body: "A" }, key),
-          yield* patch(other, { body: "B", expectedVersion: 1 }, key),
-          yield* remove(other, 1, key)
-        ]) {
-          assert.deepStrictEqual(faultsOf(answer), ["header/idempotency-key"], key)
-        }
-      }
-      const without = yield* server.send({ method: "POST", path, token, json: { body: "A" } })
-      assert.deepStrictEqual(faultsOf(without), ["header/idempotency-key"])
-    })
-  )
-
   it.effect("repeats every answer, whatever became of the note since, and does nothing to it", () =>
     Effect.gen(function* () {
       const { create, created, page, patch, remove } = yield* open()

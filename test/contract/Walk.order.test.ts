@@ -1,12 +1,12 @@
-/** Every operation: which of two faults is told (contract §1), how its limiter counts (§4), and what its key does (§5). */
+/** Every operation: which of two faults is told (contract §1), and how its limiter counts (§4). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { modules, scopes } from "../../src/api/Access.ts"
-import { assertUnlimited, faultsOf, problemOf, remainingOf } from "../support/ContractAnswers.ts"
+import { assertUnlimited, problemOf, remainingOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { type Change, newKey, queryOf, referring, requestOf } from "./Requests.ts"
-import { receiptOfSample, type Sample, samples, World } from "./Samples.ts"
+import { type Change, requestOf } from "./Requests.ts"
+import { type Sample, samples, World } from "./Samples.ts"
 
 /** So slow that no test sees a token come back. */
 const slow = (limit: number) => {
@@ -51,7 +51,6 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   }
   const hasBody = ({ body }: Sample) => body !== undefined
-  const isMutation = ({ key }: Sample) => key !== undefined
 
   walk("looks at the credential before anything else of the request", (sample) =>
     Effect.gen(function* () {
@@ -245,88 +244,5 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         }
       }),
     hasBody
-  )
-
-  walk(
-    "looks at the shape of the request before the idempotency key, and at the key before the records",
-    (sample) =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { ask, own } = yield* World
-        const key = newKey()
-        const first = yield* ask(sample, own, { key })
-        assert.strictEqual(first.status, sample.status)
-        for (const change of [{ json: { surprise: 1 } }, { json: [] }]) {
-          faultsOf(yield* send(requestOf(sample, own.token, { ...change, key })))
-        }
-        for (const reference of sample.references ?? []) {
-          const change = { ...referring(sample, [reference], ({ foreign }) => foreign), key }
-          problemOf(yield* send(requestOf(sample, own.token, change)), 409, "idempotency_key_reused")
-        }
-        for (const [name, value] of queryOf(sample)) {
-          const query = new URLSearchParams({ ...Object.fromEntries(queryOf(sample)), [name]: `${value}0` }).toString()
-          problemOf(yield* send(requestOf(sample, own.token, { query, key })), 409, "idempotency_key_reused")
-        }
-        assert.isTrue(receiptOfSample(sample, yield* send(requestOf(sample, own.token, { key }))).replayed)
-      }),
-    isMutation
-  )
-
-  walk(
-    "repeats its answer to a key for every token of the project, and to no other project",
-    (sample) =>
-      Effect.gen(function* () {
-        const { issue, send } = yield* TestServer
-        const { ask, own, seed } = yield* World
-        const key = newKey()
-        const first = yield* ask(sample, own, { key })
-        const { replayed, ...receipt } = receiptOfSample(sample, first)
-        assert.isFalse(replayed)
-        for (const token of [own.token, yield* issue(own.projectId)]) {
-          const again = yield* send(requestOf(sample, token, { key }))
-          assert.deepStrictEqual(receiptOfSample(sample, again), { ...receipt, replayed: true })
-          assert.strictEqual(again.text, first.text.replace(/,"signingSecret":"[^"]+"/, ""))
-        }
-        assert.isFalse(receiptOfSample(sample, yield* ask(sample, yield* seed(), { key })).replayed)
-      }),
-    isMutation
-  )
-
-  walk(
-    "lets one of ten equal commands at once run, and the others repeat its answer",
-    (sample) =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { own, restore } = yield* World
-        const request = requestOf(sample, own.token)
-        for (const key of [newKey(), newKey(), newKey()]) {
-          yield* restore(sample, own.projectId)
-          const answers = yield* Effect.all(
-            Array.from({ length: 10 }, () => send({ ...request, key })),
-            { concurrency: "unbounded" }
-          )
-          const receipts = answers.map((answer) => receiptOfSample(sample, answer))
-          assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
-          assert.strictEqual(
-            new Set(receipts.map(({ changed, resourceId, version }) => `${changed} ${resourceId} ${version}`)).size,
-            1
-          )
-        }
-      }),
-    isMutation
-  )
-
-  walk(
-    "keeps its key from every other operation",
-    (sample) =>
-      Effect.gen(function* () {
-        const { ask, own } = yield* World
-        const key = newKey()
-        yield* ask(sample, own, { key })
-        for (const other of Object.values(samples).filter(isMutation)) {
-          if (other !== sample) problemOf(yield* ask(other, own, { key }), 409, "idempotency_key_reused")
-        }
-      }),
-    isMutation
   )
 })

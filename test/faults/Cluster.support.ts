@@ -6,7 +6,8 @@ import * as Embedded from "../../src/platform/EmbeddedPostgres/Cluster.ts"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import * as Session from "../../src/platform/EmbeddedPostgres/Session.ts"
 import { defer } from "../support/Finalizers.ts"
-import { childrenOf, eventually, isRunning, kill, temporaryDirectory } from "../support/Process.ts"
+import { childrenOf, isRunning, kill, temporaryDirectory } from "../support/Process.ts"
+import { eventually } from "../support/Waiting.ts"
 
 export interface Cluster {
   /** The URL of a migrated database; it stays valid. */

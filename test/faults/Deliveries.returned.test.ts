@@ -1,10 +1,12 @@
 /** What a worker has claimed ahead and returns, when it does not learn whether that was recorded (contract §10, §15). */
-import { expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { it } from "vitest"
 import { hang, ok, settings } from "../integrations/Deliveries.support.ts"
-import { eventually, startService } from "../support/Process.ts"
+import { startService } from "../support/Process.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 import { startTrapProxy } from "./TrapProxy.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 const inAll = 40
 const answered = 20
@@ -30,8 +32,8 @@ it("a return that was recorded, and is recorded again, changes nothing", async (
   const proxy = await startTrapProxy(databaseUrl)
   await start(proxy.url, "worker")
   await eventually(async () => {
-    expect(receiver.hits).toHaveLength(answered + width)
-    expect(await shop.inFlight()).toBe(inAll - answered)
+    assert.lengthOf(receiver.hits, answered + width)
+    assert.strictEqual(await shop.inFlight(), inAll - answered)
   })
 
   // A change of the webhook: what waits for it is given back, but the worker does not learn that this was done.
@@ -41,13 +43,13 @@ it("a return that was recorded, and is recorded again, changes nothing", async (
     eventTypes: ["crm.deal.created.v1"],
     expectedVersion: 1
   })
-  expect(changed.status).toBe(200)
+  assert.strictEqual(changed.status, 200)
   await returning.sprung
-  await eventually(async () => expect(await shop.inFlight()).toBe(width))
+  await eventually(async () => assert.strictEqual(await shop.inFlight(), width))
   returning.cut()
   receiver.answerWith(ok)
-  await eventually(async () => expect(await shop.inState("delivered")).toBe(inAll))
-  expect(receiver.hits).toHaveLength(inAll)
+  await eventually(async () => assert.strictEqual(await shop.inState("delivered"), inAll))
+  assert.lengthOf(receiver.hits, inAll)
   const attempts = await shop.query(`SELECT DISTINCT attempts, jsonb_array_length(attempt_log) AS log FROM deliveries`)
-  expect(attempts).toEqual([{ attempts: 1, log: 1 }])
+  assert.deepStrictEqual(attempts, [{ attempts: 1, log: 1 }])
 })

@@ -1,13 +1,15 @@
 /** Every committed event is delivered, whatever dies on the way (contract §10, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
-import { beforeAll, describe, expect, it } from "vitest"
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
 import { hang, ok, settings, slowly } from "../integrations/Deliveries.support.ts"
 import { dwindles } from "../support/Dwindles.ts"
 import { defer } from "../support/Finalizers.ts"
-import { ended, eventually, inGoodOrder, startService } from "../support/Process.ts"
+import { ended, inGoodOrder, startService } from "../support/Process.ts"
 import { burial, database, serviceEnv } from "./Projects.support.ts"
 import { send } from "./Requests.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 
@@ -22,10 +24,10 @@ const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, stri
 const expectAllTold = async (shop: Shop, seen: () => ReadonlyMap<string, unknown>) => {
   await dwindles(() => shop.inState("pending", "delivering"))
   const events = await shop.events()
-  expect(events).toHaveLength(await shop.deals())
-  expect(await shop.inState("delivered")).toBe(events.length)
-  expect([...seen().keys()].sort()).toEqual(events.sort())
-  expect(await shop.inFlight()).toBe(0)
+  assert.lengthOf(events, await shop.deals())
+  assert.strictEqual(await shop.inState("delivered"), events.length)
+  assert.deepStrictEqual([...seen().keys()].sort(), events.sort())
+  assert.strictEqual(await shop.inFlight(), 0)
 }
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
@@ -37,23 +39,26 @@ describe("a worker that is killed", () => {
     const shop = await openShop(databaseUrl, api, receiver.url)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     await Promise.all(numbers(12).map((n) => shop.create(`deal-killed-${n}`)))
-    await eventually(() => expect(receiver.hits).toHaveLength(4))
+    await eventually(() => assert.lengthOf(receiver.hits, 4))
     await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     first.kill("SIGKILL")
     await first.exited
-    expect(await shop.inState("delivering")).toBe(4)
-    expect(await shop.inFlight()).toBe(4)
+    assert.strictEqual(await shop.inState("delivering"), 4)
+    assert.strictEqual(await shop.inFlight(), 4)
 
     receiver.answerWith(ok)
     // Leases last for 75 s, and no test waits for that long.
     await expectAllTold(shop, receiver.seen)
-    expect([...receiver.seen().values()].map(({ length }) => length).sort()).toEqual([
+    assert.deepStrictEqual([...receiver.seen().values()].map(({ length }) => length).sort(), [
       ...numbers(8).map(() => 1),
       ...numbers(4).map(() => 2)
     ])
     const logs = await shop.query(`
       SELECT attempt_log #>> '{0,errorCode}' AS code FROM deliveries WHERE attempts = 2 AND status = 'delivered'`)
-    expect(logs.map((row) => row["code"])).toEqual(numbers(4).map(() => "lease_lost"))
+    assert.deepStrictEqual(
+      logs.map((row) => row["code"]),
+      numbers(4).map(() => "lease_lost")
+    )
   })
 
   it("again and again, at any moment, loses nothing", async () => {
@@ -77,7 +82,7 @@ describe("a worker that is killed", () => {
     await creating
     await start("worker")
     await expectAllTold(shop, receiver.seen)
-    expect(receiver.hits.length).toBeGreaterThan(10)
+    assert.isAbove(receiver.hits.length, 10)
   })
 })
 
@@ -91,11 +96,11 @@ describe("a worker that is told to end", () => {
     const shop = await openShop(databaseUrl, api, receiver.url)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "60s", SHUTDOWN_GRACE: "1s" })
     await Promise.all(numbers(6).map((n) => shop.create(`deal-ended-${n}`)))
-    await eventually(() => expect(receiver.hits).toHaveLength(4))
+    await eventually(() => assert.lengthOf(receiver.hits, 4))
     first.kill(signal)
-    expect(await ended(first)).toEqual(inGoodOrder)
-    expect(await shop.inState("pending")).toBe(6)
-    expect(await shop.inFlight()).toBe(0)
+    assert.deepStrictEqual(await ended(first), inGoodOrder)
+    assert.strictEqual(await shop.inState("pending"), 6)
+    assert.strictEqual(await shop.inFlight(), 0)
     receiver.answerWith(ok)
     await start("worker")
     await expectAllTold(shop, receiver.seen)
@@ -107,16 +112,16 @@ describe("a worker that is told to end", () => {
     const shop = await openShop(databaseUrl, api, receiver.url)
     const worker = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     await shop.create("deal-told")
-    await eventually(() => expect(receiver.hits).toHaveLength(1))
+    await eventually(() => assert.lengthOf(receiver.hits, 1))
     const told = Date.now()
     worker.kill("SIGINT")
-    expect(await ended(worker)).toEqual(inGoodOrder)
+    assert.deepStrictEqual(await ended(worker), inGoodOrder)
     const rows = await shop.query(`
       SELECT attempt_log #>> '{0,startedAt}' AS started, attempt_log #>> '{0,finishedAt}' AS finished
       FROM deliveries WHERE project_id = '${shop.id}'`)
     const [{ finished, started } = {}] = rows
-    expect(Date.parse(String(started))).toBeLessThanOrEqual(told)
-    expect(Date.parse(String(finished))).toBeGreaterThanOrEqual(told)
+    assert.isAtMost(Date.parse(String(started)), told)
+    assert.isAtLeast(Date.parse(String(finished)), told)
   })
 
   it("by SIGTERM, records what is answered within SHUTDOWN_GRACE, and takes up nothing more", async () => {
@@ -125,18 +130,18 @@ describe("a worker that is told to end", () => {
     const shop = await openShop(databaseUrl, api, receiver.url)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "60s", SHUTDOWN_GRACE: "60s" })
     await Promise.all(numbers(6).map((n) => shop.create(`deal-graceful-${n}`)))
-    await eventually(() => expect(receiver.hits).toHaveLength(4))
+    await eventually(() => assert.lengthOf(receiver.hits, 4))
     first.kill("SIGTERM")
-    await eventually(async () => expect((await send(`${first.url}/readyz`)).status).toBe(503))
+    await eventually(async () => assert.strictEqual((await send(`${first.url}/readyz`)).status, 503))
     receiver.answerWith(ok)
-    expect(await ended(first)).toEqual(inGoodOrder)
-    expect(receiver.hits).toHaveLength(4)
-    expect(await shop.inState("delivered")).toBe(4)
-    expect(await shop.inState("pending")).toBe(2)
-    expect(await shop.inFlight()).toBe(0)
+    assert.deepStrictEqual(await ended(first), inGoodOrder)
+    assert.lengthOf(receiver.hits, 4)
+    assert.strictEqual(await shop.inState("delivered"), 4)
+    assert.strictEqual(await shop.inState("pending"), 2)
+    assert.strictEqual(await shop.inFlight(), 0)
     await start("worker")
     await expectAllTold(shop, receiver.seen)
-    expect(receiver.hits).toHaveLength(6)
+    assert.lengthOf(receiver.hits, 6)
   })
 
   it("gives back also what it has twice, because a first attempt outlived its lease", async () => {
@@ -145,16 +150,16 @@ describe("a worker that is told to end", () => {
     const shop = await openShop(databaseUrl, api, receiver.url)
     const worker = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     await shop.create("deal-had-twice")
-    await eventually(() => expect(receiver.hits).toHaveLength(1))
+    await eventually(() => assert.lengthOf(receiver.hits, 1))
     await shop.endLeases()
-    await eventually(() => expect(receiver.hits).toHaveLength(2))
+    await eventually(() => assert.lengthOf(receiver.hits, 2))
     receiver.hits[0]?.response.writeHead(200).end()
     await sleep(1_000)
-    expect(await shop.inState("delivering")).toBe(1)
+    assert.strictEqual(await shop.inState("delivering"), 1)
     worker.kill("SIGINT")
-    expect(await ended(worker)).toEqual(inGoodOrder)
-    expect(await shop.inState("delivering")).toBe(0)
-    expect(await shop.inFlight()).toBe(0)
+    assert.deepStrictEqual(await ended(worker), inGoodOrder)
+    assert.strictEqual(await shop.inState("delivering"), 0)
+    assert.strictEqual(await shop.inFlight(), 0)
   })
 
   it.each(["SIGTERM", "SIGINT"] as const)("by %s in the middle of a claim, leaves nothing leased", async (signal) => {
@@ -172,12 +177,12 @@ describe("a worker that is told to end", () => {
     const worker = await start("worker")
     const claiming = `pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`
     const count = async () => Number((await shop.query(`SELECT count(*) FROM ${claiming}`))[0]?.["count"])
-    await eventually(async () => expect(await count()).toBe(1))
+    await eventually(async () => assert.strictEqual(await count(), 1))
     worker.kill(signal)
-    expect(await ended(worker)).toEqual(inGoodOrder)
-    await eventually(async () => expect(await count()).toBe(0))
-    expect(await shop.inState("delivering")).toBe(0)
-    expect(await shop.inFlight()).toBe(0)
+    assert.deepStrictEqual(await ended(worker), inGoodOrder)
+    await eventually(async () => assert.strictEqual(await count(), 0))
+    assert.strictEqual(await shop.inState("delivering"), 0)
+    assert.strictEqual(await shop.inFlight(), 0)
   })
 })
 
@@ -191,12 +196,12 @@ describe("connections to PostgreSQL that are cut", () => {
     const receiver = await listen(hang)
     const shop = await openShop(databaseUrl, service, receiver.url)
     await Promise.all(numbers(4).map((n) => shop.create(`deal-recorded-${n}`)))
-    await eventually(() => expect(receiver.hits).toHaveLength(4))
-    expect(Number((await shop.query(cut))[0]?.["count"])).toBeGreaterThan(1)
+    await eventually(() => assert.lengthOf(receiver.hits, 4))
+    assert.isAbove(Number((await shop.query(cut))[0]?.["count"]), 1)
     receiver.answerWith(ok)
     await shop.query(cut)
     await expectAllTold(shop, receiver.seen)
-    expect(receiver.hits).toHaveLength(4)
+    assert.lengthOf(receiver.hits, 4)
   })
 
   it("again and again, cost no event, and new ones are heard of afterwards", async () => {
@@ -221,7 +226,7 @@ describe("connections to PostgreSQL that are cut", () => {
     await sleep(1_000)
     await shop.endLeases()
     await expectAllTold(shop, receiver.seen)
-    expect(receiver.hits.length).toBeGreaterThan(10)
+    assert.isAbove(receiver.hits.length, 10)
     await shop.create("afterwards")
     await expectAllTold(shop, receiver.seen)
   })

@@ -3,13 +3,14 @@
  * which something of it is killed.
  */
 import { setTimeout as sleep } from "node:timers/promises"
-import { expect } from "vitest"
+import { assert } from "@effect/vitest"
 import { type Hit, settings } from "../integrations/Deliveries.support.ts"
-import { eventually, isRunning, type Service, startService } from "../support/Process.ts"
+import { isRunning, type Service, startService } from "../support/Process.ts"
 import { type Gate, type Held, startWireProxy, type WireProxy } from "../support/WireProxy.ts"
 import { type Ledger, openLedger } from "./Ledger.support.ts"
 import { serviceEnv, session } from "./Projects.support.ts"
 import { opened, type Shop } from "./Shop.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 /** The statements in the life of a delivery, each by what only it says: messages and campaigns have claims of their own. */
 export const command = /INSERT INTO deals|UPDATE deals SET/
@@ -54,7 +55,7 @@ export const moments = {
     await shop.query(`SELECT pg_advisory_lock(${dam})`)
     const held = await statements.next()
     void held.pass()
-    await eventually(async () => expect(await atDam(shop, held)).toBe(true))
+    await eventually(async () => assert.isTrue(await atDam(shop, held)))
     return held
   },
   after: async (_: Shop, statements: Gate) => {
@@ -72,7 +73,7 @@ export const kill = async ({ query }: Shop, { service, wire }: Part) => {
   service.kill("SIGKILL")
   await service.exited
   await query("SELECT pg_advisory_unlock_all()")
-  await eventually(() => expect(backends.filter(isRunning)).toEqual([]))
+  await eventually(() => assert.deepStrictEqual(backends.filter(isRunning), []))
 }
 
 /** What runs at the moment: who is killed is replaced. */
@@ -108,7 +109,7 @@ export const holdUp = (parts: ReadonlyArray<Part>, pattern: RegExp): Gate => {
 /** Workers claim no more. Each makes one claim at a time: while that is held up, no other is under way. */
 export const stopClaims = async (workers: ReadonlyArray<Part>): Promise<Gate> => {
   const claims = holdUp(workers, claim)
-  await eventually(() => expect(claims.isWaiting()).toBe(true))
+  await eventually(() => assert.isTrue(claims.isWaiting()))
   return claims
 }
 
@@ -116,7 +117,10 @@ export const stopClaims = async (workers: ReadonlyArray<Part>): Promise<Gate> =>
 export const finished = ({ shop }: Ledger, ids: ReadonlyArray<string>) =>
   eventually(async () => {
     const leased = new Set(await shop.leased())
-    expect(ids.filter((id) => leased.has(id))).toEqual([])
+    assert.deepStrictEqual(
+      ids.filter((id) => leased.has(id)),
+      []
+    )
   })
 
 /**
@@ -125,7 +129,7 @@ export const finished = ({ shop }: Ledger, ids: ReadonlyArray<string>) =>
  */
 export const retire = async ({ shop }: Ledger, workers: ReadonlyArray<Part>): Promise<Gate> => {
   await shop.rest()
-  await eventually(async () => expect(await shop.leased()).toEqual([]))
+  await eventually(async () => assert.deepStrictEqual(await shop.leased(), []))
   const claims = await stopClaims(workers)
   await shop.resume()
   return claims
@@ -134,7 +138,7 @@ export const retire = async ({ shop }: Ledger, workers: ReadonlyArray<Part>): Pr
 /** The same, and there is something that the claims held up would find. */
 export const beforeClaim = async (ledger: Ledger, workers: ReadonlyArray<Part>): Promise<Gate> => {
   const claims = await retire(ledger, workers)
-  await eventually(async () => expect(await ledger.shop.inState("pending")).toBeGreaterThan(0))
+  await eventually(async () => assert.isAbove(await ledger.shop.inState("pending"), 0))
   await ledger.shop.age()
   return claims
 }

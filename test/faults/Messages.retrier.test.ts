@@ -3,12 +3,13 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
-import { ended, eventually, inGoodOrder } from "../support/Process.ts"
+import { ended, inGoodOrder } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { type Desk, type Mail, mails, openDesk, retrying, sent, start, unknown } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
 import { accept, busy, ignore, swallow } from "./Providers.support.ts"
 import { records, startTrapProxy } from "./TrapProxy.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 

@@ -9,9 +9,9 @@ import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { assert } from "@effect/vitest"
 import { defer } from "../support/Finalizers.ts"
-import { eventually } from "../support/Process.ts"
 import { secretBox } from "../support/SecretBox.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
+import { eventually } from "../support/Waiting.ts"
 
 type File = (typeof ProjectFile)["Encoded"]
 

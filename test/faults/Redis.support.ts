@@ -1,7 +1,8 @@
 /** A Redis server of the test's own, without persistence: what restarts is empty. */
 import * as Net from "node:net"
-import { eventually, freePort, type Running, spawn, temporaryDirectory } from "../support/Process.ts"
+import { freePort, type Running, spawn, temporaryDirectory } from "../support/Process.ts"
 import { pathOf } from "../support/Programs.ts"
+import { eventually } from "../support/Waiting.ts"
 
 export interface Redis {
   readonly url: string

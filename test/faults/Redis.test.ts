@@ -2,12 +2,13 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
-import { eventually, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { type Answer, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
 import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 

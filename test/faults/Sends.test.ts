@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { held, taken } from "../contract/Messages.support.ts"
-import { ended, eventually, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { ended, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
@@ -10,6 +10,7 @@ import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
 import { expectProblem, listClients, send } from "./Requests.support.ts"
 import { expectSent, expectUnknown, openProject, sendMessage } from "./Sends.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 const isReady = (service: Service) =>
   eventually(async () => assert.strictEqual((await send(`${service.url}/readyz`)).status, 200))

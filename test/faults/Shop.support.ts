@@ -1,14 +1,15 @@
 /** A project that tells of its deals, a receiver that is told, and what the database holds of both. */
 import { Effect, Exit, Scope } from "effect"
 import { randomBytes } from "node:crypto"
-import { expect } from "vitest"
+import { assert } from "@effect/vitest"
 import type { EventType } from "../../src/api/integrations/Events.ts"
 import { pipelines } from "../contract/Deals.support.ts"
 import { type Answering, bodyOf, receiver } from "../integrations/Deliveries.support.ts"
 import { defer } from "../support/Finalizers.ts"
-import { eventually, type Service } from "../support/Process.ts"
+import { type Service } from "../support/Process.ts"
 import { project, session } from "./Projects.support.ts"
 import { bearer, send } from "./Requests.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 /** What ends with the test, or with the file where `beforeAll` opened it. */
 export const opened = <A, E>(resource: Effect.Effect<A, E, Scope.Scope>): Promise<A> => {
@@ -77,7 +78,7 @@ export const openShop = async (
     eventTypes,
     expectedVersion: null
   })
-  expect(configured.status).toBe(200)
+  assert.strictEqual(configured.status, 200)
   const count = async (what: string) => Number((await query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
   const ofUs = `WHERE project_id = '${id}'`
   return {
@@ -91,7 +92,7 @@ export const openShop = async (
     create: (key: string, of = api, headers: Headers = {}) =>
       eventually(async () => {
         const { status } = await call(of, "POST", "crm/deals", key, { title: key }, headers)
-        expect(status).toBe(201)
+        assert.strictEqual(status, 201)
       }),
     deals: () => count(`deals ${ofUs}`),
     inState: (...states: ReadonlyArray<string>) =>

@@ -7,7 +7,6 @@ import { beforeAll, describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import {
   ended,
-  eventually,
   groupOf,
   inGoodOrder,
   isRunning,
@@ -29,6 +28,7 @@ import {
   open,
   send
 } from "./Requests.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 let token: string

@@ -6,7 +6,6 @@ import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import {
-  eventually,
   freePort,
   inGoodOrder,
   launchService,
@@ -18,6 +17,7 @@ import {
 import { assertMatches } from "../support/Matches.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, expectProblem, listClients, send } from "./Requests.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 let token: string

@@ -1,10 +1,11 @@
 /** What a worker held that was killed: another takes it over long before its lease would have ended (contract §8, §9). */
-import { expect, it, describe } from "vitest"
-import { eventually } from "../support/Process.ts"
+import { assert } from "@effect/vitest"
+import { it, describe } from "vitest"
 import { launchRunner, openCampaigns } from "./Campaigns.support.ts"
 import { mails, openDesk, retrying, start } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
 import { accept, busy, swallow } from "./Providers.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 /** With a provider's timeout of 60 s a lease lasts 65 s; `eventually` waits for 20 s. */
 describe("a worker that is killed with -9", () => {
@@ -15,7 +16,7 @@ describe("a worker that is killed with -9", () => {
     const all = mails("held")
     provider.answerWith(busy)
     const api = await start(databaseUrl, "api")
-    expect(await Promise.all(all.map((each) => desk.ask(api, each)))).toEqual([retrying, retrying])
+    assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(api, each))), [retrying, retrying])
     const trap = provider.trap(all.length, swallow)
     await desk.endPauses()
     const first = await start(databaseUrl, "worker")
@@ -26,10 +27,10 @@ describe("a worker that is killed with -9", () => {
     await eventually(async () => {
       const [http, telegram] = await Promise.all(all.map(desk.state))
       const before = ["retrying http_503", "unknown lease_lost"]
-      expect(http).toEqual({ status: "sent", attempting: false, attempts: [...before, "accepted"] })
-      expect(telegram).toEqual({ status: "unknown", attempting: false, attempts: before })
+      assert.deepStrictEqual(http, { status: "sent", attempting: false, attempts: [...before, "accepted"] })
+      assert.deepStrictEqual(telegram, { status: "unknown", attempting: false, attempts: before })
     })
-    for (const each of all) expect(desk.entry(each).taken).toHaveLength(1)
+    for (const each of all) assert.lengthOf(desk.entry(each).taken, 1)
   })
 
   it("has its campaigns' recipients taken over within three seconds, and none is sent to twice", async () => {
@@ -44,13 +45,16 @@ describe("a worker that is killed with -9", () => {
     provider.answerWith(accept)
     first.kill("SIGKILL")
     const killedAt = performance.now()
-    await eventually(async () => expect(await open()).toBeLessThanOrEqual(clients.length))
-    expect(performance.now() - killedAt).toBeLessThan(3_000)
-    await eventually(async () => expect(await open()).toBe(0))
+    await eventually(async () => assert.isAtMost(await open(), clients.length))
+    assert.isBelow(performance.now() - killedAt, 3_000)
+    await eventually(async () => assert.strictEqual(await open(), 0))
     for (const kind of ["http", "telegram"] as const) {
       const told = await recipients(kind)
-      expect(told.map(({ status }) => status)).toEqual(clients.map(() => (kind === "http" ? "sent" : "unknown")))
-      for (const client of clients) expect(entry(client, kind).taken).toHaveLength(1)
+      assert.deepStrictEqual(
+        told.map(({ status }) => status),
+        clients.map(() => (kind === "http" ? "sent" : "unknown"))
+      )
+      for (const client of clients) assert.lengthOf(entry(client, kind).taken, 1)
     }
   })
 })

@@ -3,11 +3,12 @@ import { createServer } from "node:net"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
-import { eventually, freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { attributesOf, type Collector, isBelow, spanKind, startCollector } from "./Collector.support.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
+import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 let token: string

@@ -2,17 +2,8 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestServer } from "../support/TestServer.ts"
-import {
-  type Answering,
-  type Hit,
-  ok,
-  open,
-  receiver,
-  settings,
-  until,
-  untilRows,
-  verifies
-} from "./Deliveries.support.ts"
+import { type Answering, type Hit, ok, open, receiver, settings, verifies } from "./Deliveries.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 const inAll = 80
 const answered = 20

@@ -7,7 +7,8 @@ import { deadLetterBatch, disable, discard, expire } from "../../src/integration
 import { maxAge } from "../../src/integrations/Deliveries/Schedule.ts"
 import { listed } from "../cli/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { open, receiver, serve, settings, status, untilRows } from "./Deliveries.support.ts"
+import { open, receiver, serve, settings, status } from "./Deliveries.support.ts"
+import { untilRows } from "../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
 

@@ -7,7 +7,8 @@ import { record } from "../../src/integrations/Deliveries/Record.ts"
 import { resultOf } from "../../src/integrations/Deliveries/Schedule.ts"
 import type { Outcome } from "../../src/integrations/Sender.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { open, receiver, serve, settings, status, until, untilRows } from "./Deliveries.support.ts"
+import { open, receiver, serve, settings, status } from "./Deliveries.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 const minute = 60_000
 const day = 24 * 60 * minute

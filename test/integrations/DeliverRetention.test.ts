@@ -16,7 +16,8 @@ import { subscribe } from "../support/Events.ts"
 import { makeProject } from "../support/Projects.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { secretKey } from "../support/TestServer.ts"
-import { open, receiver, serve, until, untilRows } from "./Deliveries.support.ts"
+import { open, receiver, serve } from "./Deliveries.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 const day = 86_400_000
 /** When the test begins, by its clock. */

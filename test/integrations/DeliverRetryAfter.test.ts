@@ -2,7 +2,8 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestServer } from "../support/TestServer.ts"
-import { ok, open, receiver, settings, status, until, untilRows } from "./Deliveries.support.ts"
+import { ok, open, receiver, settings, status } from "./Deliveries.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
 

@@ -2,7 +2,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { open, receiver, serve, until, untilRows } from "./Deliveries.support.ts"
+import { open, receiver, serve } from "./Deliveries.support.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
 

@@ -2,8 +2,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { conversations, open, taken, text } from "../contract/Messages.support.ts"
-import { type Answering, hang, status, until, untilRows } from "../integrations/Deliveries.support.ts"
+import { type Answering, hang, status } from "../integrations/Deliveries.support.ts"
 import { startServer } from "../support/TestServer.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 /** Puts each message off once, and answers its next attempts so. */
 const afterwards = (answer: Answering): Answering => {

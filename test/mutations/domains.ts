@@ -7,9 +7,11 @@ const outcomes = mutating("messaging/Connectors/Outcomes.ts", "messaging/Connect
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
 const claims = mutating("campaigns/Runner/Claims.ts", "campaigns/Runner.recipients", "campaigns/Runner.leases")
-const clients = mutating("crm/Clients/Repo.ts", "contract/Clients")
-const deals = mutating("crm/Deals/Repo.ts", "contract/Deals.moves")
-const idempotency = mutating("platform/idempotency/Idempotency.ts", "contract/Clients.idempotency")
+const clients = mutating("crm/Clients/Patch.ts", "contract/Clients")
+const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients.capacity")
+const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.moves")
+const replay = mutating("platform/idempotency/Outcomes.ts", "contract/Clients.idempotency")
+const attempt = mutating("platform/idempotency/Attempt.ts", "contract/Clients.idempotency")
 
 export const domains = [
   addresses('special.has(address) && !reachable.has(address) ? "refused"', 'special.has(address) ? "refused"'),
@@ -24,24 +26,17 @@ export const domains = [
   attempts("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),
   schedule('disambiguation: "earlier"', 'disambiguation: "later"'),
   schedule("instant < now", "false"),
-  claims("OR clients.suppressed", ""),
+  mutating("campaigns/Runner/Claims/Candidates.ts", "campaigns/Runner.recipients")("OR clients.suppressed", ""),
   claims("attempts < ${attempts}::int AND", ""),
   clients("target.version + diff.changed::int", "target.version + 1"),
   clients(`AND p <> '{"status":"active"}' THEN`, "AND false THEN"),
-  clients("WHERE diff.moved", "", "contract/Clients.capacity"),
-  clients("projects.active_clients < projects.contact_capacity", "true", "contract/Clients.capacity"),
-  deals("AND (target.status, next.status) NOT IN (${sql.literal(statusMoves)})", "AND false"),
+  clients("greatest(clients.updated_at, command.at)", "command.at", "contract/Clients"),
+  capacity("contact_capacity - active_clients AS free", "contact_capacity + 1 - active_clients AS free"),
+  capacity("active_clients + moved.change", "active_clients"),
+  deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),
-  idempotency("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
-  idempotency(
-    "FROM verdict WHERE failure IS NULL AND EXISTS (SELECT FROM fresh)",
-    "FROM verdict WHERE failure IS NULL",
-    "contract/Deals.apply"
-  ),
-  idempotency(
-    "AND pg_try_advisory_xact_lock_shared(hashtextextended(project_id, 0))",
-    "",
-    "project/Projects.concurrency",
-    "contract/Neighbours"
-  )
+  replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
+  replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
+  attempt("WHERE failure IS NULL", ""),
+  attempt("JOIN projects USING (project_id, revision)", "JOIN projects USING (project_id)", "contract/Deals.apply")
 ]

@@ -26,7 +26,7 @@ export const platform = [
   mutating("platform/UnsafeText.ts", "contract/Walk.hostile")("|\\p{Surrogate}", ""),
   mutating("platform/CanonicalJson.ts", "platform/CanonicalJson")("left < right ? -1 : 1", "0"),
   token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
-  token('createHash("sha256").update(Redacted.value(token))', 'createHash("sha256").update("")'),
+  token('oneShotHash("sha256", Redacted.value(token), "buffer")', 'oneShotHash("sha256", "", "buffer")'),
   bearer('!credential.entitlements.includes("developer_api")', "false"),
   bearer("!credential.modules.includes(access.module)", "false"),
   bearer("!credential.membership", "false"),

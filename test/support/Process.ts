@@ -15,8 +15,6 @@ export const checkout = Path.resolve(import.meta.dirname, "../..")
 // The tests run on Node 26 themselves.
 const node = process.execPath
 
-export { defer } from "./Finalizers.ts"
-
 const children = new Set<ChildProcess.ChildProcess>()
 const directories = new Set<string>()
 
@@ -229,8 +227,6 @@ export const startService = async (options: ServiceOptions): Promise<Service> =>
     }
   }
 }
-
-export { eventually } from "./Waiting.ts"
 
 /** Runs a program to its end. */
 export const runToEnd = async (

@@ -1,0 +1,161 @@
+/** Every mutation: what its idempotency key does (contract §5). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { newKey, queryOf, referring, requestOf } from "./Requests.ts"
+import { missingOf, receiptOfSample, type Sample, samples, World } from "./Samples.ts"
+
+const isMutation = ({ key }: Sample) => key !== undefined
+
+/** JSON of the same meaning: members in the opposite order, blanks, and every letter escaped. */
+const otherwise = (value: unknown): string => {
+  if (Array.isArray(value)) return `[ ${value.map(otherwise).join(" ,\n")} ]`
+  if (typeof value === "object" && value !== null) {
+    const members = Object.entries(value).toReversed()
+    return `{\t${members.map(([name, member]) => `${otherwise(name)} : ${otherwise(member)}`).join(" , ")} }`
+  }
+  if (typeof value !== "string") return JSON.stringify(value)
+  const escaped = [...Array(value.length).keys()].map((at) => value.charCodeAt(at).toString(16).padStart(4, "0"))
+  return `"${escaped.map((code) => `\\u${code}`).join("")}"`
+}
+
+layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
+  const walk = (
+    what: string,
+    test: (sample: Sample) => Effect.Effect<void, never, World | TestServer>,
+    among: (sample: Sample) => boolean = () => true
+  ) => {
+    for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
+      it.effect(`${name}: ${what}`, () => test(sample))
+    }
+  }
+
+  walk(
+    "looks at the shape of the request before the idempotency key, and at the key before the records",
+    (sample) =>
+      Effect.gen(function* () {
+        const { send } = yield* TestServer
+        const { ask, own } = yield* World
+        const key = newKey()
+        const first = yield* ask(sample, own, { key })
+        assert.strictEqual(first.status, sample.status)
+        for (const change of [{ json: { surprise: 1 } }, { json: [] }]) {
+          faultsOf(yield* send(requestOf(sample, own.token, { ...change, key })))
+        }
+        for (const reference of sample.references ?? []) {
+          const change = { ...referring(sample, [reference], ({ foreign }) => foreign), key }
+          problemOf(yield* send(requestOf(sample, own.token, change)), 409, "idempotency_key_reused")
+        }
+        for (const [name, value] of queryOf(sample)) {
+          const query = new URLSearchParams({ ...Object.fromEntries(queryOf(sample)), [name]: `${value}0` }).toString()
+          problemOf(yield* send(requestOf(sample, own.token, { query, key })), 409, "idempotency_key_reused")
+        }
+        assert.isTrue(receiptOfSample(sample, yield* send(requestOf(sample, own.token, { key }))).replayed)
+      }),
+    isMutation
+  )
+
+  walk(
+    "repeats its answer to a key for every token of the project, and to no other project",
+    (sample) =>
+      Effect.gen(function* () {
+        const { issue, send } = yield* TestServer
+        const { ask, own, seed } = yield* World
+        const key = newKey()
+        const first = yield* ask(sample, own, { key })
+        const { replayed, ...receipt } = receiptOfSample(sample, first)
+        assert.isFalse(replayed)
+        for (const token of [own.token, yield* issue(own.projectId)]) {
+          const again = yield* send(requestOf(sample, token, { key }))
+          assert.deepStrictEqual(receiptOfSample(sample, again), { ...receipt, replayed: true })
+          assert.strictEqual(again.text, first.text.replace(/,"signingSecret":"[^"]+"/, ""))
+        }
+        assert.isFalse(receiptOfSample(sample, yield* ask(sample, yield* seed(), { key })).replayed)
+      }),
+    isMutation
+  )
+
+  walk(
+    "lets one of ten equal commands at once run, and the others repeat its answer",
+    (sample) =>
+      Effect.gen(function* () {
+        const { send } = yield* TestServer
+        const { own, restore } = yield* World
+        const request = requestOf(sample, own.token)
+        for (const key of [newKey(), newKey(), newKey()]) {
+          yield* restore(sample, own.projectId)
+          const answers = yield* Effect.all(
+            Array.from({ length: 10 }, () => send({ ...request, key })),
+            { concurrency: "unbounded" }
+          )
+          const receipts = answers.map((answer) => receiptOfSample(sample, answer))
+          assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
+          assert.strictEqual(
+            new Set(receipts.map(({ changed, resourceId, version }) => `${changed} ${resourceId} ${version}`)).size,
+            1
+          )
+        }
+      }),
+    isMutation
+  )
+
+  walk(
+    "keeps its key from every other operation",
+    (sample) =>
+      Effect.gen(function* () {
+        const { ask, own } = yield* World
+        const key = newKey()
+        yield* ask(sample, own, { key })
+        for (const other of Object.values(samples).filter(isMutation)) {
+          if (other !== sample) problemOf(yield* ask(other, own, { key }), 409, "idempotency_key_reused")
+        }
+      }),
+    isMutation
+  )
+
+  walk(
+    "recognises a body by its meaning, however its JSON is written",
+    (sample) =>
+      Effect.gen(function* () {
+        const { send } = yield* TestServer
+        const { ask, own } = yield* World
+        const key = newKey()
+        const first = receiptOfSample(sample, yield* ask(sample, own, { key }))
+        const body = otherwise(sample.body)
+        assert.notStrictEqual(body, JSON.stringify(sample.body))
+        const again = receiptOfSample(sample, yield* send(requestOf(sample, own.token, { key, body })))
+        assert.deepStrictEqual(again, { ...first, replayed: true })
+      }),
+    (sample) => isMutation(sample) && sample.body !== undefined
+  )
+
+  walk(
+    "leaves its key free when a record is missing",
+    (sample) =>
+      Effect.gen(function* () {
+        const { ask, own } = yield* World
+        for (const reference of sample.references ?? []) {
+          const key = newKey()
+          const missing = { ...referring(sample, [reference], missingOf), key }
+          for (const _ of [1, 2]) problemOf(yield* ask(sample, own, missing), reference.status ?? 404, reference.code)
+          assert.isFalse(receiptOfSample(sample, yield* ask(sample, own, { key })).replayed)
+        }
+      }),
+    (sample) => isMutation(sample) && (sample.references ?? []).length > 0
+  )
+
+  walk(
+    "ignores an idempotency key, as it is no mutation",
+    (sample) =>
+      Effect.gen(function* () {
+        const { ask, own } = yield* World
+        for (const key of ["x", "a b", "x".repeat(200)]) {
+          const answer = yield* ask(sample, own, { headers: { "idempotency-key": key } })
+          assert.strictEqual(answer.status, sample.status)
+          assert.notProperty(answer.headers, "idempotent-replayed")
+        }
+      }),
+    (sample) => !isMutation(sample)
+  )
+})
