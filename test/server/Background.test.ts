@@ -8,15 +8,9 @@ import { TestDatabase } from "../support/TestDatabase.ts"
 
 /** Each of these fibers meets a bug where one of these tables is missing. */
 const tables = ["campaign_recipients", "messages", "audiences", "idempotency_keys"] as const
-const fibers = [
-  "campaign progress",
-  "campaign takeover",
-  "message claims",
-  "message takeover",
-  "message metrics",
-  "audience pruning",
-  "idempotency pruning"
-]
+const restarted = ["campaign progress", "campaign takeover", "message claims", "message takeover", "message metrics"]
+/** These log a failure of their statement, and run again at the next interval. */
+const goingOn = ["audience pruning", "idempotency pruning"]
 
 const service = Effect.gen(function* () {
   const port = yield* Effect.promise(freePort)
@@ -66,9 +60,10 @@ layer(TestDatabase.layer)("a background fiber that meets a bug", (it) => {
     Effect.gen(function* () {
       const { of, ready, sql } = yield* service
       for (const table of tables) yield* Effect.orDie(sql`ALTER TABLE ${sql(table)} RENAME TO ${sql(`no_${table}`)}`)
-      const restarts = Effect.forEach(fibers, (fiber) => of("background_restarts_total", fiber))
-      yield* passUntil("10 seconds", restarts, (counts) => counts.every((count) => count >= 2))
-      assert.strictEqual((yield* ready).status, 503)
+      const restarts = Effect.forEach(restarted, (fiber) => of("background_restarts_total", fiber))
+      yield* passUntil("500 millis", restarts, (counts) => counts.every((count) => count >= 2))
+      const names = [...restarted, ...goingOn]
+      yield* passUntil("10 seconds", ready, ({ text }) => names.every((name) => text.includes(name)))
       for (const table of tables) yield* Effect.orDie(sql`ALTER TABLE ${sql(`no_${table}`)} RENAME TO ${sql(table)}`)
       yield* passUntil("10 seconds", ready, ({ status }) => status === 200)
     }).pipe(Effect.scoped)
