@@ -17,7 +17,8 @@ export default defineConfig({
     setupFiles: ["test/support/hooks.ts"],
     // Files share their worker's modules: loading them again costs more than most files take.
     isolate: false,
-    testTimeout: 60_000,
+    // Far more than any test takes on an idle machine.
+    testTimeout: 120_000,
     hookTimeout: 120_000,
     // Two cores, one of them PostgreSQL's.
     maxWorkers: 2,

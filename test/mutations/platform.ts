@@ -8,6 +8,7 @@ const bearer = mutating("platform/auth/Bearer.ts", "contract/Walk")
 const credentials = mutating("platform/auth/Credentials.ts", "platform/auth/Credentials")
 const keys = mutating("platform/auth/ApiKeys.ts", "platform/auth/ApiKeys")
 const limits = mutating("platform/rateLimit/RateLimits.ts", "contract/Walk.order")
+const buckets = mutating("platform/rateLimit/TokenBuckets.ts", "contract/Walk.order")
 const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals.deliveries")
 const signatures = mutating("platform/StandardWebhooks.ts", "platform/StandardWebhooks")
 
@@ -41,9 +42,10 @@ export const platform = [
   keys("Duration.isGreaterThan(expiresIn, longestLife)", "false"),
   keys("WHERE ${member}::text IS NULL OR (SELECT active FROM member)", "WHERE true"),
   limits("${projectId}:${policy}:", "${policy}:"),
-  limits("((windowSeconds * 1_000) / limit) * (limit - 1)", "windowSeconds * 1_000", "faults/Redis"),
+  buckets("(limit - bucket.tokens) * bucket.perToken", "limit * bucket.perToken"),
+  buckets("if (allowed) bucket.tokens--", ""),
   mutating("platform/rateLimit/Throttle.ts", "contract/Walk.order")("Math.ceil(", "Math.floor("),
-  mutating("platform/Columns.ts", "contract/Clients")("HH24:MI:SS.MS", "HH24:MI:SS"),
+  mutating("platform/Columns.ts", "contract/Deals.events")("HH24:MI:SS.MS", "HH24:MI:SS"),
   outbox("webhooks.enabled AND ", ""),
   outbox("AND event.type = ANY(webhooks.event_types)", "")
 ]
