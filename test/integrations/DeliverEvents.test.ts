@@ -10,7 +10,8 @@ import { Notifier } from "../../src/platform/outbox/Notifier.ts"
 import { dealPath, path } from "../contract/Deals.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { bodyOf, hang, type Hit, ok, open, receiver, settings, status, until, verifies } from "./Deliveries.support.ts"
+import { bodyOf, hang, type Hit, ok, open, receiver, settings, status, verifies } from "./Deliveries.support.ts"
+import { until } from "../support/Waiting.ts"
 
 /** As the OpenAPI document tells of it, and nothing more. */
 const decodeEvent = Schema.decodeUnknownEffect(Schema.Union(eventTypes.map(eventBody)), {

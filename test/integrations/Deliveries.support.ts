@@ -226,8 +226,6 @@ export const healthOf = (sql: SqlClient.SqlClient, projectId: string, installati
     ([health = assert.fail("no health")]) => health
   )
 
-export { until, untilRows } from "../support/Waiting.ts"
-
 const decodeBody = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Unknown)))
 
 /** The body of a hit. */

@@ -28,15 +28,15 @@ export const domains = [
   schedule("instant < now", "false"),
   mutating("campaigns/Runner/Claims/Candidates.ts", "campaigns/Runner.recipients")("OR clients.suppressed", ""),
   claims("attempts < ${attempts}::int AND", ""),
-  clients("target.version + diff.changed::int", "target.version + 1"),
+  clients("WHEN organization.archived THEN", "WHEN false THEN"),
   clients(`AND p <> '{"status":"active"}' THEN`, "AND false THEN"),
-  clients("greatest(clients.updated_at, command.at)", "command.at", "contract/Clients"),
+  clients("clients.version + 1", "clients.version"),
   capacity("contact_capacity - active_clients AS free", "contact_capacity + 1 - active_clients AS free"),
-  capacity("active_clients + moved.change", "active_clients"),
+  capacity("SELECT sum(change)::int", "SELECT 0"),
   deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
   attempt("WHERE failure IS NULL", ""),
-  attempt("JOIN projects USING (project_id, revision)", "JOIN projects USING (project_id)", "contract/Deals.apply")
+  attempt("AND projects.revision = ${revision}", "", "contract/Deals.apply")
 ]
