@@ -185,10 +185,11 @@ const make = Effect.gen(function* () {
     ).pipe(
       Effect.tapError(() => Effect.sync(() => void (results = [...batch, ...results]))),
       Effect.tapDefect(() => Effect.sync(forget)),
+      Effect.tap(() => Effect.sync(forget)),
+      // Should this fail, the next failure of the endpoint comes to it.
       Effect.tap((failing) =>
         Effect.forEach(failing, (endpoint) => statement(disable(sql, endpoint, null, "failing")), { discard: true })
       ),
-      Effect.andThen(Effect.sync(forget)),
       Effect.andThen(measured ? Metrics.countResults(batch.map(({ result }) => result)) : Effect.void)
     )
   })

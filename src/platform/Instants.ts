@@ -15,16 +15,17 @@ const padded = (length: number, digits: number) =>
 const two = padded(60, 2)
 const three = padded(1_000, 3)
 
-let cachedDay = Number.NaN
-let cachedDate = ""
+/** Dates by their day, counted from 1970-01-01: the records of a page share few. */
+const dates = new Map<number, string>()
+const maxDates = 1_024
 
-/** The date of a day, counted from 1970-01-01. Records of one page are often of one day. */
 const dateOf = (day: number): string => {
-  if (day !== cachedDay) {
-    cachedDate = new Date(day * dayMillis).toISOString().slice(0, -13)
-    cachedDay = day
-  }
-  return cachedDate
+  const known = dates.get(day)
+  if (known !== undefined) return known
+  if (dates.size >= maxDates) dates.clear()
+  const date = new Date(day * dayMillis).toISOString().slice(0, -13)
+  dates.set(day, date)
+  return date
 }
 
 /** Formats milliseconds since 1970-01-01 like `Date.prototype.toISOString`, without a `Date` for each time. */

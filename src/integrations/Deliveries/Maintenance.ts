@@ -27,7 +27,7 @@ const measureEvery = Duration.seconds(15)
 
 export interface Options {
   readonly sql: SqlClient.SqlClient
-  /** For the sweep and for dead-lettering, in batches. */
+  /** For the sweep, dead-lettering and measuring. */
   readonly deadLettering: SqlClient.SqlClient
   /** For retention. */
   readonly maintenance: SqlClient.SqlClient
@@ -87,5 +87,5 @@ export const maintain = Effect.fnUntraced(function* (options: Options) {
     }).pipe(Effect.repeat({ while: (more) => more }))
   )
 
-  if (measured) yield* periodic("metrics", measureEvery, Metrics.gauge(sql))
+  if (measured) yield* periodic("metrics", measureEvery, Metrics.gauge(deadLettering))
 })
