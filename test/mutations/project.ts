@@ -27,6 +27,6 @@ export const project = [
   deals("old?.pipelineId === pipelineId ? old.stageId : firstStage", "firstStage"),
   deals('status === "lost" ? (old?.lostReason ?? null) : null', "old?.lostReason ?? null"),
   deals("isOpen && deal.closedAt !== null", "false"),
-  json('typeof value === "number" && !Number.isFinite(value)', "false"),
+  json('typeof value === "number" && !Number.isFinite(value)', "false", "project/Projects.imports"),
   json("const maxDepth = 64", "const maxDepth = 640")
 ]
