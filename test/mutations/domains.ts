@@ -2,7 +2,11 @@
 import { mutating } from "./Mutation.ts"
 
 const addresses = mutating("integrations/Addresses.ts", "integrations/Addresses")
-const judgement = mutating("integrations/Preview/Judgement.ts", "integrations/Preview.rules")
+const judgement = mutating(
+  "integrations/Preview/Judgement.ts",
+  "integrations/Preview.rules",
+  "integrations/Preview.properties"
+)
 const outcomes = mutating("messaging/Connectors/Outcomes.ts", "messaging/Connectors.answers")
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
