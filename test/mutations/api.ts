@@ -11,6 +11,6 @@ export const api = [
   mutating("api/Page.ts", "contract/Walk.pages")("(?:[1-9][0-9]?|100)", "(?:[1-9][0-9]*)"),
   mutating("api/Currencies.ts", "contract/Deals.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
   mutating("api/Ids.ts", "contract/Walk.requests")("text(1, 160)", "text(1, 161)"),
-  mutating("api/Locations.ts", "contract/Walk.bodies", "contract/Walk.hostile")('.replaceAll("~", "~0")', ""),
+  mutating("api/Locations.ts", "contract/Campaigns.fields")('.replaceAll("~", "~0")', ""),
   mutating("api/Instant.ts", "project/ProjectFile", "project/Projects.crm")("(?!0000)", "")
 ]
