@@ -25,6 +25,9 @@ const encode = Schema.encodeSync(Payload)
 /** Decodes the payload of a NOTIFY. */
 export const noticeOf: (payload: string) => Option.Option<Notice> = Schema.decodeUnknownOption(Payload)
 
+/** Maximum number of notices that wait for the database. The sweep finds what one that is dropped would have announced. */
+const maxNotices = 10_000
+
 /** Maximum number of installations in one payload. PostgreSQL takes 8,000 bytes; an id has up to 160. */
 const installationsPerNotice = 40
 
@@ -46,7 +49,7 @@ export class Notifier extends Context.Service<
     Notifier,
     Effect.gen(function* () {
       const sql = yield* PgClient.PgClient
-      const notices = yield* Queue.unbounded<Notice>()
+      const notices = yield* Queue.dropping<Notice>(maxNotices)
       const supervisor = yield* Supervisor
       const idle = Effect.suspend(() =>
         Queue.sizeUnsafe(notices) > 0 ? Effect.void : Effect.timeoutOption(Queue.peek(notices), idleAfter)
