@@ -49,21 +49,26 @@ export class Pages extends Context.Service<
   ).pipe(Layer.provide(Cursors.layer))
 }
 
-/** The condition `AND …` for the records of a project's table that follow a place; nothing for the first page. */
+/**
+ * The conditions `AND …` of a list: that its records follow a place, none for the first page, and the one by which its
+ * index is partial (migration 0018).
+ */
 export const following = (
   sql: SqlClient.SqlClient,
   table: string,
   projectId: ProjectId,
   after: Place | undefined
 ): Statement.Fragment => {
-  if (after === undefined) return sql.literal("")
+  if (after === undefined) return sql.literal(listed)
   const id =
     "id" in after
       ? sql`${after.id}`
       : sql`(
           SELECT id FROM ${sql(table)}
-          WHERE project_id = ${projectId} AND created_at = ${after.createdAt}::timestamptz
+          WHERE project_id = ${projectId} AND created_at = ${after.createdAt}::timestamptz ${sql.literal(listed)}
             AND sha256(convert_to(id, 'UTF8')) = ${after.idDigest}
         )`
-  return sql`AND (created_at, id) < (${after.createdAt}::timestamptz, ${id})`
+  return sql`${sql.literal(listed)} AND (created_at, id) < (${after.createdAt}::timestamptz, ${id})`
 }
+
+const listed = "AND created_at > '-infinity'"
