@@ -19,7 +19,7 @@ export const findClient = `SELECT ${columns} FROM clients WHERE project_id = $1 
 
 const list = (where: string, limit: string) => `
   SELECT ${columns} FROM clients
-  WHERE project_id = $1 ${where}
+  WHERE project_id = $1 AND created_at > '-infinity' ${where}
   ORDER BY created_at DESC, id DESC
   LIMIT ${limit}`
 
