@@ -57,9 +57,7 @@ const client = (pool: Pool, connections: number) =>
         // The URL says the same, but the spans of statements show these alone.
         database: searchParams.get("dbname") ?? (unescape(pathname.slice(1)) || undefined),
         // Without a host it is a Unix socket, which can't fall silent.
-        ...(hostname === "" || limit === null
-          ? {}
-          : { ...server, stream: () => counted(watchedSocket(server.host, server.port, limit)) })
+        ...(hostname === "" ? {} : { ...server, stream: () => counted(watchedSocket(server.host, server.port, limit)) })
       })
     })
   )

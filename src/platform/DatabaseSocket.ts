@@ -1,21 +1,32 @@
-/** Connections to PostgreSQL that notice when nobody answers any more. */
+/** Connections to PostgreSQL that notice when the server does not answer any more. */
 import { Duration } from "effect"
 import { connect, type Socket } from "node:net"
 
 const tick = Duration.seconds(1)
 
+/** Time that the server has to close a connection after the client has ended it. */
+const closeWithin = Duration.millis(250)
+
 /**
- * Connects, and destroys the connection once what was written to it stays unanswered for `patience`. After a failover
- * that sends no reset, TCP alone would keep trying for a quarter of an hour, and the pool with it.
- *
- * Bytes are what is compared, as they are counted below TLS, too.
+ * Connects, and destroys the connection once what was written to it stays unanswered for `silence`; null: never. After a
+ * failover that sends no reset, TCP alone would keep trying for a quarter of an hour, and the pool with it. A server that
+ * hangs does not close an ended connection either, and the end of the process would wait for it.
  */
-export const watchedSocket = (host: string, port: number, patience: Duration.Duration): Socket => {
+export const watchedSocket = (host: string, port: number, silence: Duration.Duration | null): Socket => {
   const socket = connect({ host, port, noDelay: true })
-  const ticks = Duration.toMillis(patience) / Duration.toMillis(tick)
+  socket.once("finish", () => {
+    setTimeout(() => socket.destroy(), Duration.toMillis(closeWithin)).unref()
+  })
+  if (silence !== null) watch(socket, silence)
+  return socket
+}
+
+/** Compares bytes, as they are counted below TLS, too. */
+const watch = (socket: Socket, silence: Duration.Duration) => {
+  const ticks = Duration.toMillis(silence) / Duration.toMillis(tick)
   let answered = { read: 0, written: 0 }
   let silent = 0
-  const watch = setInterval(() => {
+  const watching = setInterval(() => {
     if (socket.bytesRead !== answered.read || socket.bytesWritten === answered.written) {
       answered = { read: socket.bytesRead, written: socket.bytesWritten }
       silent = 0
@@ -23,5 +34,5 @@ export const watchedSocket = (host: string, port: number, patience: Duration.Dur
       socket.destroy(new Error("The database does not answer"))
     }
   }, Duration.toMillis(tick)).unref()
-  return socket.once("close", () => clearInterval(watch))
+  socket.once("close", () => clearInterval(watching))
 }

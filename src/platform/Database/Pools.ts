@@ -92,11 +92,12 @@ export const pools = {
     pipelined: 4,
     session: limits
   },
+  // What it is asked is answered at once; while it only listens, its silence does not count.
   listener: {
     name: "developer-api listener",
     purpose: "LISTEN for new deliveries.",
     size: 1,
-    silence: null
+    silence: Duration.seconds(2)
   },
   // Silent for no longer than a heartbeat. PostgreSQL ends the session of a lost host, and with it the lock, after about
   // five seconds.
