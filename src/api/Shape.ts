@@ -37,7 +37,7 @@ export const faultsOfBody = (schema: Schema.Top, body: unknown, first = body): R
 ]
 
 /**
- * Where nobody can tell which variant of its schema a body is, that alone is wrong: what else it should be depends on it.
+ * For a body without a known discriminator that is the only fault: which other members it needs depends on its variant.
  */
 const faultsOfVariant = (schema: Schema.Top, body: unknown, first: unknown): ReadonlyArray<LocatedFault> => {
   const discriminator = discriminatorOf(schema)

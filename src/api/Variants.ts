@@ -8,7 +8,7 @@ interface Discriminator {
   readonly values: ReadonlyArray<string>
 }
 
-/** A union whose variants each have a literal at `member`. What is wrong with a value is told of its variant alone. */
+/** A union whose variants each have a literal at `member`. The faults of a value are those of its variant alone. */
 export const variants = <
   const Member extends string,
   const Variants extends ReadonlyArray<

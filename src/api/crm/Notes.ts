@@ -15,7 +15,7 @@ import { JsonBody } from "../Requests.ts"
 /** The fields that a caller writes, with the types that every way in shares (API, import). */
 export const noteFields = { body: text(1, 10_000) }
 
-/** A text that somebody left on a deal. */
+/** A note on a deal. */
 export const Note = Schema.Struct({
   id: NoteId,
   dealId: DealId,
