@@ -1,9 +1,9 @@
 /** Tokens: their form, and what their checksum catches. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Option, Redacted } from "effect"
+import { Effect, Redacted } from "effect"
 import * as fc from "fast-check"
 import { crc32 } from "node:zlib"
-import { checksum, generate, hash, keyIdOf, sameHash } from "../../../src/platform/auth/Token.ts"
+import { checksum, generate, hash, present, sameHash } from "../../../src/platform/auth/Token.ts"
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 const base62 = (length: number) =>
@@ -15,7 +15,7 @@ const token = fc.tuple(base62(12), base62(32)).map(([keyId, secret]) => {
   return { keyId, text: body + checksum(body) }
 })
 
-const read = (text: string) => Option.getOrUndefined(keyIdOf(Redacted.make(text)))
+const read = (text: string) => present(text)?.keyId
 
 describe("generate", () => {
   it.effect("makes well-formed tokens that name their keys, each another one", () =>
@@ -39,9 +39,15 @@ describe("generate", () => {
   )
 })
 
-describe("keyIdOf", () => {
+describe("present", () => {
   it("finds the key id of any token", () => {
     fc.assert(fc.property(token, ({ keyId, text }) => read(text) === keyId))
+  })
+
+  it("takes the hash that is stored of a token", () => {
+    fc.assert(
+      fc.property(token, ({ text }) => sameHash(present(text)?.hash ?? new Uint8Array(), hash(Redacted.make(text))))
+    )
   })
 
   it("refuses a token with one character changed, left out, added or moved", () => {
