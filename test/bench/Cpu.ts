@@ -1,4 +1,4 @@
-/** CPU time of processes in milliseconds, and their memory, where there is a /proc; NaN elsewhere. A tick is 10 ms on every Linux. */
+/** CPU time of processes, in milliseconds, where there is a /proc; NaN elsewhere. A tick is 10 ms on every Linux. */
 import { readdirSync, readFileSync } from "node:fs"
 
 /** The fields of /proc/PID/stat from the third on. */
@@ -28,13 +28,4 @@ export const childrenMillis = (pid: number): number => {
     .map(statOf)
     .filter((child) => Number(child[1]) === pid)
     .reduce((sum, child) => sum + used(child), (Number(stat[13]) + Number(stat[14])) * 10)
-}
-
-/** Resident memory of a process in MiB. */
-export const residentMebibytes = (pid: number): number => {
-  try {
-    return Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024
-  } catch {
-    return Number.NaN
-  }
 }
