@@ -119,6 +119,7 @@ const variables = {
   MIGRATE_ON_START: flag,
   DATA_DIR: Schema.NonEmptyString,
   SECRET_KEY: SecretKey,
+  SECRET_KEY_PREVIOUS: list(isSecretKey, "a list of keys, 32 bytes in base64 each"),
   REDIS_URL: url(["redis:", "rediss:"]),
   ADMIN_PORT: integer(0, 65_535),
   LOG_LEVEL: Schema.Literals(["trace", "debug", "info", "warn", "error", "none"]),
@@ -164,6 +165,8 @@ export interface SettingsShape {
   readonly dataDir: string
   /** None: one is made and kept under `dataDir`. */
   readonly secretKey: Option.Option<Redacted.Redacted>
+  /** Keys that open what they have sealed, and seal nothing more. */
+  readonly secretKeyPrevious: ReadonlyArray<Redacted.Redacted>
   readonly redisUrl: Option.Option<Redacted.Redacted>
   readonly adminPort: Option.Option<number>
   readonly logLevel: LogLevel.LogLevel
@@ -250,6 +253,7 @@ const shape = (settings: typeof Variables.Type, resourceAttributes: Record<strin
   migrateOnStart: settings.MIGRATE_ON_START ?? true,
   dataDir: settings.DATA_DIR ?? ".data",
   secretKey: redacted(settings.SECRET_KEY),
+  secretKeyPrevious: (settings.SECRET_KEY_PREVIOUS ?? []).map((key) => Redacted.make(key)),
   redisUrl: redacted(settings.REDIS_URL),
   adminPort: Option.fromUndefinedOr(settings.ADMIN_PORT),
   logLevel: logLevels[settings.LOG_LEVEL ?? "info"],

@@ -37,6 +37,7 @@ import { Drain } from "./Drain.ts"
 import * as Http from "./Http.ts"
 import * as NodeServer from "./NodeServer.ts"
 import { signals } from "./Signals.ts"
+import * as StoredSecrets from "./StoredSecrets.ts"
 import { welcome } from "./Welcome.ts"
 
 /** `all` serves and works; `api` serves HTTP alone; `worker` runs the background fibers alone. */
@@ -55,7 +56,7 @@ const platform = Layer.mergeAll(
   RateLimits.layer,
   RequestMetrics.layer,
   Pages.layer,
-  SecretBox.layer,
+  Layer.provideMerge(StoredSecrets.layer, SecretBox.layer),
   Notifier.layer,
   Drain.layer,
   Bulk.layer,

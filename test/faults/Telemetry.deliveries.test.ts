@@ -143,8 +143,10 @@ describe("an attempt", () => {
     const receiver = await listen(ok)
     const shop = await openShop(databaseUrl, service, receiver.url)
     const { headers, traceId } = newTrace()
+    const worker = await startWith(collector, "worker")
+    // As if another key had sealed it.
+    await shop.query(`UPDATE webhook_secrets SET sealed = sha512(sealed) WHERE project_id = '${shop.id}'`)
     await shop.create("deal-unsigned", service, headers)
-    const worker = await startWith(collector, "worker", { SECRET_KEY: randomBytes(32).toString("base64") })
     await settled(shop)
     await flushed(service, worker)
     const attempts = attemptsIn(collector.spans().filter((span) => span.traceId === traceId))

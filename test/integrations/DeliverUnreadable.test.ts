@@ -12,8 +12,9 @@ describe("a webhook whose secret can't be opened", () => {
       const old = yield* serve({}, "api")
       const project = yield* open(old)
       const shop = yield* receiver()
-      yield* project.subscribe("shop", shop.url)
+      // Started while nothing is stored: later it would not start.
       yield* serve({ DATABASE_URL: old.databaseUrl, SECRET_KEY: otherKey }, "worker")
+      yield* project.subscribe("shop", shop.url)
       yield* project.created()
       yield* untilRows(project.deliveries(), ([delivery]) => delivery?.status === "dead")
       const [delivery] = yield* project.deliveries()
@@ -29,10 +30,10 @@ describe("a webhook whose secret can't be opened", () => {
       const names = Array.from({ length: 33 }, (_, n) => `shop${n}`)
       const project = yield* open(old, names)
       const shop = yield* receiver()
+      const server = yield* serve({ DATABASE_URL: old.databaseUrl, SECRET_KEY: otherKey })
       for (const name of names) yield* project.subscribe(name, shop.url)
       for (let n = 0; n < 4; n++) yield* project.created()
 
-      const server = yield* serve({ DATABASE_URL: old.databaseUrl, SECRET_KEY: otherKey })
       yield* Effect.sleep("2 seconds")
       const neighbour = yield* open(server)
       const healthy = yield* receiver()

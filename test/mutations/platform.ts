@@ -13,11 +13,11 @@ const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals.deliveries"
 const signatures = mutating("platform/StandardWebhooks.ts", "platform/StandardWebhooks")
 
 export const platform = [
-  cursors("[list.projectId, list.operation, list.filters]", "[list.operation, list.filters]"),
-  cursors("[list.projectId, list.operation, list.filters]", "[list.projectId, list.filters]"),
-  cursors("[list.projectId, list.operation, list.filters]", "[list.projectId, list.operation]"),
+  cursors("[projectId, operation, filters]", "[operation, filters]"),
+  cursors("[projectId, operation, filters]", "[projectId, filters]"),
+  cursors("[projectId, operation, filters]", "[projectId, operation]"),
   cursors(' || bytes.toString("base64url") !== cursor', ""),
-  cursors("timingSafeEqual(mac(list, body), bytes.subarray(0, macLength)) ?", "true ?"),
+  cursors("timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength))", "true"),
   cursors("const longestId = 384 -", "const longestId = 1384 -"),
   pages("limit: limit + 1", "limit"),
   pages("AND (created_at, id) <", "AND (created_at, id) <="),
