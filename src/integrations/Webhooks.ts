@@ -1,5 +1,5 @@
 /** Outbound webhooks: where an installation is told what happens, and the secrets that sign it (contract §10). */
-import { Clock, Context, Effect, Layer, Option, type Redacted } from "effect"
+import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Option, type Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
 import type { WebhookConfigure, WebhookRotate } from "../api/integrations/Webhooks.ts"
@@ -71,12 +71,21 @@ export class Webhooks extends Context.Service<
       const allowed = networksOf(webhooks.allowedNetworks)
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
-      /** The secret in force, opened before anything is changed. A new webhook has none. */
-      const held = Effect.fnUntraced(function* (projectId: ProjectId, id: InstallationId) {
-        const sealed = yield* statement(secretInForce(sql, projectId, id))
-        if (sealed === null) return { sealed: null, opened: Option.none() }
-        return { sealed, opened: yield* Effect.option(box.open(secretOwner(projectId, id), sealed)) }
-      })
+      /**
+       * The secrets in force as they were last read, opened before anything is changed. The statement that configures
+       * checks that it finds the same; one that was replaced meanwhile, or by another process, is read anew.
+       */
+      const held = yield* Cache.makeWith(
+        Effect.fnUntraced(function* ({ id, projectId }: WebhookKey) {
+          const sealed = yield* statement(secretInForce(sql, projectId, id))
+          if (sealed === null) return none
+          return { sealed, opened: yield* Effect.option(box.open(secretOwner(projectId, id), sealed)) }
+        }),
+        {
+          capacity: 10_000,
+          timeToLive: Exit.match({ onSuccess: () => Duration.infinity, onFailure: () => Duration.zero })
+        }
+      )
 
       const configureOnce = Effect.fnUntraced(function* (
         command: Command,
@@ -84,16 +93,21 @@ export class Webhooks extends Context.Service<
         webhook: WebhookConfigure
       ) {
         const { projectId } = command
+        const key: WebhookKey = { projectId, id }
         const made = yield* newSecret
+        const fresh = yield* box.seal(secretOwner(projectId, id), made)
         const isNew = webhook.expectedVersion === null
-        const { opened, sealed } = isNew ? none : yield* held(projectId, id)
+        const { opened, sealed } = isNew ? none : yield* Cache.get(held, key)
         const change = {
           ...webhook,
           fault: unacceptable(webhook.endpointUrl, allowed),
-          sealed: yield* box.seal(secretOwner(projectId, id), made),
+          sealed: fresh,
           held: sealed === null ? null : { sealed, opens: Option.isSome(opened) }
         }
-        const outcome = yield* mutate(mutations, command, configure(sql, projectId, id, change, yield* now))
+        const outcome = yield* mutate(mutations, command, configure(sql, projectId, id, change, yield* now)).pipe(
+          Effect.tapError(({ _tag }) => (_tag === "SecretReplaced" ? Cache.invalidate(held, key) : Effect.void))
+        )
+        if (isNew && !outcome.replayed) yield* Cache.set(held, key, { sealed: fresh, opened: Option.some(made) })
         return told(outcome, isNew ? made : Option.getOrElse(opened, () => made))
       })
 
@@ -116,6 +130,7 @@ export class Webhooks extends Context.Service<
           const sealed = yield* box.seal(secretOwner(projectId, id), made)
           const change = { expectedVersion, sealed, overlap: webhooks.secretOverlap }
           const outcome = yield* mutate(mutations, command, rotate(sql, projectId, id, change, yield* now))
+          if (!outcome.replayed) yield* Cache.set(held, { projectId, id }, { sealed, opened: Option.some(made) })
           yield* notifier.changed(projectId, id)
           return told(outcome, made)
         }),
@@ -129,7 +144,18 @@ export class Webhooks extends Context.Service<
   )
 }
 
-const none = { sealed: null, opened: Option.none<Redacted.Redacted>() }
+interface WebhookKey {
+  readonly projectId: ProjectId
+  readonly id: InstallationId
+}
+
+/** The sealed secret in force, null where there is no webhook, and the secret where one of our keys opens it. */
+interface Held {
+  readonly sealed: Uint8Array | null
+  readonly opened: Option.Option<Redacted.Redacted>
+}
+
+const none: Held = { sealed: null, opened: Option.none() }
 
 /** The secret is in the first answer to a key alone. */
 const told = (outcome: Outcome<null>, secret: Redacted.Redacted): WebhookOutcome => ({
