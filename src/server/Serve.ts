@@ -88,11 +88,11 @@ const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.la
   Layer.provide([Worker.layer, Circuits.layer])
 )
 
-/** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */
+/** The HTTP face of a role, on `HOST:PORT`, with the metrics on `ADMIN_HOST:ADMIN_PORT` where that is set. */
 const face = (role: Role) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const { adminPort, host, port, publicUrl } = yield* Settings
+      const { adminHost, adminPort, host, port, publicUrl } = yield* Settings
       const main = Layer.unwrap(
         Effect.map(HttpServer.HttpServer, ({ address }) =>
           role === "worker"
@@ -105,7 +105,7 @@ const face = (role: Role) =>
       )
       return Option.match(adminPort, {
         onNone: () => main,
-        onSome: (port) => Layer.merge(main, Layer.provide(Http.admin, Layer.fresh(NodeServer.layer(host, port))))
+        onSome: (port) => Layer.merge(main, Layer.provide(Http.admin, Layer.fresh(NodeServer.layer(adminHost, port))))
       })
     })
   )

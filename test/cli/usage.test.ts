@@ -6,7 +6,7 @@ import { failure, run } from "./Cli.support.ts"
 
 const name = "npm run --silent cli --"
 const see = (...path: ReadonlyArray<string>) => `; see ${[name, ...path, "--help"].join(" ")}`
-const durations = "Expected: a duration such as 250ms, 5s, 2m, 24h or 7d"
+const durations = "Expected: a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d"
 const issue = ["token", "issue", "--project", "p", "--name", "n"]
 
 describe("help", () => {

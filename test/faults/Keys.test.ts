@@ -7,7 +7,7 @@ import { ok, verifies } from "../integrations/Deliveries.support.ts"
 import { inGoodOrder, launchService, runToEnd, type Service, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
-import { bearer, createClient, listClients, send, stream } from "./Requests.support.ts"
+import { type Answer, bearer, clients, createClient, listClients, send, stream } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
 type Env = Readonly<Record<string, string>>
@@ -20,22 +20,38 @@ const command = async (env: Env, ...args: ReadonlyArray<string>) => {
   return stdout
 }
 
-/** Two replicas behind a balancer that sends nothing to the one which is being replaced. */
+/** Two replicas behind a balancer, which gives nothing more to the one that is being replaced. */
 const startPair = async (env: Env) => {
   const settings = { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" }
-  const start = (env: Env) => startService({ env: { ...settings, ...env } })
-  let serving: Array<Service> = [await start(env), await start(env)]
+  const start = async (env: Env) => ({ service: await startService({ env: { ...settings, ...env } }), inFlight: 0 })
+  let serving = [await start(env), await start(env)]
   return {
-    pick: (n: number): Service => serving[n % serving.length] ?? assert.fail("No replica serves"),
+    /** Sends a request to the replica whose turn it is. */
+    balance: async (n: number, request: (replica: Service) => Promise<Answer>): Promise<Answer> => {
+      const replica = serving[n % serving.length] ?? assert.fail("No replica serves")
+      replica.inFlight++
+      return request(replica.service).finally(() => replica.inFlight--)
+    },
     /** Replaces one replica after the other. */
     roll: async (env: Env) => {
       for (const old of serving.slice()) {
         serving = serving.filter((replica) => replica !== old)
-        assert.deepStrictEqual(await old.stop(), inGoodOrder)
+        await eventually(() => assert.strictEqual(old.inFlight, 0))
+        assert.deepStrictEqual(await old.service.stop(), inGoodOrder)
         serving = [...serving, await start(env)]
       }
-    }
+    },
+    first: () => serving[0]?.service ?? assert.fail("No replica serves")
   }
+}
+
+/** Holds that no request failed: what was answered is told where one did. */
+const assertServed = ({ answers, failures }: ReturnType<typeof stream>) => {
+  assert.deepStrictEqual(failures, [])
+  assert.deepStrictEqual(
+    answers.filter(({ status }) => status >= 300).map(({ text }) => text),
+    []
+  )
 }
 
 const Answered = Schema.Struct({
@@ -73,25 +89,29 @@ describe("SECRET_KEY", () => {
     })
     const pair = await startPair(env(old))
     const receiver = await listen(ok)
-    const shop = await openShop(databaseUrl, pair.pick(0), receiver.url)
+    const shop = await openShop(databaseUrl, pair.first(), receiver.url)
     const secret = bodyOf(shop.configured.body).signingSecret
-    for (let n = 0; n < 3; n++) await createClient(pair.pick(n).url, shop.token, `client-${n}`, "Robin")
+    for (let n = 0; n < 3; n++) await createClient(pair.first().url, shop.token, `client-${n}`, "Robin")
 
     const secrets = new Set<string | undefined>()
-    /** A cursor of one replica goes to the other, the secret is told by either, and deals are delivered. */
     const load = stream(6, async (n) => {
-      const replica = pair.pick(n)
+      // A cursor of one replica goes to the other.
       if (n % 3 === 0) {
-        const { body } = await listClients(replica.url, shop.token)
-        const path = `/api/v1/developer/crm/clients?limit=1&cursor=${bodyOf(body).nextCursor}`
-        return send(`${pair.pick(n + 1).url}${path}`, { headers: bearer(shop.token) })
+        const { body } = await pair.balance(n, ({ url }) => listClients(url, shop.token))
+        const path = `${clients}?limit=1&cursor=${bodyOf(body).nextCursor}`
+        return pair.balance(n + 1, ({ url }) => send(url + path, { headers: bearer(shop.token) }))
       }
-      if (n % 3 === 1) return shop.call(replica, "POST", "crm/deals", `deal-${n}`, { title: `deal-${n}` })
-      const answer = await shop.call(replica, "PUT", "integrations/shop/outbound-webhook", `configure-${n}`, {
-        endpointUrl: receiver.url,
-        eventTypes: ["crm.deal.created.v1"],
-        expectedVersion: 1
-      })
+      if (n % 3 === 1) {
+        return pair.balance(n, (of) => shop.call(of, "POST", "crm/deals", `deal-${n}`, { title: `deal-${n}` }))
+      }
+      // Whichever replica configures answers with the secret that the first one made.
+      const answer = await pair.balance(n, (of) =>
+        shop.call(of, "PUT", "integrations/shop/outbound-webhook", `configure-${n}`, {
+          endpointUrl: receiver.url,
+          eventTypes: ["crm.deal.created.v1"],
+          expectedVersion: 1
+        })
+      )
       secrets.add(bodyOf(answer.body).signingSecret)
       return answer
     })
@@ -105,8 +125,7 @@ describe("SECRET_KEY", () => {
     await pair.roll(env(next))
     await load.stop()
 
-    assert.deepStrictEqual(load.failures, [])
-    assert.deepStrictEqual(load.kinds(), ["200", "201"])
+    assertServed(load)
     assert.deepStrictEqual([...secrets], [secret])
     await eventually(async () => assert.strictEqual(await shop.inState("delivered"), await shop.deals()))
     assert.isAbove(receiver.hits.length, 0)
@@ -125,9 +144,9 @@ describe("an API key", () => {
     })
     let token = old
     const load = stream(6, (n) =>
-      n % 2 === 0
-        ? listClients(pair.pick(n >> 1).url, token)
-        : createClient(pair.pick(n >> 1).url, token, `client-${n}`, "Robin")
+      pair.balance(n >> 1, ({ url }) =>
+        n % 2 === 0 ? listClients(url, token) : createClient(url, token, `client-${n}`, "Robin")
+      )
     )
     const Issued = Schema.decodeUnknownSync(Schema.Struct({ token: Schema.String }))
     const rotated = await command(env, "token", "rotate", "--key", old.slice(3, 15), "--grace", "5s", "--json")
@@ -136,10 +155,12 @@ describe("an API key", () => {
     await eventually(() => assert.isAbove(load.answers.length, answered + 50))
     token = Issued(JSON.parse(rotated)).token
     await eventually(async () => {
-      for (const n of [0, 1]) assert.strictEqual((await listClients(pair.pick(n).url, old)).status, 401)
+      for (const n of [0, 1]) {
+        const { status } = await pair.balance(n, ({ url }) => listClients(url, old))
+        assert.strictEqual(status, 401)
+      }
     })
     await load.stop()
-    assert.deepStrictEqual(load.failures, [])
-    assert.deepStrictEqual(load.kinds(), ["200", "201"])
+    assertServed(load)
   })
 })
