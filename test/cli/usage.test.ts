@@ -94,6 +94,10 @@ describe("wrong usage", () => {
       line: `Invalid value for flag --name: "${"x".repeat(161)}". Expected: a string of 1 to 160 characters${see("token", "issue")}`
     },
     {
+      args: ["token", "rotate", "--key", "k", "--grace", "0s"],
+      line: `Invalid value for flag --grace: "0s". ${durations}${see("token", "rotate")}`
+    },
+    {
       args: ["token", "rotate", "--key", "k", "--grace", "1w"],
       line: `Invalid value for flag --grace: "1w". ${durations}${see("token", "rotate")}`
     },

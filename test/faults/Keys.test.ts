@@ -102,11 +102,11 @@ describe("SECRET_KEY", () => {
         return pair.balance(n + 1, ({ url }) => send(url + path, { headers: bearer(shop.token) }))
       }
       if (n % 3 === 1) {
-        return pair.balance(n, (of) => shop.call(of, "POST", "crm/deals", `deal-${n}`, { title: `deal-${n}` }))
+        return pair.balance(n, (of) => shop.call(of, "POST", "crm/deals", `deal-number-${n}`, { title: `deal-${n}` }))
       }
       // Whichever replica configures answers with the secret that the first one made.
       const answer = await pair.balance(n, (of) =>
-        shop.call(of, "PUT", "integrations/shop/outbound-webhook", `configure-${n}`, {
+        shop.call(of, "PUT", "integrations/shop/outbound-webhook", `configure-number-${n}`, {
           endpointUrl: receiver.url,
           eventTypes: ["crm.deal.created.v1"],
           expectedVersion: 1
