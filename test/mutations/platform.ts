@@ -41,7 +41,7 @@ export const platform = [
   keys("[...new Set(given.scopes)]", "[...given.scopes]"),
   keys("Duration.isGreaterThan(expiresIn, longestLife)", "false"),
   keys("WHERE ${member}::text IS NULL OR (SELECT active FROM member)", "WHERE true"),
-  limits("${projectId}:${policy}:", "${policy}:"),
+  limits("${encodeURIComponent(projectId)}:${policy}:", "${policy}:"),
   buckets("(limit - bucket.tokens) * bucket.perToken", "limit * bucket.perToken"),
   buckets("if (allowed) bucket.tokens--", ""),
   mutating("platform/rateLimit/Throttle.ts", "contract/Walk.order")("Math.ceil(", "Math.floor("),
