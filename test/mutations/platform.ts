@@ -46,6 +46,10 @@ export const platform = [
   buckets("if (allowed) bucket.tokens--", ""),
   mutating("platform/rateLimit/Throttle.ts", "contract/Walk.order")("Math.ceil(", "Math.floor("),
   mutating("platform/Columns.ts", "contract/Deals.events")("HH24:MI:SS.MS", "HH24:MI:SS"),
+  mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("met.has(keyId) ||", "true ||"),
+  mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("waiting.size >= maxWaiting", "false"),
+  mutating("platform/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
+  mutating("platform/Settings.ts", "platform/Settings")("(?!0+[a-z])", ""),
   outbox("webhooks.enabled AND ", ""),
   outbox("AND event.type = ANY(webhooks.event_types)", "")
 ]
