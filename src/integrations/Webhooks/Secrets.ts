@@ -27,13 +27,20 @@ export const signingSecrets: SealedTable = {
     WHERE (project_id, installation_id, version) > (${after.projectId}, ${after.id}, ${after.version}::int)
       AND retires_at > now()
     ORDER BY project_id, installation_id, version LIMIT ${limit}::int`,
+  // The webhook is locked before its secrets, as rotations do, and webhooks in their order.
   replace: (sql, { ids, next, projectIds, sealed, versions }) =>
     Effect.map(
       sql`
-        UPDATE webhook_secrets SET sealed = change.next
-        FROM unnest(${projectIds}::text[], ${ids}::text[], ${versions}::int[], ${sealed}::bytea[], ${next}::bytea[])
-          AS change (project_id, id, version, sealed, next)
-        WHERE webhook_secrets.project_id = change.project_id AND webhook_secrets.installation_id = change.id
+        WITH change AS MATERIALIZED (
+          SELECT given.*
+          FROM unnest(${projectIds}::text[], ${ids}::text[], ${versions}::int[], ${sealed}::bytea[], ${next}::bytea[])
+              AS given (project_id, installation_id, version, sealed, next)
+            JOIN webhooks USING (project_id, installation_id)
+          ORDER BY given.project_id, given.installation_id FOR NO KEY UPDATE OF webhooks
+        )
+        UPDATE webhook_secrets SET sealed = change.next FROM change
+        WHERE webhook_secrets.project_id = change.project_id
+          AND webhook_secrets.installation_id = change.installation_id
           AND webhook_secrets.version = change.version AND webhook_secrets.sealed = change.sealed
         RETURNING 1`,
       (rows) => rows.length

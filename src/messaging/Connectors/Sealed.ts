@@ -53,12 +53,19 @@ export const channelConfigs: SealedTable = {
     SELECT project_id AS "projectId", id, 0 AS version, config AS sealed
     FROM channels WHERE (project_id, id) > (${after.projectId}, ${after.id})
     ORDER BY project_id, id LIMIT ${limit}::int`,
+  // Channels are locked in the order in which project files lock them.
   replace: (sql, { ids, next, projectIds, sealed }) =>
     Effect.map(
       sql`
-        UPDATE channels SET config = change.next
-        FROM unnest(${projectIds}::text[], ${ids}::text[], ${sealed}::bytea[], ${next}::bytea[])
-          AS change (project_id, id, sealed, next)
+        WITH change AS MATERIALIZED (
+          SELECT given.*
+          FROM unnest(${projectIds}::text[], ${ids}::text[], ${sealed}::bytea[], ${next}::bytea[])
+              AS given (project_id, id, sealed, next)
+            JOIN channels USING (project_id, id)
+          WHERE channels.config = given.sealed
+          ORDER BY given.project_id, given.id FOR NO KEY UPDATE OF channels
+        )
+        UPDATE channels SET config = change.next FROM change
         WHERE channels.project_id = change.project_id AND channels.id = change.id AND channels.config = change.sealed
         RETURNING 1`,
       (rows) => rows.length

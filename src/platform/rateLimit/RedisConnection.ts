@@ -2,7 +2,7 @@
 import * as NodeRedis from "@effect/platform-node/NodeRedis"
 import { Context, Duration, Effect, Exit, Layer, Redacted, Schedule, Scope } from "effect"
 import { Redis } from "effect/persistence"
-import { createCluster, type RedisClientOptions } from "redis"
+import { createCluster, ErrorReply, type RedisClientOptions } from "redis"
 
 const options = {
   // Commands never queue while disconnected: they fail at once.
@@ -16,6 +16,8 @@ const options = {
   }
 }
 
+const everySecond = Schedule.spaced(Duration.seconds(1))
+
 /** Connects, for as long as it takes. */
 export const layer = (redacted: Redacted.Redacted) => {
   const url = Redacted.value(redacted)
@@ -25,10 +27,17 @@ export const layer = (redacted: Redacted.Redacted) => {
       const scope = yield* Effect.scope
       const alone = yield* Scope.fork(scope)
       const redis = Context.get(yield* Layer.buildWithScope(NodeRedis.layer({ url, ...options }), alone), Redis.Redis)
-      const info = yield* Effect.orElseSucceed(redis.send<string>("INFO", "cluster"), () => "")
+      const info = yield* redis.send<string>("INFO", "cluster").pipe(
+        // A user who may not ask this is taken to be one of a single server.
+        Effect.catchIf(
+          ({ cause }) => cause instanceof ErrorReply,
+          () => Effect.succeed("")
+        ),
+        Effect.retry(everySecond)
+      )
       if (!/^cluster_enabled:1\r?$/m.test(info)) return redis
       yield* Scope.close(alone, Exit.void)
-      return yield* Effect.retry(clustered(url), Schedule.spaced(Duration.seconds(1)))
+      return yield* Effect.retry(clustered(url), everySecond)
     })
   )
 }
