@@ -81,6 +81,7 @@ describe("settings", () => {
       DATABASE_MAX_CONNECTIONS: "0",
       MIGRATE_ON_START: "maybe",
       SECRET_KEY: "c2hvcnQ=",
+      SECRET_KEY_PREVIOUS: `${Buffer.alloc(32).toString("base64")},c2hvcnQ=`,
       REDIS_URL: "http://localhost",
       ADMIN_PORT: "9e3",
       LOG_LEVEL: "loud",

@@ -38,7 +38,11 @@ const version_conflict = ({ version }: Refusal) =>
   })
 
 /** The secret in force can't be opened. Nothing was changed. */
-export class SecretNotOpened extends Data.TaggedError("SecretNotOpened") {}
+export class SecretNotOpened extends Data.TaggedError("SecretNotOpened") {
+  override get message() {
+    return "The signing secret can't be opened: the key that sealed it is neither SECRET_KEY nor in SECRET_KEY_PREVIOUS"
+  }
+}
 
 /** The secret in force is not the one that was opened before. Nothing was changed. */
 export class SecretReplaced extends Data.TaggedError("SecretReplaced") {}
