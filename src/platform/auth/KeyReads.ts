@@ -24,8 +24,8 @@ const atOnce = { limit: 20, windowSeconds: 2 }
 /** Time from the first key that waits to the read of all that wait by then. */
 const pause = Duration.millis(50)
 
-/** Keys that wait. Those beyond are taken for unknown without a read. */
-const maxWaiting = 500
+/** Keys that wait: more than a process is asked for in that time. Those beyond are taken for unknown without a read. */
+const maxWaiting = 5_000
 
 /** What was not read must not be remembered: the answer of a read that took this long is not. */
 const tooLong = Duration.minutes(1)
