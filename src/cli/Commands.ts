@@ -6,11 +6,12 @@ import { messages } from "./messages.ts"
 import { migrate } from "./migrate.ts"
 import { cli } from "./Output.ts"
 import { project } from "./project.ts"
+import { secrets } from "./secrets.ts"
 import { serveAs } from "./serve.ts"
 import { task } from "./task.ts"
 import { token } from "./token.ts"
 
 export const commands = Command.make(cli).pipe(
   Command.withDescription("Operate the developer API: its projects, keys and database"),
-  Command.withSubcommands([project, token, task, deliveries, messages, migrate, doctor, serveAs("serve")])
+  Command.withSubcommands([project, token, task, deliveries, messages, secrets, migrate, doctor, serveAs("serve")])
 )

@@ -118,7 +118,7 @@ const rotate = Command.make(
   Command.withDescription("Issue a key of the same rights and lifetime in place of another"),
   Command.withExamples([
     { command: `${cli} token rotate --key 4fGh8Kp2LmQx` },
-    { command: `${cli} token rotate --key 4fGh8Kp2LmQx --grace 0s`, description: "End the old key at once" }
+    { command: `${cli} token rotate --key 4fGh8Kp2LmQx --grace 1m`, description: "End the old key in a minute" }
   ])
 )
 

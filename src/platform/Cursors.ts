@@ -1,8 +1,8 @@
 /**
  * Page cursors: a position in a list, authenticated with HMAC-SHA-256 under a key derived from `SECRET_KEY`,
- * and bound to the project, operation and filters that it was made for.
+ * and bound to the project, operation and filters that it was made for. Cursors of `SECRET_KEY_PREVIOUS` are taken, too.
  */
-import { Context, Effect, Layer, Option, Redacted } from "effect"
+import { Array, Context, Effect, Layer, Option, Redacted } from "effect"
 import { createHash, createHmac, timingSafeEqual } from "node:crypto"
 import type { ProjectId } from "../api/Ids.ts"
 import { CursorInvalid } from "../api/Problems.ts"
@@ -48,26 +48,22 @@ export class Cursors extends Context.Service<
   static readonly layer = Layer.effect(
     Cursors,
     Effect.gen(function* () {
-      const key = Redacted.value((yield* SecretKey).derive("page cursors"))
-      const mac = (list: List, body: Uint8Array) =>
-        createHmac("sha256", key)
-          .update(canonicalJson([list.projectId, list.operation, list.filters]))
-          .update(body)
-          .digest()
-          .subarray(0, macLength)
+      const [current, ...previous] = Array.map((yield* SecretKey).deriveAll("page cursors"), Redacted.value)
+      const keys = [current, ...previous]
 
       const open = (list: List, cursor: string) => {
         const bytes = Buffer.from(cursor, "base64url")
         const body = bytes.subarray(macLength)
         // Base64 has several spellings of some bytes; only ours is taken.
         if (body.length <= timeLength || bytes.toString("base64url") !== cursor) return Option.none()
-        return timingSafeEqual(mac(list, body), bytes.subarray(0, macLength)) ? Option.some(read(body)) : Option.none()
+        const ours = keys.some((key) => timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength)))
+        return ours ? Option.some(read(body)) : Option.none()
       }
 
       return {
         encode: (list, position) => {
           const body = write(position)
-          return Buffer.concat([mac(list, body), body]).toString("base64url")
+          return Buffer.concat([macOf(current, list, body), body]).toString("base64url")
         },
         decode: (list, cursor) =>
           Effect.mapError(
@@ -81,6 +77,13 @@ export class Cursors extends Context.Service<
     })
   )
 }
+
+const macOf = (key: Uint8Array, { filters, operation, projectId }: List, body: Uint8Array) =>
+  createHmac("sha256", key)
+    .update(canonicalJson([projectId, operation, filters]))
+    .update(body)
+    .digest()
+    .subarray(0, macLength)
 
 const write = ({ createdAt, id }: Position): Buffer => {
   const head = Buffer.alloc(timeLength + 1)

@@ -1,50 +1,104 @@
-/** Secrets at rest: AES-256-GCM under a key derived from `SECRET_KEY`, bound to the record that holds them. */
-import { Context, Data, Effect, Layer, Redacted } from "effect"
+/**
+ * Secrets at rest: AES-256-GCM under keys derived from `SECRET_KEY` and `SECRET_KEY_PREVIOUS`, bound to the record that
+ * holds them.
+ *
+ * A sealed value is nonce ‖ ciphertext ‖ tag. The first bytes of the nonce are the id of its key, so that the right key is
+ * tried first and the key of a value can be found without opening it. Values that were sealed before keys had ids have a
+ * random nonce; they are opened by trying every key. The rest of the nonce is random: among a million secrets of one key,
+ * two have the same nonce with a probability of 10^-10 (72 bits; NIST SP 800-38D, 8.2).
+ */
+import { Array, Context, Data, Effect, Layer, Redacted } from "effect"
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto"
 import { SecretKey } from "./SecretKey.ts"
 
-/** A sealed secret that this key, or this record, did not seal. */
+/** A sealed secret that none of our keys, or another record, has sealed. */
 export class SecretUnreadable extends Data.TaggedError("SecretUnreadable") {}
+
+/** The record that holds a secret (project and id): what is sealed for one can't be opened as another's. */
+export type Owner = ReadonlyArray<string>
+
+/** A secret, and which key has sealed it. */
+export interface Opened {
+  readonly secret: Redacted.Redacted
+  /** 0: `SECRET_KEY`; from 1: those of `SECRET_KEY_PREVIOUS`. */
+  readonly key: number
+  /** Whether the value carries the id of the key. */
+  readonly identified: boolean
+}
 
 const nonceLength = 12
 const tagLength = 16
+const idLength = 3
+
+interface Key {
+  readonly secret: Uint8Array
+  readonly id: Buffer
+}
 
 export class SecretBox extends Context.Service<
   SecretBox,
   {
-    /** `owner` names the record (project and id): what is sealed for one can't be opened as another's. */
-    readonly seal: (owner: ReadonlyArray<string>, secret: Redacted.Redacted) => Effect.Effect<Uint8Array>
-    readonly open: (
-      owner: ReadonlyArray<string>,
-      sealed: Uint8Array
-    ) => Effect.Effect<Redacted.Redacted, SecretUnreadable>
+    /** Seals under the current key. The same secret is sealed differently each time. */
+    readonly seal: (owner: Owner, secret: Redacted.Redacted) => Effect.Effect<Uint8Array>
+    readonly open: (owner: Owner, sealed: Uint8Array) => Effect.Effect<Redacted.Redacted, SecretUnreadable>
+    /** Opens a secret and returns which key has sealed it, too. */
+    readonly examine: (owner: Owner, sealed: Uint8Array) => Effect.Effect<Opened, SecretUnreadable>
+    /** The ids of the keys in hex, the current one first. */
+    readonly keyIds: Array.NonEmptyReadonlyArray<string>
   }
 >()("developer-api/platform/SecretBox") {
   static readonly layer = Layer.effect(
     SecretBox,
     Effect.gen(function* () {
-      const key = Redacted.value((yield* SecretKey).derive("secrets at rest"))
+      const { deriveAll } = yield* SecretKey
+      const ids = deriveAll("key id").map((id) => Buffer.from(Redacted.value(id).subarray(0, idLength)))
+      const keys = Array.map(deriveAll("secrets at rest"), (secret, i): Key => ({
+        secret: Redacted.value(secret),
+        id: ids[i] ?? Buffer.alloc(0)
+      }))
+      const current = keys[0]
+
+      const openWithAny = (owner: Owner, sealed: Uint8Array): Opened | undefined => {
+        const named = keys.findIndex(({ id }) => id.equals(sealed.subarray(0, idLength)))
+        const order = named === -1 ? keys.keys() : [named, ...keys.keys().filter((i) => i !== named)]
+        for (const i of order) {
+          const text = decrypted((keys[i] ?? current).secret, owner, sealed)
+          if (text !== undefined) return { secret: Redacted.make(text), key: i, identified: i === named }
+        }
+        return undefined
+      }
+      const examine = (owner: Owner, sealed: Uint8Array) =>
+        Effect.suspend(() => {
+          const opened = openWithAny(owner, sealed)
+          return opened === undefined ? Effect.fail(new SecretUnreadable()) : Effect.succeed(opened)
+        })
+
       return {
-        // nonce ‖ ciphertext ‖ tag; a random nonce is safe for 2^32 secrets under one key (NIST SP 800-38D, 8.3).
-        seal: (owner, secret) =>
-          Effect.sync(() => {
-            const nonce = randomBytes(nonceLength)
-            const cipher = createCipheriv("aes-256-gcm", key, nonce).setAAD(Buffer.from(JSON.stringify(owner)))
-            const text = Buffer.concat([cipher.update(Redacted.value(secret), "utf8"), cipher.final()])
-            return Buffer.concat([nonce, text, cipher.getAuthTag()])
-          }),
-        open: (owner, sealed) =>
-          Effect.try({
-            try: () => {
-              const decipher = createDecipheriv("aes-256-gcm", key, sealed.subarray(0, nonceLength))
-                .setAAD(Buffer.from(JSON.stringify(owner)))
-                .setAuthTag(sealed.subarray(-tagLength))
-              const text = Buffer.concat([decipher.update(sealed.subarray(nonceLength, -tagLength)), decipher.final()])
-              return Redacted.make(text.toString("utf8"))
-            },
-            catch: () => new SecretUnreadable()
-          })
+        seal: (owner, secret) => Effect.sync(() => encrypted(current, owner, Redacted.value(secret))),
+        open: (owner, sealed) => Effect.map(examine(owner, sealed), ({ secret }) => secret),
+        examine,
+        keyIds: Array.map(keys, ({ id }) => id.toString("hex"))
       }
     })
   )
+}
+
+const boundTo = (owner: Owner) => Buffer.from(JSON.stringify(owner))
+
+const encrypted = ({ id, secret }: Key, owner: Owner, text: string): Uint8Array => {
+  const nonce = Buffer.concat([id, randomBytes(nonceLength - idLength)])
+  const cipher = createCipheriv("aes-256-gcm", secret, nonce).setAAD(boundTo(owner))
+  return Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()])
+}
+
+/** The text, or undefined where this key has not sealed it for this owner. */
+const decrypted = (key: Uint8Array, owner: Owner, sealed: Uint8Array): string | undefined => {
+  try {
+    const decipher = createDecipheriv("aes-256-gcm", key, sealed.subarray(0, nonceLength))
+      .setAAD(boundTo(owner))
+      .setAuthTag(sealed.subarray(-tagLength))
+    return Buffer.concat([decipher.update(sealed.subarray(nonceLength, -tagLength)), decipher.final()]).toString("utf8")
+  } catch {
+    return undefined
+  }
 }

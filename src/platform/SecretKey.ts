@@ -1,43 +1,49 @@
-/** The key of this installation (`SECRET_KEY`), from which every other key derives. */
-import { Context, Data, Effect, FileSystem, Layer, Option, Path, Redacted } from "effect"
+/** The keys of this installation (`SECRET_KEY`, `SECRET_KEY_PREVIOUS`), from which every other key derives. */
+import { Array, Context, Data, Effect, FileSystem, Layer, Option, Path, Redacted } from "effect"
 import { hkdfSync, randomBytes } from "node:crypto"
 import { isSecretKey, Settings } from "./Settings.ts"
 
 /** What is kept under `DATA_DIR` is not the key that was made. Without it stored secrets and cursors can't be read. */
 export class SecretKeyUnusable extends Data.TaggedError("SecretKeyUnusable")<{ readonly file: string }> {
   override get message() {
-    return `${this.file} does not hold 32 bytes in base64: restore it, or remove it to have a new key made`
+    return `${this.file} does not hold 32 bytes in base64: restore it, or set SECRET_KEY to the key that it held`
   }
 }
+
+type Derived = Redacted.Redacted<Uint8Array>
 
 export class SecretKey extends Context.Service<
   SecretKey,
   {
     /** 32 bytes for one purpose (HKDF-SHA-256), the same on every replica and after every restart. */
-    readonly derive: (purpose: string) => Redacted.Redacted<Uint8Array>
+    readonly derive: (purpose: string) => Derived
+    /** The same under every key: the current one first, then those of `SECRET_KEY_PREVIOUS` in their order. */
+    readonly deriveAll: (purpose: string) => Array.NonEmptyReadonlyArray<Derived>
   }
 >()("developer-api/platform/SecretKey") {
-  /** A service that derives from 32 bytes in base64. */
-  static readonly make = (secret: Redacted.Redacted) =>
-    SecretKey.of({
-      derive: (purpose) =>
-        Redacted.make(
-          new Uint8Array(
-            hkdfSync("sha256", Buffer.from(Redacted.value(secret), "base64"), "developer-api", purpose, 32)
-          )
-        )
+  /** A service that derives from 32 bytes in base64, and from older keys. */
+  static readonly make = (current: Redacted.Redacted, previous: ReadonlyArray<Redacted.Redacted> = []) => {
+    const keys = Array.dedupe<Array.NonEmptyReadonlyArray<Redacted.Redacted>>([current, ...previous])
+    return SecretKey.of({
+      derive: (purpose) => derived(current, purpose),
+      deriveAll: (purpose) => Array.map(keys, (key) => derived(key, purpose))
     })
+  }
 
   static readonly layer = Layer.effect(
     SecretKey,
     Effect.gen(function* () {
-      const settings = yield* Settings
-      return SecretKey.make(
-        yield* Option.match(settings.secretKey, { onSome: Effect.succeed, onNone: () => keptUnder(settings.dataDir) })
-      )
+      const { dataDir, secretKey, secretKeyPrevious } = yield* Settings
+      const current = yield* Option.match(secretKey, { onSome: Effect.succeed, onNone: () => keptUnder(dataDir) })
+      return SecretKey.make(current, secretKeyPrevious)
     })
   )
 }
+
+const derived = (key: Redacted.Redacted, purpose: string): Derived =>
+  Redacted.make(
+    new Uint8Array(hkdfSync("sha256", Buffer.from(Redacted.value(key), "base64"), "developer-api", purpose, 32))
+  )
 
 /** Makes the key once, whole or not at all. Of two processes that make it at once, the first to link it wins. */
 const keptUnder = Effect.fnUntraced(function* (directory: string) {

@@ -18,11 +18,12 @@ import {
 import { isIP } from "node:net"
 import { faultsOf } from "../api/Faults.ts"
 
-const isDuration = /^[0-9]{1,9}(?:ms|s|m|h|d)$/
+/** Zero of any unit is refused. */
+const isDuration = /^(?!0+[a-z])[0-9]{1,9}(?:ms|s|m|h|d)$/
 
-/** A duration as settings and commands write it: `250ms`, `5s`, `2m`, `24h`, `7d`. */
+/** A duration as settings and commands write it: `250ms`, `5s`, `2m`, `24h`, `7d`; longer than nothing. */
 export const DurationText = Schema.String.check(
-  Schema.isPattern(isDuration, { expected: "a duration such as 250ms, 5s, 2m, 24h or 7d" })
+  Schema.isPattern(isDuration, { expected: "a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d" })
 ).pipe(
   Schema.decodeTo(Schema.Duration, {
     decode: SchemaGetter.transform((text) => {
@@ -119,8 +120,10 @@ const variables = {
   MIGRATE_ON_START: flag,
   DATA_DIR: Schema.NonEmptyString,
   SECRET_KEY: SecretKey,
+  SECRET_KEY_PREVIOUS: list(isSecretKey, "a list of keys, 32 bytes in base64 each"),
   REDIS_URL: url(["redis:", "rediss:"]),
   ADMIN_PORT: integer(0, 65_535),
+  ADMIN_HOST: Schema.NonEmptyString,
   LOG_LEVEL: Schema.Literals(["trace", "debug", "info", "warn", "error", "none"]),
   LOG_FORMAT: Schema.Literals(["pretty", "json"]),
   SHUTDOWN_GRACE: DurationText,
@@ -164,8 +167,11 @@ export interface SettingsShape {
   readonly dataDir: string
   /** None: one is made and kept under `dataDir`. */
   readonly secretKey: Option.Option<Redacted.Redacted>
+  /** Keys that open what they have sealed, and seal nothing more. */
+  readonly secretKeyPrevious: ReadonlyArray<Redacted.Redacted>
   readonly redisUrl: Option.Option<Redacted.Redacted>
   readonly adminPort: Option.Option<number>
+  readonly adminHost: string
   readonly logLevel: LogLevel.LogLevel
   readonly logFormat: "pretty" | "json"
   readonly shutdownGrace: Duration.Duration
@@ -250,8 +256,10 @@ const shape = (settings: typeof Variables.Type, resourceAttributes: Record<strin
   migrateOnStart: settings.MIGRATE_ON_START ?? true,
   dataDir: settings.DATA_DIR ?? ".data",
   secretKey: redacted(settings.SECRET_KEY),
+  secretKeyPrevious: (settings.SECRET_KEY_PREVIOUS ?? []).map((key) => Redacted.make(key)),
   redisUrl: redacted(settings.REDIS_URL),
   adminPort: Option.fromUndefinedOr(settings.ADMIN_PORT),
+  adminHost: settings.ADMIN_HOST ?? "127.0.0.1",
   logLevel: logLevels[settings.LOG_LEVEL ?? "info"],
   logFormat: settings.LOG_FORMAT ?? "pretty",
   shutdownGrace: settings.SHUTDOWN_GRACE ?? Duration.seconds(25),

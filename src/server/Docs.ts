@@ -1,36 +1,78 @@
 /**
- * The OpenAPI document and the interactive reference. Neither makes a browser send a request to another host. Each is
- * made at its first request: most processes are never asked for them, and the reference holds megabytes of script.
+ * The OpenAPI document and the interactive reference. Neither makes a browser send a request to another host, and the
+ * reference's content security policy forbids it. Each is made at its first request: most processes are never asked for
+ * them, and the reference holds megabytes of script.
  */
-import { Effect, Scope } from "effect"
+import { Effect } from "effect"
 import * as HttpRouter from "effect/http/HttpRouter"
-import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import * as HttpServerRequest from "effect/http/HttpServerRequest"
+import type * as HttpApi from "effect/http-api/HttpApi"
+import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiScalar from "effect/http-api/HttpApiScalar"
 import * as OpenApi from "effect/http-api/OpenApi"
+import { createHash } from "node:crypto"
 import { Api } from "../api/Api.ts"
 import { documented } from "../api/Document.ts"
+import { type Fixed, fixedAnswer } from "./FixedAnswer.ts"
 
 /** `GET /openapi.json` and `GET /docs`, for a service that is reached at `publicUrl`. */
 export const layer = (publicUrl: string) =>
   HttpRouter.use((router) =>
     Effect.gen(function* () {
-      const scope = yield* Effect.scope
       const api = yield* Effect.cached(
         Effect.sync(() => documented(Api.annotate(OpenApi.Servers, [{ url: publicUrl }])))
       )
-      const document = yield* Effect.cached(
-        Effect.map(api, (api) => HttpServerResponse.jsonUnsafe(OpenApi.fromApi(api)))
+      const document = Effect.map(api, (api): Fixed => ({
+        body: Buffer.from(JSON.stringify(OpenApi.fromApi(api))),
+        contentType: "application/json"
+      }))
+      const reference = Effect.map(
+        Effect.flatMap(api, (api) => pageOf(api)),
+        (html): Fixed => ({
+          body: Buffer.from(html),
+          contentType: "text/html; charset=utf-8",
+          headers: { "content-security-policy": policyOf(html, publicUrl), "referrer-policy": "no-referrer" }
+        })
       )
-      const reference = yield* Effect.cached(
-        Effect.flatMap(api, (api) =>
-          HttpRouter.toHttpEffect(HttpApiScalar.layer(api, { path: "/docs", scalar })).pipe(
-            Effect.provideService(Scope.Scope, scope)
-          )
-        )
-      )
-      yield* router.add("GET", "/openapi.json", document)
-      yield* router.add("GET", "/docs", Effect.flatten(reference))
+      yield* router.add("GET", "/openapi.json", yield* fixedAnswer(document))
+      yield* router.add("GET", "/docs", yield* fixedAnswer(reference))
     })
   )
 
 const scalar = { withDefaultFonts: false, authentication: { preferredSecurityScheme: "DeveloperBearer" } }
+
+/** The reference as HTML. The framework has it as a route alone, so the route is asked. */
+const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: HttpApi.HttpApi<Id, Groups>) =>
+  Effect.gen(function* () {
+    const { body } = yield* Effect.flatten(HttpRouter.toHttpEffect(HttpApiScalar.layer(api, { path: "/docs", scalar })))
+    return body._tag === "Uint8Array" ? Buffer.from(body.body).toString("utf8") : ""
+  }).pipe(
+    Effect.provideService(
+      HttpServerRequest.HttpServerRequest,
+      HttpServerRequest.fromWeb(new Request("http://localhost/docs"))
+    ),
+    Effect.scoped,
+    Effect.orDie
+  )
+
+/**
+ * Lets the page run the scripts that it came with, by their hashes, and send requests to the API. The reference makes
+ * its style sheets in the browser.
+ */
+const policyOf = (html: string, publicUrl: string): string => {
+  const hashes = [...html.matchAll(/<script>([^]*?)<\/script>/g)].map(
+    // A browser hashes what its parser has read, and that reads any line break as one line feed.
+    ([, script = ""]) => createHash("sha256").update(script.replace(/\r\n?/g, "\n")).digest("base64")
+  )
+  return [
+    "default-src 'none'",
+    `script-src ${hashes.map((hash) => `'sha256-${hash}'`).join(" ")}`,
+    "style-src 'unsafe-inline'",
+    "img-src 'self' data: blob:",
+    "font-src 'self' data:",
+    `connect-src 'self' ${new URL(publicUrl).origin}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'"
+  ].join("; ")
+}

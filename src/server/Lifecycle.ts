@@ -48,7 +48,7 @@ export const layer = (methods: Methods) =>
           fiber.setContext(contextOf(fiber.context, request, current))
 
           const [path] = splitTarget(request.url)
-          const draining = drain.draining()
+          const draining = drain.draining() && path !== liveness
           if (draining && isSend(request.method, path)) current.unavailable = outcomeUnknown
           const answered = draining
             ? Effect.succeed(goingAway(current))
@@ -68,6 +68,9 @@ export const layer = (methods: Methods) =>
 /** Adds the headers collected for an answer, unless it was rendered with them. */
 const withHeaders = (response: Response, { headers }: CurrentRequestShape): Response =>
   response.headers["x-request-id"] === undefined ? HttpServerResponse.setHeaders(response, headers) : response
+
+/** A process that drains still runs: only what restarts dead ones asks for this, and must not restart it. */
+const liveness = "/healthz"
 
 /** Adds the state of the request, and gives the router a target that it reads as the contract does. */
 const contextOf = (context: Context.Context<never>, request: Request, current: CurrentRequestShape) => {

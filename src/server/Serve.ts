@@ -38,6 +38,7 @@ import { Drain } from "./Drain.ts"
 import * as Http from "./Http.ts"
 import * as NodeServer from "./NodeServer.ts"
 import { signals } from "./Signals.ts"
+import * as StoredSecrets from "./StoredSecrets.ts"
 import { welcome } from "./Welcome.ts"
 
 /** `all` serves and works; `api` serves HTTP alone; `worker` runs the background fibers alone. */
@@ -56,7 +57,7 @@ const platform = Layer.mergeAll(
   RateLimits.layer,
   RequestMetrics.layer,
   Pages.layer,
-  SecretBox.layer,
+  Layer.provideMerge(StoredSecrets.layer, SecretBox.layer),
   Notifier.layer,
   Drain.layer,
   Bulk.layer,
@@ -88,11 +89,11 @@ const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.la
   Layer.provide([Worker.layer, Circuits.layer])
 )
 
-/** The HTTP face of a role, on `HOST:PORT`, with the metrics beside it where they are asked for. */
+/** The HTTP face of a role, on `HOST:PORT`, with the metrics on `ADMIN_HOST:ADMIN_PORT` where that is set. */
 const face = (role: Role) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const { adminPort, host, port, publicUrl } = yield* Settings
+      const { adminHost, adminPort, host, port, publicUrl } = yield* Settings
       const main = Layer.unwrap(
         Effect.map(HttpServer.HttpServer, ({ address }) =>
           role === "worker"
@@ -105,7 +106,7 @@ const face = (role: Role) =>
       )
       return Option.match(adminPort, {
         onNone: () => main,
-        onSome: (port) => Layer.merge(main, Layer.provide(Http.admin, Layer.fresh(NodeServer.layer(host, port))))
+        onSome: (port) => Layer.merge(main, Layer.provide(Http.admin, Layer.fresh(NodeServer.layer(adminHost, port))))
       })
     })
   )

@@ -7,9 +7,12 @@ import { Effect } from "effect"
 import { OpenApi } from "effect/http-api"
 import { execFile } from "node:child_process"
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises"
+import { get as httpGet, type IncomingMessage } from "node:http"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { buffer } from "node:stream/consumers"
 import { promisify } from "node:util"
+import { brotliDecompressSync, gunzipSync } from "node:zlib"
 import { chromium } from "playwright-core"
 import { afterAll, beforeAll } from "vitest"
 import { Api } from "../../src/api/Api.ts"
@@ -112,6 +115,10 @@ describe("/docs", () => {
         if (protocol !== "data:" && protocol !== "blob:") asked.add(origin)
       })
       page.on("pageerror", (error) => failures.push(error.message))
+      // A violated content security policy is told on the console alone.
+      page.on("console", (message) => {
+        if (message.text().includes("Content Security Policy")) failures.push(message.text())
+      })
       yield* Effect.promise(async () => {
         await page.goto(`${url}/docs`, { waitUntil: "networkidle" })
         await page.getByText("Create a client").first().waitFor()
@@ -119,6 +126,59 @@ describe("/docs", () => {
       })
       assert.deepStrictEqual([...asked], [url])
       assert.deepStrictEqual(failures, [])
+
+      // What an attacker could bring into the page is neither run nor loaded, and nothing is sent elsewhere.
+      const smuggled = yield* Effect.promise(() =>
+        page.evaluate(`(async () => {
+          const script = document.createElement("script")
+          script.textContent = "globalThis.smuggled = true"
+          document.body.append(script)
+          const elsewhere = await fetch("http://127.0.0.2:9/").then(() => "answered", () => "refused")
+          return [globalThis.smuggled === true, elsewhere]
+        })()`)
+      )
+      assert.deepStrictEqual(smuggled, [false, "refused"])
+      assert.isAtLeast(failures.length, 2)
+    }).pipe(Effect.scoped)
+  )
+})
+
+describe("the document and the reference", () => {
+  it.live("are compressed for those that accept it, and are told to be unchanged where they are", () =>
+    Effect.gen(function* () {
+      const { url } = yield* startServer()
+      const get = (path: string, headers: Record<string, string> = {}) =>
+        Effect.promise(async () => {
+          const response = await new Promise<IncomingMessage>((resolve, reject) =>
+            httpGet(new URL(path, url), { headers, agent: false }, resolve).on("error", reject)
+          )
+          return { status: response.statusCode, headers: response.headers, body: await buffer(response) }
+        })
+      for (const path of ["/openapi.json", "/docs"]) {
+        const plain = yield* get(path)
+        assert.strictEqual(plain.headers["content-encoding"], undefined)
+        assert.strictEqual(plain.headers["x-content-type-options"], "nosniff")
+        assert.strictEqual(plain.headers["vary"], "accept-encoding")
+        const tags = new Set([plain.headers.etag])
+        for (const [accepted, encoding, decompress] of [
+          ["gzip, deflate, br, zstd", "br", brotliDecompressSync],
+          ["deflate, GZIP;q=0.5", "gzip", gunzipSync],
+          ["br;q=0, gzip", "gzip", gunzipSync]
+        ] as const) {
+          const small = yield* get(path, { "accept-encoding": accepted })
+          assert.strictEqual(small.headers["content-encoding"], encoding)
+          assert.isBelow(small.body.length, plain.body.length / 3)
+          assert.isTrue(decompress(small.body).equals(plain.body))
+          tags.add(small.headers.etag)
+          const again = yield* get(path, {
+            "accept-encoding": accepted,
+            "if-none-match": `"other", W/${small.headers.etag}`
+          })
+          assert.deepStrictEqual([again.status, again.body.length, again.headers.etag], [304, 0, small.headers.etag])
+        }
+        assert.strictEqual(tags.size, 3)
+        assert.strictEqual((yield* get(path, { "if-none-match": '"other"' })).status, 200)
+      }
     }).pipe(Effect.scoped)
   )
 })

@@ -141,7 +141,7 @@ describe("settings", () => {
           failure(
             1,
             "PORT must be an integer from 0 to 65535",
-            "SHUTDOWN_GRACE must be a duration such as 250ms, 5s, 2m, 24h or 7d",
+            "SHUTDOWN_GRACE must be a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d",
             "SECRET_KEY is required when DATABASE_URL is set: 32 bytes in base64 (`openssl rand -base64 32`)"
           )
         )

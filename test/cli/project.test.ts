@@ -110,7 +110,7 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
         yield* applyThere(file("kept")),
         failure(
           1,
-          `${DATA_DIR}/secret-key does not hold 32 bytes in base64: restore it, or remove it to have a new key made`
+          `${DATA_DIR}/secret-key does not hold 32 bytes in base64: restore it, or set SECRET_KEY to the key that it held`
         )
       )
     }).pipe(Effect.scoped)

@@ -6,7 +6,7 @@ import { failure, run } from "./Cli.support.ts"
 
 const name = "npm run --silent cli --"
 const see = (...path: ReadonlyArray<string>) => `; see ${[name, ...path, "--help"].join(" ")}`
-const durations = "Expected: a duration such as 250ms, 5s, 2m, 24h or 7d"
+const durations = "Expected: a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d"
 const issue = ["token", "issue", "--project", "p", "--name", "n"]
 
 describe("help", () => {
@@ -92,6 +92,10 @@ describe("wrong usage", () => {
     {
       args: ["token", "issue", "--project", "p", "--scope", "all", "--name", "x".repeat(161)],
       line: `Invalid value for flag --name: "${"x".repeat(161)}". Expected: a string of 1 to 160 characters${see("token", "issue")}`
+    },
+    {
+      args: ["token", "rotate", "--key", "k", "--grace", "0s"],
+      line: `Invalid value for flag --grace: "0s". ${durations}${see("token", "rotate")}`
     },
     {
       args: ["token", "rotate", "--key", "k", "--grace", "1w"],

@@ -3,9 +3,9 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { vi } from "vitest"
 import { faultsOf, problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
-import { startServer, TestServer } from "../support/TestServer.ts"
+import { secretKey, startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
-import { api, assertConflict, callsOf, open } from "./Webhooks.support.ts"
+import { api, assertConflict, callsOf, created, open } from "./Webhooks.support.ts"
 
 const hour = 3_600_000
 
@@ -151,6 +151,39 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
     })
   )
 
+  it.effect("is opened before anything is changed, so that a key which can't open it changes nothing", () =>
+    Effect.gen(function* () {
+      const other = Buffer.from(secretKey, "base64").fill(9).toString("base64")
+      const { databaseUrl } = yield* startServer({}, "api")
+      const under = (env: Record<string, string>) => startServer({ DATABASE_URL: databaseUrl, ...env }, "api")
+      const old = yield* under({})
+      // Started while nothing is stored: later it would not start.
+      const stranger = yield* under({ SECRET_KEY: other })
+      const seeded = yield* old.seed({ installations: [{ id: "ins", name: "Shop" }] })
+      const webhooks = callsOf(old, seeded, "ins")
+      const { signingSecret } = yield* webhooks.configured()
+      const before = [yield* webhooks.found, yield* webhooks.secrets]
+      const key = newKey()
+      const change = { expectedVersion: 1, eventTypes: [created] }
+      problemOf(yield* webhooks.but({ server: stranger }).configure(change, key), 500, "internal")
+      assert.deepStrictEqual([yield* webhooks.found, yield* webhooks.secrets], before)
+      assertConflict(yield* webhooks.but({ server: stranger }).configure({ expectedVersion: 7 }), 1)
+
+      // The key is free, and the first answer under it tells the secret wherever the old key is known.
+      const heir = webhooks.but({ server: yield* under({ SECRET_KEY: other, SECRET_KEY_PREVIOUS: secretKey }) })
+      const told = { resourceId: "ins", changed: true, version: 2, signingSecret }
+      assert.deepStrictEqual(yield* heir.configured(change, key), told)
+      const repeated = yield* webhooks.but({ server: stranger }).configure(change, key)
+      assert.deepInclude(receiptOf(repeated, 200), { version: 2, replayed: true })
+
+      // A new secret is sealed under the key of the process that made it.
+      const next = yield* heir.rotated(2)
+      problemOf(yield* webhooks.configure({ expectedVersion: 3 }), 500, "internal")
+      const after = yield* webhooks.but({ server: stranger }).configured({ expectedVersion: 3 })
+      assert.strictEqual(after.signingSecret, next)
+    }).pipe(Effect.scoped)
+  )
+
   it.effect("is sealed for its installation: another's can't be opened in its place", () =>
     Effect.gen(function* () {
       const webhooks = yield* open("ins", "other")
@@ -164,9 +197,11 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
         yield* Effect.orDie(webhooks.server.sql`
           UPDATE webhook_secrets SET sealed = ${stolen.sealed}
           WHERE project_id = ${victim.projectId} AND installation_id = ${installationId}`)
-        const answer = yield* victim.configure({ expectedVersion: 1 })
+        const before = [yield* victim.found, yield* victim.secrets]
+        const answer = yield* victim.configure({ expectedVersion: 1, eventTypes: [created] })
         problemOf(answer, 500, "internal")
         assert.notInclude(answer.text, signingSecret)
+        assert.deepStrictEqual([yield* victim.found, yield* victim.secrets], before)
       }
       assert.strictEqual((yield* webhooks.configured({ expectedVersion: 1 })).signingSecret, signingSecret)
     })

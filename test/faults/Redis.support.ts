@@ -16,7 +16,7 @@ export interface Redis {
 }
 
 /** A server that is yet to be started; its port is its own from now on. */
-export const makeRedis = async (): Promise<Redis> => {
+export const makeRedis = async (...flags: ReadonlyArray<string>): Promise<Redis> => {
   const port = await freePort()
   const directory = await temporaryDirectory()
   let running: Running | undefined
@@ -25,7 +25,7 @@ export const makeRedis = async (): Promise<Redis> => {
     port,
     start: async () => {
       const args = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-      running = spawn(pathOf("redis"), [...args, "--dir", directory])
+      running = spawn(pathOf("redis"), [...args, "--dir", directory, ...flags])
       await eventually(() => ping(port))
     },
     kill: async () => {
@@ -36,12 +36,15 @@ export const makeRedis = async (): Promise<Redis> => {
   }
 }
 
-const ping = (port: number) =>
-  new Promise<void>((resolve, reject) => {
-    const socket = Net.connect({ host: "127.0.0.1", port, timeout: 1_000 }, () => socket.write("PING\r\n"))
-    socket.once("data", () => {
+const ping = (port: number) => ask(port, "PING")
+
+/** Sends one inline command, and returns the first part of its answer as it came. */
+export const ask = (port: number, command: string) =>
+  new Promise<string>((resolve, reject) => {
+    const socket = Net.connect({ host: "127.0.0.1", port, timeout: 1_000 }, () => socket.write(`${command}\r\n`))
+    socket.once("data", (data) => {
       socket.destroy()
-      resolve()
+      resolve(data.toString())
     })
     socket.once("timeout", () => socket.destroy(new Error("Redis is silent")))
     socket.once("error", reject)

@@ -96,6 +96,8 @@ describe("SIGTERM", () => {
     service.kill("SIGTERM")
     await isDraining(service)
     expectGoingAway(await send(`${service.url}/readyz`))
+    // It still runs.
+    assert.strictEqual((await send(`${service.url}/healthz`)).status, 200)
     expectGoingAway(await listClients(service.url, token))
     expectGoingAway(await createClient(service.url, token, "late-comer", "Late"))
     const onKept = await listClients(service.url, token, { agent: other })

@@ -87,6 +87,7 @@ describe("settings", () => {
       DATABASE_MAX_CONNECTIONS: "0",
       MIGRATE_ON_START: "maybe",
       SECRET_KEY: "c2hvcnQ=",
+      SECRET_KEY_PREVIOUS: `${Buffer.alloc(32).toString("base64")},c2hvcnQ=`,
       REDIS_URL: "http://localhost",
       ADMIN_PORT: "9e3",
       LOG_LEVEL: "loud",
@@ -187,6 +188,21 @@ describe("roles", () => {
 })
 
 describe("metrics", () => {
+  it("are served on ADMIN_HOST, which is loopback unless it is set", async () => {
+    const admin = await freePort()
+    const refused = async (host: string) => {
+      const failure: unknown = await send(`http://${host}:${admin}/metrics`).catch((error: unknown) => error)
+      assert.match(String(failure), /ECONNREFUSED/)
+    }
+    const usual = await start({ HOST: "0.0.0.0", ADMIN_PORT: String(admin) })
+    assert.strictEqual((await send(`http://127.0.0.1:${admin}/metrics`)).status, 200)
+    await refused("127.0.0.2")
+    assert.deepStrictEqual(await usual.stop(), inGoodOrder)
+    await start({ ADMIN_HOST: "127.0.0.2", ADMIN_PORT: String(admin) })
+    assert.strictEqual((await send(`http://127.0.0.2:${admin}/metrics`)).status, 200)
+    await refused("127.0.0.1")
+  })
+
   it("are Prometheus text on ADMIN_PORT, and only there", async () => {
     const admin = await freePort()
     const service = await start({ ADMIN_PORT: String(admin) })

@@ -143,8 +143,10 @@ describe("an attempt", () => {
     const receiver = await listen(ok)
     const shop = await openShop(databaseUrl, service, receiver.url)
     const { headers, traceId } = newTrace()
+    const worker = await startWith(collector, "worker")
+    // As if another key had sealed it.
+    await shop.query(`UPDATE webhook_secrets SET sealed = sha512(sealed) WHERE project_id = '${shop.id}'`)
     await shop.create("deal-unsigned", service, headers)
-    const worker = await startWith(collector, "worker", { SECRET_KEY: randomBytes(32).toString("base64") })
     await settled(shop)
     await flushed(service, worker)
     const attempts = attemptsIn(collector.spans().filter((span) => span.traceId === traceId))
@@ -160,9 +162,23 @@ describe("an attempt", () => {
     assert.strictEqual(attributesOf(attempts[0]?.attributes)["url.full"], `http://127.0.0.1:${receiver.port}/REDACTED`)
   })
 
-  it("in a trace that its caller does not record is not recorded either, and the receiver is told so", async () => {
+  it("in a trace that its caller does not record is recorded all the same, under the caller's trace id", async () => {
     const collector = await startCollector()
     const service = await startWith(collector)
+    const receiver = await listen(ok)
+    const shop = await openShop(databaseUrl, service, receiver.url)
+    const { headers, traceId } = newTrace("00")
+    await shop.create("deal-unsampled", service, headers)
+    await settled(shop)
+    await flushed(service)
+    assertMatches(receiver.hits.map(toldOf), [new RegExp(`^00-${traceId}-[0-9a-f]{16}-01$`)])
+    const attempts = attemptsIn(collector.spans().filter((span) => span.traceId === traceId))
+    assert.strictEqual(attempts.length, 1)
+  })
+
+  it("in a trace that the sampler does not record is not recorded either, and the receiver is told so", async () => {
+    const collector = await startCollector()
+    const service = await startWith(collector, "all", { OTEL_TRACES_SAMPLER: "parentbased_always_off" })
     const receiver = await listen(ok)
     const shop = await openShop(databaseUrl, service, receiver.url)
     const { headers, traceId } = newTrace("00")

@@ -1,7 +1,7 @@
 /** Webhooks whose secret the service's `SECRET_KEY` does not open: they have their failures to themselves. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { open, receiver, serve } from "./Deliveries.support.ts"
+import { open, receiver, serve, verifies } from "./Deliveries.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
 const otherKey = Buffer.alloc(32, 8).toString("base64")
@@ -12,8 +12,9 @@ describe("a webhook whose secret can't be opened", () => {
       const old = yield* serve({}, "api")
       const project = yield* open(old)
       const shop = yield* receiver()
-      yield* project.subscribe("shop", shop.url)
+      // Started while nothing is stored: later it would not start.
       yield* serve({ DATABASE_URL: old.databaseUrl, SECRET_KEY: otherKey }, "worker")
+      yield* project.subscribe("shop", shop.url)
       yield* project.created()
       yield* untilRows(project.deliveries(), ([delivery]) => delivery?.status === "dead")
       const [delivery] = yield* project.deliveries()
@@ -29,16 +30,34 @@ describe("a webhook whose secret can't be opened", () => {
       const names = Array.from({ length: 33 }, (_, n) => `shop${n}`)
       const project = yield* open(old, names)
       const shop = yield* receiver()
+      const server = yield* serve({ DATABASE_URL: old.databaseUrl, SECRET_KEY: otherKey })
       for (const name of names) yield* project.subscribe(name, shop.url)
       for (let n = 0; n < 4; n++) yield* project.created()
 
-      const server = yield* serve({ DATABASE_URL: old.databaseUrl, SECRET_KEY: otherKey })
       yield* Effect.sleep("2 seconds")
       const neighbour = yield* open(server)
       const healthy = yield* receiver()
       yield* neighbour.subscribe("shop", healthy.url)
       yield* neighbour.created()
       yield* until(() => healthy.hits.length === 1)
+    }).pipe(Effect.scoped)
+  )
+})
+
+describe("a webhook whose older secret can't be opened", () => {
+  it.live("is signed with the one in force", () =>
+    Effect.gen(function* () {
+      const project = yield* open(yield* serve())
+      const shop = yield* receiver()
+      yield* project.subscribe("shop", shop.url)
+      const inForce = yield* project.rotate("shop", 1)
+      yield* project.sql`UPDATE webhook_secrets SET sealed = sha512(sealed) WHERE retires_at <> 'infinity'`
+      yield* project.created()
+      yield* project.finished
+      assert.deepStrictEqual(
+        shop.hits.map((hit) => verifies(inForce, hit)),
+        [true]
+      )
     }).pipe(Effect.scoped)
   )
 })

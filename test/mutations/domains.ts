@@ -39,6 +39,11 @@ export const domains = [
   capacity("SELECT sum(change)::int", "SELECT 0"),
   deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),
+  mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks.secrets")(
+    "WHEN ${held?.opens === false}::boolean THEN 'secret_not_opened'",
+    ""
+  ),
+  mutating("integrations/Webhooks/Secrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
   attempt("WHERE failure IS NULL", ""),

@@ -13,11 +13,11 @@ const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals.deliveries"
 const signatures = mutating("platform/StandardWebhooks.ts", "platform/StandardWebhooks")
 
 export const platform = [
-  cursors("[list.projectId, list.operation, list.filters]", "[list.operation, list.filters]"),
-  cursors("[list.projectId, list.operation, list.filters]", "[list.projectId, list.filters]"),
-  cursors("[list.projectId, list.operation, list.filters]", "[list.projectId, list.operation]"),
+  cursors("[projectId, operation, filters]", "[operation, filters]"),
+  cursors("[projectId, operation, filters]", "[projectId, filters]"),
+  cursors("[projectId, operation, filters]", "[projectId, operation]"),
   cursors(' || bytes.toString("base64url") !== cursor', ""),
-  cursors("timingSafeEqual(mac(list, body), bytes.subarray(0, macLength)) ?", "true ?"),
+  cursors("timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength))", "true"),
   cursors("const longestId = 384 -", "const longestId = 1384 -"),
   pages("limit: limit + 1", "limit"),
   pages("AND (created_at, id) <", "AND (created_at, id) <="),
@@ -41,11 +41,15 @@ export const platform = [
   keys("[...new Set(given.scopes)]", "[...given.scopes]"),
   keys("Duration.isGreaterThan(expiresIn, longestLife)", "false"),
   keys("WHERE ${member}::text IS NULL OR (SELECT active FROM member)", "WHERE true"),
-  limits("${projectId}:${policy}:", "${policy}:"),
+  limits("${encodeURIComponent(projectId)}:${policy}:", "${policy}:"),
   buckets("(limit - bucket.tokens) * bucket.perToken", "limit * bucket.perToken"),
   buckets("if (allowed) bucket.tokens--", ""),
   mutating("platform/rateLimit/Throttle.ts", "contract/Walk.order")("Math.ceil(", "Math.floor("),
   mutating("platform/Columns.ts", "contract/Deals.events")("HH24:MI:SS.MS", "HH24:MI:SS"),
+  mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("met.has(keyId) ||", "true ||"),
+  mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("waiting.size >= maxWaiting", "false"),
+  mutating("platform/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
+  mutating("platform/Settings.ts", "platform/Settings")("(?!0+[a-z])", ""),
   outbox("webhooks.enabled AND ", ""),
   outbox("AND event.type = ANY(webhooks.event_types)", "")
 ]

@@ -7,20 +7,22 @@ import { Cursors, type List, type Position } from "../../src/platform/Cursors.ts
 import { SecretKey } from "../../src/platform/SecretKey.ts"
 
 const secret = randomBytes(32).toString("base64")
-const cursors = (key = secret) =>
-  Cursors.layer.pipe(Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(key)))))
+const cursors = (key = secret, ...previous: ReadonlyArray<string>) => {
+  const older = previous.map((key) => Redacted.make(key))
+  return Cursors.layer.pipe(Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(key), older))))
+}
 
-const run = <A, E>(effect: Effect.Effect<A, E, Cursors>, key?: string) =>
-  Effect.runSyncExit(Effect.provide(effect, cursors(key)))
+const run = <A, E>(effect: Effect.Effect<A, E, Cursors>, ...keys: ReadonlyArray<string>) =>
+  Effect.runSyncExit(Effect.provide(effect, cursors(...keys)))
 
 const encode = (list: List, position: Position) => {
   const exit = run(Effect.map(Cursors, (cursors) => cursors.encode(list, position)))
   return Exit.isSuccess(exit) ? exit.value : assert.fail("no cursor")
 }
-const decode = (list: List, cursor: string, key?: string) =>
+const decode = (list: List, cursor: string, ...keys: ReadonlyArray<string>) =>
   run(
     Effect.flatMap(Cursors, (cursors) => cursors.decode(list, cursor)),
-    key
+    ...keys
   )
 
 const list: fc.Arbitrary<List> = fc.record({
@@ -82,6 +84,25 @@ describe("Cursors", () => {
         assert.isTrue(Exit.isFailure(decode(other, cursor)))
         assert.isTrue(Exit.isFailure(decode(list, cursor, randomBytes(32).toString("base64"))))
       })
+    )
+  })
+
+  it("are taken where their key is a previous one, and are made under the current key", () => {
+    const [next, other] = [randomBytes(32).toString("base64"), randomBytes(32).toString("base64")]
+    fc.assert(
+      fc.property(list, position, (list, position) => {
+        const old = encode(list, position)
+        assert.isTrue(Exit.isSuccess(decode(list, old, next, other, secret)))
+        const fresh = run(
+          Effect.map(Cursors, (cursors) => cursors.encode(list, position)),
+          next,
+          secret
+        )
+        const cursor = Exit.isSuccess(fresh) ? fresh.value : assert.fail("no cursor")
+        assert.isTrue(Exit.isSuccess(decode(list, cursor, next)))
+        assert.isTrue(Exit.isFailure(decode(list, cursor, secret)))
+      }),
+      { numRuns: 30 }
     )
   })
 

@@ -73,11 +73,13 @@ describe("Settings", () => {
   )
 
   for (const [name, values] of [
-    ["PROVIDER_TIMEOUT", ["10", "-1s", "1.5s", "s", "5 s", "1w"]],
-    ["WEBHOOK_TIMEOUT", ["15", "-1s", "1.5s", "s", "5 s", "1w"]],
-    ["WEBHOOK_SECRET_OVERLAP", ["24", "-1h", "h", "1y"]],
-    ["WEBHOOK_DISABLE_AFTER", ["5", "-1d", "d", "1y"]],
-    ["WEBHOOK_RETRY_SCHEDULE", [",", "5s,", ",5s", "5s,,30s", "5s;30s", "5s 30s", "5,30", "5s,never"]],
+    ["PROVIDER_TIMEOUT", ["10", "0s", "-1s", "1.5s", "s", "5 s", "1w"]],
+    ["WEBHOOK_TIMEOUT", ["15", "0ms", "-1s", "1.5s", "s", "5 s", "1w"]],
+    ["SHUTDOWN_GRACE", ["25", "0s", "000m"]],
+    ["IDEMPOTENCY_RETENTION", ["7", "0d"]],
+    ["WEBHOOK_SECRET_OVERLAP", ["24", "0h", "-1h", "h", "1y"]],
+    ["WEBHOOK_DISABLE_AFTER", ["5", "0d", "-1d", "d", "1y"]],
+    ["WEBHOOK_RETRY_SCHEDULE", [",", "0s", "5s,0s", "5s,", ",5s", "5s,,30s", "5s;30s", "5s 30s", "5,30", "5s,never"]],
     ["WEBHOOK_ENDPOINT_CONCURRENCY", ["0", "-1", "1.5", "four", "1e1", "9999999999"]],
     [
       "WEBHOOK_ALLOWED_NETWORKS",

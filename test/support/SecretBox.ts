@@ -3,6 +3,16 @@ import { Layer, Redacted } from "effect"
 import { SecretBox } from "../../src/platform/SecretBox.ts"
 import { SecretKey } from "../../src/platform/SecretKey.ts"
 
-/** The box of a service with this `SECRET_KEY`. */
-export const secretBox = (key: string) =>
-  SecretBox.layer.pipe(Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(key)))))
+/** The box of a service with this `SECRET_KEY`, and with these keys in `SECRET_KEY_PREVIOUS`. */
+export const secretBox = (key: string, ...previous: ReadonlyArray<string>) =>
+  SecretBox.layer.pipe(
+    Layer.provide(
+      Layer.succeed(
+        SecretKey,
+        SecretKey.make(
+          Redacted.make(key),
+          previous.map((key) => Redacted.make(key))
+        )
+      )
+    )
+  )

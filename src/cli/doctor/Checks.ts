@@ -3,14 +3,14 @@ import { Clock, Duration, Effect, Option, Redacted, Schedule } from "effect"
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
 import * as Deliveries from "../../integrations/Deliveries/Standing.ts"
-import * as Webhooks from "../../integrations/Webhooks/Secrets.ts"
-import * as Channels from "../../messaging/Connectors/Sealed.ts"
 import * as Messages from "../../messaging/Messages/Standing.ts"
 import { standing } from "../../platform/Migrations.ts"
 import { RateLimits } from "../../platform/rateLimit/RateLimits.ts"
+import { survey } from "../../platform/SealedValues.ts"
 import { SecretBox } from "../../platform/SecretBox.ts"
 import { connectionsOf } from "../../platform/Database/Pools.ts"
 import { Settings } from "../../platform/Settings.ts"
+import { sealedTables } from "../../server/StoredSecrets.ts"
 import { cli } from "../Output.ts"
 import { failed, failure, ok, warning } from "./Finding.ts"
 
@@ -71,22 +71,22 @@ export const clock = Effect.gen(function* () {
   return apart > tolerance.failed ? failed(told, advice) : apart > tolerance.warning ? warning(told, advice) : ok(told)
 }).pipe(Effect.catchCause(failure("Look into the database: it tells no time.")))
 
-const sample = 1_000
-
-/** `SECRET_KEY` opens what is stored: the signing secrets of webhooks and the configs of channels. */
+/** `SECRET_KEY` opens what is stored, and which stored values still need a key of `SECRET_KEY_PREVIOUS`. */
 export const keys = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  const box = yield* SecretBox
-  const unreadable = [
-    ...(yield* Webhooks.unreadable(sql, box, sample)).map((id) => `webhook ${id}`),
-    ...(yield* Channels.unreadable(sql, box, sample)).map((id) => `channel ${id}`)
-  ]
-  return unreadable.length === 0
-    ? ok("SECRET_KEY opens what is stored")
-    : failed(
-        `SECRET_KEY does not open ${unreadable.length} stored secrets: ${unreadable.slice(0, 3).join(", ")}`,
-        "Restore the SECRET_KEY that they were sealed with; else rotate these webhooks, and apply these channels' configs again."
-      )
+  const { keyIds } = yield* SecretBox
+  const { byKey, unreadable } = yield* survey(sealedTables)
+  if (unreadable.length > 0) {
+    const keys = keyIds.length > 1 ? "SECRET_KEY and SECRET_KEY_PREVIOUS do" : "SECRET_KEY does"
+    return failed(
+      `${keys} not open ${unreadable.length} stored secrets: ${unreadable.slice(0, 3).join(", ")}`,
+      "Add the key that sealed them to SECRET_KEY_PREVIOUS; else rotate these webhooks, and apply these channels' configs again."
+    )
+  }
+  if (keyIds.length === 1) return ok(`SECRET_KEY opens what is stored (${byKey[0]} secrets)`)
+  const told = keyIds.map((id, i) => `${i === 0 ? "SECRET_KEY" : "previous key"} ${id} seals ${byKey[i]}`).join(", ")
+  return byKey.slice(1).some((count) => count > 0)
+    ? warning(told, `Run \`${cli} secrets reseal\`: SECRET_KEY_PREVIOUS is needed until it has sealed them anew.`)
+    : ok(`${told}: a previous key may go once no process seals with it and no caller holds a cursor of it`)
 }).pipe(Effect.catchCause(failure("Check SECRET_KEY, or the file secret-key under DATA_DIR.")))
 
 /** Redis answers, where rate limits are shared. */

@@ -1,5 +1,5 @@
 /** The signing secrets of claims, opened. */
-import { Effect, type Redacted } from "effect"
+import { Effect, Option, type Redacted } from "effect"
 import type { SecretBox } from "../../platform/SecretBox.ts"
 import { secretOwner } from "../Webhooks/Secrets.ts"
 import type { Claim } from "./Claim.ts"
@@ -14,7 +14,8 @@ const remembered = 10_000
 
 /**
  * Opens secrets and remembers those that an endpoint had last: they are the same for its next delivery, unless they were
- * rotated. One that our key does not open is a fault of the operator's SECRET_KEY: nothing can be signed.
+ * rotated. A secret in force that no key opens is a fault of the operator's SECRET_KEY: nothing can be signed. An older one
+ * in its overlap is left out then, as receivers have the one in force.
  */
 export const make = (box: SecretBox["Service"]): Secrets => {
   const known = new Map<string, { readonly sealed: string; readonly opened: ReadonlyArray<Redacted.Redacted> }>()
@@ -24,7 +25,10 @@ export const make = (box: SecretBox["Service"]): Secrets => {
     const last = known.get(endpoint)
     if (last?.sealed === secrets) return Effect.succeed(last.opened)
     const owner = secretOwner(projectId, installationId)
-    return Effect.forEach(secrets.split(" "), (sealed) => box.open(owner, Buffer.from(sealed, "base64"))).pipe(
+    const open = (sealed: string) => box.open(owner, Buffer.from(sealed, "base64"))
+    const [inForce = "", ...older] = secrets.split(" ")
+    return Effect.all([open(inForce), ...older.map((sealed) => Effect.option(open(sealed)))]).pipe(
+      Effect.map(([first, ...others]) => [first, ...others.flatMap(Option.toArray)]),
       Effect.tap((opened) =>
         Effect.sync(() => {
           if (known.size >= remembered) known.clear()

@@ -1,5 +1,5 @@
 /** The SQL of webhooks. Every statement names the project first. */
-import { Duration, Option } from "effect"
+import { Data, Duration, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { WebhookConfigure } from "../../api/integrations/Webhooks.ts"
@@ -37,22 +37,39 @@ const version_conflict = ({ version }: Refusal) =>
     currentVersion: version
   })
 
-/** A webhook as it is to be, what is wrong with its URL, and the secret of a new one. */
+/** The secret in force can't be opened. Nothing was changed. */
+export class SecretNotOpened extends Data.TaggedError("SecretNotOpened") {
+  override get message() {
+    return "The signing secret can't be opened: the key that sealed it is neither SECRET_KEY nor in SECRET_KEY_PREVIOUS"
+  }
+}
+
+/** The secret in force is not the one that was opened before. Nothing was changed. */
+export class SecretReplaced extends Data.TaggedError("SecretReplaced") {}
+
+/** A webhook as it is to be, and what is wrong with its URL. */
 interface Configuration extends WebhookConfigure {
   readonly fault: Option.Option<string>
+  /** The secret of a new webhook. */
   readonly sealed: Uint8Array
+  /** The sealed secret in force as it was read, and whether it could be opened; null where there was none. */
+  readonly held: { readonly sealed: Uint8Array; readonly opens: boolean } | null
 }
 
 export const configure = (
   sql: Sql,
   projectId: ProjectId,
   id: InstallationId,
-  { endpointUrl, eventTypes, expectedVersion, fault, sealed }: Configuration,
+  { endpointUrl, eventTypes, expectedVersion, fault, held, sealed }: Configuration,
   at: Date
-): Mutation<InstallationNotFound | VersionConflict | WebhookReferenceInvalid> => ({
+): Mutation<InstallationNotFound | SecretNotOpened | SecretReplaced | VersionConflict | WebhookReferenceInvalid> => ({
   at,
   verdict: sql`
     ${target(sql, id)},
+    in_force AS (
+      SELECT sealed FROM webhook_secrets
+      WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'
+    ),
     verdict AS (
       SELECT
         CASE
@@ -60,13 +77,15 @@ export const configure = (
           WHEN ${Option.isSome(fault)}::boolean THEN 'webhook_reference_invalid'
           WHEN installation.id IS NULL THEN 'installation_not_found'
           WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN 'version_conflict'
+          WHEN in_force.sealed IS DISTINCT FROM ${held?.sealed ?? null}::bytea THEN 'secret_replaced'
+          WHEN ${held?.opens === false}::boolean THEN 'secret_not_opened'
         END AS failure,
         ${id}::text AS resource_id, changed,
         CASE
           WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN target.version
           ELSE coalesce(target.version, 0) + changed::int
         END AS version
-      FROM project LEFT JOIN installation ON true LEFT JOIN target ON true, LATERAL (
+      FROM project LEFT JOIN installation ON true LEFT JOIN target ON true LEFT JOIN in_force ON true, LATERAL (
         SELECT (target.endpoint_url, target.event_types, target.enabled)
           IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)
       ) AS difference (changed)
@@ -97,15 +116,12 @@ export const configure = (
       FROM claim
       WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${id}
     )`,
-  returning: sql`coalesce(
-    (SELECT sealed FROM webhook_secrets
-     WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'),
-    ${sealed}::bytea
-  )`,
   problems: {
     webhook_reference_invalid: () => new WebhookReferenceInvalid({ detail: Option.getOrElse(fault, () => "") }),
     installation_not_found,
-    version_conflict
+    version_conflict,
+    secret_replaced: () => new SecretReplaced(),
+    secret_not_opened: () => new SecretNotOpened()
   }
 })
 
@@ -163,7 +179,6 @@ export const rotate = (
       INSERT INTO webhook_secrets (project_id, installation_id, version, sealed)
       SELECT ${projectId}::text, ${id}::text, version, ${sealed}::bytea FROM updated
     )`,
-  returning: sql`${sealed}::bytea`,
   problems: {
     installation_not_found,
     version_conflict,

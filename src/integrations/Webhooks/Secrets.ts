@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
-import type { SecretBox } from "../../platform/SecretBox.ts"
+import type { SealedTable, SealedValue } from "../../platform/SealedValues.ts"
 
 /** Maximum number of secrets that sign a delivery: the one in force and those in their overlap (contract §10). */
 export const signingSecretsMax = 3
@@ -9,22 +9,40 @@ export const signingSecretsMax = 3
 /** What the signing secrets of a webhook are sealed for. */
 export const secretOwner = (projectId: ProjectId, id: InstallationId) => ["webhook", projectId, id]
 
-interface Row {
-  readonly projectId: ProjectId
-  readonly installationId: InstallationId
-  readonly sealed: Uint8Array
-}
+/** Returns the sealed secret in force, or null where the installation has no webhook. */
+export const secretInForce = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
+  Effect.map(
+    sql<{ readonly sealed: Uint8Array }>`
+      SELECT sealed FROM webhook_secrets
+      WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'`,
+    ([row]) => row?.sealed ?? null
+  )
 
-/** The webhooks, of at most `limit`, whose secret in force can't be opened with this key. */
-export const unreadable = Effect.fn("Webhooks.unreadable")(function* (
-  sql: SqlClient.SqlClient,
-  box: SecretBox["Service"],
-  limit: number
-) {
-  const rows = yield* sql<Row>`
-    SELECT project_id AS "projectId", installation_id AS "installationId", sealed
-    FROM webhook_secrets WHERE retires_at = 'infinity' LIMIT ${limit}::int`
-  const fails = ({ installationId, projectId, sealed }: Row) =>
-    Effect.isFailure(box.open(secretOwner(projectId, installationId), sealed))
-  return (yield* Effect.filter(rows, fails)).map(({ installationId, projectId }) => `${projectId}/${installationId}`)
-})
+/** The signing secrets in force or in their overlap. One whose overlap is over signs nothing and is never opened again. */
+export const signingSecrets: SealedTable = {
+  kind: "webhook",
+  page: (sql, after, limit) => sql<SealedValue>`
+    SELECT project_id AS "projectId", installation_id AS id, version, sealed
+    FROM webhook_secrets
+    WHERE (project_id, installation_id, version) > (${after.projectId}, ${after.id}, ${after.version}::int)
+      AND retires_at > now()
+    ORDER BY project_id, installation_id, version LIMIT ${limit}::int`,
+  // The webhook is locked before its secrets, as rotations do, and webhooks in their order.
+  replace: (sql, { ids, next, projectIds, sealed, versions }) =>
+    Effect.map(
+      sql`
+        WITH change AS MATERIALIZED (
+          SELECT given.*
+          FROM unnest(${projectIds}::text[], ${ids}::text[], ${versions}::int[], ${sealed}::bytea[], ${next}::bytea[])
+              AS given (project_id, installation_id, version, sealed, next)
+            JOIN webhooks USING (project_id, installation_id)
+          ORDER BY given.project_id, given.installation_id FOR NO KEY UPDATE OF webhooks
+        )
+        UPDATE webhook_secrets SET sealed = change.next FROM change
+        WHERE webhook_secrets.project_id = change.project_id
+          AND webhook_secrets.installation_id = change.installation_id
+          AND webhook_secrets.version = change.version AND webhook_secrets.sealed = change.sealed
+        RETURNING 1`,
+      (rows) => rows.length
+    )
+}

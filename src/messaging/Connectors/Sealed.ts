@@ -1,9 +1,9 @@
 /** Channels' configs at rest: sealed whole, each for its own channel, so that another's can't be put in its place. */
 import { Effect, Redacted, Schema } from "effect"
-import type { SqlClient } from "effect/sql"
 import type { ChannelId, ProjectId } from "../../api/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { type SecretBox, SecretUnreadable } from "../../platform/SecretBox.ts"
+import type { SealedTable, SealedValue } from "../../platform/SealedValues.ts"
 import { ChannelConfig } from "./Config.ts"
 
 type Box = SecretBox["Service"]
@@ -46,16 +46,28 @@ export const openConfig = (
     Effect.mapError(() => new SecretUnreadable())
   )
 
-/** The channels, of at most `limit`, whose config can't be opened with this key. */
-export const unreadable = Effect.fn("Channels.unreadable")(function* (
-  sql: SqlClient.SqlClient,
-  box: Box,
-  limit: number
-) {
-  const channels = yield* sql<SealedChannel>`
-    SELECT project_id AS "projectId", id AS "channelId", provider_type AS "providerType", config
-    FROM channels LIMIT ${limit}::int`
-  const fails = ({ channelId, config, projectId, providerType }: SealedChannel) =>
-    Effect.isFailure(openConfig(box, projectId, channelId, providerType, config))
-  return (yield* Effect.filter(channels, fails)).map(({ channelId, projectId }) => `${projectId}/${channelId}`)
-})
+/** The configs of all channels. */
+export const channelConfigs: SealedTable = {
+  kind: "channel",
+  page: (sql, after, limit) => sql<SealedValue>`
+    SELECT project_id AS "projectId", id, 0 AS version, config AS sealed
+    FROM channels WHERE (project_id, id) > (${after.projectId}, ${after.id})
+    ORDER BY project_id, id LIMIT ${limit}::int`,
+  // Channels are locked in the order in which project files lock them.
+  replace: (sql, { ids, next, projectIds, sealed }) =>
+    Effect.map(
+      sql`
+        WITH change AS MATERIALIZED (
+          SELECT given.*
+          FROM unnest(${projectIds}::text[], ${ids}::text[], ${sealed}::bytea[], ${next}::bytea[])
+              AS given (project_id, id, sealed, next)
+            JOIN channels USING (project_id, id)
+          WHERE channels.config = given.sealed
+          ORDER BY given.project_id, given.id FOR NO KEY UPDATE OF channels
+        )
+        UPDATE channels SET config = change.next FROM change
+        WHERE channels.project_id = change.project_id AND channels.id = change.id AND channels.config = change.sealed
+        RETURNING 1`,
+      (rows) => rows.length
+    )
+}

@@ -31,13 +31,20 @@ export const exporters = ({ endpoint, resourceAttributes, sampler, samplerArgume
     loggerMergeWithExisting: true
   }))
 
+/**
+ * Samples what a sampled parent has caused, and decides by `root` whatever else comes. The caller of a public API can't
+ * switch its traces off: an unsampled parent elsewhere counts as none, but its trace id is kept. What waited in our own
+ * queues with an unsampled parent gets the same decision again, as it depends on the trace id alone.
+ */
+const parentBased = (root: Sampler) => new ParentBasedSampler({ root, remoteParentNotSampled: root })
+
 const samplers: Record<TelemetrySettings["sampler"], (argument: number) => Sampler> = {
   always_on: () => new AlwaysOnSampler(),
   always_off: () => new AlwaysOffSampler(),
   traceidratio: (ratio) => new TraceIdRatioBasedSampler(ratio),
-  parentbased_always_on: () => new ParentBasedSampler({ root: new AlwaysOnSampler() }),
-  parentbased_always_off: () => new ParentBasedSampler({ root: new AlwaysOffSampler() }),
-  parentbased_traceidratio: (ratio) => new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) })
+  parentbased_always_on: () => parentBased(new AlwaysOnSampler()),
+  parentbased_always_off: () => parentBased(new AlwaysOffSampler()),
+  parentbased_traceidratio: (ratio) => parentBased(new TraceIdRatioBasedSampler(ratio))
 }
 
 /** Tokens can stand in a path or a query, so in a URL attribute or an error's message. */

@@ -6,6 +6,7 @@ import type { RateLimit } from "../../api/Authentication.ts"
 import type { KeyId, MemberId, ProjectId } from "../../api/Ids.ts"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { statement } from "../Database.ts"
+import { pacedReads } from "./KeyReads.ts"
 import { type Presented, sameHash } from "./Token.ts"
 
 /** An API key that is in force, and what its project allows. */
@@ -65,7 +66,7 @@ export class Credentials extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       const scope = yield* Effect.scope
 
-      const read = (keyId: KeyId) => sql<Row>`
+      const read = (keyIds: ReadonlyArray<KeyId>) => sql<Row>`
         SELECT k.project_id AS "projectId", k.key_id AS "keyId", k.token_hash AS "tokenHash", k.scopes,
                k.member_id AS "memberId", coalesce(m.active, true) AS membership, p.modules, p.entitlements,
                p.rate_limits AS "rateLimits", p.time_zone AS "timeZone", k.expires_at AS "expiresAt",
@@ -73,13 +74,14 @@ export class Credentials extends Context.Service<
         FROM api_keys k
           JOIN projects p ON p.project_id = k.project_id
           LEFT JOIN members m ON m.project_id = k.project_id AND m.id = k.member_id
-        WHERE k.key_id = ${keyId} AND k.revoked_at IS NULL`
+        WHERE k.key_id = ANY(${keyIds}::text[]) AND k.revoked_at IS NULL`
+      const readOne = yield* pacedReads((keyIds) => statement(read(keyIds)))
 
       const keys = yield* Cache.makeWith(
         Effect.fnUntraced(function* (keyId: KeyId) {
           // A read that took long is stale already; what remains of the second is what it may be kept for.
-          const [took, rows] = yield* Effect.timed(statement(read(keyId)))
-          return { entry: Option.map(Option.fromUndefinedOr(rows[0]), toEntry), took }
+          const { row, took } = yield* readOne(keyId)
+          return { entry: Option.map(row, toEntry), took }
         }),
         {
           capacity: 10_000,

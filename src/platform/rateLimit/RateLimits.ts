@@ -74,13 +74,13 @@ const limitsOf = (take: Take, fallback?: Take) => {
     fallback === undefined ? take : (key, limit) => Effect.catch(take(key, limit), () => fallback(key, limit))
   return RateLimits.of({
     // The key contains the limit: a lowered limit starts a new bucket instead of using the tokens of the old one. The
-    // project comes first because the store derives a second key by appending `:refill`.
+    // store derives a second key by appending `:refill`; braces make both keys of one slot of a Redis cluster.
     take: (projectId, policy, limit) =>
       (policy === "messages" ? takeMessage : take)(
-        `${projectId}:${policy}:${limit.limit}/${limit.windowSeconds}`,
+        `{${encodeURIComponent(projectId)}:${policy}:${limit.limit}/${limit.windowSeconds}}`,
         limit
       ),
-    ping: Effect.asVoid(take("ping", { limit: 1_000_000, windowSeconds: 1 }))
+    ping: Effect.asVoid(take("{ping}", { limit: 1_000_000, windowSeconds: 1 }))
   })
 }
 

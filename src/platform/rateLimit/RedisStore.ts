@@ -1,7 +1,7 @@
 /** The buckets in Redis, for replicas to share; a Redis that is away, slow or not there yet fails a request in time. */
-import * as NodeRedis from "@effect/platform-node/NodeRedis"
-import { type Duration, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
+import { type Duration, Effect, Exit, Fiber, Layer, type Redacted, Scope } from "effect"
 import { RateLimiter } from "effect/persistence"
+import { layer as connect } from "./RedisConnection.ts"
 
 type Store = RateLimiter.RateLimiterStore["Service"]
 
@@ -18,19 +18,8 @@ export const layer = (url: Redacted.Redacted, patience: Duration.Duration): Laye
     Effect.gen(function* () {
       let store: Store | undefined
 
-      const redis = NodeRedis.layer({
-        url: Redacted.value(url),
-        disableOfflineQueue: true,
-        pingInterval: 1_000,
-        socket: {
-          connectTimeout: 1_000,
-          // A connection on which not even the pings are answered is dead, whatever TCP believes.
-          socketTimeout: 3_000,
-          reconnectStrategy: (retries) => Math.min(50 * 2 ** retries, 1_000)
-        }
-      })
       const connection = yield* Scope.make()
-      const connecting = yield* Layer.buildWithScope(redis, connection).pipe(
+      const connecting = yield* Layer.buildWithScope(connect(url), connection).pipe(
         Effect.flatMap((context) => Effect.provideContext(RateLimiter.makeStoreRedis(), context)),
         Effect.map((connected) => {
           store = connected

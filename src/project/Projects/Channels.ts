@@ -32,9 +32,11 @@ export const resolve = Effect.fnUntraced(function* (
   { channels = [], project }: ProjectFile
 ) {
   if (channels.length === 0) return { records: [], faults: [] }
+  // Locked: a config that stays as it is would else be written back as it was before `secrets reseal`.
   const rows = yield* sql<Old>`
     SELECT id, provider_type AS "providerType", config FROM channels
-    WHERE project_id = ${project.id} AND id = ANY(${channels.map(({ id }) => id)}::text[])`
+    WHERE project_id = ${project.id} AND id = ANY(${channels.map(({ id }) => id)}::text[])
+    ORDER BY id FOR NO KEY UPDATE`
   const olds = new Map(rows.map((row) => [row.id, row]))
 
   const hadBy = Effect.fnUntraced(function* ({ id, providerType }: Given): Effect.fn.Return<Had> {

@@ -1,0 +1,21 @@
+/** Entries of one generation; at most two generations are kept. */
+const generation = 8_192
+
+/** A bounded set of texts that forgets the oldest ones, a generation at a time. */
+export class RecentSet {
+  private young = new Set<string>()
+  private old = new Set<string>()
+
+  has(text: string): boolean {
+    return this.young.has(text) || this.old.has(text)
+  }
+
+  add(text: string): void {
+    if (this.young.has(text)) return
+    if (this.young.size === generation) {
+      this.old = this.young
+      this.young = new Set()
+    }
+    this.young.add(text)
+  }
+}

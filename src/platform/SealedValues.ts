@@ -1,0 +1,137 @@
+/** The sealed values of the database: which key has sealed each of them, and sealing them anew under the current key. */
+import { Effect, Option, Stream } from "effect"
+import { SqlClient, type SqlError } from "effect/sql"
+import { type Opened, SecretBox, type SecretUnreadable } from "./SecretBox.ts"
+
+/** A place in the order of a table: by project, id and version. */
+interface Place {
+  readonly projectId: string
+  readonly id: string
+  readonly version: number
+}
+
+/** A secret as a row of a table holds it. It is sealed for the table's kind, the project and the id. */
+export interface SealedValue extends Place {
+  readonly sealed: Uint8Array
+}
+
+/** What a table's rows are to hold instead of what they hold, a column each. */
+export interface Replacements {
+  readonly projectIds: ReadonlyArray<string>
+  readonly ids: ReadonlyArray<string>
+  readonly versions: ReadonlyArray<number>
+  readonly sealed: ReadonlyArray<Uint8Array>
+  readonly next: ReadonlyArray<Uint8Array>
+}
+
+type Query<A> = Effect.Effect<A, SqlError.SqlError>
+
+/** A table with a column of sealed values. */
+export interface SealedTable {
+  /** The first word of the owner that its values are sealed for. */
+  readonly kind: string
+  /** The values in use that follow a place. */
+  readonly page: (sql: SqlClient.SqlClient, after: Place, limit: number) => Query<ReadonlyArray<SealedValue>>
+  /** Replaces values that are still what they were, and returns how many. */
+  readonly replace: (sql: SqlClient.SqlClient, replacements: Replacements) => Query<number>
+}
+
+/** What was found of the values of some tables. */
+export interface Survey {
+  /** Values by key, as `SecretBox.keyIds` orders them. */
+  readonly byKey: ReadonlyArray<number>
+  /** Values that no key opens, as `kind project/id`. */
+  readonly unreadable: ReadonlyArray<string>
+}
+
+/** Values that one statement reads or replaces. */
+const batch = 500
+
+const first: Place = { projectId: "", id: "", version: -1 }
+
+const pages = (sql: SqlClient.SqlClient, { page }: SealedTable) =>
+  Stream.paginate(first, (after: Place) =>
+    Effect.map(page(sql, after, batch), (values) => {
+      const last = values.at(-1)
+      return [[values], values.length < batch ? Option.none() : Option.fromUndefinedOr(last)] as const
+    })
+  )
+
+const examined = (
+  box: SecretBox["Service"],
+  { kind }: SealedTable,
+  { id, projectId, sealed }: SealedValue
+): Effect.Effect<Opened, SecretUnreadable> => box.examine([kind, projectId, id], sealed)
+
+/** Opens every value of the tables. */
+export const survey = Effect.fn("SealedValues.survey")(function* (tables: ReadonlyArray<SealedTable>) {
+  const sql = yield* SqlClient.SqlClient
+  const box = yield* SecretBox
+  const byKey = box.keyIds.map(() => 0)
+  const unreadable: Array<string> = []
+  for (const table of tables) {
+    yield* Stream.runForEach(Stream.flattenIterable(pages(sql, table)), (value) =>
+      Effect.match(examined(box, table, value), {
+        onSuccess: ({ key }) => void (byKey[key] = (byKey[key] ?? 0) + 1),
+        onFailure: () => void unreadable.push(`${table.kind} ${value.projectId}/${value.id}`)
+      })
+    )
+  }
+  return { byKey, unreadable } satisfies Survey
+})
+
+/** Returns the number of values that no key opens where no key opens any, else 0. Stops at the first that opens. */
+export const unreadableAll = Effect.fn("SealedValues.unreadableAll")(function* (tables: ReadonlyArray<SealedTable>) {
+  const sql = yield* SqlClient.SqlClient
+  const box = yield* SecretBox
+  let unreadable = 0
+  for (const table of tables) {
+    const opened = yield* Stream.flattenIterable(pages(sql, table)).pipe(
+      Stream.mapEffect((value) => Effect.isSuccess(examined(box, table, value))),
+      Stream.tap(() => Effect.sync(() => unreadable++)),
+      Stream.filter((opens) => opens),
+      Stream.runHead
+    )
+    if (Option.isSome(opened)) return 0
+  }
+  return unreadable
+})
+
+/** A value, sealed anew where another key has sealed it, or where it carries no key's id. */
+const resealed = Effect.fnUntraced(function* (box: SecretBox["Service"], table: SealedTable, value: SealedValue) {
+  const { identified, key, secret } = yield* examined(box, table, value)
+  if (key === 0 && identified) return undefined
+  return { ...value, next: yield* box.seal([table.kind, value.projectId, value.id], secret) }
+})
+
+/**
+ * Seals the values of the tables anew under the current key, each batch in a statement of its own. A value that changes
+ * meanwhile is left as it is: who changed it has sealed it. Returns how many were sealed anew, and which no key opens.
+ */
+export const reseal = Effect.fn("SealedValues.reseal")(function* (tables: ReadonlyArray<SealedTable>) {
+  const sql = yield* SqlClient.SqlClient
+  const box = yield* SecretBox
+  const failed: Array<string> = []
+  let count = 0
+  for (const table of tables) {
+    yield* Stream.runForEach(pages(sql, table), (values) =>
+      Effect.gen(function* () {
+        const [results, unreadable] = yield* Effect.partition(values, (value) =>
+          Effect.mapError(resealed(box, table, value), () => `${table.kind} ${value.projectId}/${value.id}`)
+        )
+        failed.push(...unreadable)
+        const changes = results.filter((change) => change !== undefined)
+        if (changes.length > 0) count += yield* table.replace(sql, columnsOf(changes))
+      })
+    )
+  }
+  return { resealed: count, failed }
+})
+
+const columnsOf = (changes: ReadonlyArray<SealedValue & { readonly next: Uint8Array }>): Replacements => ({
+  projectIds: changes.map(({ projectId }) => projectId),
+  ids: changes.map(({ id }) => id),
+  versions: changes.map(({ version }) => version),
+  sealed: changes.map(({ sealed }) => sealed),
+  next: changes.map(({ next }) => next)
+})

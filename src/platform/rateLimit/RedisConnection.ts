@@ -1,0 +1,85 @@
+/** The connection to Redis: one server, or a cluster where the server at `REDIS_URL` is a node of one. */
+import * as NodeRedis from "@effect/platform-node/NodeRedis"
+import { Context, Duration, Effect, Exit, Layer, Redacted, Schedule, Scope } from "effect"
+import { Redis } from "effect/persistence"
+import { createCluster, ErrorReply, type RedisClientOptions } from "redis"
+
+const options = {
+  // Commands never queue while disconnected: they fail at once.
+  disableOfflineQueue: true,
+  pingInterval: 1_000,
+  socket: {
+    connectTimeout: 1_000,
+    // A connection on which not even the pings are answered is dead, whatever TCP believes.
+    socketTimeout: 3_000,
+    reconnectStrategy: (retries: number) => Math.min(50 * 2 ** retries, 1_000)
+  }
+}
+
+const everySecond = Schedule.spaced(Duration.seconds(1))
+
+/** Connects, for as long as it takes. */
+export const layer = (redacted: Redacted.Redacted) => {
+  const url = Redacted.value(redacted)
+  return Layer.effect(
+    Redis.Redis,
+    Effect.gen(function* () {
+      const scope = yield* Effect.scope
+      const alone = yield* Scope.fork(scope)
+      const redis = Context.get(yield* Layer.buildWithScope(NodeRedis.layer({ url, ...options }), alone), Redis.Redis)
+      const info = yield* redis.send<string>("INFO", "cluster").pipe(
+        // A user who may not ask this is taken to be one of a single server.
+        Effect.catchIf(
+          ({ cause }) => cause instanceof ErrorReply,
+          () => Effect.succeed("")
+        ),
+        Effect.retry(everySecond)
+      )
+      if (!/^cluster_enabled:1\r?$/m.test(info)) return redis
+      yield* Scope.close(alone, Exit.void)
+      return yield* Effect.retry(clustered(url), everySecond)
+    })
+  )
+}
+
+/** A client that sends each command to the node which holds its keys, and follows them where they move. */
+const clustered = Effect.fnUntraced(function* (url: string) {
+  const cluster = yield* Effect.acquireRelease(
+    Effect.sync(() => createCluster({ rootNodes: [{ ...options, url }], defaults: { ...options, ...accessOf(url) } })),
+    (cluster) => Effect.ignoreCause(Effect.promise(() => cluster.close()))
+  )
+  const log = Effect.runSyncWith(yield* Effect.context<never>())
+  cluster.on("error", (cause: unknown) => log(Effect.logWarning("A node of the Redis cluster fails", cause)))
+  const attempt = <A>(ask: () => Promise<A>) =>
+    Effect.tryPromise({ try: ask, catch: (cause) => new Redis.RedisError({ cause }) })
+  yield* attempt(() => cluster.connect())
+
+  /** A script is loaded on every node: any of them may be the one whose keys it is to work on. */
+  const load = async <A>(args: Array<string>): Promise<A> => {
+    const nodes = await Promise.all(cluster.masters.map((node) => cluster.nodeClient(node)))
+    const loaded = await Promise.allSettled(nodes.map((node) => node.sendCommand<A>(args)))
+    const one = loaded.find((result) => result.status === "fulfilled") ?? loaded[0]
+    if (one?.status !== "fulfilled") throw one?.reason ?? new Error("The cluster has no nodes")
+    return one.value
+  }
+  const unused = Effect.fail(new Redis.RedisError({ cause: "Only commands are sent to a cluster" }))
+  return yield* Redis.make({
+    send: <A>(command: string, ...args: ReadonlyArray<string>) => {
+      const all = [command, ...args]
+      // `EVALSHA sha numkeys key …`: the keys of a script are in one slot, so the first tells the node.
+      return attempt(() => (command === "SCRIPT" ? load<A>(all) : cluster.sendCommand<A>(args[2], false, all)))
+    },
+    connect: unused,
+    subscribe: () => unused
+  })
+})
+
+/** What a URL says of access: nodes that are found later are reached alike. */
+const accessOf = (url: string): RedisClientOptions => {
+  const { password, protocol, username } = new URL(url)
+  return {
+    ...(username === "" ? {} : { username: decodeURIComponent(username) }),
+    ...(password === "" ? {} : { password: decodeURIComponent(password) }),
+    socket: protocol === "rediss:" ? { ...options.socket, tls: true } : options.socket
+  }
+}

@@ -1,0 +1,173 @@
+/** `secrets reseal`: stored secrets move to the current key, and `doctor` says which key they still need. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Fiber, Redacted } from "effect"
+import { SqlClient } from "effect/sql"
+import { randomBytes } from "node:crypto"
+import { ChannelId, ProjectId } from "../../src/api/Ids.ts"
+import { openConfig } from "../../src/messaging/Connectors/Sealed.ts"
+import { SecretBox } from "../../src/platform/SecretBox.ts"
+import { secretBox } from "../support/SecretBox.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
+import { cli, documentOf, type Ended } from "./Cli.support.ts"
+
+const newKey = () => randomBytes(32).toString("base64")
+const [oldKey, key, lostKey] = [newKey(), newKey(), newKey()]
+
+const under = (key: string, ...previous: ReadonlyArray<string>) => ({
+  env: { SECRET_KEY: key, ...(previous.length === 0 ? {} : { SECRET_KEY_PREVIOUS: previous.join(",") }) }
+})
+const both = under(key, oldKey)
+const reseal = (options = both) => Effect.map(cli(["secrets", "reseal", "--json"], options), documentOf)
+
+const channels = [
+  {
+    id: "chat",
+    providerType: "http",
+    displayName: "Chat",
+    config: { url: "https://chat.example/send", signingSecret: "whsec_aGlkZGVu" }
+  },
+  { id: "bot", providerType: "telegram", displayName: "Bot", config: { token: "4711:token" } }
+]
+const project = { id: "acme", name: "Acme" }
+const apply = (file: object, options: { readonly env: Record<string, string> }) =>
+  Effect.map(cli(["project", "apply", "-", "--json"], { ...options, stdin: JSON.stringify(file) }), documentOf)
+
+/** Webhooks of a project, each with a secret in force and one that is over, sealed under a key. */
+const storeWebhooks = Effect.fnUntraced(function* (projectId: string, names: ReadonlyArray<string>, key: string) {
+  const sql = yield* SqlClient.SqlClient
+  const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
+  for (const name of names) {
+    const sealed = yield* seal(["webhook", projectId, name], Redacted.make(`whsec_${name}`))
+    yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES (${projectId}, ${name}, ${name}, 'active')`
+    yield* sql`
+      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+      VALUES (${projectId}, ${name}, 'https://shop.example', '{crm.deal.created.v1}', true, 2)`
+    yield* sql`
+      INSERT INTO webhook_secrets (project_id, installation_id, version, sealed, retires_at)
+      VALUES (${projectId}, ${name}, 1, 'over', now() - interval '1 day'), (${projectId}, ${name}, 2, ${sealed}, 'infinity')`
+  }
+})
+
+/** Opens what is stored of webhooks under a key. */
+const openWebhooks = Effect.fnUntraced(function* (projectId: string, key: string) {
+  const sql = yield* SqlClient.SqlClient
+  const { open } = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
+  const rows = yield* sql<{ id: string; sealed: Uint8Array }>`
+    SELECT installation_id AS id, sealed FROM webhook_secrets
+    WHERE project_id = ${projectId} AND retires_at = 'infinity' ORDER BY 1`
+  return yield* Effect.forEach(rows, ({ id, sealed }) =>
+    Effect.map(open(["webhook", projectId, id], sealed), Redacted.value)
+  )
+})
+
+const clear = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`DELETE FROM webhook_secrets`
+  yield* sql`DELETE FROM webhooks`
+  yield* sql`DELETE FROM installations`
+  yield* sql`DELETE FROM channels`
+})
+
+const keysFound = ({ stdout }: Ended) => /^(\w+) +keys +(.*)$/m.exec(stdout)?.slice(1) ?? []
+
+layer(TestDatabase.layer)("secrets reseal", (it) => {
+  it.effect("seals webhooks' secrets and channels' configs anew under SECRET_KEY, once", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      yield* apply({ project, channels }, under(oldKey))
+      yield* storeWebhooks("acme", ["a", "b"], oldKey)
+      assert.deepStrictEqual(yield* reseal(), { resealed: 4, failed: 0 })
+      assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 0 })
+      assert.deepStrictEqual(yield* openWebhooks("acme", key), ["whsec_a", "whsec_b"])
+      const box = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
+      const [chat = assert.fail()] = yield* sql<{ config: Uint8Array }>`SELECT config FROM channels WHERE id = 'chat'`
+      const opened = yield* openConfig(box, ProjectId.make("acme"), ChannelId.make("chat"), "http", chat.config)
+      assert.strictEqual(opened.providerType, "http")
+      // Without the old key files that leave the configs out still change nothing.
+      const silent = channels.map(({ displayName, id, providerType }) => ({ displayName, id, providerType }))
+      assert.deepInclude(yield* apply({ project, channels: silent }, under(key)), {
+        unchanged: { project: 1, channels: 2 }
+      })
+      yield* clear
+    })
+  )
+
+  it.effect("seals all that is stored in several batches", () =>
+    Effect.gen(function* () {
+      yield* apply({ project }, under(oldKey))
+      const sql = yield* SqlClient.SqlClient
+      const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(oldKey))
+      const ids = Array.from({ length: 1_234 }, (_, n) => `c${n}`)
+      const sealed = yield* Effect.forEach(ids, (id) => seal(["channel", "acme", id], Redacted.make("{}")))
+      yield* sql`
+        INSERT INTO channels (project_id, id, source_id, provider_type, display_name, status, config, connected_at)
+        SELECT 'acme', id, id, 'sandbox', id, 'active', config, now()
+        FROM unnest(${ids}::text[], ${sealed}::bytea[]) AS channel (id, config)`
+      assert.deepStrictEqual(yield* reseal(), { resealed: 1_234, failed: 0 })
+      assert.deepStrictEqual(yield* reseal(under(key)), { resealed: 0, failed: 0 })
+      yield* clear
+    })
+  )
+
+  it.effect("counts those that no key opens, leaves them, and names them", () =>
+    Effect.gen(function* () {
+      yield* apply({ project }, under(oldKey))
+      yield* storeWebhooks("acme", ["lost"], lostKey)
+      yield* storeWebhooks("acme", ["kept"], oldKey)
+      const { status, stderr, stdout } = yield* cli(["secrets", "reseal"], both)
+      assert.deepStrictEqual([status, stderr], [0, ""])
+      assert.strictEqual(stdout, "Sealed 1 secrets anew\n1 are opened by no key that is set:\n  webhook acme/lost\n")
+      assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 1 })
+      assert.deepStrictEqual(yield* reseal(under(key, lostKey)), { resealed: 1, failed: 0 })
+      yield* clear
+    })
+  )
+
+  it.effect("leaves a value that is replaced meanwhile as it is", () =>
+    Effect.gen(function* () {
+      yield* apply({ project }, under(oldKey))
+      yield* storeWebhooks("acme", ["a", "b"], oldKey)
+      const sql = yield* SqlClient.SqlClient
+      const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
+      const next = yield* seal(["webhook", "acme", "a"], Redacted.make("whsec_rotated"))
+      // The command has read both values when it waits for the first, which is then another.
+      const command = yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql`
+            UPDATE webhook_secrets SET sealed = ${next} WHERE installation_id = 'a' AND retires_at = 'infinity'`
+          const command = yield* Effect.forkDetach(reseal())
+          yield* Effect.repeat(sql`SELECT FROM pg_locks WHERE NOT granted`, { until: (rows) => rows.length > 0 })
+          return command
+        })
+      )
+      assert.deepStrictEqual(yield* Fiber.join(command), { resealed: 1, failed: 0 })
+      assert.deepStrictEqual(yield* openWebhooks("acme", key), ["whsec_rotated", "whsec_b"])
+      yield* clear
+    })
+  )
+})
+
+layer(TestDatabase.layer)("doctor", (it) => {
+  it.effect("says how many secrets each key seals, and when a previous key may go", () =>
+    Effect.gen(function* () {
+      yield* apply({ project, channels }, under(oldKey))
+      yield* storeWebhooks("acme", ["a"], key)
+      const ids = (yield* Effect.provide(Effect.service(SecretBox), secretBox(key, oldKey))).keyIds
+      const before = yield* cli(["doctor"], both)
+      assert.strictEqual(before.status, 0, before.stderr)
+      assert.deepStrictEqual(keysFound(before), [
+        "warning",
+        `SECRET_KEY ${ids[0]} seals 1, previous key ${ids[1]} seals 2`
+      ])
+      assert.include(before.stdout, "secrets reseal")
+      yield* reseal()
+      const after = keysFound(yield* cli(["doctor"], both))
+      assert.strictEqual(after[0], "ok")
+      assert.match(after[1] ?? "", /seals 3, previous key \w+ seals 0: a previous key may go/)
+      assert.deepStrictEqual(keysFound(yield* cli(["doctor"], under(key))), [
+        "ok",
+        "SECRET_KEY opens what is stored (3 secrets)"
+      ])
+    })
+  )
+})
