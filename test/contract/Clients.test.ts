@@ -1,7 +1,7 @@
 /** Clients: what a create, a get and a patch do (contract §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { atOnce, open } from "./Clients.support.ts"
 
@@ -66,49 +66,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
     Effect.gen(function* () {
       const { create } = yield* open()
       for (const _ of [1, 2]) receiptOf(yield* create(full), 201)
-    })
-  )
-
-  it.effect("takes on create no member that only a patch has, or none has", () =>
-    Effect.gen(function* () {
-      const { create } = yield* open({ organizations: [{ id: "o", name: "O" }], members: [{ id: "m", name: "M" }] })
-      for (const [name, value] of Object.entries({
-        organizationId: "o",
-        responsibleMemberId: "m",
-        status: "active",
-        id: "cli_mine",
-        version: 1,
-        createdAt: "2026-01-01T00:00:00.000Z",
-        updatedAt: "2026-01-01T00:00:00.000Z",
-        archivedAt: null
-      })) {
-        assert.deepStrictEqual(faultsOf(yield* create({ displayName: "A", [name]: value })), [`body/${name}`])
-      }
-    })
-  )
-
-  it.effect("takes on patch no member that nobody writes, no other status, and at least one member", () =>
-    Effect.gen(function* () {
-      const { created, patch } = yield* open()
-      const id = yield* created()
-      for (const [name, value] of Object.entries({
-        id,
-        version: 1,
-        createdAt: "x",
-        updatedAt: "x",
-        archivedAt: null
-      })) {
-        assert.deepStrictEqual(faultsOf(yield* patch(id, { [name]: value })), [`body/${name}`])
-      }
-      for (const status of ["all", "Active", "", null, 1]) {
-        assert.deepStrictEqual(faultsOf(yield* patch(id, { status })), ["body/status"])
-      }
-      for (const name of ["organizationId", "responsibleMemberId"]) {
-        for (const value of ["", "x".repeat(161), 1]) {
-          assert.deepStrictEqual(faultsOf(yield* patch(id, { [name]: value })), [`body/${name}`])
-        }
-      }
-      assert.deepStrictEqual(faultsOf(yield* patch(id, {})), ["body"])
     })
   )
 

@@ -70,36 +70,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a patch of a deal", (i
     })
   )
 
-  it.effect("names at least one member, and none that nobody writes", () =>
-    Effect.gen(function* () {
-      const { created, patch, read } = yield* open()
-      const deal = yield* created()
-      assert.deepStrictEqual(faultsOf(yield* patch(deal.id, {})), ["body"])
-      for (const [name, value] of Object.entries({
-        closedAt: null,
-        id: deal.id,
-        version: 1,
-        createdAt: deal.createdAt,
-        updatedAt: deal.updatedAt,
-        expectedVersion: 1
-      })) {
-        assert.deepStrictEqual(faultsOf(yield* patch(deal.id, { title: "B", [name]: value })), [`body/${name}`])
-      }
-      assert.deepStrictEqual(yield* read(deal.id), deal)
-    })
-  )
-
-  it.effect("tells every fault of its body, its path and its header at once", () =>
-    Effect.gen(function* () {
-      const { patch } = yield* open()
-      const body = { title: null, pipelineId: null, stageId: null, status: null, lifecycle: null, closedAt: null, x: 1 }
-      assert.deepStrictEqual(
-        faultsOf(yield* patch("x".repeat(161), body, "short")),
-        [...Object.keys(body).map((name) => `body/${name}`), "header/idempotency-key", "path/dealId"].toSorted()
-      )
-    })
-  )
-
   it.effect("of a deal that the project lacks is not found", () =>
     Effect.gen(function* () {
       const { created, read } = yield* open()

@@ -3,7 +3,8 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { open, pipelines } from "./Deals.support.ts"
+import { dealPath, open, path, pipelines } from "./Deals.support.ts"
+import { newKey } from "./Requests.ts"
 
 const full = {
   title: " Espresso machines ",
@@ -142,27 +143,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     })
   )
 
-  it.effect("takes on create no member that only a patch has, or none has", () =>
-    Effect.gen(function* () {
-      const { create, page } = yield* open()
-      for (const [name, value] of Object.entries({
-        status: "open",
-        lifecycle: "active",
-        lostReason: null,
-        closedAt: null,
-        id: "deal_mine",
-        version: 1,
-        createdAt: "2026-01-01T00:00:00.000Z",
-        updatedAt: "2026-01-01T00:00:00.000Z",
-        stage: "new"
-      })) {
-        assert.deepStrictEqual(faultsOf(yield* create({ title: "A", [name]: value })), [`body/${name}`])
-      }
-      assert.deepStrictEqual(faultsOf(yield* create({})), ["body/title"])
-      assert.strictEqual((yield* page()).items.length, 0)
-    })
-  )
-
   for (const [body, faults] of [
     [{ amountMinor: 1 }, ["currency"]],
     [{ amountMinor: 0, currency: null }, ["currency"]],
@@ -181,25 +161,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
       })
     )
   }
-
-  it.effect("tells every fault of a body and of its header at once", () =>
-    Effect.gen(function* () {
-      const { create } = yield* open()
-      const body = {
-        title: null,
-        clientId: "",
-        stageId: 1,
-        amountMinor: -1,
-        currency: "eur",
-        lostReason: "x",
-        stage: "new"
-      }
-      assert.deepStrictEqual(
-        faultsOf(yield* create(body, "short")),
-        [...Object.keys(body).map((name) => `body/${name}`), "header/idempotency-key"].toSorted()
-      )
-    })
-  )
 
   it.effect("is found by its id alone, archived too, and only in its project", () =>
     Effect.gen(function* () {
@@ -224,6 +185,38 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
         assert.deepInclude(yield* patched(id, { title: "Found" }), { id, title: "Found", version: 2 })
       }
       assert.deepStrictEqual((yield* walk("limit=1")).flat().toSorted(), ids.toSorted())
+    })
+  )
+
+  it.effect("takes an amount however JSON writes the number, and only if it is exact", () =>
+    Effect.gen(function* () {
+      const { created, read, server, token } = yield* open()
+      const { id } = yield* created()
+      const headers = { "content-type": "application/json" }
+      const sent = (amount: string) => {
+        const members = `"currency":"EUR","amountMinor":${amount}}`
+        return Effect.all([
+          server.send({ method: "POST", path, token, key: newKey(), headers, body: `{"title":"A",${members}` }),
+          server.send({ method: "PATCH", path: dealPath(id), token, key: newKey(), headers, body: `{${members}` })
+        ])
+      }
+      for (const [amount, stored] of [
+        ["1.0", 1],
+        ["12e2", 1_200],
+        ["1500e-2", 15],
+        ["-0", 0],
+        ["9007199254740991", 9_007_199_254_740_991],
+        ["9.007199254740991E+15", 9_007_199_254_740_991]
+      ] as const) {
+        const [made, patched] = yield* sent(amount)
+        receiptOf(patched, 200)
+        for (const of of [receiptOf(made, 201).resourceId, id]) {
+          assert.strictEqual((yield* read(of)).amountMinor, stored, amount)
+        }
+      }
+      for (const amount of ["9007199254740992", "9007199254740993", "1e400", "-1e400", "1e-1"]) {
+        for (const answer of yield* sent(amount)) assert.deepStrictEqual(faultsOf(answer), ["body/amountMinor"], amount)
+      }
     })
   )
 })

@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { Webhook } from "standardwebhooks"
 import type { Hit } from "../integrations/Deliveries.support.ts"
-import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
+import { problemOf } from "../support/ContractAnswers.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
@@ -133,32 +133,6 @@ const assertStranger = ({ body, headers }: Hit, key: string) => {
 }
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send", (it) => {
-  it.effect("takes a text of 1 to 4096 characters, and no other", () =>
-    Effect.gen(function* () {
-      const { ask, provider, rows } = yield* open(yield* TestServer)
-      for (const wrong of ["", "x".repeat(4097), "😀".repeat(4097), "\ud83d", "a\u0000", null, 1, ["x"], undefined]) {
-        const answer = yield* ask(conversations.http, { text: wrong })
-        assert.deepStrictEqual(faultsOf(answer), ["body/text"], JSON.stringify(wrong))
-      }
-      assert.deepStrictEqual(faultsOf(yield* ask(conversations.http, { text, to: address })), ["body/to"])
-      assert.deepStrictEqual(yield* rows, [])
-      assert.strictEqual(provider.hits.length, 0)
-    })
-  )
-
-  it.effect("takes an expectedProjectId that is a project's id, and no other", () =>
-    Effect.gen(function* () {
-      const { ask, projectId, provider } = yield* open(yield* TestServer)
-      for (const wrong of ["", "x".repeat(161), "\ud83d", "a\u0000", null, 1, []]) {
-        const answer = yield* ask(conversations.http, { text, expectedProjectId: wrong })
-        assert.deepStrictEqual(faultsOf(answer), ["body/expectedProjectId"], JSON.stringify(wrong))
-      }
-      assert.strictEqual(provider.hits.length, 0)
-      messageReceiptOf(yield* ask(conversations.http, { text, expectedProjectId: projectId }))
-      assert.strictEqual(provider.hits.length, 1)
-    })
-  )
-
   it.effect("that expects another project is refused before anything is read, made or sent", () =>
     Effect.gen(function* () {
       const { ask, projectId, provider, rows, sent } = yield* open(yield* TestServer)

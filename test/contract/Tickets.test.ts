@@ -1,7 +1,7 @@
 /** Ticket ratings: when a ticket takes one, from whom, and what becomes of the one before (contract §5, §7). */
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Layer } from "effect"
-import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
 import { atOnce } from "./Clients.support.ts"
@@ -143,43 +143,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a ticket", (it) => {
         }
         assert.deepStrictEqual(yield* read(id), before)
       }
-    })
-  )
-
-  it.effect("takes scores from 1 to 5 and comments of 1 to 1000 characters, or null", () =>
-    Effect.gen(function* () {
-      const { rate, read } = yield* open()
-      for (const score of [1, 2, 3, 4, 5]) {
-        receiptOf(yield* rate("t", { score }), 200)
-        assert.strictEqual((yield* read("t")).score, score)
-      }
-      for (const comment of [null, " ", "\n", "a".repeat(1000), "😀".repeat(1000)]) {
-        receiptOf(yield* rate("t", { score: 5, comment }), 200)
-        assert.strictEqual((yield* read("t")).comment, comment)
-      }
-    })
-  )
-
-  it.effect("takes no other score, comment or member, and hears of all faults at once", () =>
-    Effect.gen(function* () {
-      const { rate, read } = yield* open()
-      for (const score of [0, 6, -1, 4.5, "5", "", null, true, [5], undefined]) {
-        assert.deepStrictEqual(faultsOf(yield* rate("t", { score })), ["body/score"], String(score))
-      }
-      for (const comment of ["", "a".repeat(1001), "😀".repeat(1001), 5, ["a"], {}]) {
-        assert.deepStrictEqual(faultsOf(yield* rate("t", { score: 5, comment })), ["body/comment"])
-      }
-      for (const member of ["by", "expectedVersion", "ticketId"]) {
-        assert.deepStrictEqual(faultsOf(yield* rate("t", { score: 5, [member]: "customer" })), [`body/${member}`])
-      }
-      assert.deepStrictEqual(faultsOf(yield* rate("x".repeat(161), { score: 9, comment: "", more: 1 }, "a b")), [
-        "body/comment",
-        "body/more",
-        "body/score",
-        "header/idempotency-key",
-        "path/ticketId"
-      ])
-      assert.deepStrictEqual(yield* read("t"), unrated)
     })
   )
 

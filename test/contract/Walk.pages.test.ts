@@ -1,7 +1,7 @@
 /** Every list: its order, its pages, and what a cursor is bound to (contract §6). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { assertFault, problemOf } from "../support/ContractAnswers.ts"
+import { problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { at, callsOf, inOrder, type List, lists, many, notedDeals, openList } from "./Lists.ts"
 import { samples } from "./Samples.ts"
@@ -78,13 +78,10 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     })
   )
 
-  walk("takes a limit from 1 to 100, and another for each page", (list) =>
+  walk("shows as many records as the limit says, which may be another for each page", (list) =>
     Effect.gen(function* () {
-      const { ask, ids, page } = yield* openList(list, many(101))
+      const { ids, page } = yield* openList(list, many(101))
       for (const limit of [1, 99, 100]) assert.lengthOf(yield* ids(`limit=${limit}`), limit)
-      for (const limit of ["0", "101", "-1", "1.5", "1e1", "0x10", "", "%20", "%2B5", "five", "NaN", "1000000000000"]) {
-        assertFault(yield* ask(`limit=${limit}`), "query/limit")
-      }
       const seen: Array<string> = []
       let cursor: string | null = ""
       for (const limit of [1, 10, 3, 87]) {
@@ -161,16 +158,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
         problemOf(yield* ask(`limit=2&cursor=${encodeURIComponent(other)}`), 400, "cursor_invalid")
       }
       assert.lengthOf(yield* ids(`limit=2&cursor=${cursor}`), 2)
-    })
-  )
-
-  walk("takes a cursor of 1 character up to the longest", (list) =>
-    Effect.gen(function* () {
-      const { ask } = yield* openList(list)
-      for (const cursor of ["", "x".repeat(list.longestCursor + 1)]) {
-        assertFault(yield* ask(`cursor=${cursor}`), "query/cursor")
-      }
-      problemOf(yield* ask(`cursor=${"x".repeat(list.longestCursor)}`), 400, "cursor_invalid")
     })
   )
 

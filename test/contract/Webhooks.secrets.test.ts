@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { vi } from "vitest"
-import { faultsOf, problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
+import { problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { api, assertConflict, callsOf, open } from "./Webhooks.support.ts"
@@ -47,10 +47,6 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
       const before = [yield* found, yield* secrets]
       for (const expectedVersion of [1, 3, 2 ** 31, Number.MAX_SAFE_INTEGER]) {
         assertConflict(yield* rotate(expectedVersion), 2)
-      }
-      for (const expectedVersion of [undefined, null, 0, -1, 1.5, "2", true, [2], 2 ** 53]) {
-        const answer = yield* rotate(expectedVersion)
-        assert.deepStrictEqual(faultsOf(answer), ["body/expectedVersion"], String(expectedVersion))
       }
       assert.deepStrictEqual([yield* found, yield* secrets], before)
       yield* rotated(2)
