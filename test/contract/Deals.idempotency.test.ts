@@ -5,7 +5,7 @@ import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { atOnce, statusesOf } from "./Clients.support.ts"
-import { callsOf, open } from "./Deals.support.ts"
+import { open } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
 /** What a replay repeats of an answer. */
@@ -36,55 +36,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("the key of a command o
         }
       }
       assert.deepStrictEqual((yield* page()).items, [before])
-    })
-  )
-
-  it.effect("is refused to another body, another deal and another operation, which then have no effect", () =>
-    Effect.gen(function* () {
-      const { create, created, page, patch, patched, projectId, server, token } = yield* open()
-      const one = yield* created()
-      const two = yield* created()
-      const key = newKey()
-      receiptOf(yield* patch(one.id, { title: "A" }, key), 200)
-      yield* patched(two.id, { status: "won" })
-      const before = yield* page()
-      for (const answer of [
-        yield* patch(one.id, { title: "B" }, key),
-        yield* patch(one.id, { title: "A", clientId: null }, key),
-        yield* patch(two.id, { title: "A" }, key),
-        yield* create({ title: "A" }, key),
-        yield* server.send({
-          method: "POST",
-          path: "/api/v1/developer/crm/clients",
-          token,
-          key,
-          json: { displayName: "A" }
-        }),
-        // The key is known before anything else about the request is.
-        yield* patch("nothing", { title: "A" }, key),
-        yield* patch(two.id, { status: "lost" }, key),
-        yield* patch(two.id, { stageId: "nothing" }, key),
-        yield* patch(two.id, { lostReason: "x" }, key),
-        yield* create({ title: "A", clientId: "nobody" }, key)
-      ]) {
-        problemOf(answer, 409, "idempotency_key_reused")
-      }
-      assert.deepStrictEqual(yield* page(), before)
-      const rotated = callsOf(server, { projectId, token: yield* server.issue(projectId) })
-      assert.isTrue(receiptOf(yield* rotated.patch(one.id, { title: "A" }, key), 200).replayed)
-    })
-  )
-
-  it.effect("goes to one of several bodies at once, and is refused to the others", () =>
-    Effect.gen(function* () {
-      const { create, page } = yield* open()
-      const key = newKey()
-      const answers = yield* atOnce(30, (index) => create({ title: `Body ${index % 3}` }, key))
-      assert.deepStrictEqual(statusesOf(answers), { 201: 10, 409: 20 })
-      const ids = answers.flatMap((answer) => (answer.status === 201 ? [receiptOf(answer, 201).resourceId] : []))
-      const { items } = yield* page()
-      assert.deepStrictEqual([...new Set(ids)], [items[0]?.id])
-      assert.strictEqual(items.length, 1)
     })
   )
 

@@ -238,42 +238,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("the idempotency key of
     })
   )
 
-  it.effect("is refused to another request of any operation, which then has no effect", () =>
-    Effect.gen(function* () {
-      const notes = yield* open("deal", "other")
-      const { create, created, page, patch, remove, server, token } = notes
-      const other = notes.but({ dealId: "other" })
-      const [made, changed, gone] = [newKey(), newKey(), newKey()]
-      const { resourceId: id } = receiptOf(yield* create({ body: "A" }, made), 201)
-      receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }, changed), 200)
-      receiptOf(yield* remove(yield* created(), 1, gone), 200)
-      const before = yield* page()
-      for (const key of [made, changed, gone]) {
-        for (const answer of [
-          yield* create({ body: "C" }, key),
-          yield* other.create({ body: "A" }, key),
-          yield* patch(id, { body: "C", expectedVersion: 2 }, key),
-          yield* patch(id, { body: "B", expectedVersion: 2 }, key),
-          yield* patch("nothing", { body: "B", expectedVersion: 1 }, key),
-          yield* other.patch(id, { body: "B", expectedVersion: 1 }, key),
-          yield* remove(id, 2, key),
-          yield* remove(id, 1, key),
-          yield* server.send({
-            method: "POST",
-            path: "/api/v1/developer/crm/clients",
-            token,
-            key,
-            json: { displayName: "A" }
-          })
-        ]) {
-          problemOf(answer, 409, "idempotency_key_reused")
-        }
-      }
-      assert.deepStrictEqual(yield* page(), before)
-      assert.deepStrictEqual((yield* other.page()).items, [])
-    })
-  )
-
   it.effect("stays free when its command failed", () =>
     Effect.gen(function* () {
       const notes = yield* open()

@@ -210,25 +210,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("the idempotency key of
     })
   )
 
-  it.effect("is refused to another rating, which then has no effect", () =>
-    Effect.gen(function* () {
-      const { rate, read } = yield* open([ticket("t"), ticket("other"), ticket("open", "open")])
-      const key = newKey()
-      receiptOf(yield* rate("t", { score: 2 }, key), 200)
-      for (const [id, rating] of [
-        ["t", { score: 3 }],
-        ["t", { score: 2, comment: "More" }],
-        ["other", { score: 2 }],
-        ["open", { score: 2 }],
-        ["nothing", { score: 2 }]
-      ] as const) {
-        problemOf(yield* rate(id, rating, key), 409, "idempotency_key_reused")
-      }
-      assert.deepStrictEqual(yield* read("t"), { score: 2, comment: null, by: "operator", version: 2 })
-      assert.deepStrictEqual(yield* read("other"), unrated)
-    })
-  )
-
   it.effect("stays free when its command failed", () =>
     Effect.gen(function* () {
       const { apply, rate } = yield* open([ticket("t", "open")])

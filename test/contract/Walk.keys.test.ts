@@ -3,6 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
+import { fields } from "./Fields.ts"
 import { newKey, queryOf, referring, requestOf } from "./Requests.ts"
 import { missingOf, receiptOfSample, type Sample, samples, World } from "./Samples.ts"
 
@@ -20,6 +21,16 @@ const otherwise = (value: unknown): string => {
   return `"${escaped.map((code) => `\\u${code}`).join("")}"`
 }
 
+/** Good values of the body's members other than those of the sample. */
+const otherValuesOf = (sample: Sample) => {
+  const [operation = ""] = Object.entries(samples).find(([, other]) => other === sample) ?? []
+  return Object.entries(sample.body ?? {}).flatMap(([name, value]) => {
+    const { good = [] } = fields[operation]?.[`body/${name}`] ?? {}
+    const other = good.find((each) => JSON.stringify(each) !== JSON.stringify(value))
+    return other === undefined ? [] : [[name, other] as const]
+  })
+}
+
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walk = (
     what: string,
@@ -32,7 +43,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   }
 
   walk(
-    "looks at the shape of the request before the idempotency key, and at the key before the records",
+    "checks the shape of the request before the idempotency key, and the key before the records",
     (sample) =>
       Effect.gen(function* () {
         const { send } = yield* TestServer
@@ -42,6 +53,10 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         assert.strictEqual(first.status, sample.status)
         for (const change of [{ json: { surprise: 1 } }, { json: [] }]) {
           faultsOf(yield* send(requestOf(sample, own.token, { ...change, key })))
+        }
+        for (const [name, value] of otherValuesOf(sample)) {
+          const json = { ...sample.body, [name]: value }
+          problemOf(yield* send(requestOf(sample, own.token, { json, key })), 409, "idempotency_key_reused")
         }
         for (const reference of sample.references ?? []) {
           const change = { ...referring(sample, [reference], ({ foreign }) => foreign), key }
