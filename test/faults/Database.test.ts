@@ -16,8 +16,7 @@ import { assertMatches } from "../support/Matches.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import { project, serviceEnv, session } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
-import { makeProxy } from "./TcpProxy.support.ts"
-import { startTrapProxy } from "./TrapProxy.support.ts"
+import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 let cluster: Cluster
@@ -187,7 +186,7 @@ describe("a PostgreSQL that hangs", () => {
 
 describe("a network that fails", () => {
   it("loses the answer to a mutation: the same key replays it", async () => {
-    const proxy = await startTrapProxy(cluster.url)
+    const proxy = await openProxy(cluster.url)
     const service = await startOn(proxy.url, "api")
     const done = proxy.trap({ statement: /INSERT INTO clients/, when: "answered", count: 1 })
     const answer = createClient(service.url, token, "answer-is-lost", "Lost Answer")
@@ -220,8 +219,8 @@ describe("a network that fails", () => {
   })
 
   it("swallows what open connections carry: new ones take over", async () => {
-    const proxy = await makeProxy(cluster.port)
-    const service = await startOn(through(proxy.port))
+    const proxy = await openProxy(cluster.url)
+    const service = await startOn(proxy.url)
     proxy.blackHole()
     const [first, ready] = await Promise.all([listClients(service.url, token), send(`${service.url}/readyz`)])
     for (const answer of [first, ready]) {
@@ -232,8 +231,8 @@ describe("a network that fails", () => {
   })
 
   it("accepts connections and nothing else: 503 in time, and all is well once it is mended", async () => {
-    const proxy = await makeProxy(cluster.port)
-    const service = await startOn(through(proxy.port))
+    const proxy = await openProxy(cluster.url)
+    const service = await startOn(proxy.url)
     proxy.hang()
     await expectUnavailable(service)
     await expectUnavailable(service)
@@ -277,9 +276,9 @@ describe("a DATABASE_URL that leads nowhere", () => {
       refused("postgres://u:p@nowhere.invalid/x"),
       refused(cluster.url.replace(/:[^:@]+@/, ":wrong-password@")),
       refused(cluster.url.replace(/\/\w+$/, "/no_such_database")),
-      makeProxy(cluster.port).then((proxy) => {
+      openProxy(cluster.url).then((proxy) => {
         proxy.hang()
-        return refused(through(proxy.port))
+        return refused(proxy.url)
       })
     ])
     for (const { code, stderr, stdout } of [closed, unknown, password, name, silent]) {

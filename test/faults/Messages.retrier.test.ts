@@ -5,10 +5,10 @@ import { beforeAll, describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
-import { type Desk, type Mail, mails, openDesk, retrying, sent, start, unknown } from "./Messages.support.ts"
+import { type Desk, type Mail, mails, openDesk, records, retrying, sent, start, unknown } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
 import { accept, busy, ignore, swallow } from "./Providers.support.ts"
-import { records, startTrapProxy } from "./TrapProxy.support.ts"
+import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
@@ -88,7 +88,7 @@ describe("a message whose lease has ended", () => {
 
     await desk.endWaits()
     const api = await start(databaseUrl, "api")
-    const proxy = await startTrapProxy(databaseUrl)
+    const proxy = await openProxy(databaseUrl)
     const noting = proxy.trap({ statement: records, when: "asked", count: all.length })
     const worker = await start(proxy.url, "worker")
     await desk.endLeases()

@@ -5,6 +5,7 @@ import { beforeAll, describe, it } from "vitest"
 import { ended, inGoodOrder, type Service } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
+  creates,
   type Desk,
   expectTrue,
   type Mail,
@@ -21,8 +22,7 @@ import {
 import { database } from "./Projects.support.ts"
 import { accept, busy, ignore, swallow } from "./Providers.support.ts"
 import { send } from "./Requests.support.ts"
-import { makeProxy } from "./TcpProxy.support.ts"
-import { creates, startTrapProxy } from "./TrapProxy.support.ts"
+import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
@@ -88,7 +88,7 @@ describe("a caller who hangs up", () => {
 describe("a caller who hangs up while the message is committed", () => {
   it("leaves none that nobody calls for", async () => {
     const desk = await openDesk(databaseUrl)
-    const proxy = await startTrapProxy(databaseUrl)
+    const proxy = await openProxy(databaseUrl)
     const service = await start(proxy.url, "api")
     for (const each of mails("early")) {
       await desk.warmUp(service)
@@ -166,10 +166,8 @@ describe("a process that is told to end", () => {
 
   it("does so also when the database hangs, which leaves the message to its lease", async () => {
     const desk = await openDesk(databaseUrl)
-    const proxy = await makeProxy(Number(new URL(databaseUrl).port))
-    const url = new URL(databaseUrl)
-    url.port = String(proxy.port)
-    const service = await start(url.href)
+    const proxy = await openProxy(databaseUrl)
+    const service = await start(proxy.url)
     const { all, answers } = await underWay(desk, service, swallow)
     proxy.hang()
     service.kill("SIGINT")
