@@ -17,8 +17,8 @@ const members = Object.fromEntries(
   ])
 )
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a command", (it) => {
-  it.effect("names one of the operations; else that is all that is told", () =>
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a campaign command", (it) => {
+  it.effect("is refused at its operation alone when that is unknown", () =>
     Effect.gen(function* () {
       const { command } = yield* open()
       assert.deepStrictEqual(Object.keys(commands).toSorted(), operations.toSorted())
@@ -76,7 +76,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
     )
   }
 
-  it.effect("tells faults inside a filter at their place", () =>
+  it.effect("is refused at each location inside a filter", () =>
     Effect.gen(function* () {
       const { command } = yield* open()
       const faults = (filter: object, more: object = {}) =>
@@ -109,7 +109,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
     })
   )
 
-  it.effect("takes the longest and largest that is allowed, and gives the filter back with its defaults", () =>
+  it.effect("takes the largest filter, and a frozen audience shows it with its defaults", () =>
     Effect.gen(function* () {
       const { audience, done } = yield* open()
       const hundred = Array.from({ length: 100 }, (_, index) => `${index}`.padEnd(160, "x"))

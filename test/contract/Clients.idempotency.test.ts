@@ -17,7 +17,7 @@ const assertOneRan = (answers: ReadonlyArray<Answer>, status: 200 | 201) => {
   assert.strictEqual(new Set(answers.map((answer) => JSON.stringify(repeated(answer)))).size, 1)
 }
 
-layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key", (it) => {
+layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key of clients", (it) => {
   it.effect("lets one of 50 equal creates at once run when there is room for one", () =>
     Effect.gen(function* () {
       const { create, page } = yield* open({ project: { contactCapacity: 1 } })
@@ -59,7 +59,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key", (
     )
   }
 
-  it.effect("goes to one of several bodies at once, and is refused to the others", () =>
+  it.effect("belongs to one of several concurrent bodies, and is refused to the others", () =>
     Effect.gen(function* () {
       const { create, page } = yield* open()
       const key = newKey()
@@ -74,7 +74,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key", (
     })
   )
 
-  it.effect("repeats an answer whatever became of the record since, and does nothing to it", () =>
+  it.effect("replays its answer whatever happened to the client since, without effect", () =>
     Effect.gen(function* () {
       const { create, patch, read } = yield* open({ project: { contactCapacity: 1 } })
       const [first, second, third] = [newKey(), newKey(), newKey()]
@@ -101,7 +101,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key", (
     })
   )
 
-  it.effect("is told from every other by its letter case and its length", () =>
+  it.effect("is distinguished by letter case and length", () =>
     Effect.gen(function* () {
       const { create, page } = yield* open()
       const key = newKey()
@@ -112,7 +112,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key", (
     })
   )
 
-  it.effect("stays free when its command failed", () =>
+  it.effect("remains unused when its command fails", () =>
     Effect.gen(function* () {
       const { apply, create, patch, server, token } = yield* open({
         project: { contactCapacity: 1 },

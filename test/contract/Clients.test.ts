@@ -18,7 +18,7 @@ const full = {
 const nothing = { firstName: null, lastName: null, email: null, phone: null, tags: [], externalId: null }
 
 layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
-  it.effect("is created with what is given, and null or nothing where nothing is", () =>
+  it.effect("is created with the given members, and null or empty defaults", () =>
     Effect.gen(function* () {
       const { create, read } = yield* open()
       for (const [body, expected] of [
@@ -62,14 +62,14 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
     })
   )
 
-  it.effect("needs neither a unique email nor a unique external id", () =>
+  it.effect("may share its email and external id with others", () =>
     Effect.gen(function* () {
       const { create } = yield* open()
       for (const _ of [1, 2]) receiptOf(yield* create(full), 201)
     })
   )
 
-  it.effect("keeps what a patch leaves out, and loses what it sets to null", () =>
+  it.effect("keeps members that a patch omits, and clears members set to null", () =>
     Effect.gen(function* () {
       const { create, patch, read } = yield* open({
         organizations: [{ id: "o", name: "O" }],
@@ -105,7 +105,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
     })
   )
 
-  it.effect("is not changed by a patch that says what it is", () =>
+  it.effect("is unchanged by a patch with its current values", () =>
     Effect.gen(function* () {
       const { create, patch, read } = yield* open()
       const { resourceId: id } = receiptOf(yield* create(full), 201)
@@ -123,7 +123,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
     })
   )
 
-  it.effect("is archived and activated, and takes nothing else while archived", () =>
+  it.effect("accepts only activation while archived", () =>
     Effect.gen(function* () {
       const { created, patch, read } = yield* open()
       const id = yield* created()
@@ -149,7 +149,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
     })
   )
 
-  it.effect("refers only to a member and an organization that the project has, and to no archived organization", () =>
+  it.effect("refers only to members and organizations of the project that are not archived", () =>
     Effect.gen(function* () {
       const { created, patch, read } = yield* open({
         members: [
@@ -172,7 +172,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
     })
   )
 
-  it.effect("keeps an organization that was archived since, and may leave it", () =>
+  it.effect("keeps an organization that is archived later, and can leave it", () =>
     Effect.gen(function* () {
       const { apply, created, patch, read } = yield* open({ organizations: [{ id: "o", name: "O" }] })
       const id = yield* created()
@@ -225,7 +225,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
     })
   )
 
-  it.effect("loses no patch of many at once", () =>
+  it.effect("keeps each of 50 concurrent patches", () =>
     Effect.gen(function* () {
       const { created, patch, read } = yield* open()
       const id = yield* created()

@@ -11,8 +11,8 @@ import { newKey } from "./Requests.ts"
 /** What a replay repeats of an answer. */
 const repeated = ({ headers, status, text }: Answer) => [status, text, headers["etag"], headers["content-type"]]
 
-layer(TestServer.layer(), { excludeTestServices: true })("the key of a command on deals", (it) => {
-  it.effect("repeats its answer whatever became of the deal since, and does nothing to it", () =>
+layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key of deals", (it) => {
+  it.effect("replays its answer whatever happened to the deal since, without effect", () =>
     Effect.gen(function* () {
       const { create, page, patch, patched, read } = yield* open()
       const keys = { create: newKey(), close: newKey(), same: newKey() }
@@ -39,7 +39,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the key of a command o
     })
   )
 
-  it.effect("goes to one of several deals at once, and is refused to the others", () =>
+  it.effect("belongs to one of several concurrent deals, and is refused to the others", () =>
     Effect.gen(function* () {
       const { created, page, patch } = yield* open()
       const deals = yield* atOnce(4, () => created())
@@ -55,7 +55,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the key of a command o
     })
   )
 
-  it.effect("stays free when the command failed, and is good for it once it can be done", () =>
+  it.effect("remains unused when its command fails, and serves it once it succeeds", () =>
     Effect.gen(function* () {
       const { apply, create, created, patch, patched } = yield* open({ project: { defaultPipelineId: null } })
       const { id } = yield* created({ pipelineId: "sales" })
@@ -91,7 +91,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the key of a command o
     })
   )
 
-  it.effect("stays free when the request was no command at all", () =>
+  it.effect("remains unused when its request is invalid", () =>
     Effect.gen(function* () {
       const { create, page, server, token } = yield* open()
       const key = newKey()

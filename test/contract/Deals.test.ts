@@ -28,7 +28,7 @@ const nothing = {
 }
 
 layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
-  it.effect("is created open with what is given, and null or the first stage where nothing is", () =>
+  it.effect("is created open with the given members, null defaults and the first stage", () =>
     Effect.gen(function* () {
       const { create, read } = yield* open()
       const place = { pipelineId: "sales", stageId: "new" }
@@ -73,7 +73,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     )
   }
 
-  it.effect("starts where the project says by then; those that are there stay where they are", () =>
+  it.effect("starts on the current default pipeline, and existing deals stay where they are", () =>
     Effect.gen(function* () {
       const { apply, created, read } = yield* open()
       const before = yield* created()
@@ -86,7 +86,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     })
   )
 
-  it.effect("needs to be told its pipeline in a project without a default one", () =>
+  it.effect("requires a pipeline in a project without a default one", () =>
     Effect.gen(function* () {
       const { create, created, page } = yield* open({ project: { defaultPipelineId: null } })
       for (const body of [{ title: "A" }, { title: "A", stageId: "new" }]) {
@@ -97,7 +97,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     })
   )
 
-  it.effect("refers only to what the project has, and to a stage of its own pipeline", () =>
+  it.effect("refers only to records of the project and to a stage of its own pipeline", () =>
     Effect.gen(function* () {
       const { create, created, page } = yield* open()
       yield* open({
@@ -135,7 +135,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     })
   )
 
-  it.effect("refers to archived clients and organizations and to members who have left, too", () =>
+  it.effect("may refer to archived clients and organizations and to inactive members", () =>
     Effect.gen(function* () {
       const { created } = yield* open()
       const past = { clientId: "gone", organizationId: "old", responsibleMemberId: "idle" }
@@ -151,7 +151,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     [{ amountMinor: 1, title: "" }, ["currency", "title"]],
     [{ currency: "EUR", status: "won", expectedCloseDate: "soon" }, ["amountMinor", "expectedCloseDate", "status"]]
   ] as const) {
-    it.effect(`is not created with ${JSON.stringify(body)}: that is wrong at ${faults.join(", ")}`, () =>
+    it.effect(`is not created with ${JSON.stringify(body)}, with faults at ${faults.join(", ")}`, () =>
       Effect.gen(function* () {
         const { create } = yield* open()
         assert.deepStrictEqual(
@@ -162,7 +162,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     )
   }
 
-  it.effect("is found by its id alone, archived too, and only in its project", () =>
+  it.effect("is found in its project alone, archived or not", () =>
     Effect.gen(function* () {
       const { created, get, patched, read } = yield* open()
       const { id } = yield* created()
@@ -188,7 +188,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     })
   )
 
-  it.effect("takes an amount however JSON writes the number, and only if it is exact", () =>
+  it.effect("takes any JSON notation of an amount that is an exact integer", () =>
     Effect.gen(function* () {
       const { created, read, server, token } = yield* open()
       const { id } = yield* created()

@@ -18,7 +18,7 @@ const assertConflict = (answer: Answer, currentVersion: number) =>
   assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, currentVersion)
 
 layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
-  it.effect("is created on its deal, by the key that calls", () =>
+  it.effect("is created on its deal with the caller's key as author", () =>
     Effect.gen(function* () {
       const { create, find, token } = yield* open()
       const before = Date.now()
@@ -40,7 +40,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is changed at its version, and keeps who wrote it and when, whoever changes it", () =>
+  it.effect("keeps its author and creation time when another key changes it", () =>
     Effect.gen(function* () {
       const notes = yield* open()
       const { find, insert, projectId, server, token } = notes
@@ -58,7 +58,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is not changed by the text that it has", () =>
+  it.effect("is unchanged by a patch with its current text", () =>
     Effect.gen(function* () {
       const { find, insert, patch, remove } = yield* open()
       yield* insert([old])
@@ -76,7 +76,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is neither changed nor removed at any version but its own", () =>
+  it.effect("is neither changed nor removed at another version", () =>
     Effect.gen(function* () {
       const { created, find, patch, remove } = yield* open()
       const id = yield* created("A")
@@ -91,7 +91,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is removed at its version, and is then gone", () =>
+  it.effect("is not found after its removal", () =>
     Effect.gen(function* () {
       const { created, page, patch, remove } = yield* open()
       const [id, other] = [yield* created(), yield* created()]
@@ -121,7 +121,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is not found where its deal is missing; the list says that it is the deal that is missing", () =>
+  it.effect("is not found on a missing deal, whose list answers deal_not_found", () =>
     Effect.gen(function* () {
       const notes = yield* open()
       const { created, find } = notes
@@ -135,7 +135,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is not found on another deal of the project, at whatever version", () =>
+  it.effect("is not found on another deal of the project at any version", () =>
     Effect.gen(function* () {
       const notes = yield* open("deal", "other")
       const { created, find } = notes
@@ -150,7 +150,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is not found in another project, though that has a deal of the same id", () =>
+  it.effect("is not found in another project with a deal of the same id", () =>
     Effect.gen(function* () {
       const { created, find } = yield* open()
       const { page, patch, remove } = yield* open()
@@ -177,7 +177,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is no change of its deal, and no event", () =>
+  it.effect("changes neither its deal nor the outbox", () =>
     Effect.gen(function* () {
       const { created, patch, projectId, remove, server, token } = yield* open()
       yield* subscribe(server.sql, projectId, "shop")
@@ -193,7 +193,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
 })
 
 layer(TestServer.layer(), { excludeTestServices: true })("the idempotency key of notes", (it) => {
-  it.effect("repeats every answer, whatever became of the note since, and does nothing to it", () =>
+  it.effect("replays its answer whatever happened to the note since, without effect", () =>
     Effect.gen(function* () {
       const { create, created, page, patch, remove } = yield* open()
       const other = yield* created("O")
@@ -222,7 +222,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the idempotency key of
     })
   )
 
-  it.effect("belongs to the project: another of its API keys repeats a note, and is not taken for its author", () =>
+  it.effect("is replayed to another API key of the project without a change of author", () =>
     Effect.gen(function* () {
       const notes = yield* open()
       const { create, page, projectId, server, token } = notes
@@ -238,7 +238,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the idempotency key of
     })
   )
 
-  it.effect("stays free when its command failed", () =>
+  it.effect("remains unused when its command fails", () =>
     Effect.gen(function* () {
       const notes = yield* open()
       const { created, patch, projectId, remove, server } = notes

@@ -84,8 +84,8 @@ const nullsFor = (text: string) => {
   return count === 0 ? "" : `(${Array.from({ length: count }, () => "NULL").join(", ")})`
 }
 
-layer(services, { excludeTestServices: true })("statements that are planned on empty tables", (it) => {
-  it.effect("find by key what they name", () =>
+layer(services, { excludeTestServices: true })("statements planned on empty tables", (it) => {
+  it.effect("read by key through an index", () =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const { own, restore } = yield* World

@@ -37,7 +37,7 @@ const and = (filter: string, more: string) => (filter === "" ? more : `${filter}
 const cursorOf = ({ nextCursor }: { readonly nextCursor: string | null }) => nextCursor ?? assert.fail("the last page")
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", (it) => {
-  it.effect("stands in the walk's table", () =>
+  it.effect("is listed in the walk's table", () =>
     Effect.sync(() =>
       assert.sameMembers(
         Object.keys(lists),
@@ -94,7 +94,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     })
   )
 
-  walk("repeats no record and misses none while others are inserted on both sides of the cursor", (list) =>
+  walk("repeats and misses no record while others are inserted on both sides of the cursor", (list) =>
     Effect.gen(function* () {
       const stay = many(60)
       const { insert, walk } = yield* openList(list, stay)
@@ -133,7 +133,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     })
   )
 
-  walk("goes on after ids of 160 characters of any alphabet", (list) =>
+  walk("continues after ids of 160 characters of any alphabet", (list) =>
     Effect.gen(function* () {
       const records = blocks.flatMap(([first, last]) => longIds(3, first, last)).map((id) => ({ id, createdAt: at(0) }))
       const { walk } = yield* openList(list, records)

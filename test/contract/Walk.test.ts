@@ -47,7 +47,7 @@ const looksOf = ({
 const fixedId = { "x-request-id": "walk-1" }
 
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
-  it.effect("stands in the walk's table, under the method and path of the specification", () =>
+  it.effect("is listed in the walk's table with the method and path of the specification", () =>
     Effect.sync(() =>
       assert.deepStrictEqual(
         declared.toSorted(),

@@ -9,7 +9,7 @@ import { api, assertConflict, created, open, stageChanged, updated, usual } from
 const url = "https://other.example.com/"
 
 layer(api, { excludeTestServices: true })("a webhook", (it) => {
-  it.effect("is created, and its secret is told", () =>
+  it.effect("is created with a secret in the answer", () =>
     Effect.gen(function* () {
       const { configure, found, read } = yield* open()
       assert.isUndefined(yield* read)
@@ -25,7 +25,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("is created once: with expectedVersion null only where there is none", () =>
+  it.effect("is created with expectedVersion null only when there is none", () =>
     Effect.gen(function* () {
       const { configure, configured, found } = yield* open()
       const { signingSecret } = yield* configured()
@@ -39,7 +39,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("has no version before it is there", () =>
+  it.effect("has no version before it is created", () =>
     Effect.gen(function* () {
       const { configure, read, secrets } = yield* open()
       for (const expectedVersion of [1, 2, Number.MAX_SAFE_INTEGER]) {
@@ -50,7 +50,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("is changed at its version alone, and keeps its secret", () =>
+  it.effect("is changed at its version only, and keeps its secret", () =>
     Effect.gen(function* () {
       const { configure, configured, found } = yield* open()
       const { signingSecret } = yield* configured()
@@ -72,7 +72,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("is not changed by what it is, and tells its secret all the same", () =>
+  it.effect("is unchanged by its current configuration, with its secret in the answer", () =>
     Effect.gen(function* () {
       const { configure, configured, found } = yield* open()
       const { signingSecret } = yield* configured()
@@ -86,7 +86,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("is told of a set of event types: neither order nor repeats count", () =>
+  it.effect("has a set of event types without order and duplicates", () =>
     Effect.gen(function* () {
       const { configure, configured, found } = yield* open()
       yield* configured({ eventTypes: [updated, created, updated] })
@@ -112,7 +112,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("that was disabled is enabled by what it is, which changes it", () =>
+  it.effect("is enabled by a configure with its current configuration", () =>
     Effect.gen(function* () {
       const { configure, configured, disable, found } = yield* open()
       const { signingSecret } = yield* configured()
@@ -128,7 +128,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("has its endpoint unparked by every configure that is taken, and by no other", () =>
+  it.effect("unparks its endpoint with each successful configure", () =>
     Effect.gen(function* () {
       const { configure, configured, health, park } = yield* open()
       const well = { failures: 0, failedProbes: 0, parkedUntil: null }
@@ -153,7 +153,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("has every answer repeated without its secret, whatever became of it since", () =>
+  it.effect("replays answers without its secret, whatever happened since", () =>
     Effect.gen(function* () {
       const { configure, configured, found, rotated } = yield* open()
       const commands = [
@@ -177,7 +177,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("leaves a key free that a configure could not use, and keeps one that it has used", () =>
+  it.effect("leaves the key of a refused configure unused", () =>
     Effect.gen(function* () {
       const { configure } = yield* open()
       const key = newKey()
@@ -191,7 +191,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("has its key looked at before its endpoint's address", () =>
+  it.effect("checks the idempotency key before the endpoint's address", () =>
     Effect.gen(function* () {
       const { configure } = yield* open()
       const key = newKey()
@@ -202,7 +202,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("has its answer repeated though its endpoint's network is allowed no more", () =>
+  it.effect("replays its answer when its endpoint's network is no longer allowed", () =>
     Effect.gen(function* () {
       const webhooks = yield* open()
       const { server } = webhooks
@@ -217,7 +217,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   )
 
-  it.effect("is one to an installation, of any id, and another in each project", () =>
+  it.effect("exists once for each installation and project", () =>
     Effect.gen(function* () {
       const ids = ["a/b", "..", "100%", "a?b#c", "日本", ":installationId", "😀".repeat(160)]
       const webhooks = yield* open("ins", ...ids)

@@ -15,7 +15,7 @@ const width = 4
 
 const returns = /^\s*WITH result AS MATERIALIZED \(/
 
-it("a return that was recorded, and is recorded again, changes nothing", async () => {
+it("a returned delivery that is recorded twice changes nothing the second time", async () => {
   const databaseUrl = await database()
   const start = (url: string, role: "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
     startService({

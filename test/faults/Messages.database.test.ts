@@ -97,8 +97,8 @@ const cases = Object.entries(faults).flatMap(([fault, { heal, strike }]) =>
   )
 )
 
-describe("a PostgreSQL", () => {
-  it.each(cases)("that %s %s costs no message of %s", async (fault, _, kind, { heal, leaves, strike, trap }) => {
+describe("a PostgreSQL behind sends of messages", () => {
+  it.each(cases)("that %s %s loses no message over %s", async (fault, _, kind, { heal, leaves, strike, trap }) => {
     const desk = await openDesk(cluster.url)
     const proxy = await openProxy(cluster.url)
     const service = await start(proxy.url)
@@ -135,7 +135,7 @@ describe("a PostgreSQL", () => {
   })
 
   it(
-    "that crashes again and again at any moment costs no message, and none is sent twice",
+    "that crashes repeatedly at random moments loses no message, and none is sent twice",
     { timeout: 180_000 },
     async () => {
       const desk = await openDesk(cluster.url)

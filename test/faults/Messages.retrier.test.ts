@@ -41,8 +41,8 @@ const slowClaims = async ({ query }: Desk, seconds: number) => {
 
 const statesOf = (desk: Desk, all: ReadonlyArray<Mail>) => Promise.all(all.map(desk.state))
 
-describe("a worker that is killed", () => {
-  it("while it tries again, leaves what may be repeated to others, and what may not be alone", async () => {
+describe("a message worker that is killed", () => {
+  it("during a retry leaves repeatable messages to other workers and the others unknown", async () => {
     const desk = await openDesk(databaseUrl)
     const { provider } = desk
     const all = mails("again")
@@ -76,7 +76,7 @@ describe("a worker that is killed", () => {
 })
 
 describe("a message whose lease has ended", () => {
-  it("counts as unknown from then on, also while somebody takes note of it", async () => {
+  it("is unknown from then on, also while that is being recorded", async () => {
     const desk = await openDesk(databaseUrl)
     const all = mails("noted")
     const first = await start(databaseUrl, "api")
@@ -101,8 +101,8 @@ describe("a message whose lease has ended", () => {
   })
 })
 
-describe("an outcome that comes when the lease is over", () => {
-  it("is not taken for that of a later attempt", async () => {
+describe("an outcome that arrives after the lease", () => {
+  it("is not recorded for a later attempt", async () => {
     const desk = await openDesk(databaseUrl)
     const all = mails("late")
     const api = await start(databaseUrl, "api")
@@ -130,8 +130,8 @@ describe("an outcome that comes when the lease is over", () => {
   })
 })
 
-describe("a worker that ends", () => {
-  it.each(["SIGTERM", "SIGINT"] as const)("by %s in the middle of a claim, leaves nothing leased", async (signal) => {
+describe("a message worker that shuts down", () => {
+  it.each(["SIGTERM", "SIGINT"] as const)("on %s during a claim leaves nothing leased", async (signal) => {
     const desk = await openDesk(databaseUrl)
     const all = await putOff(desk, `claim-${signal}`)
     desk.provider.answerWith(accept)
@@ -151,8 +151,8 @@ describe("a worker that ends", () => {
   })
 })
 
-describe("several workers", () => {
-  it("try again once each time, whoever of them it is", async () => {
+describe("several message workers", () => {
+  it("make each retry once", async () => {
     const desk = await openDesk(databaseUrl)
     const all = await putOff(desk, "several", 20)
     desk.provider.answerWith((call) => void setTimeout(call.accept, 100))

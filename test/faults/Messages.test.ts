@@ -139,7 +139,7 @@ const killAt = async (desk: Desk, { batches, trap }: Step) => {
 const sentAgain = { status: 200, headers: { "idempotent-replayed": "true" }, body: { deliveryStatus: "sent" } }
 
 describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 180_000 }, (_, step) => {
-  it("sends nothing twice, and tells the truth to those who ask again", async () => {
+  it("sends nothing twice and answers repeated keys truthfully", async () => {
     const desk = await openDesk(databaseUrl)
     const { provider } = desk
     const all = await killAt(desk, step)
@@ -223,8 +223,8 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
   })
 })
 
-describe("a process that is killed", { timeout: 180_000 }, () => {
-  it("again and again, at any moment, sends nothing twice", async () => {
+describe("a process that is killed during sends", { timeout: 180_000 }, () => {
+  it("repeatedly at random moments sends nothing twice", async () => {
     const desk = await openDesk(databaseUrl)
     const { provider } = desk
     provider.answerWith((call) => void setTimeout(call.accept, Math.random() * 40))
@@ -265,8 +265,8 @@ describe("a process that is killed", { timeout: 180_000 }, () => {
   })
 })
 
-describe("what nobody knows, and nobody may repeat", () => {
-  it.each(["sent", "failed"] as const)("stays so until an operator says that it is %s", async (as) => {
+describe("an unknown message that must not be repeated", () => {
+  it.each(["sent", "failed"] as const)("is unknown until an operator settles it as %s", async (as) => {
     const desk = await openDesk(databaseUrl)
     const only = mail(`settled-${as}`, "telegram")
     const trap = desk.provider.trap(1, as === "sent" ? swallow : ignore)

@@ -9,7 +9,7 @@ import { eventually } from "../support/Waiting.ts"
 
 /** With a provider's timeout of 60 s a lease lasts 65 s; `eventually` waits for 20 s. */
 describe("a worker that is killed with -9", () => {
-  it("has its messages taken over, and none is sent twice", async () => {
+  it("loses no message, which another worker takes over without a second send", async () => {
     const databaseUrl = await database()
     const desk = await openDesk(databaseUrl)
     const { provider } = desk
@@ -33,7 +33,7 @@ describe("a worker that is killed with -9", () => {
     for (const each of all) assert.lengthOf(desk.entry(each).taken, 1)
   })
 
-  it("has its campaigns' recipients taken over within three seconds, and none is sent to twice", async () => {
+  it("loses no recipient, which another worker takes over within three seconds without a second send", async () => {
     const databaseUrl = await database()
     const { begin, clients, entry, open, provider, recipients } = await openCampaigns(databaseUrl, 3)
     const trap = provider.trap(2 * clients.length, swallow)
