@@ -48,7 +48,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
 
   const walk = (what: string, test: (list: List) => Effect.Effect<unknown, never, TestServer>) => {
     for (const [name, list] of Object.entries(lists)) {
-      it.effect(`${name}: ${what}`, () => Effect.asVoid(test(list)))
+      it.effect(`${name} ${what}`, () => Effect.asVoid(test(list)))
     }
   }
 
@@ -109,7 +109,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     })
   )
 
-  walk("links to the next page, with the same filter and limit, by an address that is good as it is", (list) =>
+  walk("links to the next page with the same filter and limit", (list) =>
     Effect.gen(function* () {
       const { page, server, token } = yield* openList(list, many(9))
       for (const filter of list.filters[0] ?? []) {
@@ -141,7 +141,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     })
   )
 
-  walk("takes a cursor only as it was given", (list) =>
+  walk("accepts a cursor only unaltered", (list) =>
     Effect.gen(function* () {
       const { ask, ids, page } = yield* openList(list, many(5))
       const cursor = cursorOf(yield* page("limit=2"))
@@ -162,7 +162,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
   )
 
   walk(
-    "gives cursors for its own project and any of its tokens, and for no other project with the same records",
+    "accepts cursors with any token of the project, and none of another project",
     (list) =>
       Effect.gen(function* () {
         const { page, projectId, server } = yield* openList(list, many(5))
@@ -174,7 +174,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
       })
   )
 
-  walk("gives cursors for itself alone, and takes none of another list", (list) =>
+  walk("accepts no cursor of another list", (list) =>
     Effect.gen(function* () {
       const { ids, page, projectId, server, token } = yield* openList(list, many(3))
       const cursor = cursorOf(yield* page("limit=1"))
@@ -189,7 +189,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     })
   )
 
-  walk("takes a cursor with filters that mean the same, and with no others", (list) =>
+  walk("accepts a cursor with equivalent filters only", (list) =>
     Effect.gen(function* () {
       const { ask, page } = yield* openList(list, many(5))
       for (const from of list.filters.flat()) {
