@@ -1,36 +1,15 @@
 /** What the operations cost the database, counted on the wire (contract §5, §6), and where its keys begin. */
 import { assert, layer } from "@effect/vitest"
-import { Context, Effect, Layer, Redacted } from "effect"
+import { Effect } from "effect"
 import { crc32 } from "node:zlib"
 import type { Answer } from "../support/ContractHttp.ts"
 import { codeOf, dealPageOf, notePageOf, pageOf, problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
 import { subscribe } from "../support/Events.ts"
-import { makeDatabase } from "../support/TestDatabase.ts"
-import { startServer, TestServer } from "../support/TestServer.ts"
-import { startWireProxy } from "../support/WireProxy.ts"
+import { TestServer } from "../support/TestServer.ts"
 import { path } from "./Clients.support.ts"
 import { newKey, referring, requestOf } from "./Requests.ts"
 import { missingOf, receiptOfSample, type Sample, samples, World } from "./Samples.ts"
-
-class Wire extends Context.Service<Wire, Effect.Success<ReturnType<typeof startWireProxy>>>()(
-  "developer-api/test/Wire"
-) {}
-
-/** The service behind the proxy, in the role that runs nothing in the background. */
-const services = World.layerNoDeps.pipe(
-  Layer.provideMerge(
-    Layer.effect(
-      TestServer,
-      Effect.flatMap(Wire, ({ url }) => startServer({ DATABASE_URL: url }, "api"))
-    )
-  ),
-  Layer.provideMerge(
-    Layer.effect(
-      Wire,
-      Effect.flatMap(makeDatabase(), (url) => startWireProxy(Redacted.value(url)))
-    )
-  )
-)
+import { services, Wire } from "./Wire.support.ts"
 
 /** Wakes those who deliver, after the commit: no request waits for it, and one does for many. */
 const wake = "SELECT pg_notify($1, $2)"

@@ -161,17 +161,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     })
   )
 
-  walk(
-    "accepts cursors with any token of the project, and none of another project",
-    (list) =>
-      Effect.gen(function* () {
-        const { page, projectId, server } = yield* openList(list, many(5))
-        const stranger = yield* openList(list, many(5))
-        const cursor = cursorOf(yield* page("limit=2"))
-        problemOf(yield* stranger.ask(`limit=2&cursor=${cursor}`), 400, "cursor_invalid")
-        const rotated = callsOf(list, server, { projectId, token: yield* server.issue(projectId) })
-        assert.lengthOf(yield* rotated.ids(`cursor=${cursor}`), 3)
-      })
+  walk("accepts cursors with any token of the project, and none of another project", (list) =>
+    Effect.gen(function* () {
+      const { page, projectId, server } = yield* openList(list, many(5))
+      const stranger = yield* openList(list, many(5))
+      const cursor = cursorOf(yield* page("limit=2"))
+      problemOf(yield* stranger.ask(`limit=2&cursor=${cursor}`), 400, "cursor_invalid")
+      const rotated = callsOf(list, server, { projectId, token: yield* server.issue(projectId) })
+      assert.lengthOf(yield* rotated.ids(`cursor=${cursor}`), 3)
+    })
   )
 
   walk("accepts no cursor of another list", (list) =>

@@ -1,5 +1,4 @@
 /** Who finds what is due: after a death, in the middle of a claim, and among several (contract §8, §15). */
-import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
@@ -7,7 +6,7 @@ import { ended, inGoodOrder } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { type Desk, type Mail, mails, openDesk, records, retrying, sent, start, unknown } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
-import { accept, busy, ignore, swallow } from "./Providers.support.ts"
+import { accept, busy, ignore } from "./Providers.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -40,40 +39,6 @@ const slowClaims = async ({ query }: Desk, seconds: number) => {
 }
 
 const statesOf = (desk: Desk, all: ReadonlyArray<Mail>) => Promise.all(all.map(desk.state))
-
-describe("a message worker that is killed", () => {
-  it("during a retry leaves repeatable messages to other workers and the others unknown", async () => {
-    const desk = await openDesk(databaseUrl)
-    const { provider } = desk
-    const all = mails("again")
-    provider.answerWith(busy)
-    const api = await start(databaseUrl, "api")
-    assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(api, each))), [retrying, retrying])
-    const trap = provider.trap(all.length, swallow)
-    await desk.endPauses()
-    const first = await start(databaseUrl, "worker")
-    await trap.sprung
-    first.kill("SIGKILL")
-    await first.exited
-    await desk.endLeases()
-    provider.answerWith(accept)
-    await start(databaseUrl, "worker")
-    await eventually(async () => {
-      const [http, telegram] = await Promise.all(all.map(desk.state))
-      const before = ["retrying http_503", "unknown lease_lost"]
-      assert.deepStrictEqual(http, { status: "sent", attempting: false, attempts: [...before, "accepted"] })
-      assert.deepStrictEqual(telegram, { status: "unknown", attempting: false, attempts: before })
-    })
-    await sleep(1_500)
-    assertMatches(
-      all.map((each) => desk.entry(each)),
-      [
-        { calls: 3, taken: [/^/] },
-        { calls: 2, taken: [/^/] }
-      ]
-    )
-  })
-})
 
 describe("a message whose lease has ended", () => {
   it("is unknown from then on, also while that is being recorded", async () => {

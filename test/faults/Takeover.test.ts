@@ -1,6 +1,7 @@
 /** What a worker held that was killed: another takes it over long before its lease would have ended (contract §8, §9). */
 import { assert } from "@effect/vitest"
 import { it, describe } from "vitest"
+import { assertMatches } from "../support/Matches.ts"
 import { launchRunner, openCampaigns } from "./Campaigns.support.ts"
 import { mails, openDesk, retrying, start } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
@@ -30,7 +31,13 @@ describe("a worker that is killed with -9", () => {
       assert.deepStrictEqual(http, { status: "sent", attempting: false, attempts: [...before, "accepted"] })
       assert.deepStrictEqual(telegram, { status: "unknown", attempting: false, attempts: before })
     })
-    for (const each of all) assert.lengthOf(desk.entry(each).taken, 1)
+    assertMatches(
+      all.map((each) => desk.entry(each)),
+      [
+        { calls: 3, taken: [/^/] },
+        { calls: 2, taken: [/^/] }
+      ]
+    )
   })
 
   it("loses no recipient, which another worker takes over within three seconds without a second send", async () => {
