@@ -42,7 +42,7 @@ const isLocal = ({ to }: Import) => to.startsWith("src/")
 const show = ({ from, to }: Import) => `${from} → ${to}`
 
 describe("imports", () => {
-  it("stay within the directions between the rooms", () => {
+  it("follow the allowed directions between folders", () => {
     const wrong = imports.filter(isLocal).filter(({ from, to }) => {
       const [here, there] = [roomOf(from), roomOf(to)]
       return here !== there && !(rooms[here] ?? []).includes(there)
@@ -54,7 +54,7 @@ describe("imports", () => {
     )
   })
 
-  it("of the contract and its client are effect alone", () => {
+  it("of the contract and of the client come from effect alone", () => {
     const wrong = imports.filter(
       (line) =>
         ["api", "client", "client.ts"].includes(roomOf(line.from)) && !isLocal(line) && !/^effect(\/|$)/.test(line.to)
@@ -62,7 +62,7 @@ describe("imports", () => {
     assert.deepStrictEqual(wrong.map(show), [])
   })
 
-  it("of packages are of those that an installation without the tools of development has", () => {
+  it("of packages in src come from production dependencies alone", () => {
     const { dependencies } = JSON.parse(readFileSync(join(root, "deploy/package.json"), "utf8"))
     const wrong = imports.filter((line) => {
       const name = /^(@[^/]+\/)?[^/]+/.exec(line.to)?.[0] ?? ""
@@ -71,24 +71,24 @@ describe("imports", () => {
     assert.deepStrictEqual(wrong.map(show), [])
   })
 
-  it("of a repository come from its own service alone", () => {
+  it("of a Repo come from its own service alone", () => {
     const wrong = imports.filter(
       ({ from, to }) => to.endsWith("/Repo.ts") && from !== `${dirname(to)}.ts` && dirname(from) !== dirname(to)
     )
     assert.deepStrictEqual(wrong.map(show), [])
   })
 
-  it("of HTTP handlers bring no SQL", () => {
+  it("of Http files contain no SQL module", () => {
     const wrong = imports.filter(({ from, to }) => from.endsWith("/Http.ts") && /sql|\/Repo\.ts$/.test(to))
     assert.deepStrictEqual(wrong.map(show), [])
   })
 
-  it("find no barrels and no rooms by kind", () => {
+  it("find no index files and no folders by kind", () => {
     const wrong = files.filter((file) => /(^|\/)(index\.ts|utils|common|services|layers|errors)(\/|\.ts|$)/.test(file))
     assert.deepStrictEqual(wrong, [])
   })
 
-  it("find the environment in Settings alone", () => {
+  it("read process.env in Settings alone", () => {
     const wrong = files.filter((file) => readFileSync(join(root, file), "utf8").includes("process.env"))
     assert.deepStrictEqual(wrong, [])
   })

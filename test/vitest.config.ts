@@ -5,7 +5,6 @@ import { Summary } from "./support/Summary.ts"
 const faults = [
   "test/faults/**/*.test.ts",
   "test/client/Pack.test.ts",
-  "test/contract/Deals.apply.test.ts",
   "test/platform/EmbeddedPostgres*.test.ts",
   "test/**/*.size.test.ts"
 ]

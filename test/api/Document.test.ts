@@ -51,8 +51,8 @@ const decodeWebhooks = Schema.decodeUnknownSync(
 const exampleOf = (body: unknown) =>
   Object.values(Schema.decodeUnknownSync(Body)(body).content).map(({ example }) => example)
 
-describe("the document", () => {
-  it.for(endpoints)("%s: carries an example of its answer, and of its request where it takes one", ([, endpoint]) => {
+describe("the OpenAPI document", () => {
+  it.for(endpoints)("%s has an example of its answer, and of its request if any", ([, endpoint]) => {
     const { answer, request } = Context.getUnsafe(endpoint.annotations, Examples)
     const operation = operationOf(endpoint)
     const [success] = endpoint.success
@@ -67,7 +67,7 @@ describe("the document", () => {
     assert.deepStrictEqual(exampleOf(operation?.requestBody), [request])
   })
 
-  it.for(eventTypes)("%s: is told as a webhook, with its headers and an example of its body", (type) => {
+  it.for(eventTypes)("%s is described as a webhook with its headers and an example of its body", (type) => {
     const { webhooks } = decodeWebhooks(document)
     assert.sameMembers(Object.keys(webhooks), [...eventTypes])
     const operation = webhooks[type]?.post
@@ -80,13 +80,13 @@ describe("the document", () => {
     ])
   })
 
-  it("refers to nothing that it lacks", () => {
+  it("defines every component that it refers to", () => {
     const references = new Set(JSON.stringify(document).match(/(?<="\$ref":"#\/components\/schemas\/)[^"]+/g))
     assert.isAbove(references.size, 20)
     assert.includeMembers(Object.keys(document.components.schemas), [...references])
   })
 
-  it("tells of every problem the members that each answer has", () => {
+  it("describes every member that each problem has", () => {
     const problems = Object.entries(document.components.schemas).filter(([, schema]) =>
       JSON.stringify(schema).includes("urn:developer-api:problem:")
     )

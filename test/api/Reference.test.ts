@@ -37,14 +37,14 @@ beforeAll(async () => {
 
 afterAll(() => rm(directory, { recursive: true }))
 
-describe("the reference", () => {
-  it("has nothing that Redocly's recommended rules would mention", async () => {
+describe("the OpenAPI document", () => {
+  it("passes Redocly's recommended rules", async () => {
     const config = await createConfig({ extends: ["recommended"] })
     const problems = await lintFromString({ source: await readFile(file, "utf8"), config })
     assert.deepStrictEqual(problems, [])
   })
 
-  it("has nothing that Spectral's OpenAPI rules would mention, but the absent contact", async () => {
+  it("passes Spectral's OpenAPI rules except for the missing contact", async () => {
     const spectral = new SpectralCore.Spectral()
     spectral.setRuleset({ ...SpectralRulesets.oas, extends: [] })
     const { default: document } = await import(file, { with: { type: "json" } })
@@ -55,7 +55,7 @@ describe("the reference", () => {
     )
   })
 
-  it("becomes types that compile strictly, and tell a wrong program", async () => {
+  it("generates types that compile strictly and reject a wrong program", async () => {
     await run(process.execPath, [generator, file, "--output", join(directory, "api.d.ts")])
     await writeFile(
       join(directory, "program.ts"),
@@ -77,7 +77,7 @@ export const wrong: components["schemas"]["DeveloperClientPatch"] = { displayNam
     assert.strictEqual(stdout, "")
   })
 
-  it("is held to the service by answers: one that differs is found", () => {
+  it("fails the check of answers when an answer differs from it", () => {
     const path = "/api/v1/developer/crm/clients?limit=1"
     const unlimited = { "x-request-id": "r", "content-type": "application/json" }
     const headers = { ...unlimited, ratelimit: "", "ratelimit-policy": "" }
@@ -94,7 +94,7 @@ export const wrong: components["schemas"]["DeveloperClientPatch"] = { displayNam
 describe("/docs", () => {
   requires("chromium")
 
-  it.live("is read in a browser that asks no other host", () =>
+  it.live("renders in a browser without a request to another host", () =>
     Effect.gen(function* () {
       const { url } = yield* startServer()
       const browser = yield* Effect.acquireRelease(

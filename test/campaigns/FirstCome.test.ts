@@ -26,8 +26,8 @@ const expected = (crowd: Crowd) => {
   })
 }
 
-layer(TestDatabase.layer)("first_come", (it) => {
-  it.effect("knows nobody, and those whom nothing reaches", () =>
+layer(TestDatabase.layer)("the SQL function first_come", (it) => {
+  it.effect("returns nothing for no clients and for clients without an address", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* verdictsOf([], 0), [])
       assert.deepStrictEqual(yield* verdictsOf([[], []], 0), [0, 0])
@@ -37,7 +37,7 @@ layer(TestDatabase.layer)("first_come", (it) => {
     })
   )
 
-  it.effect("goes one after the other, as far as it may be", () =>
+  it.effect("assigns addresses in order, each to one client", () =>
     Effect.gen(function* () {
       const chain = Array.from({ length: 20_000 }, (_, index) => [index + 1, index + 2])
       assert.deepStrictEqual(yield* verdictsOf(chain, 20_001), expected(chain))

@@ -8,8 +8,8 @@ import { TestServer } from "../support/TestServer.ts"
 import { idempotent, lease, nowhere, postponed, refused, resultOf, scene } from "./Runner.scene.support.ts"
 import { campaignOf, cancelAll, clientId, httpChannel } from "./Runner.support.ts"
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })("a claim", (it) => {
-  it.effect("brings the text of the route's version, and the first of several addresses", () =>
+layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })("a campaign claim", (it) => {
+  it.effect("returns the text of the route's template version and the first of several addresses", () =>
     Effect.gen(function* () {
       const { apply, claimed, projectId, sql } = yield* scene()
       yield* apply({
@@ -28,7 +28,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
     })
   )
 
-  it.effect("knows that nothing comes after the fallback", () =>
+  it.effect("returns no further route for a recipient on the fallback", () =>
     Effect.gen(function* () {
       const { claimed, record, standing } = yield* scene({ fallback: nowhere })
       const first = yield* claimed(0)
@@ -41,7 +41,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
     })
   )
 
-  it.effect("counts anew on the fallback, when the primary is revoked between two attempts", () =>
+  it.effect("restarts the attempt count on the fallback when the primary channel is revoked between two attempts", () =>
     Effect.gen(function* () {
       const { apply, claimed, record, standing } = yield* scene({ fallback: nowhere })
       yield* record(resultOf(yield* claimed(0), postponed))
@@ -52,7 +52,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
     })
   )
 
-  it.effect("brings who is due again before who was never tried", () =>
+  it.effect("returns recipients that are due for a retry before recipients without an attempt", () =>
     Effect.gen(function* () {
       const { claimed, projectId, sql } = yield* scene({ recipients: 3 })
       yield* sql`
@@ -64,7 +64,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
     })
   )
 
-  it.effect("takes whoever is archived for archived since the freeze, where it was for active clients alone", () =>
+  it.effect("skips archived clients when the frozen filter selected active clients alone", () =>
     Effect.gen(function* () {
       for (const [contactStatus, status] of [
         ["active", "skipped"],
@@ -82,7 +82,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
     })
   )
 
-  it.effect("is of each project by itself, though all their ids are the same", () =>
+  it.effect("separates projects whose ids are all the same", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const { sql } = server

@@ -16,7 +16,7 @@ const hangAfter =
     (n < count ? take : hang)(hit, n)
 
 describe("a campaign", () => {
-  it.live("is sent although ten projects have campaigns over providers that hang", () =>
+  it.live("is sent while ten other projects have campaigns over providers that hang", () =>
     Effect.gen(function* () {
       const server = yield* startServer(patient)
       const stuck = yield* provider(hang)
@@ -31,7 +31,7 @@ describe("a campaign", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("is sent although a provider of another project, which took much at first, hangs now", () =>
+  it.live("is sent while the provider of another project hangs after many accepted calls", () =>
     Effect.gen(function* () {
       const server = yield* startServer(patient)
       const stuck = yield* provider(hangAfter(300))
@@ -46,7 +46,7 @@ describe("a campaign", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("waits while its provider can't be reached, and goes on when it is back", () =>
+  it.live("pauses while its provider is unreachable and continues when it is back", () =>
     Effect.gen(function* () {
       const server = yield* startServer(patient)
       let calls = 0

@@ -48,7 +48,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
     }).pipe(Effect.scoped)
   )
 
-  it.effect("begins though it is almost six hours late", () =>
+  it.effect("begins when it is almost six hours late", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const { hits, url } = yield* provider()
@@ -59,7 +59,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
     }).pipe(Effect.scoped)
   )
 
-  it.effect("is paused instead when it is later than that, and begins when somebody resumes it", () =>
+  it.effect("is paused when it is six hours late, and begins when it is resumed", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const { hits, url } = yield* provider()
@@ -76,7 +76,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
     }).pipe(Effect.scoped)
   )
 
-  it.effect("that is paused while it runs sends nothing, and goes on with the others when it is resumed", () =>
+  it.effect("sends nothing while it is paused, and sends the remaining messages when it is resumed", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const receiver = yield* provider()
@@ -93,7 +93,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
     }).pipe(Effect.scoped)
   )
 
-  it.effect("that is cancelled while it runs sends nothing any more", () =>
+  it.effect("sends nothing after it is cancelled", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const receiver = yield* provider()

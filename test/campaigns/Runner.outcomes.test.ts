@@ -44,26 +44,26 @@ const told = (claim: Partial<Claim>, outcome: Outcome, idempotent = true) => {
 
 const toTheFallback = { hasFallback: true }
 
-describe("the moves of a recipient", () => {
-  it("start where something is open, and lead to every other state", () => {
+describe("the state machine of recipients", () => {
+  it("starts in open states and reaches every other state", () => {
     assert.isTrue(moves.every(({ from }) => open.some((state) => state === from)))
     assert.sameMembers([...new Set(moves.map(({ to }) => to))], [...states])
   })
 })
 
-describe("a call", () => {
-  it("that is accepted is the end", () => {
+describe("a campaign's call of a provider", () => {
+  it("completes the recipient when it is accepted", () => {
     assert.strictEqual(told({}, accepted), "sent on primary")
     assert.strictEqual(told({ attempt: 2, inDoubt: true }, accepted), "sent on primary, in doubt")
   })
 
-  it("that is refused goes on to the fallback, where there is one", () => {
+  it("moves the recipient to the fallback, if any, when it is refused", () => {
     assert.strictEqual(told({}, refused), "failed on primary")
     assert.strictEqual(told(toTheFallback, refused), "pending on fallback")
     assert.strictEqual(told({ route: "fallback" }, refused), "failed on fallback")
   })
 
-  it("that was surely not processed is made again, five times in all, and then goes on to the fallback", () => {
+  it("is repeated up to five attempts when it was not processed, and then moves the recipient to the fallback", () => {
     assert.deepStrictEqual(
       [1, 2, 3, 4, 5].map((attempt) => told({ attempt }, busy, false)),
       [
@@ -77,7 +77,7 @@ describe("a call", () => {
     assert.strictEqual(told({ attempt: 5, ...toTheFallback }, busy), "pending on fallback")
   })
 
-  it("whose outcome is open is made again where the provider knows keys, and is the end where it knows none", () => {
+  it("is repeated after an unknown outcome only when the provider has idempotency keys", () => {
     assert.deepStrictEqual(
       [1, 4, 5].map((attempt) => told({ attempt, ...toTheFallback }, open500)),
       [
@@ -89,7 +89,7 @@ describe("a call", () => {
     assert.strictEqual(told(toTheFallback, open500, false), "unknown on primary, in doubt")
   })
 
-  it("takes nobody to the fallback whom the primary may have reached", () => {
+  it("moves no recipient to the fallback after an unknown outcome", () => {
     const doubtful = { inDoubt: true, attempt: 2, ...toTheFallback }
     assert.strictEqual(told(doubtful, refused), "failed on primary, in doubt")
     assert.strictEqual(told({ ...doubtful, attempt: 5 }, busy), "unknown on primary, in doubt")

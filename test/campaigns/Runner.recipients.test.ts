@@ -26,7 +26,7 @@ const states = (recipients: ReadonlyArray<{ readonly status: string; readonly ro
   recipients.map(({ route, status }) => `${status} ${route}`)
 
 layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })("a campaign", (it) => {
-  it.effect("skips who withdrew consent, was suppressed, archived or merged since the freeze", () =>
+  it.effect("skips clients that withdrew consent or were suppressed, archived or merged after the freeze", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const primary = yield* provider()
@@ -54,7 +54,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
     }).pipe(Effect.scoped)
   )
 
-  it.effect("skips them while it runs, too, and leaves open what nobody knows of them", () =>
+  it.effect("skips such clients while it runs, and leaves unknown outcomes unknown", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       // What becomes of the first call is unknown, and it would be repeated.
@@ -81,7 +81,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
     }).pipe(Effect.scoped)
   )
 
-  it.effect("sends to those whom it was frozen for though they are archived, unless they were so since", () =>
+  it.effect("sends to clients that were archived before the freeze, and not to those archived after it", () =>
     Effect.gen(function* () {
       const archived = { status: "archived" as const }
       const active = { status: "active" as const }
@@ -110,7 +110,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
     })
   )
 
-  it.effect("takes the route on which a recipient has an address, and fails where there is none", () =>
+  it.effect("uses the route for which a recipient has an address, and fails the recipient without one", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const primary = yield* provider()
@@ -139,7 +139,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
     }).pipe(Effect.scoped)
   )
 
-  it.effect("takes the fallback where the primary is revoked, and fails where there is none", () =>
+  it.effect("uses the fallback when the primary channel is revoked, and fails the recipient without a fallback", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const primary = yield* provider()
@@ -162,7 +162,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
     }).pipe(Effect.scoped)
   )
 
-  it.effect("gives up on a provider that is busy five times, and takes the fallback then", () =>
+  it.effect("uses the fallback after five busy answers of the primary provider", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const primary = yield* provider(status(503))
@@ -190,7 +190,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
     }).pipe(Effect.scoped)
   )
 
-  it.effect("writes to each chat once at most where the provider knows no keys, whatever it answers", () =>
+  it.effect("sends to each chat at most once over a provider without idempotency keys, whatever it answers", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const sent = { ok: true, result: { message_id: 1 } }

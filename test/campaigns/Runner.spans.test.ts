@@ -6,7 +6,7 @@ import { status } from "../integrations/Deliveries.support.ts"
 import { startServer } from "../support/TestServer.ts"
 import { campaignOf, provider, take } from "./Runner.support.ts"
 
-it.live("Each send of a campaign is in the trace of the command that set it going, and the provider is told so", () =>
+it.live("each send of a campaign is in the trace of the command that started it, and carries it to the provider", () =>
   Effect.gen(function* () {
     const collector = yield* Effect.promise(() => startCollector())
     const { hits, url } = yield* provider((hit, n) => (n === 0 ? status(403) : take)(hit, n))

@@ -7,7 +7,7 @@ import { addressOf, campaignOf, provider, sendOf, take } from "./Runner.support.
 import { until, untilRows } from "../support/Waiting.ts"
 
 describe("a campaign", () => {
-  it.live("that is due begins, sends each recipient its text once, and is completed", () =>
+  it.live("begins when it is due, sends each recipient its text once, and is completed", () =>
     Effect.gen(function* () {
       const server = yield* startServer({})
       const { hits, url } = yield* provider()
@@ -33,7 +33,7 @@ describe("a campaign", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("takes the fallback for whom the primary refuses", () =>
+  it.live("uses the fallback for recipients that the primary refuses", () =>
     Effect.gen(function* () {
       const server = yield* startServer({})
       const primary = yield* provider(status(403))
@@ -50,7 +50,7 @@ describe("a campaign", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("repeats what nobody knows under the same key, where the provider can't send twice", () =>
+  it.live("repeats a call with an unknown outcome under the same key when the provider has idempotency keys", () =>
     Effect.gen(function* () {
       const server = yield* startServer({})
       const { hits, url } = yield* provider((hit, n) =>
@@ -65,7 +65,7 @@ describe("a campaign", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("keeps what its calls came to when the process ends while that is being recorded", () =>
+  it.live("records the outcomes of its calls when the process ends during the recording", () =>
     Effect.gen(function* () {
       const server = yield* startServer({}, "api")
       const held: Array<() => void> = []

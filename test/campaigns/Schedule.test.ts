@@ -51,7 +51,7 @@ describe("instantOf", () => {
     assert.strictEqual(instant("2028-02-29T23:59", "asia/tokyo"), "2028-02-29T14:59:00.000Z")
   })
 
-  it("refuses what the clocks skip, to the minute", () => {
+  it("refuses local times that a clock change skips, to the minute", () => {
     for (const [zone, before, skipped, after] of [
       ["Europe/Berlin", "2027-03-28T01:59", ["2027-03-28T02:00", "2027-03-28T02:59"], "2027-03-28T03:00"],
       ["America/New_York", "2027-03-14T01:59", ["2027-03-14T02:00", "2027-03-14T02:59"], "2027-03-14T03:00"],
@@ -67,7 +67,7 @@ describe("instantOf", () => {
     }
   })
 
-  it("takes the earlier of what the clocks show twice", () => {
+  it("takes the earlier of two instants when the local time occurs twice", () => {
     assert.strictEqual(instant("2026-10-25T02:00", "Europe/Berlin"), "2026-10-25T00:00:00.000Z")
     assert.strictEqual(instant("2026-10-25T02:59", "Europe/Berlin"), "2026-10-25T00:59:00.000Z")
     assert.strictEqual(instant("2026-10-25T03:00", "Europe/Berlin"), "2026-10-25T02:00:00.000Z")
@@ -78,7 +78,7 @@ describe("instantOf", () => {
     assert.strictEqual(instant("2027-04-04T02:00", "Australia/Lord_Howe"), "2027-04-03T15:30:00.000Z")
   })
 
-  it("refuses what no calendar has", () => {
+  it("refuses dates that do not exist", () => {
     for (const local of [
       "2026-02-29T10:00",
       "2026-02-30T10:00",
@@ -97,7 +97,7 @@ describe("instantOf", () => {
     }
   })
 
-  it("calls a time past once its minute has begun", () => {
+  it("treats a time as past once its minute has begun", () => {
     const at = (iso: string) => new Date(iso)
     assert.include(fault("2026-07-15T10:00", "Europe/Berlin", at("2026-07-15T08:00:00.001Z")), "past")
     assert.include(fault("2026-07-15T10:00", "Europe/Berlin", at("2026-07-15T08:00:59.999Z")), "past")
@@ -109,12 +109,12 @@ describe("instantOf", () => {
     assert.include(fault("0099-12-31T00:00", "Asia/Tokyo"), "past")
   })
 
-  it("goes as far as four digits of a year do, and beyond where the zone is behind", () => {
+  it("accepts years up to 9999, and the next year in UTC for zones behind it", () => {
     assert.strictEqual(instant("9999-12-31T23:59", "Asia/Tokyo"), "9999-12-31T14:59:00.000Z")
     assert.strictEqual(instant("9999-12-31T23:59", "America/New_York"), "+010000-01-01T04:59:00.000Z")
   })
 
-  it("finds the first instant at which the clocks show a time, or that there is none", () => {
+  it("finds the first instant of a local time, or none", () => {
     const zones = [
       "UTC",
       "Europe/Berlin",

@@ -17,8 +17,8 @@ const dataDir = Effect.flatMap(FileSystem.FileSystem, (fs) =>
   fs.makeTempDirectoryScoped({ prefix: "developer-api-cli-" })
 )
 
-describe("DATABASE_URL", () => {
-  it.live("is migrated by `migrate` alone", () =>
+describe("a command with DATABASE_URL", () => {
+  it.live("migrates the database only if it is `migrate`", () =>
     Effect.gen(function* () {
       const env = at(yield* makeDatabase({ empty: true }))
       const early = yield* run(list, { env })
@@ -38,7 +38,7 @@ describe("DATABASE_URL", () => {
     })
   )
 
-  it.live("is named in one line when it can't be used", () =>
+  it.live("prints one line with the variable's name when the database is unusable", () =>
     Effect.gen(function* () {
       const { href } = new URL(Redacted.value(yield* makeDatabase()))
       const other = (change: (url: URL) => void) => {
@@ -63,7 +63,7 @@ describe("DATABASE_URL", () => {
     })
   )
 
-  it.live("tells which migration failed, and why", () =>
+  it.live("prints which migration failed and why", () =>
     Effect.gen(function* () {
       const url = yield* makeDatabase({ empty: true })
       yield* Effect.gen(function* () {
@@ -75,7 +75,7 @@ describe("DATABASE_URL", () => {
     })
   )
 
-  it.live("is given up soon when nothing answers there", () =>
+  it.live("fails within seconds when no server answers", () =>
     Effect.gen(function* () {
       const port = yield* silentServer
       const env = at(Redacted.make(`postgres://u:p@127.0.0.1:${port}/x`))
@@ -85,8 +85,8 @@ describe("DATABASE_URL", () => {
   )
 })
 
-describe("DATA_DIR", () => {
-  it.live("holds a database that is made, migrated, started and stopped as needed", () =>
+describe("a command with DATA_DIR", () => {
+  it.live("creates, migrates, starts and stops the embedded database as needed", () =>
     Effect.gen(function* () {
       const fs = yield* FileSystem.FileSystem
       const DATA_DIR = yield* dataDir
@@ -100,7 +100,7 @@ describe("DATA_DIR", () => {
     }).pipe(Effect.provide(NodeServices.layer))
   )
 
-  it.live("is shared with the service that runs there", () =>
+  it.live("shares the embedded database with a running service", () =>
     Effect.gen(function* () {
       const env = { DATA_DIR: yield* dataDir, PORT: "0" }
       const service = yield* start([], { entry: "main.ts", env })
@@ -115,7 +115,7 @@ describe("DATA_DIR", () => {
     }).pipe(Effect.provide(NodeServices.layer))
   )
 
-  it.live("is left in good order by a command that a signal ends", () =>
+  it.live("stops the embedded database when a signal ends it", () =>
     Effect.gen(function* () {
       const fs = yield* FileSystem.FileSystem
       const DATA_DIR = yield* dataDir
@@ -131,8 +131,8 @@ describe("DATA_DIR", () => {
   )
 })
 
-describe("settings", () => {
-  it.live("have each fault on its line", () =>
+describe("a command with faulty settings", () => {
+  it.live("prints each fault on a line", () =>
     Effect.gen(function* () {
       const env = { PORT: "x", SHUTDOWN_GRACE: "3", DATABASE_URL: "postgres://u:p@127.0.0.1:9/x" }
       for (const args of [list, ["migrate", "--json"], ["serve"]]) {

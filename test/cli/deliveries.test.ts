@@ -74,8 +74,8 @@ const named = (items: Items, name: Way) =>
 
 const server = TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "50ms,1h", WEBHOOK_TIMEOUT: "60s" })
 
-layer(server, { excludeTestServices: true })("deliveries", (it) => {
-  it.effect("are listed and shown as they stand, each with the log of its attempts", () =>
+layer(server, { excludeTestServices: true })("the command `deliveries`", (it) => {
+  it.effect("lists and shows deliveries with the log of their attempts", () =>
     Effect.gen(function* () {
       const all = yield* openAll()
       const items = yield* listed(all.projectId)
@@ -90,7 +90,7 @@ layer(server, { excludeTestServices: true })("deliveries", (it) => {
     })
   )
 
-  it.effect("are listed in a table, and shown in two, without anything secret", () =>
+  it.effect("prints tables without secrets", () =>
     Effect.gen(function* () {
       const all = yield* openAll()
       const items = yield* listed(all.projectId)
@@ -127,7 +127,7 @@ layer(server, { excludeTestServices: true })("deliveries", (it) => {
     })
   )
 
-  it.effect("are listed by installation and by state, and by both", () =>
+  it.effect("filters by installation, by state and by both", () =>
     Effect.gen(function* () {
       const { projectId } = yield* openAll()
       const of = (...flags: ReadonlyArray<string>) => Effect.map(listed(projectId, ...flags), byInstallation)
@@ -142,7 +142,7 @@ layer(server, { excludeTestServices: true })("deliveries", (it) => {
     })
   )
 
-  it.effect("come all at once, however many, the newest first, and only the project's own", () =>
+  it.effect("lists all deliveries of the project and of no other, newest first", () =>
     Effect.gen(function* () {
       const { seed, sql } = yield* TestServer
       const [one, two] = [yield* seed(), yield* seed()]
@@ -173,7 +173,7 @@ layer(server, { excludeTestServices: true })("deliveries", (it) => {
     }).pipe(Effect.orDie)
   )
 
-  it.effect("keep to their lines on a terminal, whatever an installation is called", () =>
+  it.effect("escapes control characters in the names of installations", () =>
     Effect.gen(function* () {
       const name = "a\u001b[31m\nb\u009b"
       const project = yield* open(yield* TestServer, [])
@@ -187,7 +187,7 @@ layer(server, { excludeTestServices: true })("deliveries", (it) => {
     })
   )
 
-  it.effect("fail to be listed in one line, of no project", () =>
+  it.effect("fails with one line for an unknown project", () =>
     Effect.gen(function* () {
       const long = "x".repeat(200)
       for (const [command, line] of [
@@ -202,7 +202,7 @@ layer(server, { excludeTestServices: true })("deliveries", (it) => {
     })
   )
 
-  it.effect("fail to be listed in one line, of no installation of the project", () =>
+  it.effect("fails with one line for an installation of no or another project", () =>
     Effect.gen(function* () {
       const { seed } = yield* TestServer
       const [{ projectId }] = [yield* seed(), yield* seed({ installations: [{ id: "foreign", name: "Foreign" }] })]
@@ -213,7 +213,7 @@ layer(server, { excludeTestServices: true })("deliveries", (it) => {
     })
   )
 
-  it.effect("fail to be shown in one line, whatever is missing", () =>
+  it.effect("fails with one line for an unknown delivery, installation or project", () =>
     Effect.gen(function* () {
       const { seed } = yield* TestServer
       const [{ projectId }, stranger] = [yield* seed(), yield* openAll()]

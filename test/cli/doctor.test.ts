@@ -44,7 +44,7 @@ const project = { id: "acme", name: "Acme" }
 const channel = { id: "chat", providerType: "sandbox", displayName: "Chat", config: {} }
 
 layer(TestDatabase.layer)("doctor", (it) => {
-  it.effect("finds all in order, and tells what it looked at", () =>
+  it.effect("lists each check and finds everything in order", () =>
     Effect.gen(function* () {
       const ended = yield* examine()
       assert.deepStrictEqual([ended.status, ended.stderr, troubles(ended)], [0, "", []])
@@ -59,7 +59,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
     })
   )
 
-  it.effect("tells a faulty setting, and looks no further", () =>
+  it.effect("reports a faulty setting and stops", () =>
     Effect.gen(function* () {
       const ended = yield* examine({ env: { PORT: "x" } })
       assertTrouble(ended, "settings", /^PORT must be/, /README/)
@@ -67,7 +67,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
     })
   )
 
-  it.effect("tells that the database does not answer, without a word of its password", () =>
+  it.effect("reports an unreachable database without its password", () =>
     Effect.gen(function* () {
       const ended = yield* examine({ env: { DATABASE_URL: "postgres://someone:s3cret@127.0.0.1:1/nowhere" } })
       assertTrouble(ended, "database", /ECONNREFUSED/, /DATABASE_URL/)
@@ -77,7 +77,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
     })
   )
 
-  it.effect("tells that SECRET_KEY does not open what is stored, and of whom", () =>
+  it.effect("reports the projects whose secrets SECRET_KEY does not open", () =>
     Effect.gen(function* () {
       const { url } = yield* TestDatabase
       const env = at(url)
@@ -93,7 +93,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
     })
   )
 
-  it.effect("tells what waits for an operator, which is no failure, and what nobody took over, which is one", () =>
+  it.effect("reports work for an operator without failing, and fails for work that no worker took over", () =>
     Effect.gen(function* () {
       const { url } = yield* TestDatabase
       const env = at(url)
@@ -117,10 +117,10 @@ layer(TestDatabase.layer)("doctor", (it) => {
     })
   )
 
-  describe("with a Redis", () => {
+  describe("doctor with REDIS_URL", () => {
     requires("redis")
 
-    it.effect("tells of Redis and of the collector, whether they answer or not", () =>
+    it.effect("reports whether Redis and the collector answer", () =>
       Effect.gen(function* () {
         const redis = yield* Effect.promise(() => makeRedis())
         const collector = yield* Effect.promise(() => startCollector())
@@ -140,7 +140,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
 })
 
 describe("doctor of a database", () => {
-  it.effect("that lacks migrations, or has more than it knows, tells so", () =>
+  it.effect("reports missing and unknown migrations", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const [last] = yield* sql<{ id: number }>`

@@ -48,7 +48,7 @@ const assertUsage = (ended: ReadonlyArray<Ended>) => {
 }
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list", (it) => {
-  it.effect("tells every message of the project, the newest first, and no other's", () =>
+  it.effect("prints every message of the project and of no other, newest first", () =>
     Effect.gen(function* () {
       const { everything, leave, list, send, sent } = yield* start()
       assert.deepStrictEqual(documentOf(yield* list("--json")), { items: [] })
@@ -95,7 +95,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
     })
   )
 
-  it.effect("tells those of one age in an order of their own, always the same", () =>
+  it.effect("prints messages of the same time in a stable order", () =>
     Effect.gen(function* () {
       const { leave, list, sent } = yield* start()
       const ids: Array<string> = []
@@ -109,7 +109,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
     })
   )
 
-  it.effect("fails without a word on standard output where there is no project, and is not typed otherwise", () =>
+  it.effect("fails without output for an unknown project and for wrong usage", () =>
     Effect.gen(function* () {
       const { list, messages } = yield* start()
       const missing = 'There is no project "nobody"'
@@ -124,7 +124,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages settle", (it) => {
-  it.effect("says what became of a message, which is what its key tells from then on", () =>
+  it.effect("sets the outcome of a message, which its idempotency key replays from then on", () =>
     Effect.gen(function* () {
       const { lost, provider, row, send, settle } = yield* start(reset)
       for (const to of ["http", "telegram"] as const) {
@@ -152,7 +152,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
     })
   )
 
-  it.effect("tells people what it did, and does it once", () =>
+  it.effect("prints what it did, and does it once", () =>
     Effect.gen(function* () {
       const { everything, lost, settle } = yield* start(reset)
       const { id } = yield* lost("telegram")
@@ -166,7 +166,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
     })
   )
 
-  it.effect("leaves alone what is not unknown, what is another project's, and what is nothing", () =>
+  it.effect("refuses messages that are not unknown, of another project, or missing", () =>
     Effect.gen(function* () {
       const { everything, leave, sent, settle } = yield* start()
       const neighbour = yield* start(reset)
@@ -201,7 +201,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
     })
   )
 
-  it.effect("is not typed otherwise", () =>
+  it.effect("rejects wrong usage", () =>
     Effect.gen(function* () {
       const { messages, projectId, settle } = yield* start()
       assertUsage(
@@ -214,7 +214,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
     })
   )
 
-  it.effect("settles what is being repeated, too: what that comes to counts no more, and nothing follows it", () =>
+  it.effect("settles a message during a repeated attempt, whose result is then ignored", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       for (const [as, late] of [

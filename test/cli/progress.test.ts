@@ -1,4 +1,4 @@
-/** What a command that takes its time shows: on a terminal that it is at work, elsewhere nothing but its answer. */
+/** The progress of a command that takes long: shown on a terminal, and nowhere else. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
@@ -7,13 +7,14 @@ import { once } from "node:events"
 import * as Path from "node:path"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { at, start } from "./Cli.support.ts"
+import { pathOf, requires } from "../support/Programs.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const entry = Path.resolve(import.meta.dirname, "../../src/cli.ts")
 const file = JSON.stringify({ project: { id: "acme", name: "Acme" } })
 
-/** Holds up whoever applies a file of the project, until the scope closes. */
-const heldUp = Effect.gen(function* () {
+/** Holds the lock that an apply of the project takes, until `release` or the end of the scope. */
+const locked = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const connection = yield* sql.reserve
   const execute = (text: string) => connection.execute(text, [], undefined)
@@ -21,14 +22,16 @@ const heldUp = Effect.gen(function* () {
   return { release: execute("SELECT pg_advisory_unlock(hashtextextended('acme', 0))") }
 })
 
-layer(TestDatabase.layer, { excludeTestServices: true })("a file that takes its time", (it) => {
-  it.effect("is seen to be applied on a terminal, and its line goes when it is done", () =>
+layer(TestDatabase.layer, { excludeTestServices: true })("the progress of `project apply` on a terminal", (it) => {
+  requires("script")
+
+  it.effect("is shown after two seconds, and its line is erased when the file is applied", () =>
     Effect.gen(function* () {
       const { url } = yield* TestDatabase
-      const { release } = yield* heldUp
-      // `script` gives a program a terminal.
+      const { release } = yield* locked
+      // `script` runs a program on a pseudo-terminal.
       const child = spawn(
-        "script",
+        pathOf("script"),
         ["--quiet", "--return", "--command", `${process.execPath} ${entry} project apply -`, "/dev/null"],
         {
           env: { PATH: process.env["PATH"], ...at(url) }
@@ -47,11 +50,13 @@ layer(TestDatabase.layer, { excludeTestServices: true })("a file that takes its 
       assert.include(shown, "Project acme is as the file says")
     }).pipe(Effect.scoped)
   )
+})
 
-  it.effect("says nothing of it to a program", () =>
+layer(TestDatabase.layer, { excludeTestServices: true })("the progress of `project apply --json`", (it) => {
+  it.effect("is not written to standard error", () =>
     Effect.gen(function* () {
       const { url } = yield* TestDatabase
-      const { release } = yield* heldUp
+      const { release } = yield* locked
       const { ended } = yield* start(["project", "apply", "-", "--json"], { env: at(url), stdin: file })
       yield* Effect.sleep("2500 millis")
       yield* release

@@ -20,107 +20,112 @@ const none = { project: 0, members: 0 }
 const apply = (stdin: string | Uint8Array, ...flags: ReadonlyArray<string>) =>
   cli(["project", "apply", "-", ...flags], { stdin })
 
-layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices: true })("project", (it) => {
-  it.effect("applies a file, and finds nothing to do the second time", () =>
-    Effect.gen(function* () {
-      const fs = yield* FileSystem.FileSystem
-      const path = yield* fs.makeTempFileScoped({ suffix: ".json" })
-      yield* fs.writeFileString(path, file("by path"))
-      const first = documentOf(yield* cli(["project", "apply", path, "--json"]))
-      assert.deepStrictEqual(first, { projectId: "by path", created: one, updated: none, unchanged: none })
-      const second = documentOf(yield* apply(file("by path"), "--json"))
-      assert.deepStrictEqual(second, { projectId: "by path", created: none, updated: none, unchanged: one })
-    })
-  )
+layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices: true })(
+  "the command `project`",
+  (it) => {
+    it.effect("applies a file, and changes nothing the second time", () =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const path = yield* fs.makeTempFileScoped({ suffix: ".json" })
+        yield* fs.writeFileString(path, file("by path"))
+        const first = documentOf(yield* cli(["project", "apply", path, "--json"]))
+        assert.deepStrictEqual(first, { projectId: "by path", created: one, updated: none, unchanged: none })
+        const second = documentOf(yield* apply(file("by path"), "--json"))
+        assert.deepStrictEqual(second, { projectId: "by path", created: none, updated: none, unchanged: one })
+      })
+    )
 
-  it.effect("tells people the counts in a table", () =>
-    Effect.gen(function* () {
-      const { status, stderr, stdout } = yield* apply(file("table"))
-      assert.strictEqual(status, 0)
-      // No progress is shown where there is no terminal.
-      assert.strictEqual(stderr, "")
-      assert.deepStrictEqual(stdout.split("\n"), [
-        "Project table is as the file says.",
-        "",
-        "         CREATED  UPDATED  UNCHANGED",
-        "project  1        0        0",
-        "members  1        0        0",
-        ""
-      ])
-    })
-  )
+    it.effect("prints the counts in a table", () =>
+      Effect.gen(function* () {
+        const { status, stderr, stdout } = yield* apply(file("table"))
+        assert.strictEqual(status, 0)
+        // No progress is shown where there is no terminal.
+        assert.strictEqual(stderr, "")
+        assert.deepStrictEqual(stdout.split("\n"), [
+          "Project table is as the file says.",
+          "",
+          "         CREATED  UPDATED  UNCHANGED",
+          "project  1        0        0",
+          "members  1        0        0",
+          ""
+        ])
+      })
+    )
 
-  it.effect("fails with a line for each fault", () =>
-    Effect.gen(function* () {
-      const { status, stderr, stdout } = yield* apply('{"project": {"name": ""}, "membres": []}', "--json")
-      assert.strictEqual(status, 1)
-      assert.strictEqual(stdout, "")
-      const lines = stderr.trimEnd().split("\n")
-      assert.lengthOf(lines, 3)
-      for (const member of ["id", "name", "membres"]) assert.isTrue(lines.some((line) => line.includes(member)))
-    })
-  )
+    it.effect("fails with a line for each fault", () =>
+      Effect.gen(function* () {
+        const { status, stderr, stdout } = yield* apply('{"project": {"name": ""}, "membres": []}', "--json")
+        assert.strictEqual(status, 1)
+        assert.strictEqual(stdout, "")
+        const lines = stderr.trimEnd().split("\n")
+        assert.lengthOf(lines, 3)
+        for (const member of ["id", "name", "membres"]) assert.isTrue(lines.some((line) => line.includes(member)))
+      })
+    )
 
-  it.effect("fails in one line for what can't be read", () =>
-    Effect.gen(function* () {
-      const missing = yield* cli(["project", "apply", "/does/not/exist.json"])
-      assert.deepStrictEqual(missing, failure(1, "Cannot read /does/not/exist.json (NotFound)"))
-      const binary = yield* apply(Uint8Array.of(0x22, 0xff, 0x22))
-      assert.deepStrictEqual(binary, failure(1, "Cannot read - (it is not UTF-8)"))
-      const empty = yield* apply("")
-      assert.strictEqual(empty.status, 1)
-      assert.lengthOf(empty.stderr.trimEnd().split("\n"), 1)
-    })
-  )
+    it.effect("fails with one line for a file that can't be read", () =>
+      Effect.gen(function* () {
+        const missing = yield* cli(["project", "apply", "/does/not/exist.json"])
+        assert.deepStrictEqual(missing, failure(1, "Cannot read /does/not/exist.json (NotFound)"))
+        const binary = yield* apply(Uint8Array.of(0x22, 0xff, 0x22))
+        assert.deepStrictEqual(binary, failure(1, "Cannot read - (it is not UTF-8)"))
+        const empty = yield* apply("")
+        assert.strictEqual(empty.status, 1)
+        assert.lengthOf(empty.stderr.trimEnd().split("\n"), 1)
+      })
+    )
 
-  it.effect("seals the configs of channels with SECRET_KEY, and can't keep those of another", () =>
-    Effect.gen(function* () {
-      const env = { SECRET_KEY: Buffer.alloc(32, 7).toString("base64") }
-      const created = documentOf(yield* cli(["project", "apply", "-", "--json"], { env, stdin: withChannel("sealed") }))
-      assert.deepInclude(created, { created: { project: 1, channels: 1 } })
-      const again = documentOf(
-        yield* cli(["project", "apply", "-", "--json"], { env, stdin: withChannel("sealed", {}) })
-      )
-      assert.deepInclude(again, { unchanged: { project: 1, channels: 1 } })
-      assert.deepStrictEqual(
-        yield* apply(withChannel("sealed", {})),
-        failure(
-          1,
-          "channels/0/config: is required, as this SECRET_KEY can't open the one that is stored: give it anew, or set the key that sealed it"
+    it.effect("seals channel configs with SECRET_KEY, and fails to keep configs sealed with another key", () =>
+      Effect.gen(function* () {
+        const env = { SECRET_KEY: Buffer.alloc(32, 7).toString("base64") }
+        const created = documentOf(
+          yield* cli(["project", "apply", "-", "--json"], { env, stdin: withChannel("sealed") })
         )
-      )
-      const incomplete = yield* apply(withChannel("sealed", { config: { signingSecret: "hidden!" } }))
-      assert.strictEqual(incomplete.status, 1)
-      assert.notInclude(incomplete.stderr, "hidden")
-    })
-  )
-
-  it.effect("seals with the key that DATA_DIR keeps, which it makes when there is none", () =>
-    Effect.gen(function* () {
-      const fs = yield* FileSystem.FileSystem
-      const DATA_DIR = yield* fs.makeTempDirectoryScoped({ prefix: "developer-api-cli-" })
-      const applyThere = (stdin: string) => run(["project", "apply", "-", "--json"], { env: { DATA_DIR }, stdin })
-      const created = documentOf(yield* applyThere(withChannel("kept")))
-      assert.deepInclude(created, { created: { project: 1, channels: 1 } })
-      const again = documentOf(yield* applyThere(withChannel("kept", {})))
-      assert.deepInclude(again, { unchanged: { project: 1, channels: 1 } })
-      // Nor does the service start there: who looks for the reason is told here, too, channels or not.
-      yield* fs.writeFileString(`${DATA_DIR}/secret-key`, "garbage")
-      assert.deepStrictEqual(
-        yield* applyThere(file("kept")),
-        failure(
-          1,
-          `${DATA_DIR}/secret-key does not hold 32 bytes in base64: restore it, or set SECRET_KEY to the key that it held`
+        assert.deepInclude(created, { created: { project: 1, channels: 1 } })
+        const again = documentOf(
+          yield* cli(["project", "apply", "-", "--json"], { env, stdin: withChannel("sealed", {}) })
         )
-      )
-    }).pipe(Effect.scoped)
-  )
+        assert.deepInclude(again, { unchanged: { project: 1, channels: 1 } })
+        assert.deepStrictEqual(
+          yield* apply(withChannel("sealed", {})),
+          failure(
+            1,
+            "channels/0/config: is required, as this SECRET_KEY can't open the one that is stored: give it anew, or set the key that sealed it"
+          )
+        )
+        const incomplete = yield* apply(withChannel("sealed", { config: { signingSecret: "hidden!" } }))
+        assert.strictEqual(incomplete.status, 1)
+        assert.notInclude(incomplete.stderr, "hidden")
+      })
+    )
 
-  it.effect("prints the JSON Schema, with or without a database", () =>
-    Effect.gen(function* () {
-      const nowhere = { env: { DATABASE_URL: "nowhere" } }
-      assert.deepStrictEqual(documentOf(yield* run(["project", "schema"], nowhere)), jsonSchema)
-      assert.deepStrictEqual(documentOf(yield* run(["project", "schema", "--json"], nowhere)), jsonSchema)
-    })
-  )
-})
+    it.effect("seals channel configs with the key in DATA_DIR, which it creates when missing", () =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const DATA_DIR = yield* fs.makeTempDirectoryScoped({ prefix: "developer-api-cli-" })
+        const applyThere = (stdin: string) => run(["project", "apply", "-", "--json"], { env: { DATA_DIR }, stdin })
+        const created = documentOf(yield* applyThere(withChannel("kept")))
+        assert.deepInclude(created, { created: { project: 1, channels: 1 } })
+        const again = documentOf(yield* applyThere(withChannel("kept", {})))
+        assert.deepInclude(again, { unchanged: { project: 1, channels: 1 } })
+        // Nor does the service start there: who looks for the reason is told here, too, channels or not.
+        yield* fs.writeFileString(`${DATA_DIR}/secret-key`, "garbage")
+        assert.deepStrictEqual(
+          yield* applyThere(file("kept")),
+          failure(
+            1,
+            `${DATA_DIR}/secret-key does not hold 32 bytes in base64: restore it, or set SECRET_KEY to the key that it held`
+          )
+        )
+      }).pipe(Effect.scoped)
+    )
+
+    it.effect("prints the JSON Schema, with or without a database", () =>
+      Effect.gen(function* () {
+        const nowhere = { env: { DATABASE_URL: "nowhere" } }
+        assert.deepStrictEqual(documentOf(yield* run(["project", "schema"], nowhere)), jsonSchema)
+        assert.deepStrictEqual(documentOf(yield* run(["project", "schema", "--json"], nowhere)), jsonSchema)
+      })
+    )
+  }
+)

@@ -42,8 +42,8 @@ const open = Effect.fnUntraced(function* (id: string) {
 
 const told = (project: string) => Effect.flatMap(SqlClient.SqlClient, (sql) => eventsOf(sql, project))
 
-layer(services, { excludeTestServices: true })("task", (it) => {
-  it.effect("creates a task with all that can be said of it, and tells who wants to hear of it", () =>
+layer(services, { excludeTestServices: true })("the command `task`", (it) => {
+  it.effect("creates a task with every option, and appends its event for subscribed webhooks", () =>
     Effect.gen(function* () {
       yield* open("full")
       yield* open("neighbour")
@@ -75,7 +75,7 @@ layer(services, { excludeTestServices: true })("task", (it) => {
     })
   )
 
-  it.effect("creates a task of a title alone, and tells people which", () =>
+  it.effect("creates a task with a title alone, and prints its id", () =>
     Effect.gen(function* () {
       yield* open("bare")
       const title = "😀".repeat(160)
@@ -98,7 +98,7 @@ layer(services, { excludeTestServices: true })("task", (it) => {
     })
   )
 
-  it.effect("completes a task, and tells who wants to hear of it", () =>
+  it.effect("completes a task, and appends its event for subscribed webhooks", () =>
     Effect.gen(function* () {
       yield* open("complete")
       yield* open("elsewhere")
@@ -124,7 +124,7 @@ layer(services, { excludeTestServices: true })("task", (it) => {
     })
   )
 
-  it.effect("has nothing more to do or to tell for a task that is completed", () =>
+  it.effect("changes nothing and appends no event for a completed task", () =>
     Effect.gen(function* () {
       yield* open("again")
       const first = yield* complete("again", "task")
@@ -138,7 +138,7 @@ layer(services, { excludeTestServices: true })("task", (it) => {
     })
   )
 
-  it.effect("tells each event in a trace of its own", () =>
+  it.effect("starts a trace for each event", () =>
     Effect.gen(function* () {
       yield* open("traces")
       const id = taskIdOf(yield* create("traces", "--json"))
@@ -148,7 +148,7 @@ layer(services, { excludeTestServices: true })("task", (it) => {
     })
   )
 
-  it.effect("fails in one line, whatever is missing, and leaves nothing", () =>
+  it.effect("fails with one line and without effect when a record is missing", () =>
     Effect.gen(function* () {
       yield* open("failures")
       yield* apply("stranger", {

@@ -46,7 +46,7 @@ const issued = (project: string, ...flags: ReadonlyArray<string>) =>
 const keysOf = (project: string) =>
   Effect.map(cli(["token", "list", "--project", project, "--json"]), (ended) => decodeKeys(documentOf(ended)).items)
 
-layer(TestDatabase.layer, { excludeTestServices: true })("token", (it) => {
+layer(TestDatabase.layer, { excludeTestServices: true })("the command `token`", (it) => {
   it.effect("issues a key, as JSON", () =>
     Effect.gen(function* () {
       yield* makeProject("issue")
@@ -148,7 +148,7 @@ layer(TestDatabase.layer, { excludeTestServices: true })("token", (it) => {
     })
   )
 
-  it.effect("fails in one line, whatever is asked for in vain", () =>
+  it.effect("fails with one line for every unknown id", () =>
     Effect.gen(function* () {
       yield* makeProject("failures")
       const revoked = yield* issued("failures", "--scope", "all")
@@ -173,7 +173,7 @@ layer(TestDatabase.layer, { excludeTestServices: true })("token", (it) => {
     })
   )
 
-  it.effect("does not repeat what may be a token given for a key", () =>
+  it.effect("does not print an argument that may be a token", () =>
     Effect.gen(function* () {
       yield* makeProject("repeat")
       const { token } = yield* issued("repeat", "--scope", "all")

@@ -40,7 +40,7 @@ describe("help", () => {
     })
   )
 
-  it.effect("of `npm start`", () =>
+  it.effect("describes the options of `npm start`", () =>
     Effect.gen(function* () {
       const { status, stdout } = yield* run(["--help"], { entry: "main.ts" })
       assert.strictEqual(status, 0)
@@ -48,7 +48,7 @@ describe("help", () => {
     })
   )
 
-  it.effect("tells the version", () =>
+  it.effect("prints the version", () =>
     Effect.gen(function* () {
       const { status, stdout } = yield* run(["--version"])
       assert.strictEqual(status, 0)

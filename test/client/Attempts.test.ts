@@ -20,7 +20,7 @@ const assertSame = (keys: ReadonlyArray<string | undefined>, attempts: number) =
   assert.match(String(keys[0]), /^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/)
 }
 
-describe("a mutation", () => {
+describe("a mutation sent by the client", () => {
   const passing: ReadonlyArray<readonly [what: string, step: Step]> = [
     ["429", rateLimited],
     ["503", unavailable],
@@ -41,7 +41,7 @@ describe("a mutation", () => {
     )
   }
 
-  it.live("is sent again after a connection that is closed before it is read", () =>
+  it.live("is sent again when the server closes a kept connection before reading it", () =>
     Effect.gen(function* () {
       const { baseUrl, connections, keys } = yield* scripted("closed", "closed", receipt)
       yield* (yield* apiAt(baseUrl)).clients.createClient(request)
@@ -50,7 +50,7 @@ describe("a mutation", () => {
     })
   )
 
-  it.live("has a key of its own with each call, or the one that is given", () =>
+  it.live("has a new idempotency key with each call, or the given one", () =>
     Effect.gen(function* () {
       const { baseUrl, keys } = yield* scripted(receipt)
       const { clients } = yield* apiAt(baseUrl)
@@ -63,7 +63,7 @@ describe("a mutation", () => {
     })
   )
 
-  it.live("keeps the key that is given through all attempts", () =>
+  it.live("keeps the given idempotency key through all attempts", () =>
     Effect.gen(function* () {
       const { baseUrl, keys } = yield* scripted(unavailable, "reset", receipt)
       const { clients } = yield* apiAt(baseUrl)
@@ -72,7 +72,7 @@ describe("a mutation", () => {
     })
   )
 
-  it.live("is given up after so many retries, with the problem of the last answer", () =>
+  it.live("fails after the configured retries with the problem of the last answer", () =>
     Effect.gen(function* () {
       const { baseUrl, keys } = yield* scripted(rateLimited, rateLimited, unavailable)
       const { clients } = yield* apiAt(baseUrl, { retry: { times: 2, delay: "1 millis" } })
@@ -82,7 +82,7 @@ describe("a mutation", () => {
     })
   )
 
-  it.live("is given up with the transport's error where there never is an answer", () =>
+  it.live("fails with the transport's error when there is no answer at all", () =>
     Effect.gen(function* () {
       const { baseUrl, keys } = yield* scripted("reset")
       const { clients } = yield* apiAt(baseUrl)
@@ -123,7 +123,7 @@ describe("a mutation", () => {
     })
   )
 
-  it.live("is sent once where retries are off", () =>
+  it.live("is sent once when retries are off", () =>
     Effect.gen(function* () {
       const { baseUrl, keys } = yield* scripted(unavailable)
       const error = yield* Effect.flip((yield* apiAt(baseUrl, { retry: false })).clients.createClient(request))
@@ -132,7 +132,7 @@ describe("a mutation", () => {
     })
   )
 
-  it.live("of a message asks with the same key until the outcome is known", () =>
+  it.live("that sends a message is repeated under the same key until the outcome is known", () =>
     Effect.gen(function* () {
       const conversationId = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
       const sent = answering(200, {
@@ -154,8 +154,8 @@ describe("a mutation", () => {
   )
 })
 
-describe("a request without effect", () => {
-  it.live("is sent again without a key", () =>
+describe("a read sent by the client", () => {
+  it.live("is sent again without an idempotency key", () =>
     Effect.gen(function* () {
       const page = answering(200, { items: [], nextCursor: null })
       const { baseUrl, keys } = yield* scripted(unavailable, "reset", "closed", "broken", page)
@@ -185,8 +185,8 @@ const odd = (baseUrl: string) =>
     Effect.provide([FetchHttpClient.layer, attemptsLayer({ retry: { delay: "1 millis" } })])
   )
 
-describe("by construction", () => {
-  it.live("a mutation without a key is sent once", () =>
+describe("a request of the low-level client", () => {
+  it.live("that is a mutation without an idempotency key is sent once", () =>
     Effect.gen(function* () {
       const { baseUrl, requests } = yield* scripted("reset", answering(200, {}))
       const error = yield* Effect.flip((yield* odd(baseUrl)).odd.unkeyed())
@@ -195,7 +195,7 @@ describe("by construction", () => {
     })
   )
 
-  it.live("a POST that only reads is sent again", () =>
+  it.live("that is a POST without effect is sent again", () =>
     Effect.gen(function* () {
       const { baseUrl, requests } = yield* scripted("reset", answering(200, {}))
       yield* (yield* odd(baseUrl)).odd.preview()

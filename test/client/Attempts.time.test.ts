@@ -41,8 +41,8 @@ const calling = Effect.fnUntraced(function* (
 const randomly = (double: number) =>
   Effect.provideService(Random.Random, Random.Random.of({ nextIntUnsafe: () => 0, nextDoubleUnsafe: () => double }))
 
-describe("the next attempt", () => {
-  it.effect("comes when Retry-After has passed, in seconds", () =>
+describe("the next attempt of the client", () => {
+  it.effect("follows after Retry-After in seconds", () =>
     Effect.gen(function* () {
       const { fiber, requests } = yield* calling({}, (n) =>
         n === 0 ? problem(429, "rate_limit_exceeded", { "retry-after": "7" }) : emptyPage()
@@ -55,7 +55,7 @@ describe("the next attempt", () => {
     })
   )
 
-  it.effect("comes when Retry-After has passed, as a date", () =>
+  it.effect("follows after Retry-After as a date", () =>
     Effect.gen(function* () {
       yield* TestClock.setTime(Date.parse("2026-11-20T10:00:00.000Z"))
       const { requests } = yield* calling({}, (n) =>
@@ -68,7 +68,7 @@ describe("the next attempt", () => {
     })
   )
 
-  it.effect("comes later each time, up to 10 s, where nothing is asked", () =>
+  it.effect("follows after a backoff that doubles up to 10 s without Retry-After", () =>
     Effect.gen(function* () {
       const options = { retry: { times: 8, within: "10 minutes" } } as const
       const { requests } = yield* calling(options, () => problem(503, "service_unavailable", { "retry-after": "soon" }))
@@ -82,7 +82,7 @@ describe("the next attempt", () => {
     }).pipe(randomly(1))
   )
 
-  it.effect("comes up to half as early, at random", () =>
+  it.effect("follows after a backoff with jitter of up to one half", () =>
     Effect.gen(function* () {
       const { requests } = yield* calling({ retry: { delay: "1 second" } }, () => problem(503, "service_unavailable"))
       yield* pass(499)
@@ -92,7 +92,7 @@ describe("the next attempt", () => {
     }).pipe(randomly(0))
   )
 
-  it.effect("is not waited for when it would come too late", () =>
+  it.effect("is skipped when it would begin after the limit", () =>
     Effect.gen(function* () {
       const { fiber, requests } = yield* calling({ retry: { within: "10 seconds" } }, () =>
         problem(429, "rate_limit_exceeded", { "retry-after": "11" })
@@ -103,7 +103,7 @@ describe("the next attempt", () => {
     })
   )
 
-  it.effect("is the last within a minute, unless told otherwise", () =>
+  it.effect("begins within a minute by default", () =>
     Effect.gen(function* () {
       const { fiber, requests } = yield* calling({ retry: { times: 1_000 } }, () =>
         problem(503, "service_unavailable", { "retry-after": "25" })
@@ -116,8 +116,8 @@ describe("the next attempt", () => {
   )
 })
 
-describe("an attempt", () => {
-  it.effect("that gets no answer in time is aborted and counts as lost", () =>
+describe("an attempt of the client", () => {
+  it.effect("is aborted and counts as lost without an answer in time", () =>
     Effect.gen(function* () {
       let aborted = false
       const { fiber, requests } = yield* calling({ timeout: "5 seconds", retry: { delay: 0 } }, (n, signal) => {
@@ -137,7 +137,7 @@ describe("an attempt", () => {
     })
   )
 
-  it.effect("has 30 s, to the end of its body", () =>
+  it.effect("times out after 30 s, including the body", () =>
     Effect.gen(function* () {
       const endless = () => new Response(new ReadableStream({ start: () => {} }))
       const { fiber, requests } = yield* calling({ retry: false }, endless)

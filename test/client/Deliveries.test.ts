@@ -57,7 +57,7 @@ const pipelines = [
 
 const verify = (delivery: WebhookDelivery) => Effect.promise(() => verifyWebhookPromise(delivery))
 
-it.live("the service's deliveries verify and are read, before and after a rotation of the secret", () =>
+it.live("the client verifies and decodes deliveries of the service before and after a rotation of the secret", () =>
   Effect.gen(function* () {
     const server = yield* startServer({ WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" })
     const { token } = yield* server.seed({

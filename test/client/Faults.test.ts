@@ -34,9 +34,9 @@ function* faultyOf({ body, discriminator, params = {}, query = {}, required = []
   if (discriminator !== undefined) yield { body: { ...body, [discriminator]: "surplus" } }
 }
 
-layer(World.layer, { excludeTestServices: true })("a request that is not sent", (it) => {
+layer(World.layer, { excludeTestServices: true })("an invalid request", (it) => {
   for (const [name, sample] of Object.entries(samples)) {
-    it.effect(`of ${name} has the faults that the service tells`, () =>
+    it.effect(`of ${name} fails in the client with the faults that the service answers`, () =>
       Effect.gen(function* () {
         const { own } = yield* World
         const { send, url } = yield* TestServer

@@ -21,8 +21,8 @@ const effects = Effect.gen(function* () {
   return { api, projectId }
 })
 
-layer(World.layer, { excludeTestServices: true })("the client", (it) => {
-  it.effect("has every operation, in both faces, and items where the operation is a list", () =>
+layer(World.layer, { excludeTestServices: true })("the typed client", (it) => {
+  it.effect("has every operation for Effect and for Promises, and items for each list", () =>
     Effect.gen(function* () {
       const { api } = yield* effects
       for (const client of [api, yield* promises]) {
@@ -72,7 +72,7 @@ layer(World.layer, { excludeTestServices: true })("the client", (it) => {
     })
   )
 
-  it.effect("gives the same answer to the same key, and says so", () =>
+  it.effect("marks the answer to a repeated idempotency key as replayed", () =>
     Effect.gen(function* () {
       const { clients } = (yield* effects).api
       const request = { payload: { displayName: "Once" }, headers: { "idempotency-key": "once-and-only" } }
@@ -85,7 +85,7 @@ layer(World.layer, { excludeTestServices: true })("the client", (it) => {
     })
   )
 
-  it.effect("walks through the pages of a list, as far as it is read", () =>
+  it.effect("reads pages of a list as far as they are consumed", () =>
     Effect.gen(function* () {
       const { api } = yield* effects
       const params = { dealId: "deal_own" }
@@ -111,7 +111,7 @@ layer(World.layer, { excludeTestServices: true })("the client", (it) => {
     })
   )
 
-  it.effect("deletes with a query, and fails with the problem of a conflict", () =>
+  it.effect("deletes with an expected version in the query, and fails with version_conflict", () =>
     Effect.gen(function* () {
       const { notes } = (yield* effects).api
       const params = { dealId: "deal_own", noteId: "note_own" }
@@ -127,7 +127,7 @@ layer(World.layer, { excludeTestServices: true })("the client", (it) => {
     })
   )
 
-  it.effect("configures a webhook and learns its secret, once", () =>
+  it.effect("configures a webhook and receives its secret once", () =>
     Effect.gen(function* () {
       const { webhooks } = (yield* effects).api
       const request = {
@@ -151,7 +151,7 @@ layer(World.layer, { excludeTestServices: true })("the client", (it) => {
     })
   )
 
-  it.effect("tells what it does not know of: another path is answered by a problem that no operation declares", () =>
+  it.effect("decodes a problem that no operation declares", () =>
     Effect.gen(function* () {
       const { own } = yield* World
       const { url } = yield* TestServer
@@ -163,7 +163,7 @@ layer(World.layer, { excludeTestServices: true })("the client", (it) => {
     })
   )
 
-  it.effect("takes ids with any character in them", () =>
+  it.effect("encodes ids with any character", () =>
     Effect.gen(function* () {
       const { seed, url } = yield* TestServer
       const ids = ["a/b", "ü ☕", "%2F", "?x=1#y", "a.b", "..."]

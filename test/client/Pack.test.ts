@@ -45,8 +45,8 @@ beforeAll(async () => {
   await run("npm", "install", ...options, join(directory, tarball), join(checkout, "node_modules/effect"))
 }, patience)
 
-describe("the package", () => {
-  it("is the compiled client and nothing of the server, and brings no other package", () => {
+describe("the packed client", () => {
+  it("contains the compiled client, nothing of the server, and no dependencies", () => {
     const installed = join(home, "node_modules/developer-api")
     const files = readdirSync(installed, { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile())
@@ -66,7 +66,7 @@ describe("the package", () => {
     )
   })
 
-  it("loads effect alone: no server, no node: module", async () => {
+  it("imports effect alone and no node: module", async () => {
     const script = await fileOf(
       "graph.js",
       `import { registerHooks } from "node:module"
@@ -89,7 +89,7 @@ describe("the package", () => {
   })
 
   it(
-    "has types that hold in a strict program, those of its own declarations included",
+    "has types that compile strictly, its own declarations included",
     async () => {
       const program = (title: string) => `
         import { createClient, DeveloperApi, isProblem, verifyWebhook, type WebhookEvent } from "developer-api/client"
@@ -136,7 +136,7 @@ describe("the package", () => {
   )
 })
 
-describe("the programs of the README", () => {
+describe("the example programs of the README", () => {
   const [compile = "", ...programs] =
     readFileSync(join(checkout, "README.md"), "utf8")
       .split("## From a program")[1]
@@ -157,7 +157,7 @@ describe("the programs of the README", () => {
   const pasted = (block: string, port = 0) =>
     block.replaceAll("http://127.0.0.1:3000", service.url).replaceAll("listen(8080", `listen(${port}`)
 
-  it("are as many as are tried here", () => {
+  it("are all covered by these tests", () => {
     assert.include(compile, "npm pack")
     assert.lengthOf(programs, 3)
   })

@@ -38,8 +38,8 @@ const controllerOf = () => new AbortController()
 
 const request = { payload: { displayName: "Robin" } }
 
-describe("a call", () => {
-  it.live("resolves to the answer, after what had to be repeated", () =>
+describe("a call of the Promise client", () => {
+  it.live("resolves to the answer after retries", () =>
     Effect.gen(function* () {
       const { client, keys } = yield* clientOf(problem(503, "service_unavailable"), "reset", receipt)
       const { body, headers } = yield* Effect.promise(() => client.clients.createClient(request))
@@ -69,7 +69,7 @@ describe("a call", () => {
     })
   )
 
-  it.live("rejects with the transport's error, which is no problem", () =>
+  it.live("rejects with the transport's error", () =>
     Effect.gen(function* () {
       const { client } = yield* clientOf("reset")
       const error = yield* rejection(client.clients.createClient(request))
@@ -78,7 +78,7 @@ describe("a call", () => {
     })
   )
 
-  it.live("rejects with what no operation declares", () =>
+  it.live("rejects with a problem that no operation declares", () =>
     Effect.gen(function* () {
       const { client } = yield* clientOf(problem(404, "route_not_found"))
       const error = yield* rejection(client.clients.listClients())
@@ -87,7 +87,7 @@ describe("a call", () => {
     })
   )
 
-  it.live("is made by the fetch that is given", () =>
+  it.live("uses the given fetch", () =>
     Effect.gen(function* () {
       const urls: Array<string> = []
       const client = createClient({
@@ -103,7 +103,7 @@ describe("a call", () => {
     })
   )
 
-  it.live("sends no trace that nobody records", () =>
+  it.live("sends no traceparent without a tracer", () =>
     Effect.gen(function* () {
       const { client, requests } = yield* clientOf(receipt)
       yield* Effect.promise(() => client.clients.createClient(request))
@@ -112,8 +112,8 @@ describe("a call", () => {
   )
 })
 
-describe("a signal", () => {
-  it.live("that was raised before ends the call before it begins", () =>
+describe("an AbortSignal of the Promise client", () => {
+  it.live("that is aborted already prevents the call", () =>
     Effect.gen(function* () {
       const { client, connections } = yield* clientOf(receipt)
       const reason = new Error("no more")
@@ -123,7 +123,7 @@ describe("a signal", () => {
     })
   )
 
-  it.live("ends the wait for the next attempt", () =>
+  it.live("ends the wait before a retry", () =>
     Effect.gen(function* () {
       const { client, connections } = yield* clientOf(problem(429, "rate_limit_exceeded", { "retry-after": "50" }))
       const controller = controllerOf()
@@ -140,7 +140,7 @@ describe("a signal", () => {
     })
   )
 
-  it.live("ends a request that is under way, and its connection", () =>
+  it.live("ends a request in flight and its connection", () =>
     Effect.gen(function* () {
       const controller = controllerOf()
       const reason = new Error("no more")
@@ -163,7 +163,7 @@ describe("a signal", () => {
     })
   )
 
-  it.live("ends a walk through the pages of a list", () =>
+  it.live("ends the iteration over pages", () =>
     Effect.gen(function* () {
       const { client, connections } = yield* clientOf(page(["a"], "next"), page(["b"], null))
       const controller = controllerOf()
@@ -180,7 +180,7 @@ describe("a signal", () => {
     })
   )
 
-  it.live("of a call that has come to its end changes nothing", () =>
+  it.live("has no effect after the call has ended", () =>
     Effect.gen(function* () {
       const { client } = yield* clientOf(receipt)
       const controller = controllerOf()
@@ -192,8 +192,8 @@ describe("a signal", () => {
   )
 })
 
-describe("the items of a list", () => {
-  it.live("come page by page, as they are asked for", () =>
+describe("the items of the Promise client", () => {
+  it.live("are fetched page by page on demand", () =>
     Effect.gen(function* () {
       const { client, requests } = yield* clientOf(page(["a", "b"], "next"), page([], "more"), page(["c"], null))
       const ids: Array<string> = []
@@ -210,7 +210,7 @@ describe("the items of a list", () => {
     })
   )
 
-  it.live("are not read further than they are asked for", () =>
+  it.live("are not fetched beyond what is consumed", () =>
     Effect.gen(function* () {
       const { client, connections } = yield* clientOf(page(["a", "b"], "next"))
       yield* Effect.promise(async () => {
@@ -222,7 +222,7 @@ describe("the items of a list", () => {
     })
   )
 
-  it.live("end with the failure of a page", () =>
+  it.live("fail with the problem of a page", () =>
     Effect.gen(function* () {
       const { client } = yield* clientOf(page(["a"], "next"), problem(400, "cursor_invalid"))
       const ids: Array<string> = []

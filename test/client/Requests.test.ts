@@ -8,8 +8,8 @@ import { methodOf } from "./Walk.support.ts"
 
 const page = answering(200, { items: [], nextCursor: null })
 
-describe("a request", () => {
-  it.live("that has not its form is not sent: it tells every fault at its location", () =>
+describe("a request of the client", () => {
+  it.live("that does not match its schema is not sent, and fails with every fault at its location", () =>
     Effect.gen(function* () {
       const { baseUrl, connections } = yield* scripted(receipt)
       const { clients } = yield* apiAt(baseUrl)
@@ -33,7 +33,7 @@ describe("a request", () => {
     })
   )
 
-  it.live("that breaks a rule between its members is told so beside its other faults", () =>
+  it.live("that breaks a rule between members fails with that fault beside the others", () =>
     Effect.gen(function* () {
       const { baseUrl } = yield* scripted(receipt)
       const { deals } = yield* apiAt(baseUrl)
@@ -47,7 +47,7 @@ describe("a request", () => {
   )
 
   for (const clientId of [".", "..", "\ud800"]) {
-    it.live(`is not sent with the id ${JSON.stringify(clientId)}, which no path can hold`, () =>
+    it.live(`is not sent with the id ${JSON.stringify(clientId)}, which a path cannot contain`, () =>
       Effect.gen(function* () {
         const { baseUrl, connections } = yield* scripted(receipt)
         const { clients } = yield* apiAt(baseUrl)
@@ -58,7 +58,7 @@ describe("a request", () => {
     )
   }
 
-  it.live("with more in it than a request has is not sent without that", () =>
+  it.live("with unknown members is not sent", () =>
     Effect.gen(function* () {
       const { baseUrl, connections } = yield* scripted(receipt)
       const client = createClient({ baseUrl, token })
@@ -98,7 +98,7 @@ describe("a request", () => {
     })
   )
 
-  it.live("takes an undefined member for an absent one", () =>
+  it.live("leaves out undefined members", () =>
     Effect.gen(function* () {
       const { baseUrl, requests } = yield* scripted(receipt)
       const { clients } = yield* apiAt(baseUrl)
@@ -111,7 +111,7 @@ describe("a request", () => {
     })
   )
 
-  it.live("of a list has what is asked for in its query, and the defaults of the contract", () =>
+  it.live("for a list carries the given filters in its query", () =>
     Effect.gen(function* () {
       const { baseUrl, requests } = yield* scripted(page)
       const { deals } = yield* apiAt(baseUrl)
@@ -128,7 +128,7 @@ describe("a request", () => {
   )
 })
 
-describe("a client", () => {
+describe("the constructor of the client", () => {
   const wrong: ReadonlyArray<readonly [member: "baseUrl" | "token", value: string | URL]> = [
     ["baseUrl", ""],
     ["baseUrl", "127.0.0.1:3000"],
@@ -143,24 +143,24 @@ describe("a client", () => {
     ["token", "Bearer dk_1"]
   ]
   for (const [member, value] of wrong) {
-    it(`is not made with ${JSON.stringify(value)} for its ${member}`, () => {
+    it(`rejects ${JSON.stringify(value)} for ${member}`, () => {
       const options = { baseUrl: "https://api.example.com", token, [member]: value }
       assert.throws(() => createClient(options), TypeError, `${member} has to be`)
     })
   }
 
-  it("is not made without options: it tells all that is missing", () => {
+  it("rejects missing options and lists all of them", () => {
     const missing: { baseUrl: string; token: string } = JSON.parse("{}")
     assert.throws(() => createClient(missing), /^baseUrl has to be .*; token has to be /)
   })
 
-  it("is made with a token that is redacted, and a base URL with a path", () => {
+  it("accepts a redacted token and a base URL with a path", () => {
     createClient({ baseUrl: new URL("http://127.0.0.1:3000/behind/"), token: Redacted.make(token) })
   })
 })
 
-describe("an answer", () => {
-  it.live("that redirects is not followed", () =>
+describe("an answer to the client", () => {
+  it.live("with a redirect is not followed", () =>
     Effect.gen(function* () {
       const other = yield* scripted(receipt)
       const { baseUrl, connections } = yield* scripted(answering(307, "", { location: `${other.baseUrl}/` }))
@@ -172,7 +172,7 @@ describe("an answer", () => {
     })
   )
 
-  it.live("with members that this client does not know is taken without them", () =>
+  it.live("with unknown members is decoded without them", () =>
     Effect.gen(function* () {
       const { baseUrl } = yield* scripted(
         answering(201, { resourceId: "cli_1", changed: true, more: 1 }, { etag: '"1"' })
@@ -182,7 +182,7 @@ describe("an answer", () => {
     })
   )
 
-  it.live("that this client can't understand is a SchemaError", () =>
+  it.live("that does not match the schema is a SchemaError", () =>
     Effect.gen(function* () {
       const { baseUrl, connections } = yield* scripted(answering(201, { resourceId: 1 }, { etag: '"1"' }))
       const failure = yield* Effect.flip(
@@ -193,7 +193,7 @@ describe("an answer", () => {
     })
   )
 
-  it.live("with a code that is newer than this client is a problem all the same", () =>
+  it.live("with an unknown problem code is a generic problem", () =>
     Effect.gen(function* () {
       const told = {
         type: "urn:developer-api:problem:moon_full",
@@ -211,7 +211,7 @@ describe("an answer", () => {
     })
   )
 
-  it.live("without its problem's form stays the HTTP error that it is", () =>
+  it.live("with an error status and no problem body is an HTTP error", () =>
     Effect.gen(function* () {
       const { baseUrl } = yield* scripted(answering(404, { title: "?" }))
       const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.getClient({ params: { clientId: "a" } }))
@@ -219,7 +219,7 @@ describe("an answer", () => {
     })
   )
 
-  it.live("that somebody else gives in JSON is no problem of this API, whatever it has in it", () =>
+  it.live("with an error status and other JSON is an HTTP error", () =>
     Effect.gen(function* () {
       const told = { type: "urn:other", title: "Gone.", status: 404, code: "gone" }
       const { baseUrl } = yield* scripted(answering(404, told, { "content-type": "application/json" }))

@@ -239,7 +239,7 @@ const examples: {
   eventData: true
 }
 
-it("the client has the types of the API", () => {
+it("the types of the client are those of the API", () => {
   // They were judged when this was compiled.
   assert.deepStrictEqual(new Set(Object.values({ ...everyOperation, ...examples })), new Set([true]))
 })

@@ -93,8 +93,8 @@ const refuses = (what: string, reason: WebhookInvalid["reason"], change: () => P
     })
   )
 
-describe("an event", () => {
-  it.effect("is read by its type", () =>
+describe("a webhook event", () => {
+  it.effect("is decoded by its type", () =>
     Effect.gen(function* () {
       yield* TestClock.setTime(now)
       const event = yield* verifyWebhook(delivery())
@@ -246,15 +246,15 @@ describe("a delivery is refused", () => {
   })
 })
 
-describe("as a Promise", () => {
+describe("the webhook verification for Promises", () => {
   const at = () => Math.floor(Date.now() / 1000)
 
-  it("a delivery resolves to its event", async () => {
+  it("resolves to the event of a delivery", async () => {
     const event = await verifyWebhookPromise(delivery({ headers: headersOf(body, [fresh], at()) }))
     assert.strictEqual(event.installationId, "ins_shop")
   })
 
-  it("a delivery that is refused rejects with the reason", async () => {
+  it("rejects with the reason for a refused delivery", async () => {
     const failure: unknown = await verifyWebhookPromise(
       delivery({ secrets: other, headers: headersOf(body, [fresh], at()) })
     ).catch((error: unknown) => error)

@@ -7,8 +7,8 @@ import { TestServer } from "../support/TestServer.ts"
 import { fileOf, filter, outcomesOf, world } from "./Campaigns.model.support.ts"
 import { callsOf } from "./Campaigns.support.ts"
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("any freeze", (it) => {
-  it.effect("classifies every candidate as the contract does, and keeps the eligible ones in their order", () =>
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a freeze of any audience", (it) => {
+  it.effect("classifies every candidate as the contract says, and keeps the eligible ones in order", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       // Without it no plan brings the clients in their order by itself.

@@ -26,7 +26,7 @@ const reachable = (id: string, more: Partial<Client> = {}): Client => ({
   ...more
 })
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience", (it) => {
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's audience", (it) => {
   /** Freezes with a filter, and tells who is in it and why the others are not. */
   const frozen = Effect.fnUntraced(function* (parts: Parts, filter: object = {}) {
     const { audience, freeze, recipients } = yield* open(parts)
@@ -35,7 +35,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience",
     return { recipients: yield* recipients("spring"), exclusions: numbers?.exclusions, numbers }
   })
 
-  it.effect("is empty where there is nobody", () =>
+  it.effect("is empty in a project without clients", () =>
     Effect.gen(function* () {
       const { exclusions, numbers, recipients } = yield* frozen({ clients: [] })
       assert.deepStrictEqual([numbers?.candidateCount, numbers?.eligibleCount, recipients], [0, 0, []])
@@ -43,7 +43,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience",
     })
   )
 
-  it.effect("leaves each client out for the first reason that applies", () =>
+  it.effect("excludes each client for the first reason that applies", () =>
     Effect.gen(function* () {
       // Each lacks what those before it lack, but for the first reason.
       const unreachable = { addresses: [] }
@@ -70,7 +70,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience",
     })
   )
 
-  it.effect("stands in the order of age, then of the bytes of ids", () =>
+  it.effect("is ordered by age, then by the bytes of ids", () =>
     Effect.gen(function* () {
       const at = (second: number) => ({ createdAt: new Date(Date.UTC(2026, 0, 1, 0, 0, second)).toISOString() })
       const ids = ["b", "\u{10000}", "\uffee", "B", "10", "9"]
@@ -80,7 +80,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience",
     })
   )
 
-  it.effect("has nobody twice at an address, and a duplicate takes none", () =>
+  it.effect("contains each address once, and a duplicate reserves no address", () =>
     Effect.gen(function* () {
       const on = (...addresses: ReadonlyArray<string>) => ({
         addresses: addresses.map((name) => {
@@ -110,7 +110,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience",
     })
   )
 
-  it.effect("counts the channels of the wanted providers alone", () =>
+  it.effect("considers only channels of the wanted providers", () =>
     Effect.gen(function* () {
       const channels = [
         { id: "chat", providerType: "sandbox" as const, displayName: "Chat" },
@@ -135,7 +135,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience",
     })
   )
 
-  it.effect("takes its candidates from a segment, whatever has become of them", () =>
+  it.effect("takes its candidates from a segment, whatever their state", () =>
     Effect.gen(function* () {
       const clients = [
         reachable("a"),
@@ -163,7 +163,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience",
     })
   )
 
-  it.effect("is of its project alone, whatever the ids of another are", () =>
+  it.effect("contains clients of its own project alone, even when ids are equal", () =>
     Effect.gen(function* () {
       const pipelines = [{ id: "p", name: "P", stages: [{ id: "new", name: "New" }] }]
       const deals = [{ id: "d", title: "D", clientId: "a", stageId: "new" }]
@@ -181,7 +181,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience",
     })
   )
 
-  it.effect("is the last that was frozen, and stays as it was taken", () =>
+  it.effect("is the last one frozen, and does not change afterwards", () =>
     Effect.gen(function* () {
       const { apply, audience, done, freeze, recipients, server, projectId } = yield* open()
       yield* freeze("spring")
@@ -210,7 +210,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience",
     })
   )
 
-  it.effect("never tells who is in it", () =>
+  it.effect("shows no client in any answer", () =>
     Effect.gen(function* () {
       const { freeze, server, token } = yield* open({ clients: [reachable("secret-id"), reachable("other-id")] })
       yield* freeze("spring")
@@ -220,7 +220,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("an audience",
     })
   )
 
-  it.effect("leaves recipients who wait for their turn on the primary route", () =>
+  it.effect("puts recipients on the primary route", () =>
     Effect.gen(function* () {
       const { done, freeze, projectId, server } = yield* open()
       yield* done("spring", { operation: "set_primary_route", ...route })

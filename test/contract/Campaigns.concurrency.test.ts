@@ -19,38 +19,40 @@ const crowd = Array.from({ length: 1_000 }, (_, index) => ({
 
 const succeeded = (answers: ReadonlyArray<Answer>) => answers.filter(({ status }) => status === 200)
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign, at the same time", (it) => {
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign under concurrent commands", (it) => {
   /** The audiences of a project that nobody has abandoned. */
   const kept = Effect.fnUntraced(function* (projectId: string) {
     const { sql } = yield* TestServer
     return (yield* sql`SELECT FROM audiences WHERE project_id = ${projectId} AND abandoned_at IS NULL`).length
   }, Effect.orDie)
 
-  it.effect("takes one of 20 names for the same version, on two replicas, and tells the others", () =>
-    Effect.gen(function* () {
-      const calls = yield* open()
-      const { projectId, server, token } = calls
-      const replica = callsOf(yield* startServer({ DATABASE_URL: server.databaseUrl }, "api"), { projectId, token })
-      for (let version = 1; version <= 5; version++) {
-        const answers = yield* atOnce(20, (index) =>
-          (index % 2 === 0 ? calls : replica).command("spring", {
-            operation: "rename",
-            expectedVersion: version,
-            name: `${version} of ${index}`
-          })
-        )
-        assert.strictEqual(succeeded(answers).length, 1)
-        for (const answer of answers) {
-          if (answer.status === 200) continue
-          assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, version + 1)
+  it.effect(
+    "takes one of 20 renames at the same version on two replicas, and answers version_conflict to the others",
+    () =>
+      Effect.gen(function* () {
+        const calls = yield* open()
+        const { projectId, server, token } = calls
+        const replica = callsOf(yield* startServer({ DATABASE_URL: server.databaseUrl }, "api"), { projectId, token })
+        for (let version = 1; version <= 5; version++) {
+          const answers = yield* atOnce(20, (index) =>
+            (index % 2 === 0 ? calls : replica).command("spring", {
+              operation: "rename",
+              expectedVersion: version,
+              name: `${version} of ${index}`
+            })
+          )
+          assert.strictEqual(succeeded(answers).length, 1)
+          for (const answer of answers) {
+            if (answer.status === 200) continue
+            assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, version + 1)
+          }
+          const name = `${version} of ${answers.findIndex(({ status }) => status === 200)}`
+          assert.deepInclude(yield* calls.read("spring"), { name, version: version + 1 })
         }
-        const name = `${version} of ${answers.findIndex(({ status }) => status === 200)}`
-        assert.deepInclude(yield* calls.read("spring"), { name, version: version + 1 })
-      }
-    })
+      })
   )
 
-  it.effect("has one effect of each key, and one answer", () =>
+  it.effect("applies each idempotency key once, with one answer", () =>
     Effect.gen(function* () {
       const { audience, command, projectId, server } = yield* open({ clients: crowd })
       for (const [body, version] of [
@@ -71,7 +73,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign, a
     })
   )
 
-  it.effect("keeps one audience of many that are frozen, and none when it is deleted", () =>
+  it.effect("keeps one of several audiences that are frozen, and none when it is deleted", () =>
     Effect.gen(function* () {
       for (let round = 0; round < 4; round++) {
         const { audience, command, projectId, recipients } = yield* open({ clients: crowd })
@@ -97,7 +99,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign, a
     })
   )
 
-  it.effect("is ready once the freeze before has ended, and never half of it", () =>
+  it.effect("is ready only after a freeze has ended", () =>
     Effect.gen(function* () {
       for (let round = 0; round < 5; round++) {
         const { command, done, read } = yield* open({ clients: crowd })
@@ -117,7 +119,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign, a
     })
   )
 
-  it.effect("counts each change of 40 commands once", () =>
+  it.effect("raises its version once for each change of 40 commands", () =>
     Effect.gen(function* () {
       const { command, read } = yield* open()
       const bodies = [
@@ -137,7 +139,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign, a
     })
   )
 
-  it.effect("is frozen before a project file or after it, and never in the middle", () =>
+  it.effect("is frozen either before or after a project file", () =>
     Effect.gen(function* () {
       const { apply, audience, command, recipients } = yield* open({
         clients: crowd,
@@ -175,7 +177,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign, a
     })
   )
 
-  it.effect("holds up nobody else while it is frozen, and may take longer than anything else", () =>
+  it.effect("delays no other request while its audience is frozen", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestServer
       const calls = yield* open()

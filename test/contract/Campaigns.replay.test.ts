@@ -5,8 +5,8 @@ import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { everybody, open } from "./Campaigns.support.ts"
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (it) => {
-  it.effect("is answered the same when it is repeated, and has no second effect", () =>
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a repeated campaign command", (it) => {
+  it.effect("gets the same answer and has no second effect", () =>
     Effect.gen(function* () {
       const { command, done, exists, read, ready } = yield* open()
       yield* ready("spring")
@@ -34,7 +34,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (
     })
   )
 
-  it.effect("tells the same filter by its meaning, not by how much of it is spelt out", () =>
+  it.effect("is recognised by its meaning when defaults are written out", () =>
     Effect.gen(function* () {
       const { command } = yield* open()
       const freeze = (filter: object) => command("spring", { operation: "freeze_audience", filter }, "one-key")

@@ -13,8 +13,8 @@ const schedule = (scheduledForLocal: string | null, sendsPerMinute = 60) => ({
 
 const inZone = (timeZone: string) => open({ project: { timeZone } })
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("schedule", (it) => {
-  it.effect("tells what is missing, and everything that is", () =>
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign command schedule", (it) => {
+  it.effect("answers campaign_not_ready with everything that is missing", () =>
     Effect.gen(function* () {
       const { command, done, freeze } = yield* open()
       const missing = Effect.fnUntraced(function* (parts: ReadonlyArray<string>) {
@@ -39,7 +39,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("schedule", (i
     })
   )
 
-  it.effect("judges the time before the readiness", () =>
+  it.effect("checks the time before the readiness", () =>
     Effect.gen(function* () {
       const { command, read } = yield* open()
       problemOf(yield* command("spring", schedule("2000-01-01T00:00")), 400, "schedule_invalid")
@@ -48,7 +48,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("schedule", (i
     })
   )
 
-  it.effect("refuses times that are past, skipped or in no calendar, and says why", () =>
+  it.effect("refuses times that are past, skipped or not in the calendar, with a reason", () =>
     Effect.gen(function* () {
       const { command, read, ready } = yield* inZone("Europe/Berlin")
       yield* ready("spring")
@@ -91,7 +91,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("schedule", (i
     })
   )
 
-  it.effect("takes null for now", () =>
+  it.effect("starts immediately with a null time", () =>
     Effect.gen(function* () {
       const { done, read, ready } = yield* inZone("Australia/Lord_Howe")
       yield* ready("spring")
@@ -103,7 +103,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("schedule", (i
     })
   )
 
-  it.effect("schedules again, and changes nothing when time and rate are the same", () =>
+  it.effect("reschedules, and changes nothing when time and rate are the same", () =>
     Effect.gen(function* () {
       const { done, read, ready } = yield* inZone("Europe/Berlin")
       yield* ready("spring")
@@ -124,7 +124,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("schedule", (i
     })
   )
 
-  it.effect("goes by the zone that the project has by then, whatever the token was last known with", () =>
+  it.effect("uses the project's current time zone, whatever the cached credential has", () =>
     Effect.gen(function* () {
       const { apply, audience, command, done, freeze, read } = yield* inZone("Europe/Berlin")
       yield* done("spring", { operation: "set_primary_route", ...route })
@@ -151,7 +151,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("schedule", (i
     })
   )
 
-  it.effect("repeats its outcome after the time is past and the zone another", () =>
+  it.effect("replays its outcome after the time is past and the zone has changed", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const calls = yield* inZone("UTC")

@@ -133,7 +133,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign", 
   })
 
   for (const { operation, says, status } of cells) {
-    it.effect(`that is ${status}, told to ${operation}: ${says}`, () =>
+    it.effect(`that is ${status} answers ${operation} with: ${says}`, () =>
       Effect.gen(function* () {
         const calls = yield* open()
         const origins: ReadonlyArray<CampaignStatus> = status === "paused" ? ["scheduled", "running"] : ["scheduled"]

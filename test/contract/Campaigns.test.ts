@@ -18,8 +18,8 @@ const bodies: Readonly<Record<string, object>> = {
   schedule: { scheduledForLocal: null, sendsPerMinute: 1 }
 }
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (it) => {
-  it.effect("finds no campaign that is not there, is another project's, or was deleted", () =>
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign command", (it) => {
+  it.effect("answers campaign_not_found for a missing, foreign or deleted campaign", () =>
     Effect.gen(function* () {
       const { command, done } = yield* open()
       yield* open({ campaigns: [{ id: "theirs", name: "Theirs" }] })
@@ -32,7 +32,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (
     })
   )
 
-  it.effect("renames at the expected version alone, and changes nothing when the name is the same", () =>
+  it.effect("renames at the expected version only, and changes nothing when the name is the same", () =>
     Effect.gen(function* () {
       const { audience, command, done, read } = yield* open()
       const rename = (name: string, expectedVersion: number) => ({ operation: "rename", name, expectedVersion })
@@ -52,7 +52,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (
     })
   )
 
-  it.effect("tells the state before the version, and the version before anything else", () =>
+  it.effect("checks the state before the version, and the version before everything else", () =>
     Effect.gen(function* () {
       const { command, done, force, ready } = yield* open()
       yield* ready("spring")
@@ -77,7 +77,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (
     })
   )
 
-  it.effect("binds templates and senders that the project has, and tells those that it has not", () =>
+  it.effect("binds existing templates and senders, and refuses others", () =>
     Effect.gen(function* () {
       const { command, done, read } = yield* open()
       yield* open({
@@ -122,7 +122,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (
     })
   )
 
-  it.effect("takes no channel that is revoked, be it bound already", () =>
+  it.effect("refuses a revoked channel, even one that is bound already", () =>
     Effect.gen(function* () {
       const { apply, command, done, read } = yield* open()
       const revoked = Effect.fnUntraced(function* (body: object) {
@@ -143,7 +143,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (
     })
   )
 
-  it.effect("changes nothing when the routes are as it wants them", () =>
+  it.effect("changes nothing when the routes are the same", () =>
     Effect.gen(function* () {
       const { done, read } = yield* open()
       const steps: ReadonlyArray<readonly [body: object, changed: boolean]> = [
@@ -168,7 +168,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (
     })
   )
 
-  it.effect("duplicates the name and the routes, and neither audience nor schedule", () =>
+  it.effect("duplicates the name and the routes without audience and schedule", () =>
     Effect.gen(function* () {
       const { audience, done, read, ready } = yield* open()
       yield* ready("spring")
@@ -198,7 +198,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a command", (
     })
   )
 
-  it.effect("pauses, and resumes to where it was", () =>
+  it.effect("pauses, and resumes to the previous status", () =>
     Effect.gen(function* () {
       const { done, force, read, ready } = yield* open()
       yield* ready("spring")

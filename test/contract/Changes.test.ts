@@ -5,14 +5,14 @@ import { problemOf } from "../support/ContractAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { open, path } from "./Clients.support.ts"
 
-layer(TestServer.layer(), { excludeTestServices: true })("a second later", (it) => {
+layer(TestServer.layer(), { excludeTestServices: true })("within one second", (it) => {
   for (const [what, change, status, code] of [
     ["a revocation", "revoke", 401, "credential_invalid"],
     ["a module that is off", { project: { modules: [] } }, 403, "module_unavailable"],
     ["an entitlement that is gone", { project: { entitlements: [] } }, 403, "entitlement_unavailable"],
     ["a member who is inactive", { members: [{ id: "m", name: "M", active: false }] }, 403, "membership_unavailable"]
   ] as const) {
-    it.effect(`${what} holds on every replica, for a token in constant use`, () =>
+    it.effect(`${what} takes effect on every replica for a token in constant use`, () =>
       Effect.gen(function* () {
         const { apply, projectId, server } = yield* open({ members: [{ id: "m", name: "M" }] })
         const replica = yield* startServer({ DATABASE_URL: server.databaseUrl })

@@ -6,14 +6,14 @@ import { TestServer } from "../support/TestServer.ts"
 import { atOnce, open, statusesOf } from "./Clients.support.ts"
 
 layer(TestServer.layer(), { excludeTestServices: true })("the contact capacity", (it) => {
-  it.effect("of nothing refuses every client", () =>
+  it.effect("of 0 refuses every client", () =>
     Effect.gen(function* () {
       const { create } = yield* open({ project: { contactCapacity: 0 } })
       problemOf(yield* create({ displayName: "A" }), 409, "contact_capacity_exhausted")
     })
   )
 
-  it.effect("counts active clients alone: archiving makes room, activation takes it", () =>
+  it.effect("counts active clients alone, so archiving frees a place and activation takes one", () =>
     Effect.gen(function* () {
       const { create, created, patch } = yield* open({
         project: { contactCapacity: 2 },
@@ -92,7 +92,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the contact capacity",
     })
   )
 
-  it.effect("that shrinks below the clients there are refuses more, and loses none", () =>
+  it.effect("below the number of clients refuses new ones and removes none", () =>
     Effect.gen(function* () {
       const { apply, create, created, page } = yield* open({ project: { contactCapacity: 3 } })
       for (const _ of [1, 2, 3]) yield* created()

@@ -16,8 +16,8 @@ const many = (count: number, more: (index: number) => object = () => ({})): File
     ...more(index)
   }))
 
-layer(TestServer.layer(), { excludeTestServices: true })("the client list", (it) => {
-  it.effect("holds 50 clients to a page unless told otherwise, as a get shows them, and tells the last page", () =>
+layer(TestServer.layer(), { excludeTestServices: true })("the list of clients", (it) => {
+  it.effect("has pages of 50 clients by default, as a get shows them", () =>
     Effect.gen(function* () {
       const clients = many(100, (index) => (index % 3 === 0 ? { status: "archived" } : {}))
       const { page, read } = yield* open({ clients })
@@ -34,7 +34,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the client list", (it)
     })
   )
 
-  it.effect("goes on past clients of every year, from 9999 back to the year 1", () =>
+  it.effect("continues across clients of every year from 9999 to 1", () =>
     Effect.gen(function* () {
       const years = ["9999", "8922", "2026", "1970", "1969", "1066", "0001"]
       const { page } = yield* open({
@@ -52,7 +52,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the client list", (it)
     })
   )
 
-  it.effect("filters by status, and shows all without a filter", () =>
+  it.effect("filters by status, and shows every status without a filter", () =>
     Effect.gen(function* () {
       const clients = many(30, (index) => ({ status: index % 3 === 0 ? "archived" : "active" }))
       const { list, walk } = yield* open({ clients })
@@ -67,7 +67,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the client list", (it)
     })
   )
 
-  it.effect("of 230 clients repeats none and misses none while others are inserted and changed", () =>
+  it.effect("of 230 clients repeats and misses none while others are inserted and changed", () =>
     Effect.gen(function* () {
       const clients = many(230, (index) => ({ createdAt: at(Math.floor(index / 10) * 1_000) }))
       const { apply, create, page, patch, walk } = yield* open({ clients })
@@ -111,8 +111,8 @@ layer(TestServer.layer(), { excludeTestServices: true })("the client list", (it)
   )
 })
 
-layer(TestServer.layer(), { excludeTestServices: true })("a cursor", (it) => {
-  it.effect("stays good when its record changes", () =>
+layer(TestServer.layer(), { excludeTestServices: true })("a cursor of the list of clients", (it) => {
+  it.effect("remains valid when its record changes", () =>
     Effect.gen(function* () {
       const clients = many(5)
       const { page, patch, read } = yield* open({ clients })
@@ -128,7 +128,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a cursor", (it) => {
     })
   )
 
-  it.effect("is good on every replica with the same secret key, after a restart too, and on no other", () =>
+  it.effect("is valid on every replica with the same secret key, after a restart too, and on no other", () =>
     Effect.gen(function* () {
       const { page, projectId, server, token } = yield* open({ clients: many(5) })
       const { nextCursor } = yield* page("limit=2")
@@ -144,7 +144,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a cursor", (it) => {
     })
   )
 
-  it.effect("is linked below PUBLIC_URL where there is one", () =>
+  it.effect("is linked below PUBLIC_URL when that is set", () =>
     Effect.gen(function* () {
       const server = yield* startServer({ PUBLIC_URL: "https://api.example.com/edge/" })
       const seeded = yield* server.seed({ clients: many(3) })

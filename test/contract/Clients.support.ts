@@ -2,41 +2,23 @@
 import { Effect } from "effect"
 import { clientOf, pageOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
-import { walkPages } from "../support/Pages.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
-import { newKey } from "./Requests.ts"
+import { callsOn, recordPath } from "./Records.support.ts"
 
 export const path = "/api/v1/developer/crm/clients"
 
-export const clientPath = (id: string) => `${path}/${encodeURIComponent(id)}`
+export const clientPath = recordPath(path)
+
+const calls = callsOn(path, clientOf, pageOf)
 
 /** Calls on a project's clients with one of its tokens. */
-export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded) => {
-  const { apply, send } = server
-  const create = (json: unknown, key = newKey()) => send({ method: "POST", path, token, key, json })
-  const patch = (id: string, json: unknown, key = newKey()) =>
-    send({ method: "PATCH", path: clientPath(id), token, key, json })
-  const get = (id: string) => send({ path: clientPath(id), token })
-  const list = (query = "") => send({ path: query === "" ? path : `${path}?${query}`, token })
+export const callsOf = (server: TestServer["Service"], seeded: Seeded) => {
+  const clients = calls(server, seeded)
   return {
-    server,
-    projectId,
-    token,
-    create,
-    patch,
-    get,
-    list,
-    /** Changes the project by a file. */
-    apply: (parts: Parts) => apply(projectId, parts),
+    ...clients,
     /** The id of a new client. */
     created: (json: object = {}) =>
-      Effect.map(create({ displayName: "New", ...json }), (answer) => receiptOf(answer, 201).resourceId),
-    /** The client as it is now. */
-    read: (id: string) => Effect.map(get(id), clientOf),
-    page: (query = "") => Effect.map(list(query), pageOf),
-    /** The ids of every page, from the first to the last. */
-    walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) =>
-      walkPages((query) => Effect.map(list(query), pageOf), query, between)
+      Effect.map(clients.create({ displayName: "New", ...json }), (answer) => receiptOf(answer, 201).resourceId)
   }
 }
 

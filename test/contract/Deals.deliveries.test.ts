@@ -11,8 +11,8 @@ import { newKey } from "./Requests.ts"
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index)
 
-layer(api, { excludeTestServices: true })("webhooks", (it) => {
-  it.effect("each have a delivery of what they subscribe to, by one event for all", () =>
+layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
+  it.effect("are made for each subscribed webhook, from one event", () =>
     Effect.gen(function* () {
       const { created: made, patched, projectId, server } = yield* open()
       const neighbour = yield* open()
@@ -48,7 +48,7 @@ layer(api, { excludeTestServices: true })("webhooks", (it) => {
     })
   )
 
-  it.effect("have no delivery of what happened before they subscribed, or while they were off", () =>
+  it.effect("are not made for events before a webhook's subscription or while it is disabled", () =>
     Effect.gen(function* () {
       const { created: made, patched, projectId, sql } = yield* openTold()
       const { id } = yield* made()
@@ -68,7 +68,7 @@ layer(api, { excludeTestServices: true })("webhooks", (it) => {
     })
   )
 
-  it.effect("are told in the trace of the request, or in a new one", () =>
+  it.effect("carry the trace of the request, or a new one", () =>
     Effect.gen(function* () {
       const { projectId, server, sql, token } = yield* openTold()
       const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -103,7 +103,7 @@ layer(api, { excludeTestServices: true })("webhooks", (it) => {
     })
   )
 
-  it.effect("are told once of one of 50 equal creates, and of one of 50 equal patches", () =>
+  it.effect("are made once for 50 equal creates, and once for 50 equal patches", () =>
     Effect.gen(function* () {
       const { create, page, patch, read, told } = yield* openTold()
       const [one, two] = [newKey(), newKey()]
@@ -126,7 +126,7 @@ layer(api, { excludeTestServices: true })("webhooks", (it) => {
     })
   )
 
-  it.effect("are told of 20 patches at once, each in the place of its version", () =>
+  it.effect("are made for 20 concurrent patches, in the order of versions", () =>
     Effect.gen(function* () {
       const { created: made, patch, read, told } = yield* openTold()
       for (const stages of [["agreed"], ["agreed", "closing", "new"]]) {
@@ -156,7 +156,7 @@ layer(api, { excludeTestServices: true })("webhooks", (it) => {
     })
   )
 
-  it.effect("and the deal know the same of a change that the database refused: nothing", () =>
+  it.effect("are not made for a change that the database refuses", () =>
     Effect.gen(function* () {
       const server = yield* startServer({}, "api")
       const { sql } = server

@@ -7,8 +7,8 @@ import { api, created, openTold, stageChanged, toldOfChanges, updated } from "./
 import { pipelines } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
-layer(api, { excludeTestServices: true })("webhooks", (it) => {
-  it.effect("are told of a new deal, as a get shows it", () =>
+layer(api, { excludeTestServices: true })("the events of a deal", (it) => {
+  it.effect("contain a new deal as a get shows it", () =>
     Effect.gen(function* () {
       const { created: made, projectId, sql, told } = yield* openTold()
       const bare = yield* made()
@@ -41,7 +41,7 @@ layer(api, { excludeTestServices: true })("webhooks", (it) => {
     "😀".repeat(160),
     "</script>&amp;"
   ]) {
-    it.effect(`are told a title to the letter: ${JSON.stringify(title)}`, () =>
+    it.effect(`contain the title ${JSON.stringify(title)} unchanged`, () =>
       Effect.gen(function* () {
         const { created: made, patched, told } = yield* openTold()
         const deal = yield* made({ title })
@@ -52,7 +52,7 @@ layer(api, { excludeTestServices: true })("webhooks", (it) => {
     )
   }
 
-  it.effect("are told of every change, as the deal was right after it", () =>
+  it.effect("contain the deal as it was after each change", () =>
     Effect.gen(function* () {
       const { created: made, patched, told } = yield* openTold()
       const records = [yield* made()]
@@ -89,7 +89,7 @@ layer(api, { excludeTestServices: true })("webhooks", (it) => {
     ["nothing", { title: "New", status: "open", lostReason: null }, []]
   ]
   for (const [what, change, types] of patches) {
-    it.effect(`are told of a patch that changes ${what}: ${types.join(", ") || "nothing"}`, () =>
+    it.effect(`of a patch that changes ${what} are ${types.join(", ") || "none"}`, () =>
       Effect.gen(function* () {
         const { created: made, patch, told } = yield* openTold()
         const { id } = yield* made()
@@ -103,7 +103,7 @@ layer(api, { excludeTestServices: true })("webhooks", (it) => {
     )
   }
 
-  it.effect("are told nothing of a replay, of a refused command, and of one that changed nothing", () =>
+  it.effect("are not appended for a replay, a refused command or a command without a change", () =>
     Effect.gen(function* () {
       const { create, patch, told } = yield* openTold()
       const [one, two] = [newKey(), newKey()]
@@ -128,7 +128,7 @@ layer(api, { excludeTestServices: true })("webhooks", (it) => {
     })
   )
 
-  it.effect("are told nothing of a project file, and the stage that it left of the patch after it", () =>
+  it.effect("are not appended for a project file, whose stage is the previous one of the next patch", () =>
     Effect.gen(function* () {
       const { apply, patched, told } = yield* openTold()
       yield* apply({ deals: [{ id: "d", title: "A", status: "won" }] })

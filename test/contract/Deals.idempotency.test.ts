@@ -5,14 +5,14 @@ import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { atOnce, statusesOf } from "./Clients.support.ts"
-import { callsOf, open } from "./Deals.support.ts"
+import { open } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
 /** What a replay repeats of an answer. */
 const repeated = ({ headers, status, text }: Answer) => [status, text, headers["etag"], headers["content-type"]]
 
-layer(TestServer.layer(), { excludeTestServices: true })("the key of a command on deals", (it) => {
-  it.effect("repeats its answer whatever became of the deal since, and does nothing to it", () =>
+layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key of deals", (it) => {
+  it.effect("replays its answer whatever happened to the deal since, without effect", () =>
     Effect.gen(function* () {
       const { create, page, patch, patched, read } = yield* open()
       const keys = { create: newKey(), close: newKey(), same: newKey() }
@@ -39,56 +39,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the key of a command o
     })
   )
 
-  it.effect("is refused to another body, another deal and another operation, which then have no effect", () =>
-    Effect.gen(function* () {
-      const { create, created, page, patch, patched, projectId, server, token } = yield* open()
-      const one = yield* created()
-      const two = yield* created()
-      const key = newKey()
-      receiptOf(yield* patch(one.id, { title: "A" }, key), 200)
-      yield* patched(two.id, { status: "won" })
-      const before = yield* page()
-      for (const answer of [
-        yield* patch(one.id, { title: "B" }, key),
-        yield* patch(one.id, { title: "A", clientId: null }, key),
-        yield* patch(two.id, { title: "A" }, key),
-        yield* create({ title: "A" }, key),
-        yield* server.send({
-          method: "POST",
-          path: "/api/v1/developer/crm/clients",
-          token,
-          key,
-          json: { displayName: "A" }
-        }),
-        // The key is known before anything else about the request is.
-        yield* patch("nothing", { title: "A" }, key),
-        yield* patch(two.id, { status: "lost" }, key),
-        yield* patch(two.id, { stageId: "nothing" }, key),
-        yield* patch(two.id, { lostReason: "x" }, key),
-        yield* create({ title: "A", clientId: "nobody" }, key)
-      ]) {
-        problemOf(answer, 409, "idempotency_key_reused")
-      }
-      assert.deepStrictEqual(yield* page(), before)
-      const rotated = callsOf(server, { projectId, token: yield* server.issue(projectId) })
-      assert.isTrue(receiptOf(yield* rotated.patch(one.id, { title: "A" }, key), 200).replayed)
-    })
-  )
-
-  it.effect("goes to one of several bodies at once, and is refused to the others", () =>
-    Effect.gen(function* () {
-      const { create, page } = yield* open()
-      const key = newKey()
-      const answers = yield* atOnce(30, (index) => create({ title: `Body ${index % 3}` }, key))
-      assert.deepStrictEqual(statusesOf(answers), { 201: 10, 409: 20 })
-      const ids = answers.flatMap((answer) => (answer.status === 201 ? [receiptOf(answer, 201).resourceId] : []))
-      const { items } = yield* page()
-      assert.deepStrictEqual([...new Set(ids)], [items[0]?.id])
-      assert.strictEqual(items.length, 1)
-    })
-  )
-
-  it.effect("goes to one of several deals at once, and is refused to the others", () =>
+  it.effect("belongs to one of several concurrent deals, and is refused to the others", () =>
     Effect.gen(function* () {
       const { created, page, patch } = yield* open()
       const deals = yield* atOnce(4, () => created())
@@ -104,7 +55,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the key of a command o
     })
   )
 
-  it.effect("stays free when the command failed, and is good for it once it can be done", () =>
+  it.effect("remains unused when its command fails, and serves it once it succeeds", () =>
     Effect.gen(function* () {
       const { apply, create, created, patch, patched } = yield* open({ project: { defaultPipelineId: null } })
       const { id } = yield* created({ pipelineId: "sales" })
@@ -140,7 +91,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the key of a command o
     })
   )
 
-  it.effect("stays free when the request was no command at all", () =>
+  it.effect("remains unused when its request is invalid", () =>
     Effect.gen(function* () {
       const { create, page, server, token } = yield* open()
       const key = newKey()

@@ -24,7 +24,7 @@ const openIn = Effect.fnUntraced(function* (status: DealStatus) {
 })
 
 layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
-  it.effect("has a reason only while it is lost: set, changed, kept, cleared, and gone when it opens again", () =>
+  it.effect("has a lost reason only while it is lost", () =>
     Effect.gen(function* () {
       const { before, id, patch, patched, read } = yield* openIn("lost")
       const { closedAt, updatedAt } = before
@@ -46,7 +46,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     })
   )
 
-  it.effect("has the moves of the contract in its table", () =>
+  it.effect("has the moves of the contract in its state machine", () =>
     Effect.sync(() => {
       assert.deepStrictEqual(dealMoves, {
         status: { open: ["won", "lost"], won: ["open"], lost: ["open"] },
@@ -59,7 +59,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     for (const to of statuses) {
       const allowed = statusMoves[from].includes(to)
       if (from === to) {
-        it.effect(`stays ${to} when it is, with when and why it closed`, () =>
+        it.effect(`stays ${to} without a change of closedAt and lostReason`, () =>
           Effect.gen(function* () {
             const { before, id, patch, patched, read } = yield* openIn(from)
             const { changed, version } = receiptOf(yield* patch(id, { status: to }), 200)
@@ -117,7 +117,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     }
   }
 
-  it.effect("is changed like any other while it is archived", () =>
+  it.effect("is patched like any other while it is archived", () =>
     Effect.gen(function* () {
       const { created, patched } = yield* open()
       const { id } = yield* created()
@@ -127,7 +127,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     })
   )
 
-  it.effect("is judged by the deal as it is then: of two ways to close it at once, one holds", () =>
+  it.effect("is closed by one of two concurrent moves", () =>
     Effect.gen(function* () {
       const { created, patch, read } = yield* open()
       for (let round = 0; round < 5; round++) {

@@ -47,9 +47,9 @@ const matching = (deals: File, filter: Filter) => {
   return deals.filter((deal) => [deal.lifecycle, "all"].includes(lifecycle) && [deal.status, "all"].includes(status))
 }
 
-layer(TestServer.layer(), { excludeTestServices: true })("the deal list", (it) => {
+layer(TestServer.layer(), { excludeTestServices: true })("the list of deals", (it) => {
   for (const filter of filters) {
-    it.effect(`with ${queryOf(filter) || "no filter"} shows those deals, in order, at every size of a page`, () =>
+    it.effect(`with ${queryOf(filter) || "no filter"} shows matching deals in order at every page size`, () =>
       Effect.gen(function* () {
         const deals = many(36, 9)
         const { page, walk } = yield* open({ deals })
@@ -67,7 +67,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the deal list", (it) =
     )
   }
 
-  it.effect("follows its deals from one filter to another", () =>
+  it.effect("shows a deal under the filter that it matches after a change", () =>
     Effect.gen(function* () {
       const { created, patched, walk } = yield* open()
       const { id } = yield* created()
@@ -90,7 +90,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the deal list", (it) =
     })
   )
 
-  it.effect("knows no other filters", () =>
+  it.effect("refuses unknown filters", () =>
     Effect.gen(function* () {
       const { list } = yield* open()
       for (const status of ["", "Open", "active", "open,won", "ALL", "null"]) {
@@ -111,7 +111,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the deal list", (it) =
     })
   )
 
-  it.effect("of all deals repeats none and misses none, whatever becomes of them meanwhile", () =>
+  it.effect("repeats and misses none of all deals while they change", () =>
     Effect.gen(function* () {
       const deals = many(120, 6)
       const now = [...deals]
@@ -145,7 +145,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the deal list", (it) =
     })
   )
 
-  it.effect("of open deals shows each that stays open exactly once, and none twice, while others come and go", () =>
+  it.effect("shows each deal that stays open exactly once while others open and close", () =>
     Effect.gen(function* () {
       const deals = many(120, 6).map((deal) => ({ ...deal, lifecycle: "active" as const, status: "open" as const }))
       const { patched, walk } = yield* open({ deals })
@@ -178,8 +178,8 @@ layer(TestServer.layer(), { excludeTestServices: true })("the deal list", (it) =
   )
 })
 
-layer(TestServer.layer(), { excludeTestServices: true })("a cursor of the deal list", (it) => {
-  it.effect("is good with filters that mean the same, and with no others", () =>
+layer(TestServer.layer(), { excludeTestServices: true })("a cursor of the list of deals", (it) => {
+  it.effect("is valid with equivalent filters, and with no others", () =>
     Effect.gen(function* () {
       const { list, page } = yield* open({ deals: many(36) })
       for (const from of filters) {
@@ -194,7 +194,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a cursor of the deal l
     })
   )
 
-  it.effect("stays good when its deal leaves the filter", () =>
+  it.effect("remains valid when its deal no longer matches the filter", () =>
     Effect.gen(function* () {
       const deals = many(8).map((deal) => ({ ...deal, lifecycle: "active" as const, status: "open" as const }))
       const { page, patched } = yield* open({ deals })

@@ -193,7 +193,7 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
 })
 
 layer(api, { excludeTestServices: true })("commands on deals", (it) => {
-  it.effect("do what the model says, in answers, records, events and deliveries", () =>
+  it.effect("agree with the model in answers, records, events and deliveries", () =>
     Effect.gen(function* () {
       const context = yield* Effect.context<TestServer>()
       yield* Effect.promise(() =>

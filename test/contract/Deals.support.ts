@@ -2,48 +2,31 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { dealOf, dealPageOf, receiptOf } from "../support/ContractAnswers.ts"
-import { walkPages } from "../support/Pages.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
-import { newKey } from "./Requests.ts"
+import { callsOn, recordPath } from "./Records.support.ts"
 
 export const path = "/api/v1/developer/crm/deals"
 
-export const dealPath = (id: string) => `${path}/${encodeURIComponent(id)}`
+export const dealPath = recordPath(path)
+
+const calls = callsOn(path, dealOf, dealPageOf)
 
 /** Calls on a project's deals with one of its tokens. */
-export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded) => {
-  const { apply, send } = server
-  const create = (json: unknown, key = newKey()) => send({ method: "POST", path, token, key, json })
-  const patch = (id: string, json: unknown, key = newKey()) =>
-    send({ method: "PATCH", path: dealPath(id), token, key, json })
-  const get = (id: string) => send({ path: dealPath(id), token })
-  const list = (query = "") => send({ path: query === "" ? path : `${path}?${query}`, token })
-  const read = (id: string) => Effect.map(get(id), dealOf)
+export const callsOf = (server: TestServer["Service"], seeded: Seeded) => {
+  const deals = calls(server, seeded)
   return {
-    server,
-    projectId,
-    token,
-    create,
-    patch,
-    get,
-    list,
-    /** The deal as it is now. */
-    read,
-    /** Changes the project by a file. */
-    apply: (parts: Parts) => apply(projectId, parts),
+    ...deals,
     /** A new deal. */
     created: (json: object = {}) =>
-      Effect.flatMap(create({ title: "New", ...json }), (answer) => read(receiptOf(answer, 201).resourceId)),
+      Effect.flatMap(deals.create({ title: "New", ...json }), (answer) =>
+        deals.read(receiptOf(answer, 201).resourceId)
+      ),
     /** The deal after a patch that changes it. */
     patched: (id: string, json: unknown) =>
-      Effect.flatMap(patch(id, json), (answer) => {
+      Effect.flatMap(deals.patch(id, json), (answer) => {
         assert.isTrue(receiptOf(answer, 200).changed)
-        return read(id)
-      }),
-    page: (query = "") => Effect.map(list(query), dealPageOf),
-    /** The ids of every page, from the first to the last. */
-    walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) =>
-      walkPages((query) => Effect.map(list(query), dealPageOf), query, between)
+        return deals.read(id)
+      })
   }
 }
 

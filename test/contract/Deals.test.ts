@@ -3,7 +3,8 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { open, pipelines } from "./Deals.support.ts"
+import { dealPath, open, path, pipelines } from "./Deals.support.ts"
+import { newKey } from "./Requests.ts"
 
 const full = {
   title: " Espresso machines ",
@@ -27,7 +28,7 @@ const nothing = {
 }
 
 layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
-  it.effect("is created open with what is given, and null or the first stage where nothing is", () =>
+  it.effect("is created open with the given members, null defaults and the first stage", () =>
     Effect.gen(function* () {
       const { create, read } = yield* open()
       const place = { pipelineId: "sales", stageId: "new" }
@@ -72,7 +73,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     )
   }
 
-  it.effect("starts where the project says by then; those that are there stay where they are", () =>
+  it.effect("starts on the current default pipeline, and existing deals stay where they are", () =>
     Effect.gen(function* () {
       const { apply, created, read } = yield* open()
       const before = yield* created()
@@ -85,7 +86,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     })
   )
 
-  it.effect("needs to be told its pipeline in a project without a default one", () =>
+  it.effect("requires a pipeline in a project without a default one", () =>
     Effect.gen(function* () {
       const { create, created, page } = yield* open({ project: { defaultPipelineId: null } })
       for (const body of [{ title: "A" }, { title: "A", stageId: "new" }]) {
@@ -96,7 +97,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     })
   )
 
-  it.effect("refers only to what the project has, and to a stage of its own pipeline", () =>
+  it.effect("refers only to records of the project and to a stage of its own pipeline", () =>
     Effect.gen(function* () {
       const { create, created, page } = yield* open()
       yield* open({
@@ -134,32 +135,11 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     })
   )
 
-  it.effect("refers to archived clients and organizations and to members who have left, too", () =>
+  it.effect("may refer to archived clients and organizations and to inactive members", () =>
     Effect.gen(function* () {
       const { created } = yield* open()
       const past = { clientId: "gone", organizationId: "old", responsibleMemberId: "idle" }
       assert.deepInclude(yield* created(past), past)
-    })
-  )
-
-  it.effect("takes on create no member that only a patch has, or none has", () =>
-    Effect.gen(function* () {
-      const { create, page } = yield* open()
-      for (const [name, value] of Object.entries({
-        status: "open",
-        lifecycle: "active",
-        lostReason: null,
-        closedAt: null,
-        id: "deal_mine",
-        version: 1,
-        createdAt: "2026-01-01T00:00:00.000Z",
-        updatedAt: "2026-01-01T00:00:00.000Z",
-        stage: "new"
-      })) {
-        assert.deepStrictEqual(faultsOf(yield* create({ title: "A", [name]: value })), [`body/${name}`])
-      }
-      assert.deepStrictEqual(faultsOf(yield* create({})), ["body/title"])
-      assert.strictEqual((yield* page()).items.length, 0)
     })
   )
 
@@ -171,7 +151,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     [{ amountMinor: 1, title: "" }, ["currency", "title"]],
     [{ currency: "EUR", status: "won", expectedCloseDate: "soon" }, ["amountMinor", "expectedCloseDate", "status"]]
   ] as const) {
-    it.effect(`is not created with ${JSON.stringify(body)}: that is wrong at ${faults.join(", ")}`, () =>
+    it.effect(`is not created with ${JSON.stringify(body)}, with faults at ${faults.join(", ")}`, () =>
       Effect.gen(function* () {
         const { create } = yield* open()
         assert.deepStrictEqual(
@@ -182,26 +162,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     )
   }
 
-  it.effect("tells every fault of a body and of its header at once", () =>
-    Effect.gen(function* () {
-      const { create } = yield* open()
-      const body = {
-        title: null,
-        clientId: "",
-        stageId: 1,
-        amountMinor: -1,
-        currency: "eur",
-        lostReason: "x",
-        stage: "new"
-      }
-      assert.deepStrictEqual(
-        faultsOf(yield* create(body, "short")),
-        [...Object.keys(body).map((name) => `body/${name}`), "header/idempotency-key"].toSorted()
-      )
-    })
-  )
-
-  it.effect("is found by its id alone, archived too, and only in its project", () =>
+  it.effect("is found in its project alone, archived or not", () =>
     Effect.gen(function* () {
       const { created, get, patched, read } = yield* open()
       const { id } = yield* created()
@@ -224,6 +185,38 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
         assert.deepInclude(yield* patched(id, { title: "Found" }), { id, title: "Found", version: 2 })
       }
       assert.deepStrictEqual((yield* walk("limit=1")).flat().toSorted(), ids.toSorted())
+    })
+  )
+
+  it.effect("takes any JSON notation of an amount that is an exact integer", () =>
+    Effect.gen(function* () {
+      const { created, read, server, token } = yield* open()
+      const { id } = yield* created()
+      const headers = { "content-type": "application/json" }
+      const sent = (amount: string) => {
+        const members = `"currency":"EUR","amountMinor":${amount}}`
+        return Effect.all([
+          server.send({ method: "POST", path, token, key: newKey(), headers, body: `{"title":"A",${members}` }),
+          server.send({ method: "PATCH", path: dealPath(id), token, key: newKey(), headers, body: `{${members}` })
+        ])
+      }
+      for (const [amount, stored] of [
+        ["1.0", 1],
+        ["12e2", 1_200],
+        ["1500e-2", 15],
+        ["-0", 0],
+        ["9007199254740991", 9_007_199_254_740_991],
+        ["9.007199254740991E+15", 9_007_199_254_740_991]
+      ] as const) {
+        const [made, patched] = yield* sent(amount)
+        receiptOf(patched, 200)
+        for (const of of [receiptOf(made, 201).resourceId, id]) {
+          assert.strictEqual((yield* read(of)).amountMinor, stored, amount)
+        }
+      }
+      for (const amount of ["9007199254740992", "9007199254740993", "1e400", "-1e400", "1e-1"]) {
+        for (const answer of yield* sent(amount)) assert.deepStrictEqual(faultsOf(answer), ["body/amountMinor"], amount)
+      }
     })
   )
 })

@@ -41,7 +41,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a hostile body", (it) 
     )
   }
 
-  it.effect("is told of no required member that stands behind hundreds of unknown ones", () =>
+  it.effect("with hundreds of unknown members is refused without a missing-member fault for one that is present", () =>
     Effect.gen(function* () {
       const { seed, send } = yield* TestServer
       const { token } = yield* seed()

@@ -8,7 +8,7 @@ import { samples, World } from "./Samples.ts"
 const clients = "/api/v1/developer/crm/clients"
 
 layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
-  it.effect("gets past no check, and into no Link, with a Host that is none", () =>
+  it.effect("with an invalid Host header passes no check and changes no Link header", () =>
     Effect.gen(function* () {
       const { apply, send } = yield* TestServer
       const { ask, seed } = yield* World
@@ -44,7 +44,7 @@ layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
     })
   )
 
-  it.effect("is linked to the path that it asked for, be an id of dots in it", () =>
+  it.effect("with an id of dots gets Link headers with its own path", () =>
     Effect.gen(function* () {
       const { apply, send, url } = yield* TestServer
       const { ask, seed } = yield* World
@@ -63,7 +63,7 @@ layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
     })
   )
 
-  it.effect("is told what is wrong with a list of a hundred thousand, without each being judged", () =>
+  it.effect("with a list of a hundred thousand items is refused without decoding each item", () =>
     Effect.gen(function* () {
       const { seed, send } = yield* TestServer
       const { token } = yield* seed()
@@ -83,7 +83,7 @@ layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
     })
   )
 
-  it.effect("does not have its body decoded from what it says it is", () =>
+  it.effect("with a Content-Encoding is refused without decoding", () =>
     Effect.gen(function* () {
       const { seed, send } = yield* TestServer
       const { token } = yield* seed()
@@ -93,7 +93,7 @@ layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
     })
   )
 
-  it.effect("is answered like any other when it offers another protocol", () =>
+  it.effect("with an Upgrade header is answered like any other", () =>
     Effect.gen(function* () {
       const { seed, send } = yield* TestServer
       const { token } = yield* seed()

@@ -25,7 +25,6 @@ interface Page {
 export interface List {
   readonly path: string
   readonly pageOf: (answer: Answer) => Page
-  readonly longestCursor: number
   /** What a project has to have for the list. */
   readonly parts?: Parts
   /** Filters by their meaning: those of one group mean the same. The first group is the default. */
@@ -48,7 +47,6 @@ export const lists: Readonly<Record<string, List>> = {
   listClients: {
     path: `${developer}/crm/clients`,
     pageOf,
-    longestCursor: 512,
     filters: [["", "status=all"], ["status=active"], ["status=archived"]],
     insert: (sql, { projectId }, record) => sql`
       INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
@@ -57,7 +55,6 @@ export const lists: Readonly<Record<string, List>> = {
   listDeals: {
     path: `${developer}/crm/deals`,
     pageOf: dealPageOf,
-    longestCursor: 512,
     parts: withDeals(),
     filters: [
       ["", "lifecycle=active", "status=all", "lifecycle=active&status=all"],
@@ -74,7 +71,6 @@ export const lists: Readonly<Record<string, List>> = {
   listNotes: {
     path: `${developer}/crm/deals/a%2Fb%20%C3%BC%3F%23&/notes`,
     pageOf: notePageOf,
-    longestCursor: 512,
     parts: notedDeals,
     filters: [[""]],
     insert: (sql, { projectId, token }, record) => sql`
@@ -84,7 +80,6 @@ export const lists: Readonly<Record<string, List>> = {
   listSources: {
     path: `${developer}/messaging/sources`,
     pageOf: sourcePageOf,
-    longestCursor: 2048,
     filters: [[""]],
     insert: (sql, { projectId }, record) => sql`
       INSERT INTO channels (project_id, id, source_id, provider_type, display_name, status, config, connected_at)
@@ -93,7 +88,6 @@ export const lists: Readonly<Record<string, List>> = {
   listSegments: {
     path: `${developer}/campaigns/audience-segments`,
     pageOf: segmentPageOf,
-    longestCursor: 4096,
     filters: [[""]],
     insert: (sql, { projectId }, record) => sql`
       INSERT INTO segments (project_id, id, name, contact_count, created_at, updated_at)

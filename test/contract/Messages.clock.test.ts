@@ -37,7 +37,7 @@ layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
     ["at all", hang],
     ["to the end", drip]
   ] as const) {
-    it.effect.each(["http", "telegram"] as const)(`${what} is given 10 s, and then the outcome is unknown: %s`, (to) =>
+    it.effect.each(["http", "telegram"] as const)(`${what} has an unknown outcome after 10 s over %s`, (to) =>
       Effect.gen(function* () {
         const { first, key, provider, row, send, start } = yield* sending(to, answering)
         yield* TestClock.adjust("9999 millis")
@@ -70,7 +70,7 @@ layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
     )
   }
 
-  it.effect("leaves equal sends waiting for as long, and all are told the same", () =>
+  it.effect("delays equal sends equally, and all get the same answer", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
@@ -94,7 +94,7 @@ layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
     })
   )
 
-  it.effect("is given PROVIDER_TIMEOUT where that is set", () =>
+  it.effect("is given up after PROVIDER_TIMEOUT", () =>
     Effect.gen(function* () {
       const { databaseUrl } = yield* TestServer
       const server = yield* startServer({ DATABASE_URL: databaseUrl, PROVIDER_TIMEOUT: "90s" }, "api")

@@ -30,10 +30,10 @@ const assertOne = (answers: ReadonlyArray<Answer>, kind: string) => {
 }
 
 layer(TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api"), { excludeTestServices: true })(
-  "equal sends at once",
+  "concurrent sends under one key",
   (it) => {
     for (const [kind, answering] of outcomes) {
-      it.effect(`make one call, and all are told that it is ${kind}`, () =>
+      it.effect(`make one call, and all answer ${kind}`, () =>
         Effect.gen(function* () {
           const server = yield* TestServer
           for (const to of ["http", "telegram"] as const) {
@@ -46,7 +46,7 @@ layer(TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api"), { excludeTestServices
         })
       )
 
-      it.effect(`on two servers make one call, and all are told that it is ${kind}`, () =>
+      it.effect(`on two servers make one call, and all answer ${kind}`, () =>
         Effect.gen(function* () {
           const server = yield* TestServer
           const replica = yield* startServer({ DATABASE_URL: server.databaseUrl, PROVIDER_TIMEOUT: "1h" }, "api")
@@ -67,7 +67,7 @@ layer(TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api"), { excludeTestServices
       )
     }
 
-    it.effect("of another text or conversation under the key: one is sent, the others are refused", () =>
+    it.effect("with different texts or conversations send one message, and the others are refused", () =>
       Effect.gen(function* () {
         const { ask, provider, rows } = yield* open(yield* TestServer)
         const key = newKey()
@@ -85,7 +85,7 @@ layer(TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api"), { excludeTestServices
       })
     )
 
-    it.effect("under a key of each one's own are as many messages", () =>
+    it.effect("become one message for each key when their keys differ", () =>
       Effect.gen(function* () {
         const { provider, rows, send } = yield* open(yield* TestServer)
         const answers = yield* together(Array.from({ length: 50 }, () => send("http")))
@@ -98,10 +98,10 @@ layer(TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api"), { excludeTestServices
 )
 
 layer(TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api"), { excludeTestServices: true })(
-  "a caller who hangs up",
+  "a caller that disconnects",
   (it) => {
     for (const [kind, answering] of outcomes) {
-      it.effect(`during a call does not end it: it is recorded as ${kind}, and the key tells`, () =>
+      it.effect(`during a call does not end it, and its key replays ${kind}`, () =>
         Effect.gen(function* () {
           const server = yield* TestServer
           for (const to of ["http", "telegram"] as const) {
@@ -127,7 +127,7 @@ layer(TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api"), { excludeTestServices
       )
     }
 
-    it.effect("while the message is made leaves none that nobody sends", () =>
+    it.effect("during the insertion leaves no message unsent", () =>
       Effect.gen(function* () {
         const server = yield* TestServer
         const { sql } = server

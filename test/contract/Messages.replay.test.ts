@@ -58,9 +58,9 @@ const states: ReadonlyArray<readonly [what: string, left: Left, kind: string]> =
 ]
 
 // In the role that repeats nothing: what was left so, stays so.
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay", (it) => {
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a send", (it) => {
   for (const [what, left, kind] of states) {
-    it.effect(`of a message that is ${what} tells ${kind}, calls nobody, and changes nothing`, () =>
+    it.effect(`of a message that is ${what} answers ${kind} without a call or a change`, () =>
       Effect.gen(function* () {
         const { leave, provider, rows, send } = yield* open(yield* TestServer)
         for (const to of ["http", "telegram"] as const) {
@@ -84,7 +84,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay", (i
     )
   }
 
-  it.effect("tells no sooner to come again than something is to happen", () =>
+  it.effect("has a Retry-After no earlier than the next attempt", () =>
     Effect.gen(function* () {
       const { leave, send, sent } = yield* open(yield* TestServer)
       const key = newKey()
@@ -104,31 +104,33 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay", (i
     ["refused", status(422)],
     ["postponed", status(429, { "retry-after": "600" })],
     ["unknown", reset]
-  ] as const)("answers as the first did that was %s, whatever token and case of the UUID", ([, answering]) =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const { ask, projectId, provider, seeded, send } = yield* open(server, answering)
-      const other = callsOf(server, { ...seeded, token: yield* server.issue(projectId) })
-      for (const to of ["http", "telegram"] as const) {
-        const key = newKey()
-        const first = yield* send(to, key)
-        const told = sendOf(first)
-        assert.isFalse(told.replayed)
-        const calls = provider.hits.length
-        for (const again of [
-          yield* send(to, key),
-          yield* ask(conversations[to].toUpperCase(), { text }, key),
-          yield* other.send(to, key)
-        ]) {
-          assert.deepStrictEqual(sendOf(again), { ...told, replayed: true })
-          if (first.status === 200) assert.strictEqual(again.text, first.text)
+  ] as const)(
+    "answers as the first that was %s, with any token of the project and letter case of the UUID",
+    ([, answering]) =>
+      Effect.gen(function* () {
+        const server = yield* TestServer
+        const { ask, projectId, provider, seeded, send } = yield* open(server, answering)
+        const other = callsOf(server, { ...seeded, token: yield* server.issue(projectId) })
+        for (const to of ["http", "telegram"] as const) {
+          const key = newKey()
+          const first = yield* send(to, key)
+          const told = sendOf(first)
+          assert.isFalse(told.replayed)
+          const calls = provider.hits.length
+          for (const again of [
+            yield* send(to, key),
+            yield* ask(conversations[to].toUpperCase(), { text }, key),
+            yield* other.send(to, key)
+          ]) {
+            assert.deepStrictEqual(sendOf(again), { ...told, replayed: true })
+            if (first.status === 200) assert.strictEqual(again.text, first.text)
+          }
+          assert.strictEqual(provider.hits.length, calls)
         }
-        assert.strictEqual(provider.hits.length, calls)
-      }
-    })
+      })
   )
 
-  it.effect("of what was refused before it was a message is none: the key is free", () =>
+  it.effect("does not exist for a send that was refused before a message was made", () =>
     Effect.gen(function* () {
       const { ask, projectId, provider, rows, send } = yield* open(yield* TestServer)
       const key = newKey()
@@ -154,7 +156,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay", (i
     })
   )
 
-  it.effect("of a refused message keeps its key from another text, too", () =>
+  it.effect("of a refused message refuses its key to another text", () =>
     Effect.gen(function* () {
       const { ask, provider, send } = yield* open(yield* TestServer, status(400))
       for (const to of ["http", "revoked"] as const) {
@@ -167,7 +169,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay", (i
     })
   )
 
-  it.effect("waits for the call that another process makes, and answers as that one does", () =>
+  it.effect("waits for the call of another process and gives the same answer", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const replica = yield* startServer({ DATABASE_URL: server.databaseUrl, PROVIDER_TIMEOUT: "1h" }, "api")

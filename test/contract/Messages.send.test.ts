@@ -70,8 +70,8 @@ const unknown: ReadonlyArray<readonly [to: Conversation, what: string, Answering
 ]
 
 // In the role that repeats nothing: what a send leaves, stays.
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send", (it) => {
-  it.effect.each(["http", "telegram", "sandbox"] as const)("that %s takes is sent, and its receipt is exact", (to) =>
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send of a message", (it) => {
+  it.effect.each(["http", "telegram", "sandbox"] as const)("that %s accepts is sent, with an exact receipt", (to) =>
     Effect.gen(function* () {
       const { provider, row, send, source } = yield* open(yield* TestServer)
       const before = new Date().toISOString()
@@ -117,7 +117,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send", (it)
   )
 
   for (const [to, what, answering, delay] of postponed) {
-    it.effect(`to ${to} that surely was not processed (${what}) is retried`, () =>
+    it.effect(`to ${to} that was not processed (${what}) is retried`, () =>
       Effect.gen(function* () {
         const { provider, row, send } = yield* open(yield* TestServer, answering)
         const receipt = messageReceiptOf(yield* send(to))
@@ -135,7 +135,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send", (it)
   }
 
   for (const [to, what, answering] of refused) {
-    it.effect(`to ${to} that is refused (${what}) is a provider_conflict, and has failed`, () =>
+    it.effect(`to ${to} that is refused (${what}) fails with provider_conflict`, () =>
       Effect.gen(function* () {
         const { provider, row, send } = yield* open(yield* TestServer, answering)
         const { detail, messageId, replayed } = refusedOf(yield* send(to))
@@ -152,7 +152,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send", (it)
   }
 
   for (const [to, what, answering] of unknown) {
-    it.effect(`to ${to} whose outcome is open (${what}) is a provider_outcome_unknown`, () =>
+    it.effect(`to ${to} with an unknown outcome (${what}) answers provider_outcome_unknown`, () =>
       Effect.gen(function* () {
         const { provider, row, send } = yield* open(yield* TestServer, answering)
         const { messageId, replayed, retryAfter } = unknownOf(yield* send(to))
@@ -171,7 +171,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send", (it)
     )
   }
 
-  it.effect("over a revoked channel is a provider_conflict, and nobody is called", () =>
+  it.effect("over a revoked channel answers provider_conflict without a call", () =>
     Effect.gen(function* () {
       const { apply, provider, row, send } = yield* open(yield* TestServer)
       const key = newKey()

@@ -6,7 +6,7 @@ import { TestServer } from "../support/TestServer.ts"
 const client = "/api/v1/developer/crm/clients/c"
 
 layer(TestServer.layer(), { excludeTestServices: true })("a project whose commands all wait for one record", (it) => {
-  it.effect("leaves the others their turn: reads, and commands once it has let go", () =>
+  it.effect("delays neither reads nor, after the lock, commands of other projects", () =>
     Effect.gen(function* () {
       const { seed, send, sql } = yield* TestServer
       const clients = [{ id: "c", displayName: "C" }]

@@ -26,29 +26,31 @@ const server = Layer.effectDiscard(Effect.flatMap(TestServer, ({ sql }) => slowD
   Layer.provideMerge(TestServer.layer())
 )
 
-layer(server, { excludeTestServices: true })("a note, at the same time", (it) => {
-  it.effect("takes one of 20 texts for the same version, on two replicas, and tells the others", () =>
-    Effect.gen(function* () {
-      const notes = yield* open()
-      const { created, find, projectId, server, token } = notes
-      const replica = callsOf(yield* startServer({ DATABASE_URL: server.databaseUrl }), { projectId, token }, "deal")
-      const id = yield* created()
-      for (let version = 1; version <= 5; version++) {
-        const answers = yield* atOnce(20, (index) =>
-          (index % 2 === 0 ? notes : replica).patch(id, {
-            body: `Version ${version} of ${index}`,
-            expectedVersion: version
-          })
-        )
-        const { answer, index } = winnerOf(answers)
-        assert.deepInclude(receiptOf(answer, 200), { changed: true, version: version + 1 })
-        assertConflicts(answers.toSpliced(index, 1), version + 1)
-        assert.deepInclude(yield* find(id), { body: `Version ${version} of ${index}`, version: version + 1 })
-      }
-    })
+layer(server, { excludeTestServices: true })("a note under concurrent commands", (it) => {
+  it.effect(
+    "takes one of 20 texts at the same version on two replicas, and answers version_conflict to the others",
+    () =>
+      Effect.gen(function* () {
+        const notes = yield* open()
+        const { created, find, projectId, server, token } = notes
+        const replica = callsOf(yield* startServer({ DATABASE_URL: server.databaseUrl }), { projectId, token }, "deal")
+        const id = yield* created()
+        for (let version = 1; version <= 5; version++) {
+          const answers = yield* atOnce(20, (index) =>
+            (index % 2 === 0 ? notes : replica).patch(id, {
+              body: `Version ${version} of ${index}`,
+              expectedVersion: version
+            })
+          )
+          const { answer, index } = winnerOf(answers)
+          assert.deepInclude(receiptOf(answer, 200), { changed: true, version: version + 1 })
+          assertConflicts(answers.toSpliced(index, 1), version + 1)
+          assert.deepInclude(yield* find(id), { body: `Version ${version} of ${index}`, version: version + 1 })
+        }
+      })
   )
 
-  it.effect("goes to one of 20 who change or remove it, and the others see which", () =>
+  it.effect("is changed or removed by one of 20 commands", () =>
     Effect.gen(function* () {
       const { created, find, patch, remove } = yield* open()
       for (let round = 0; round < 8; round++) {
@@ -72,7 +74,7 @@ layer(server, { excludeTestServices: true })("a note, at the same time", (it) =>
     })
   )
 
-  it.effect("loses nothing of what 10 add to it who read it again after each conflict", () =>
+  it.effect("keeps the additions of 10 writers that retry after conflicts", () =>
     Effect.gen(function* () {
       const { created, find, patch } = yield* open()
       const id = yield* created("0")
@@ -96,7 +98,7 @@ layer(server, { excludeTestServices: true })("a note, at the same time", (it) =>
     })
   )
 
-  it.effect("is written, changed and removed once by 50 equal requests, which all have one answer", () =>
+  it.effect("is created, changed and removed once by 50 equal requests with one answer", () =>
     Effect.gen(function* () {
       const { create, find, page, patch, remove } = yield* open()
       const fifty = Effect.fnUntraced(function* (status: 200 | 201, command: Effect.Effect<Answer>) {

@@ -9,8 +9,8 @@ import { open } from "./Notes.support.ts"
 
 const idsOf = ({ items }: ReturnType<typeof notePageOf>) => items.map(({ id }) => id)
 
-layer(TestServer.layer(), { excludeTestServices: true })("the notes of a deal", (it) => {
-  it.effect("come without those of other deals, and a new one comes first", () =>
+layer(TestServer.layer(), { excludeTestServices: true })("the list of notes", (it) => {
+  it.effect("contains notes of its deal alone, newest first", () =>
     Effect.gen(function* () {
       const notes = yield* open("deal", "other")
       yield* notes.insert(many(7))
@@ -20,7 +20,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the notes of a deal", 
     })
   )
 
-  it.effect("repeat none and miss none while others are written, changed and removed", () =>
+  it.effect("repeats and misses no note while others are created, changed and removed", () =>
     Effect.gen(function* () {
       const notes = yield* open()
       const [stay, leave] = [many(60), many(60).map((note) => ({ ...note, id: `leaving ${note.id}` }))]
@@ -42,7 +42,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the notes of a deal", 
     })
   )
 
-  it.effect("go on after a note that was removed since", () =>
+  it.effect("continues after a note that has been removed", () =>
     Effect.gen(function* () {
       const notes = yield* open()
       yield* notes.insert(many(9))

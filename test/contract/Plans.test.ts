@@ -1,32 +1,13 @@
 /** The plans of statements that are made while the tables are empty, and kept by a connection as they fill. */
 import { assert, layer } from "@effect/vitest"
 import { PgClient } from "@effect/sql-pg"
-import { Context, Effect, Layer, Redacted, Schema } from "effect"
+import { Effect, Schema } from "effect"
 import { pools } from "../../src/platform/Database/Pools.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
-import { startServer, TestServer } from "../support/TestServer.ts"
-import { startWireProxy } from "../support/WireProxy.ts"
+import { TestServer } from "../support/TestServer.ts"
 import { newKey, requestOf } from "./Requests.ts"
 import { samples, World } from "./Samples.ts"
-
-class Wire extends Context.Service<Wire, Effect.Success<ReturnType<typeof startWireProxy>>>()(
-  "developer-api/test/PlansWire"
-) {}
-
-const services = World.layerNoDeps.pipe(
-  Layer.provideMerge(
-    Layer.effect(
-      TestServer,
-      Effect.flatMap(Wire, ({ url }) => startServer({ DATABASE_URL: url }, "api"))
-    )
-  ),
-  Layer.provideMerge(
-    Layer.effect(
-      Wire,
-      Effect.flatMap(makeDatabase(), (url) => startWireProxy(Redacted.value(url)))
-    )
-  )
-)
+import { services, Wire } from "./Wire.support.ts"
 
 const operations = [
   "getClient",
@@ -84,8 +65,8 @@ const nullsFor = (text: string) => {
   return count === 0 ? "" : `(${Array.from({ length: count }, () => "NULL").join(", ")})`
 }
 
-layer(services, { excludeTestServices: true })("statements that are planned on empty tables", (it) => {
-  it.effect("find by key what they name", () =>
+layer(services, { excludeTestServices: true })("statements planned on empty tables", (it) => {
+  it.effect("read by key through an index", () =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const { own, restore } = yield* World

@@ -51,7 +51,7 @@ const project: Parts = {
 }
 
 layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (it) => {
-  it.effect("answers what the specification shows, again and again", () =>
+  it.effect("gives the same answer as the specification each time", () =>
     Effect.gen(function* () {
       const { seed, send } = yield* TestServer
       const { token } = yield* seed(project)
@@ -77,7 +77,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
     })
   )
 
-  it.effect("follows what the API does to the clients", () =>
+  it.effect("reflects changes of clients by the API", () =>
     Effect.gen(function* () {
       const { seed, send } = yield* TestServer
       const { token } = yield* seed(project)
@@ -92,7 +92,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
     })
   )
 
-  it.effect("refuses a body, and an installation that is not ready or not there", () =>
+  it.effect("refuses a body and an installation that is not ready or missing", () =>
     Effect.gen(function* () {
       const { apply, seed, send } = yield* TestServer
       const { projectId, token } = yield* seed(project)
@@ -118,7 +118,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
     })
   )
 
-  it.effect("waits for nobody who changes the project, its clients or its batches, and sees what is committed", () =>
+  it.effect("waits for no concurrent change and reads committed data", () =>
     Effect.gen(function* () {
       const { databaseUrl, seed, send } = yield* TestServer
       const { projectId, token } = yield* seed(project)

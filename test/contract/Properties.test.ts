@@ -113,8 +113,8 @@ const anyQuery = fc
     )
   )
 
-layer(TestServer.layer(), { excludeTestServices: true })("whatever is sent", (it) => {
-  it.effect("as a query of the list, is answered or refused", () =>
+layer(TestServer.layer(), { excludeTestServices: true })("any request", (it) => {
+  it.effect("with any query of a list is answered or refused as the contract says", () =>
     Effect.gen(function* () {
       const { server, token } = yield* open({ clients: [{ id: "a", displayName: "A" }] })
       yield* check(
@@ -125,7 +125,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("whatever is sent", (it
     })
   )
 
-  it.effect("as an id, is answered or refused", () =>
+  it.effect("with any id is answered or refused as the contract says", () =>
     Effect.gen(function* () {
       const { server, token } = yield* open()
       const segment = fc.oneof(
@@ -141,7 +141,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("whatever is sent", (it
     })
   )
 
-  it.effect("as a body of a create, is answered or refused", () =>
+  it.effect("with any body of a create is answered or refused as the contract says", () =>
     Effect.gen(function* () {
       const { server, token } = yield* open()
       yield* check(
@@ -165,7 +165,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("whatever is sent", (it
     })
   )
 
-  it.effect("as bytes of a body, is answered or refused", () =>
+  it.effect("with any bytes as a body is answered or refused as the contract says", () =>
     Effect.gen(function* () {
       const { server, token } = yield* open()
       const good = Buffer.from('{"displayName":"Adä 😀 \\u00e4"}')
@@ -262,7 +262,7 @@ const anyPatch: fc.Arbitrary<Patch> = fc.oneof(
 )
 
 layer(TestServer.layer(), { excludeTestServices: true })("a client that is patched", (it) => {
-  it.effect("is what the model says, in record, version and changed", () =>
+  it.effect("agrees with the model in record, version and changed", () =>
     Effect.gen(function* () {
       const { created, patch, read } = yield* open({
         project: { contactCapacity: 100_000 },

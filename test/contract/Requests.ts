@@ -1,7 +1,12 @@
 /** Requests made from the samples, each with whatever a test wants wrong with it. */
 import { randomBytes } from "node:crypto"
+import type { Module, Scope } from "../../src/api/Access.ts"
 import type { Request } from "../support/ContractHttp.ts"
 import type { Reference, Sample } from "./Samples.ts"
+
+/** The parts of a sample that most operations share: a read answers 200 under the policy `read`, a mutation 200 under `write`. */
+export const operation = (method: Sample["method"], path: string, scope: Scope, module: Module) =>
+  ({ method, path, scope, module, status: 200, policy: method === "GET" ? "read" : "write" }) as const
 
 /** A key that was never used; it suits every operation. */
 export const newKey = () => `key-${randomBytes(8).toString("hex")}`

@@ -75,7 +75,7 @@ const clients = "/api/v1/developer/crm/clients"
 const note = "/api/v1/developer/crm/deals/d/notes/n?expectedVersion=1"
 
 layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) => {
-  it.effect("answers route_not_found for every unknown path, whatever the method, token or none", () =>
+  it.effect("answers route_not_found for every unknown path with any method and token", () =>
     Effect.gen(function* () {
       const { seed, send } = yield* TestServer
       const { token } = yield* seed()
@@ -127,7 +127,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
     })
   )
 
-  it.effect("serves its health, its document and its reference without a credential", () =>
+  it.effect("serves health, readiness, document and reference without a credential", () =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       for (const path of ["/healthz", "/readyz", "/openapi.json", "/docs"]) {
@@ -165,7 +165,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
   )
 
   for (const [name, sample] of Object.entries(samples)) {
-    it.effect(`describes ${name}: its scope, what it takes, what it answers, and its problems by code`, () =>
+    it.effect(`describes ${name} with its scope, parameters, answers and problem codes`, () =>
       Effect.gen(function* () {
         const { send } = yield* TestServer
         const { components, paths } = decodeDocument((yield* send({ path: "/openapi.json" })).json)
@@ -209,7 +209,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
     )
   }
 
-  it.effect("makes a problem of a header section that it refuses", () =>
+  it.effect("answers a problem for a header section that is too large", () =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const answer = yield* send({ path: "/healthz", headers: { "x-long": "x".repeat(40_000) } })
@@ -219,7 +219,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
     })
   )
 
-  it.effect("makes a problem of bytes that are no request", () =>
+  it.effect("answers a problem for bytes that are not a request", () =>
     Effect.gen(function* () {
       const { sendBytes } = yield* TestServer
       for (const bytes of [
@@ -242,7 +242,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
     ["without a host", "connection: close"],
     ["with an expectation that nobody meets", "host: x\r\nconnection: close\r\nexpect: the-unexpected"]
   ]) {
-    it.effect(`makes a problem of a request ${what}, or answers it`, () =>
+    it.effect(`answers a request ${what}, with a problem or without`, () =>
       Effect.gen(function* () {
         const { sendBytes } = yield* TestServer
         const answer = answerOf(yield* sendBytes(`GET /healthz HTTP/1.1\r\n${head}\r\n\r\n`))
@@ -295,7 +295,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
     })
   )
 
-  it.effect("keeps requests on one connection apart, whatever became of a body", () =>
+  it.effect("separates requests on one connection after a refused body", () =>
     Effect.gen(function* () {
       const { seed, sendBytes } = yield* TestServer
       const { token } = yield* seed()
@@ -327,7 +327,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
     })
   )
 
-  it.effect("redacts what looks like a token, wherever in a request it stands", () =>
+  it.effect("redacts tokens anywhere in a request", () =>
     Effect.gen(function* () {
       const { seed, send } = yield* TestServer
       const { token } = yield* seed()

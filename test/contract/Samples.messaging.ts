@@ -1,5 +1,6 @@
 /** The walk's requests to messaging, and what they refer to. */
 import type { Parts } from "../support/TestServer.ts"
+import { operation } from "./Requests.ts"
 import type { Reference, Sample } from "./Samples.ts"
 
 const own = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
@@ -26,33 +27,24 @@ const reference: Reference = {
 /** `expectedProjectId` is another in each project, so that no sample has it: tests of its own do. */
 export const samples: Readonly<Record<"listSources" | "getConversationSource" | "sendMessage", Sample>> = {
   listSources: {
-    method: "GET",
-    path: "/v1/developer/messaging/sources",
-    status: 200,
-    scope: "messaging.read",
-    module: "messaging",
-    policy: "read",
+    ...operation("GET", "/v1/developer/messaging/sources", "messaging.read", "messaging"),
     query: { limit: "10", cursor: null, expectedProjectId: null },
     refusals: ["project_mismatch"]
   },
   getConversationSource: {
-    method: "GET",
-    path: "/v1/developer/messaging/conversations/{conversationId}/source",
-    status: 200,
-    scope: "messaging.read",
-    module: "messaging",
-    policy: "read",
+    ...operation("GET", "/v1/developer/messaging/conversations/{conversationId}/source", "messaging.read", "messaging"),
     params: { conversationId: own },
     query: { expectedProjectId: null },
     references: [reference],
     refusals: ["project_mismatch"]
   },
   sendMessage: {
-    method: "POST",
-    path: "/v1/developer/messaging/conversations/{conversationId}/messages",
-    status: 200,
-    scope: "messaging.write",
-    module: "messaging",
+    ...operation(
+      "POST",
+      "/v1/developer/messaging/conversations/{conversationId}/messages",
+      "messaging.write",
+      "messaging"
+    ),
     policy: "messages",
     params: { conversationId: own },
     body: { text: "Your machine is ready." },

@@ -6,7 +6,7 @@ import { receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/Con
 import type { Answer } from "../support/ContractHttp.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
-import { type Change, requestOf } from "./Requests.ts"
+import { type Change, operation, requestOf } from "./Requests.ts"
 import * as Messaging from "./Samples.messaging.ts"
 
 /** A reference to another record: where it stands in the request, an id that another project has, and the answer. */
@@ -206,43 +206,24 @@ const campaignReference: Reference = {
 /** By the names that the HttpApi gives them. An operation that is missing here fails the walk. */
 export const samples: Readonly<Record<string, Sample>> = {
   listClients: {
-    method: "GET",
-    path: "/v1/developer/crm/clients",
-    status: 200,
-    scope: "crm.clients.read",
-    module: "crm",
-    policy: "read",
+    ...operation("GET", "/v1/developer/crm/clients", "crm.clients.read", "crm"),
     query: { status: "active", limit: "10", cursor: null }
   },
   createClient: {
-    method: "POST",
-    path: "/v1/developer/crm/clients",
+    ...operation("POST", "/v1/developer/crm/clients", "crm.clients.write", "crm"),
     status: 201,
-    scope: "crm.clients.write",
-    module: "crm",
-    policy: "write",
     body: client,
     required: ["displayName"],
     key: "record",
     refusals: ["contact_capacity_exhausted"]
   },
   getClient: {
-    method: "GET",
-    path: "/v1/developer/crm/clients/{clientId}",
-    status: 200,
-    scope: "crm.clients.read",
-    module: "crm",
-    policy: "read",
+    ...operation("GET", "/v1/developer/crm/clients/{clientId}", "crm.clients.read", "crm"),
     params: { clientId: "cli_own" },
     references: [{ at: ["path", "clientId"], foreign: "cli_foreign", code: "client_not_found" }]
   },
   patchClient: {
-    method: "PATCH",
-    path: "/v1/developer/crm/clients/{clientId}",
-    status: 200,
-    scope: "crm.clients.write",
-    module: "crm",
-    policy: "write",
+    ...operation("PATCH", "/v1/developer/crm/clients/{clientId}", "crm.clients.write", "crm"),
     params: { clientId: "cli_own" },
     body: { ...client, organizationId: "org_own", responsibleMemberId: "mem_own", status: "active" },
     required: [],
@@ -255,43 +236,24 @@ export const samples: Readonly<Record<string, Sample>> = {
     refusals: ["client_archived", "organization_archived", "contact_capacity_exhausted"]
   },
   listDeals: {
-    method: "GET",
-    path: "/v1/developer/crm/deals",
-    status: 200,
-    scope: "crm.deals.read",
-    module: "crm",
-    policy: "read",
+    ...operation("GET", "/v1/developer/crm/deals", "crm.deals.read", "crm"),
     query: { lifecycle: "active", status: "open", limit: "10", cursor: null }
   },
   createDeal: {
-    method: "POST",
-    path: "/v1/developer/crm/deals",
+    ...operation("POST", "/v1/developer/crm/deals", "crm.deals.write", "crm"),
     status: 201,
-    scope: "crm.deals.write",
-    module: "crm",
-    policy: "write",
     body: deal,
     required: ["title"],
     key: "record",
     references: dealReferences
   },
   getDeal: {
-    method: "GET",
-    path: "/v1/developer/crm/deals/{dealId}",
-    status: 200,
-    scope: "crm.deals.read",
-    module: "crm",
-    policy: "read",
+    ...operation("GET", "/v1/developer/crm/deals/{dealId}", "crm.deals.read", "crm"),
     params: { dealId: "deal_own" },
     references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "deal_not_found" }]
   },
   patchDeal: {
-    method: "PATCH",
-    path: "/v1/developer/crm/deals/{dealId}",
-    status: 200,
-    scope: "crm.deals.write",
-    module: "crm",
-    policy: "write",
+    ...operation("PATCH", "/v1/developer/crm/deals/{dealId}", "crm.deals.write", "crm"),
     params: { dealId: "deal_own" },
     // Losing what is lost is no move, so it can be said again.
     body: { ...deal, status: "lost", lifecycle: "active", lostReason: "No budget this year" },
@@ -301,23 +263,14 @@ export const samples: Readonly<Record<string, Sample>> = {
     refusals: ["deal_status_invalid"]
   },
   listNotes: {
-    method: "GET",
-    path: "/v1/developer/crm/deals/{dealId}/notes",
-    status: 200,
-    scope: "crm.deals.read",
-    module: "crm",
-    policy: "read",
+    ...operation("GET", "/v1/developer/crm/deals/{dealId}/notes", "crm.deals.read", "crm"),
     params: { dealId: "deal_own" },
     query: { limit: "10", cursor: null },
     references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "deal_not_found" }]
   },
   createNote: {
-    method: "POST",
-    path: "/v1/developer/crm/deals/{dealId}/notes",
+    ...operation("POST", "/v1/developer/crm/deals/{dealId}/notes", "crm.deals.write", "crm"),
     status: 201,
-    scope: "crm.deals.write",
-    module: "crm",
-    policy: "write",
     params: { dealId: "deal_own" },
     body: { body: "Wants to see it at work first." },
     required: ["body"],
@@ -325,12 +278,7 @@ export const samples: Readonly<Record<string, Sample>> = {
     references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "note_not_found" }]
   },
   patchNote: {
-    method: "PATCH",
-    path: "/v1/developer/crm/deals/{dealId}/notes/{noteId}",
-    status: 200,
-    scope: "crm.deals.write",
-    module: "crm",
-    policy: "write",
+    ...operation("PATCH", "/v1/developer/crm/deals/{dealId}/notes/{noteId}", "crm.deals.write", "crm"),
     params: { dealId: "deal_own", noteId: "note_own" },
     body: { body: "Has seen it at work.", expectedVersion: 1 },
     required: ["body", "expectedVersion"],
@@ -340,12 +288,7 @@ export const samples: Readonly<Record<string, Sample>> = {
     restore: putNote("deal_own", "note_own")
   },
   deleteNote: {
-    method: "DELETE",
-    path: "/v1/developer/crm/deals/{dealId}/notes/{noteId}",
-    status: 200,
-    scope: "crm.deals.write",
-    module: "crm",
-    policy: "write",
+    ...operation("DELETE", "/v1/developer/crm/deals/{dealId}/notes/{noteId}", "crm.deals.write", "crm"),
     params: { dealId: "deal_own", noteId: "note_own" },
     query: { expectedVersion: "1" },
     key: "printable",
@@ -354,12 +297,7 @@ export const samples: Readonly<Record<string, Sample>> = {
     restore: putNote("deal_own", "note_own")
   },
   rateTicket: {
-    method: "PUT",
-    path: "/v1/developer/crm/tickets/{ticketId}/rating",
-    status: 200,
-    scope: "crm.tickets.ratings.write",
-    module: "tickets",
-    policy: "write",
+    ...operation("PUT", "/v1/developer/crm/tickets/{ticketId}/rating", "crm.tickets.ratings.write", "tickets"),
     params: { ticketId: "tic_own" },
     body: { score: 4, comment: "Solved on the second call." },
     required: ["score"],
@@ -368,12 +306,12 @@ export const samples: Readonly<Record<string, Sample>> = {
     refusals: ["ticket_not_rateable", "rating_customer_owned"]
   },
   configureWebhook: {
-    method: "PUT",
-    path: "/v1/developer/integrations/{installationId}/outbound-webhook",
-    status: 200,
-    scope: "integrations.webhooks.write",
-    module: "integrations",
-    policy: "write",
+    ...operation(
+      "PUT",
+      "/v1/developer/integrations/{installationId}/outbound-webhook",
+      "integrations.webhooks.write",
+      "integrations"
+    ),
     params: { installationId: "ins_new" },
     body: {
       endpointUrl: "https://shop.example.com/hooks",
@@ -388,12 +326,12 @@ export const samples: Readonly<Record<string, Sample>> = {
     restore: removeWebhook("ins_new")
   },
   rotateWebhookSecret: {
-    method: "POST",
-    path: "/v1/developer/integrations/{installationId}/outbound-webhook/rotate-secret",
-    status: 200,
-    scope: "integrations.webhooks.write",
-    module: "integrations",
-    policy: "write",
+    ...operation(
+      "POST",
+      "/v1/developer/integrations/{installationId}/outbound-webhook/rotate-secret",
+      "integrations.webhooks.write",
+      "integrations"
+    ),
     params: { installationId: "ins_own" },
     body: { expectedVersion: 1 },
     required: ["expectedVersion"],
@@ -404,12 +342,12 @@ export const samples: Readonly<Record<string, Sample>> = {
     restore: putWebhook("ins_own")
   },
   retryDelivery: {
-    method: "POST",
-    path: "/v1/developer/integrations/{installationId}/outbound-webhook/deliveries/{deliveryId}/retry",
-    status: 200,
-    scope: "integrations.webhooks.write",
-    module: "integrations",
-    policy: "write",
+    ...operation(
+      "POST",
+      "/v1/developer/integrations/{installationId}/outbound-webhook/deliveries/{deliveryId}/retry",
+      "integrations.webhooks.write",
+      "integrations"
+    ),
     params: { installationId: "ins_own", deliveryId: "dlv_own" },
     key: "printable",
     receipt: "unversioned",
@@ -421,11 +359,12 @@ export const samples: Readonly<Record<string, Sample>> = {
     restore: putDeadDelivery("ins_own", "dlv_own")
   },
   previewImport: {
-    method: "POST",
-    path: "/v1/developer/integrations/{installationId}/preview",
-    status: 200,
-    scope: "integrations.operations.read",
-    module: "integrations",
+    ...operation(
+      "POST",
+      "/v1/developer/integrations/{installationId}/preview",
+      "integrations.operations.read",
+      "integrations"
+    ),
     policy: "read",
     params: { installationId: "ins_staged" },
     references: [installationReference],
@@ -433,31 +372,16 @@ export const samples: Readonly<Record<string, Sample>> = {
   },
   ...Messaging.samples,
   listSegments: {
-    method: "GET",
-    path: "/v1/developer/campaigns/audience-segments",
-    status: 200,
-    scope: "campaigns.read",
-    module: "campaigns",
-    policy: "read",
+    ...operation("GET", "/v1/developer/campaigns/audience-segments", "campaigns.read", "campaigns"),
     query: { limit: "10", cursor: null }
   },
   getCampaignAudience: {
-    method: "GET",
-    path: "/v1/developer/campaigns/{campaignId}/audience",
-    status: 200,
-    scope: "campaigns.read",
-    module: "campaigns",
-    policy: "read",
+    ...operation("GET", "/v1/developer/campaigns/{campaignId}/audience", "campaigns.read", "campaigns"),
     params: { campaignId: "cmp_own" },
     references: [campaignReference]
   },
   patchCampaign: {
-    method: "PATCH",
-    path: "/v1/developer/campaigns/{campaignId}",
-    status: 200,
-    scope: "campaigns.write",
-    module: "campaigns",
-    policy: "write",
+    ...operation("PATCH", "/v1/developer/campaigns/{campaignId}", "campaigns.write", "campaigns"),
     params: { campaignId: "cmp_own" },
     body: {
       operation: "freeze_audience",

@@ -17,8 +17,8 @@ const insert = ({ projectId, server }: Calls, segments: ReturnType<typeof many>)
 const walk = ({ segments }: Calls, limit: number, between?: (page: number) => Effect.Effect<unknown>) =>
   walkPages(segments, `limit=${limit}`, between)
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("segments", (it) => {
-  it.effect("are none at first, and then as the project file made them", () =>
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the list of segments", (it) => {
+  it.effect("is empty at first, and then as the project file defines it", () =>
     Effect.gen(function* () {
       const { apply, segments } = yield* open()
       assert.deepStrictEqual(yield* segments(), { items: [], nextCursor: null, link: undefined })
@@ -51,7 +51,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("segments", (i
     })
   )
 
-  it.effect("repeat none and miss none while others are made and changed", () =>
+  it.effect("repeats and misses no segment while others are created and changed", () =>
     Effect.gen(function* () {
       const calls = yield* open()
       const stay = many(40)

@@ -21,8 +21,8 @@ const start = Effect.fnUntraced(function* (parts: Parts) {
 /** A moment that is told apart from the one before. */
 const aMoment = Effect.sleep("5 millis")
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the sources", (it) => {
-  it.effect("are one for each channel, whatever its provider, with nothing of its config", () =>
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the list of sources", (it) => {
+  it.effect("has one source for each channel without its config", () =>
     Effect.gen(function* () {
       const before = new Date().toISOString()
       const { page, projectId } = yield* start({
@@ -63,7 +63,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the sources",
     })
   )
 
-  it.effect("keep their id and their age, whatever becomes of their channels", () =>
+  it.effect("keeps ids and creation times when channels change", () =>
     Effect.gen(function* () {
       const { apply, page } = yield* start({ channels: [sandbox("a"), sandbox("b")] })
       const before = (yield* page()).items
@@ -94,7 +94,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the sources",
     })
   )
 
-  it.effect("are walked as they were, though channels come, change and are revoked meanwhile", () =>
+  it.effect("repeats and misses no source while channels are added, changed and revoked", () =>
     Effect.gen(function* () {
       const { apply, page, walk } = yield* start({ channels: Array.from({ length: 9 }, (_, n) => sandbox(`a${n}`)) })
       const all = (yield* page("limit=100")).items.map(({ id }) => id)
@@ -114,7 +114,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the sources",
     })
   )
 
-  it.effect("take a cursor with or without the expected project", () =>
+  it.effect("takes a cursor with or without expectedProjectId", () =>
     Effect.gen(function* () {
       const { page, projectId } = yield* start({ channels: [sandbox("a"), sandbox("b")] })
       const cursor = (yield* page("limit=1")).nextCursor ?? assert.fail("no next page")
@@ -124,7 +124,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the sources",
     })
   )
 
-  it.effect("are those of the expected project, or of none", () =>
+  it.effect("answers project_mismatch for another expectedProjectId", () =>
     Effect.gen(function* () {
       const { page, projectId, sources } = yield* start({ channels: [sandbox("a")] })
       const neighbour = yield* start({ channels: [sandbox("b")] })
@@ -141,7 +141,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the sources",
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the source of a conversation", (it) => {
-  it.effect("is its channel's, as the catalog tells it, be it revoked", () =>
+  it.effect("is its channel's source, revoked or not", () =>
     Effect.gen(function* () {
       const before = new Date().toISOString()
       const { source, sources } = yield* open(yield* TestServer)
@@ -161,7 +161,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the source of
     })
   )
 
-  it.effect("is the latest: where a conversation moves to, from when it does", () =>
+  it.effect("is the new channel's when the conversation has moved", () =>
     Effect.gen(function* () {
       const { apply, source } = yield* open(yield* TestServer)
       const id = conversations.http
@@ -204,7 +204,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the source of
     })
   )
 
-  it.effect("is told for the expected project, before it is looked for", () =>
+  it.effect("answers project_mismatch before it looks for the conversation", () =>
     Effect.gen(function* () {
       const { projectId, server, source, token } = yield* open(yield* TestServer)
       const neighbour = yield* open(server)

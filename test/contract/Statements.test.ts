@@ -1,36 +1,15 @@
 /** What the operations cost the database, counted on the wire (contract §5, §6), and where its keys begin. */
 import { assert, layer } from "@effect/vitest"
-import { Context, Effect, Layer, Redacted } from "effect"
+import { Effect } from "effect"
 import { crc32 } from "node:zlib"
 import type { Answer } from "../support/ContractHttp.ts"
 import { codeOf, dealPageOf, notePageOf, pageOf, problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
 import { subscribe } from "../support/Events.ts"
-import { makeDatabase } from "../support/TestDatabase.ts"
-import { startServer, TestServer } from "../support/TestServer.ts"
-import { startWireProxy } from "../support/WireProxy.ts"
+import { TestServer } from "../support/TestServer.ts"
 import { path } from "./Clients.support.ts"
 import { newKey, referring, requestOf } from "./Requests.ts"
 import { missingOf, receiptOfSample, type Sample, samples, World } from "./Samples.ts"
-
-class Wire extends Context.Service<Wire, Effect.Success<ReturnType<typeof startWireProxy>>>()(
-  "developer-api/test/Wire"
-) {}
-
-/** The service behind the proxy, in the role that runs nothing in the background. */
-const services = World.layerNoDeps.pipe(
-  Layer.provideMerge(
-    Layer.effect(
-      TestServer,
-      Effect.flatMap(Wire, ({ url }) => startServer({ DATABASE_URL: url }, "api"))
-    )
-  ),
-  Layer.provideMerge(
-    Layer.effect(
-      Wire,
-      Effect.flatMap(makeDatabase(), (url) => startWireProxy(Redacted.value(url)))
-    )
-  )
-)
+import { services, Wire } from "./Wire.support.ts"
 
 /** Wakes those who deliver, after the commit: no request waits for it, and one does for many. */
 const wake = "SELECT pg_notify($1, $2)"
@@ -93,14 +72,14 @@ const assertTwiceAtMost = Effect.fnUntraced(function* (
   }
 })
 
-layer(services, { excludeTestServices: true })("on the wire", (it) => {
+layer(services, { excludeTestServices: true })("the number of statements", (it) => {
   const walk = (
     what: string,
     test: (sample: Sample) => Effect.Effect<void, never, World | TestServer | Wire>,
     among: (sample: Sample) => boolean = () => true
   ) => {
     for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
-      it.effect(`${name} ${what}`, () => test(sample))
+      it.effect(`of ${name} is bounded: it ${what}`, () => test(sample))
     }
   }
   const isMutation = ({ key }: Sample) => key !== undefined
@@ -142,7 +121,7 @@ layer(services, { excludeTestServices: true })("on the wire", (it) => {
     isMutation
   )
 
-  it.effect("a patch of a deal costs one statement, whatever it changes and however many are told", () =>
+  it.effect("of a patch of a deal is one, whatever it changes and however many webhooks subscribe", () =>
     Effect.gen(function* () {
       const { apply, send, sql } = yield* TestServer
       const { seed } = yield* World
@@ -168,7 +147,7 @@ layer(services, { excludeTestServices: true })("on the wire", (it) => {
     })
   )
 
-  it.effect("a patch of a client and a rating cost one statement, whether they change something or not", () =>
+  it.effect("of a patch of a client and of a rating is one, with or without a change", () =>
     Effect.gen(function* () {
       const { ask, seed } = yield* World
       const project = yield* seed()
@@ -184,7 +163,7 @@ layer(services, { excludeTestServices: true })("on the wire", (it) => {
     })
   )
 
-  it.effect("a configure costs one statement, whether it changes something or not", () =>
+  it.effect("of a configure is one, with or without a change", () =>
     Effect.gen(function* () {
       const { ask, seed } = yield* World
       const project = yield* seed()
@@ -197,7 +176,7 @@ layer(services, { excludeTestServices: true })("on the wire", (it) => {
     })
   )
 
-  it.effect("a command that its record does not allow costs two statements at most", () =>
+  it.effect("of a command that its record refuses is two at most", () =>
     Effect.gen(function* () {
       const { apply, send, sql } = yield* TestServer
       const { projectId, token } = yield* (yield* World).seed()
@@ -245,7 +224,7 @@ layer(services, { excludeTestServices: true })("on the wire", (it) => {
     ["deals", "deals", ["", "&status=open", "&lifecycle=all", "&lifecycle=all&status=open"], dealPageOf],
     ["notes", "deals/deal_own/notes", [""], notePageOf]
   ] as const) {
-    it.effect(`a page deep in the list of ${what} costs what the first costs`, () =>
+    it.effect(`of a deep page in the list of ${what} equals that of the first page`, () =>
       Effect.gen(function* () {
         const { send } = yield* TestServer
         const { ask, seed } = yield* World
@@ -272,7 +251,7 @@ layer(services, { excludeTestServices: true })("on the wire", (it) => {
     )
   }
 
-  it.effect("what is refused before the record costs nothing", () =>
+  it.effect("of a request that is refused by its shape is zero", () =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const { token } = (yield* World).own
@@ -291,7 +270,7 @@ layer(services, { excludeTestServices: true })("on the wire", (it) => {
     })
   )
 
-  it.effect("a token with a wrong checksum costs nothing, an unknown one a look", () =>
+  it.effect("of a token with a wrong checksum is zero, and of an unknown token one", () =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const { token } = (yield* World).own
@@ -314,8 +293,8 @@ layer(services, { excludeTestServices: true })("on the wire", (it) => {
   )
 })
 
-layer(TestServer.layer(), { excludeTestServices: true })("in the catalog", (it) => {
-  it.effect("every key, constraint and index of every table leads with the project", () =>
+layer(TestServer.layer(), { excludeTestServices: true })("the database catalog", (it) => {
+  it.effect("leads every key, constraint and index with project_id", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestServer
       const leads = yield* sql<{ table: string; kind: string; name: string; lead: string | null }>`
@@ -353,7 +332,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("in the catalog", (it) 
     })
   )
 
-  it.effect("every table has a primary key, and a project that is never null and belongs to it", () =>
+  it.effect("gives every table a primary key with a project_id that is not null", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestServer
       const tables = yield* sql<{ table: string; primary: boolean; owned: boolean; bytewise: boolean }>`

@@ -38,7 +38,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "takes a body of 256 KiB and none longer, its length declared or not",
+    "accepts a body of up to 256 KiB, its length declared or not",
     (sample, ask) =>
       Effect.gen(function* () {
         for (const chunked of [false, true]) {
@@ -51,7 +51,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "takes application/json and nothing else",
+    "accepts application/json and no other media type",
     (sample, ask) =>
       Effect.gen(function* () {
         const body = JSON.stringify(sample.body)
@@ -89,7 +89,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "refuses what is no JSON text in UTF-8",
+    "refuses bodies that are not JSON in UTF-8",
     (sample, ask) =>
       Effect.gen(function* () {
         const good = JSON.stringify(sample.body)
@@ -128,7 +128,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "wants an object",
+    "refuses a body that is not an object",
     (_, ask) =>
       Effect.gen(function* () {
         for (const json of [[], [{}], "text", 1, true, null]) {
@@ -140,7 +140,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "wants a change in a patch",
+    "requires a member to change",
     (_, ask) =>
       Effect.gen(function* () {
         const { errors } = problemOf(yield* ask({ json: {} }), 400, "validation_failed")
@@ -150,7 +150,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "refuses unknown members, and misses those that are required",
+    "refuses unknown members and requires the required ones",
     (sample, ask) =>
       Effect.gen(function* () {
         for (const name of ["surprise", "__proto__", "constructor", "toString", "", "displayname", "version"]) {
@@ -187,24 +187,6 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "refuses numbers, arrays and objects where a string belongs",
-    (sample, ask) =>
-      Effect.gen(function* () {
-        for (const [name, value] of Object.entries(sample.body ?? {})) {
-          if (typeof value !== "string") continue
-          for (const wrong of [1, true, [], {}, [value], { toString: value }]) {
-            const answer = yield* ask({ json: { ...sample.body, [name]: wrong } })
-            assert.isTrue(
-              faultsOf(answer).every((location) => location === `body/${name}` || location.startsWith(`body/${name}/`)),
-              `${name} ${JSON.stringify(wrong)} ${answer.text}`
-            )
-          }
-        }
-      }),
-    hasBody
-  )
-
-  walk(
     "refuses a body nested deeper than 32 levels at body, whatever else it holds",
     (sample, ask) =>
       Effect.gen(function* () {
@@ -229,7 +211,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "tells the faults of bodies that have thousands",
+    "reports faults of bodies that have thousands of them",
     (sample, ask) =>
       Effect.gen(function* () {
         const names = Array.from({ length: 15_000 }, (_, index) => `"m${index}":0`).join(",")

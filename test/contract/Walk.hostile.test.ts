@@ -65,7 +65,7 @@ const hostileJson = [
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walk = walking(it)
 
-  walk("answers no value of any parameter or member with a failure of the server", (sample, ask) =>
+  walk("answers hostile values of parameters and members without a server error", (sample, ask) =>
     Effect.gen(function* () {
       const assertSound = (answer: Answer, what: string) => {
         assert.isBelow(answer.status, 500, what)
@@ -91,7 +91,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("repeats in no problem what looks like a token", (sample, ask) =>
+  walk("repeats no token in a problem", (sample, ask) =>
     Effect.gen(function* () {
       const { own } = yield* World
       for (const secret of [own.token, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]) {

@@ -3,8 +3,10 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
+import { fields } from "./Fields.ts"
 import { newKey, queryOf, referring, requestOf } from "./Requests.ts"
 import { missingOf, receiptOfSample, type Sample, samples, World } from "./Samples.ts"
+import { walkingOver } from "./Walk.support.ts"
 
 const isMutation = ({ key }: Sample) => key !== undefined
 
@@ -20,20 +22,20 @@ const otherwise = (value: unknown): string => {
   return `"${escaped.map((code) => `\\u${code}`).join("")}"`
 }
 
+/** Good values of the body's members other than those of the sample. */
+const otherValuesOf = (sample: Sample, operation: string) =>
+  Object.entries(sample.body ?? {}).flatMap(([name, value]) => {
+    const { good = [] } = fields[operation]?.[`body/${name}`] ?? {}
+    const other = good.find((each) => JSON.stringify(each) !== JSON.stringify(value))
+    return other === undefined ? [] : [[name, other] as const]
+  })
+
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
-  const walk = (
-    what: string,
-    test: (sample: Sample) => Effect.Effect<void, never, World | TestServer>,
-    among: (sample: Sample) => boolean = () => true
-  ) => {
-    for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
-      it.effect(`${name}: ${what}`, () => test(sample))
-    }
-  }
+  const walk = walkingOver(it)
 
   walk(
-    "looks at the shape of the request before the idempotency key, and at the key before the records",
-    (sample) =>
+    "checks the shape of the request before the idempotency key, and the key before the records",
+    (sample, operation) =>
       Effect.gen(function* () {
         const { send } = yield* TestServer
         const { ask, own } = yield* World
@@ -42,6 +44,10 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         assert.strictEqual(first.status, sample.status)
         for (const change of [{ json: { surprise: 1 } }, { json: [] }]) {
           faultsOf(yield* send(requestOf(sample, own.token, { ...change, key })))
+        }
+        for (const [name, value] of otherValuesOf(sample, operation)) {
+          const json = { ...sample.body, [name]: value }
+          problemOf(yield* send(requestOf(sample, own.token, { json, key })), 409, "idempotency_key_reused")
         }
         for (const reference of sample.references ?? []) {
           const change = { ...referring(sample, [reference], ({ foreign }) => foreign), key }
@@ -57,7 +63,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "repeats its answer to a key for every token of the project, and to no other project",
+    "replays its answer to a key for every token of the project, and for no other project",
     (sample) =>
       Effect.gen(function* () {
         const { issue, send } = yield* TestServer
@@ -77,7 +83,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "lets one of ten equal commands at once run, and the others repeat its answer",
+    "runs one of ten equal concurrent commands, and replays its answer to the others",
     (sample) =>
       Effect.gen(function* () {
         const { send } = yield* TestServer
@@ -101,7 +107,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "keeps its key from every other operation",
+    "refuses its key to every other operation",
     (sample) =>
       Effect.gen(function* () {
         const { ask, own } = yield* World

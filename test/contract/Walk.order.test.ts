@@ -7,6 +7,7 @@ import type { Answer } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { type Change, requestOf } from "./Requests.ts"
 import { type Sample, samples, World } from "./Samples.ts"
+import { hasBody, walkingOver } from "./Walk.support.ts"
 
 /** So slow that no test sees a token come back. */
 const slow = (limit: number) => {
@@ -41,18 +42,9 @@ const faultyOf = (sample: Sample): ReadonlyArray<Change> => [
 ]
 
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
-  const walk = (
-    what: string,
-    test: (sample: Sample) => Effect.Effect<void, never, World | TestServer>,
-    among: (sample: Sample) => boolean = () => true
-  ) => {
-    for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
-      it.effect(`${name}: ${what}`, () => test(sample))
-    }
-  }
-  const hasBody = ({ body }: Sample) => body !== undefined
+  const walk = walkingOver(it)
 
-  walk("looks at the credential before anything else of the request", (sample) =>
+  walk("checks the credential before anything else", (sample) =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       for (const change of faultyOf(sample)) {
@@ -64,7 +56,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("looks at the scope before the rest of the request", (sample) =>
+  walk("checks the scope before the rest of the request", (sample) =>
     Effect.gen(function* () {
       const { issue, send } = yield* TestServer
       const { own } = yield* World
@@ -77,7 +69,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("looks at entitlement, module, membership and scope, in this order", (sample) =>
+  walk("checks entitlement, module, membership and scope in this order", (sample) =>
     Effect.gen(function* () {
       const { apply, issue, send } = yield* TestServer
       const { seed } = yield* World
@@ -97,7 +89,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("counts everything that passed the credential's checks, and nothing else", (sample) =>
+  walk("counts every request that passed the credential's checks, and no other", (sample) =>
     Effect.gen(function* () {
       const { issue, send } = yield* TestServer
       const { own, seed } = yield* World
@@ -121,7 +113,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("is limited before its body, its shape and its records are looked at", (sample) =>
+  walk("is limited before its body, shape and records are checked", (sample) =>
     Effect.gen(function* () {
       const { issue, send } = yield* TestServer
       const { ask, seed } = yield* World
@@ -182,7 +174,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("has, once the project lowers its limits, no more left than they allow", (sample) =>
+  walk("has no more requests left than the lowered limits of its project allow", (sample) =>
     Effect.gen(function* () {
       const { apply, issue, send } = yield* TestServer
       const { seed } = yield* World
@@ -218,7 +210,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "looks at size and type of the body before the shape of the request",
+    "checks size and type of the body before the shape of the request",
     (sample) =>
       Effect.gen(function* () {
         const { send } = yield* TestServer

@@ -47,7 +47,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "takes an encoded slash for a part of an id",
+    "treats an encoded slash as part of an id",
     (sample, ask) =>
       Effect.gen(function* () {
         for (const { at, code, form, status = 404 } of sample.references ?? []) {
@@ -62,7 +62,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "takes a UUID in either letter case, and nothing that is none",
+    "accepts a UUID in either letter case, and nothing else",
     (sample, ask) =>
       Effect.gen(function* () {
         for (const [name, id] of uuidsOf(sample)) {
@@ -142,7 +142,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("tells every fault of path, query, header and body in one answer", (sample, ask) =>
+  walk("reports every fault of path, query, header and body in one answer", (sample, ask) =>
     Effect.gen(function* () {
       const params = Object.keys(sample.params ?? {})
       const query = Object.keys(sample.query ?? {})

@@ -7,27 +7,40 @@ import type { TestServer } from "../support/TestServer.ts"
 import type { Change } from "./Requests.ts"
 import { type Sample, samples, World } from "./Samples.ts"
 
+/** Makes a test of each operation, or of some. */
+export const walkingOver =
+  (it: Vitest.MethodsNonLive<World | TestServer>) =>
+  (
+    what: string,
+    test: (sample: Sample, name: string) => Effect.Effect<void, never, World | TestServer>,
+    among: (sample: Sample) => boolean = () => true
+  ): void => {
+    for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
+      it.effect(`${name} ${what}`, () => test(sample, name))
+    }
+  }
+
 type Ask = (change: Change) => Effect.Effect<Answer>
 
-/** Makes a test of each operation, or of some. Whatever is wrong with a request stands behind the limiter. */
+/** As `walkingOver`, with a way to ask; each answer is behind the limiter, whatever is wrong with the request. */
 export const walking =
   (it: Vitest.MethodsNonLive<World | TestServer>) =>
   (
     what: string,
     test: (sample: Sample, ask: Ask) => Effect.Effect<void, never, World | TestServer>,
-    among: (sample: Sample) => boolean = () => true
-  ): void => {
-    for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
-      it.effect(`${name}: ${what}`, () =>
+    among?: (sample: Sample) => boolean
+  ): void =>
+    walkingOver(it)(
+      what,
+      (sample) =>
         Effect.gen(function* () {
           const { ask, own } = yield* World
           yield* test(sample, (change) =>
             Effect.tap(ask(sample, own, change), (answer) => Effect.sync(() => remainingOf(answer, sample.policy)))
           )
-        })
-      )
-    }
-  }
+        }),
+      among
+    )
 
 export const hasBody = ({ body }: Sample) => body !== undefined
 export const hasParams = ({ params }: Sample) => params !== undefined

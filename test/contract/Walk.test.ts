@@ -8,7 +8,8 @@ import { Api } from "../../src/api/Api.ts"
 import { assertUnlimited, problemOf, remainingOf, requestIdOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { newKey, referring, requestOf } from "./Requests.ts"
-import { missingOf, type Reference, type Sample, samples, World } from "./Samples.ts"
+import { missingOf, type Reference, samples, World } from "./Samples.ts"
+import { walkingOver } from "./Walk.support.ts"
 
 const operations = Object.entries(samples)
 
@@ -47,7 +48,7 @@ const looksOf = ({
 const fixedId = { "x-request-id": "walk-1" }
 
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
-  it.effect("stands in the walk's table, under the method and path of the specification", () =>
+  it.effect("is listed in the walk's table with the method and path of the specification", () =>
     Effect.sync(() =>
       assert.deepStrictEqual(
         declared.toSorted(),
@@ -56,15 +57,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     )
   )
 
-  const walk = (
-    what: string,
-    test: (sample: Sample) => Effect.Effect<void, never, World | TestServer>,
-    among: (sample: Sample) => boolean = () => true
-  ) => {
-    for (const [name, sample] of operations.filter(([, sample]) => among(sample))) {
-      it.effect(`${name}: ${what}`, () => test(sample))
-    }
-  }
+  const walk = walkingOver(it)
 
   walk("succeeds with a good request, behind the limiter of its policy", (sample) =>
     Effect.gen(function* () {
@@ -76,7 +69,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("needs a credential", (sample) =>
+  walk("requires a credential", (sample) =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const answer = yield* send(requestOf(sample, undefined))
@@ -141,7 +134,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("needs its scope, and no other", (sample) =>
+  walk("requires its scope and no other", (sample) =>
     Effect.gen(function* () {
       const { issue, send } = yield* TestServer
       const { ask, own } = yield* World
@@ -158,7 +151,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("needs its module, and no other", (sample) =>
+  walk("requires its module and no other", (sample) =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const world = yield* World
@@ -171,7 +164,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("needs the project's entitlement", (sample) =>
+  walk("requires the project's entitlement", (sample) =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const world = yield* World
@@ -182,7 +175,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("needs an active member behind a key that is bound to one", (sample) =>
+  walk("requires an active member for a key that is bound to one", (sample) =>
     Effect.gen(function* () {
       const { apply, issue, send } = yield* TestServer
       const { ask, seed } = yield* World
@@ -200,7 +193,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "answers for another project's record as for one that does not exist",
+    "answers the same for another project's record and a missing one",
     (sample) =>
       Effect.gen(function* () {
         const { ask, own } = yield* World
@@ -228,7 +221,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "tells of every missing record what happened, for a person",
+    "describes every missing record in the detail of its problem",
     (sample) =>
       Effect.gen(function* () {
         const { ask, own } = yield* World
@@ -241,7 +234,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     ({ references = [] }) => references.length > 0
   )
 
-  walk("is no longer there with a trailing slash, an empty segment, or another letter case", (sample) =>
+  walk("is not found with a trailing slash, an empty segment or another letter case", (sample) =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const { own } = yield* World
@@ -270,7 +263,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("knows the methods of its path, and tells them for any other", (sample) =>
+  walk("answers method_not_allowed with the methods of its path", (sample) =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const { own } = yield* World
@@ -299,7 +292,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "answers HEAD as it answers GET, without the body",
+    "answers HEAD like GET without the body",
     (sample) =>
       Effect.gen(function* () {
         const { send } = yield* TestServer
@@ -322,7 +315,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     ({ method }) => method === "GET"
   )
 
-  walk("echoes a well-formed x-request-id, and makes one otherwise", (sample) =>
+  walk("echoes a well-formed x-request-id, and generates one otherwise", (sample) =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const { own } = yield* World
@@ -340,7 +333,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "wants a well-formed idempotency key",
+    "requires a well-formed idempotency key",
     (sample) =>
       Effect.gen(function* () {
         const { send } = yield* TestServer

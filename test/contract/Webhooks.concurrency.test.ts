@@ -32,7 +32,7 @@ const openTwice = Effect.gen(function* () {
   return { webhooks, of: (index: number) => (index % 2 === 0 ? webhooks : replica) }
 })
 
-layer(server, { excludeTestServices: true })("a webhook, at the same time", (it) => {
+layer(server, { excludeTestServices: true })("a webhook under concurrent commands", (it) => {
   for (const times of [2, 20]) {
     it.effect(`is created by one of ${times}`, () =>
       Effect.gen(function* () {
@@ -86,7 +86,7 @@ layer(server, { excludeTestServices: true })("a webhook, at the same time", (it)
     })
   )
 
-  it.effect("goes to one of 20 who configure or rotate it", () =>
+  it.effect("is changed by one of 20 configures and rotations", () =>
     Effect.gen(function* () {
       const { of, webhooks } = yield* openTwice
       let { signingSecret } = yield* webhooks.configured()
@@ -103,7 +103,7 @@ layer(server, { excludeTestServices: true })("a webhook, at the same time", (it)
     })
   )
 
-  it.effect("tells its secret to one of 50 equal requests, and all others the same without it", () =>
+  it.effect("shows its secret in one of 50 equal answers", () =>
     Effect.gen(function* () {
       const { of } = yield* openTwice
       const [creation, rotation] = [newKey(), newKey()]

@@ -10,7 +10,7 @@ const filled = (character: string, length: number) => {
   return start + character.repeat(length - start.length)
 }
 
-layer(api, { excludeTestServices: true })("an endpoint", (it) => {
+layer(api, { excludeTestServices: true })("a webhook endpoint", (it) => {
   it.effect("is a URL of at most 2048 characters", () =>
     Effect.gen(function* () {
       const { configure, configured, read } = yield* open()
@@ -63,7 +63,7 @@ layer(api, { excludeTestServices: true })("an endpoint", (it) => {
     assert.deepStrictEqual(yield* found, before)
   })
 
-  it.effect("is reached by https alone", () =>
+  it.effect("requires https", () =>
     refused([
       "http://shop.example.com/hooks",
       "HTTP://shop.example.com/",
@@ -81,7 +81,7 @@ layer(api, { excludeTestServices: true })("an endpoint", (it) => {
     ])
   )
 
-  it.effect("holds no credentials and no fragment", () =>
+  it.effect("has no credentials and no fragment", () =>
     refused([
       "https://user@shop.example.com/",
       "https://user:secret@shop.example.com/",
@@ -93,7 +93,7 @@ layer(api, { excludeTestServices: true })("an endpoint", (it) => {
     ])
   )
 
-  it.effect("is at no address that is not public, in whatever spelling", () =>
+  it.effect("has no address that is not public, in any spelling", () =>
     refused(
       [
         // This host, loopback, and what embeds it.
@@ -152,7 +152,7 @@ layer(api, { excludeTestServices: true })("an endpoint", (it) => {
     )
   )
 
-  it.effect("is at any public address, or wherever a host name leads later", () =>
+  it.effect("has any public address, or any host name", () =>
     Effect.gen(function* () {
       const { configured, found } = yield* open()
       let expectedVersion: number | null = null
@@ -180,9 +180,9 @@ layer(api, { excludeTestServices: true })("an endpoint", (it) => {
 })
 
 layer(TestServer.layer({ WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8, fd00::/8" }, "api"), { excludeTestServices: true })(
-  "an endpoint in a network that is allowed",
+  "a webhook endpoint in WEBHOOK_ALLOWED_NETWORKS",
   (it) => {
-    it.effect("is taken, by https and by http, and no other that is not public", () =>
+    it.effect("is accepted with https and http, and no other address that is not public", () =>
       Effect.gen(function* () {
         const { configure, configured } = yield* open()
         let expectedVersion: number | null = null

@@ -15,7 +15,7 @@ const openDead = Effect.fnUntraced(function* (...others: ReadonlyArray<string>) 
 })
 
 layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
-  it.effect("is due now, its schedule begins anew, and its attempts are counted on", () =>
+  it.effect("is due immediately after a retry, with a new schedule and continued attempt numbers", () =>
     Effect.gen(function* () {
       const { delivery, retry } = yield* openDead()
       const before = Date.now()
@@ -34,7 +34,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
     })
   )
 
-  it.effect("is queued once by a key, however often that is sent", () =>
+  it.effect("is retried once for each idempotency key", () =>
     Effect.gen(function* () {
       const { delivery, retry, server } = yield* openDead()
       const key = newKey()
@@ -57,7 +57,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
     })
   )
 
-  it.effect("is taken by one of 20 who retry it at once", () =>
+  it.effect("is retried by one of 20 concurrent retries", () =>
     Effect.gen(function* () {
       const { deliver, retry } = yield* openDead()
       for (const id of ["one", "two", "three"]) {
@@ -70,7 +70,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
     })
   )
 
-  it.effect("is alone in that: no other state can be retried", () =>
+  it.effect("is the only state that can be retried", () =>
     Effect.gen(function* () {
       const { deliver, delivery, retry } = yield* openDead()
       for (const status of ["pending", "delivering", "delivered"]) {
@@ -95,7 +95,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
     })
   )
 
-  it.effect("stays dead while its webhook is not told of its type", () =>
+  it.effect("stays dead while its webhook does not subscribe to its type", () =>
     Effect.gen(function* () {
       const { configured, deliver, delivery, retry } = yield* openDead()
       yield* deliver("never", "dead", stageChanged)
@@ -109,7 +109,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
     })
   )
 
-  it.effect("is refused for a reason that its problem tells apart", () =>
+  it.effect("is refused with a detail for each reason", () =>
     Effect.gen(function* () {
       const { configured, deliver, disable, retry } = yield* openDead()
       const detailOf = (id: string) =>
@@ -125,7 +125,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
     })
   )
 
-  it.effect("belongs to its installation: to every other it is not there", () =>
+  it.effect("is not found under another installation", () =>
     Effect.gen(function* () {
       const webhooks = yield* openDead("other", "bare")
       const other = webhooks.but({ installationId: "other" })
@@ -155,7 +155,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
     })
   )
 
-  it.effect("leaves a parked endpoint parked", () =>
+  it.effect("does not unpark its endpoint when it is retried", () =>
     Effect.gen(function* () {
       const { delivery, found, health, park, retry } = yield* openDead()
       yield* park

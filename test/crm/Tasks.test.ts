@@ -52,8 +52,8 @@ const told = Effect.fnUntraced(function* (projectId: ProjectId) {
   }))
 })
 
-layer(tasks.pipe(Layer.provideMerge(services)))("Tasks", (it) => {
-  it.effect("tells what a new task is, and what it was when it is completed", () =>
+layer(tasks.pipe(Layer.provideMerge(services)))("the service Tasks", (it) => {
+  it.effect("appends events with the task as created and as completed", () =>
     Effect.gen(function* () {
       const tasks = yield* Tasks
       const projectId = yield* open("both", records)
@@ -87,7 +87,7 @@ layer(tasks.pipe(Layer.provideMerge(services)))("Tasks", (it) => {
     })
   )
 
-  it.effect("tells whom a task of a project file is assigned to", () =>
+  it.effect("appends events with the assignee from a project file", () =>
     Effect.gen(function* () {
       const tasks = yield* Tasks
       const projectId = yield* open("assigned", {
@@ -102,7 +102,7 @@ layer(tasks.pipe(Layer.provideMerge(services)))("Tasks", (it) => {
     })
   )
 
-  it.effect("completes a task once, however often and however many do it", () =>
+  it.effect("completes a task once under repetition and concurrency", () =>
     Effect.gen(function* () {
       const tasks = yield* Tasks
       const projectId = yield* open("once")
@@ -128,7 +128,7 @@ layer(tasks.pipe(Layer.provideMerge(services)))("Tasks", (it) => {
     })
   )
 
-  it.effect("knows neither deal nor client of another project, and leaves nothing of what it refuses", () =>
+  it.effect("refuses deals and clients of another project without effect", () =>
     Effect.gen(function* () {
       const tasks = yield* Tasks
       yield* open("foreign", records)
@@ -151,7 +151,7 @@ layer(tasks.pipe(Layer.provideMerge(services)))("Tasks", (it) => {
     })
   )
 
-  it.effect("knows no task of another project, and no project that there is not", () =>
+  it.effect("refuses tasks of another project and unknown projects", () =>
     Effect.gen(function* () {
       const tasks = yield* Tasks
       const owner = yield* open("owner")
@@ -169,7 +169,7 @@ layer(tasks.pipe(Layer.provideMerge(services)))("Tasks", (it) => {
     })
   )
 
-  it.effect("completes tasks of one id in two projects each for itself", () =>
+  it.effect("completes tasks of equal ids in two projects independently", () =>
     Effect.gen(function* () {
       const tasks = yield* Tasks
       const file = { tasks: [{ id: "task", title: "Call back" }] }

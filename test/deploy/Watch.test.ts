@@ -80,15 +80,15 @@ const readBy = (expr: string) =>
 describe("the alert rules", () => {
   requires("promtool")
 
-  it("are what Prometheus takes, and speak when they should", async () => {
+  it("pass promtool and fire in its unit tests", async () => {
     await run(pathOf("promtool"), ["check", "rules", join(deploy, "alerts.yaml")])
     await run(pathOf("promtool"), ["test", "rules", join(import.meta.dirname, "alerts.test.yaml")])
     await run(pathOf("promtool"), ["check", "config", join(deploy, "prometheus.yaml")])
   })
 })
 
-describe("alerts and dashboard", () => {
-  it.live("read nothing but what the service measures", () =>
+describe("the alerts and the dashboard", () => {
+  it.live("read only metrics of the service", () =>
     Effect.gen(function* () {
       const text = yield* measured
       const rules = [...read("alerts.yaml").matchAll(/expr: (?:>-\n)?([\s\S]*?)\n {8}(?:for|labels):/g)]
@@ -111,7 +111,7 @@ describe("alerts and dashboard", () => {
     })
   )
 
-  it.live("leave nothing unwatched that the service measures", () =>
+  it.live("read every metric of the service", () =>
     Effect.gen(function* () {
       const names = [...(yield* measured).matchAll(/^# TYPE (\S+)/gm)].map(([, name = ""]) => name)
       const watched = panels.map(([, expr]) => expr).join("\n")

@@ -51,8 +51,8 @@ beforeAll(async () => {
   await eventually(async () => assert.strictEqual(await scene.running(), 0))
 }, 300_000)
 
-describe("campaigns whose runner is killed ten times among 500 recipients", () => {
-  it("have each message taken once, under one key, where the provider knows keys", async () => {
+describe("a campaign of 500 recipients whose runner is killed ten times", () => {
+  it("sends each message once under one key to a provider with idempotency keys", async () => {
     const recipients = await scene.recipients("http")
     assert.deepStrictEqual(recipients.map(({ client }) => client).sort(), [...scene.clients].sort())
     assert.deepStrictEqual(
@@ -69,7 +69,7 @@ describe("campaigns whose runner is killed ten times among 500 recipients", () =
     assert.isTrue(entries.some(({ calls }) => calls > 1))
   })
 
-  it("call the provider once at most for each, where it knows none", async () => {
+  it("calls a provider without idempotency keys at most once for each recipient", async () => {
     const recipients = await scene.recipients("telegram")
     assert.deepStrictEqual(recipients.map(({ client }) => client).sort(), [...scene.clients].sort())
     const entries = recipients.map(({ client, status }) => ({ status, ...scene.entry(client, "telegram") }))

@@ -16,8 +16,7 @@ import { assertMatches } from "../support/Matches.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import { project, serviceEnv, session } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
-import { makeProxy } from "./TcpProxy.support.ts"
-import { startTrapProxy } from "./TrapProxy.support.ts"
+import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 let cluster: Cluster
@@ -76,8 +75,8 @@ const insist = async (service: Service, key: string, displayName: string) => {
   return created
 }
 
-describe("a PostgreSQL that is gone", () => {
-  it("killed: 503 in time, and all is well once it is back", async () => {
+describe("a service whose PostgreSQL is gone", () => {
+  it("answers 503 within the limit after a kill, and recovers once it is back", async () => {
     const service = await startOn(cluster.url)
     await cluster.kill()
     await expectUnavailable(service)
@@ -88,7 +87,7 @@ describe("a PostgreSQL that is gone", () => {
     assert.strictEqual(await countOf(service, token, "Nobody"), 0)
   })
 
-  it("stopped for seconds: 503 in time, and all is well once it is back", async () => {
+  it("answers 503 within the limit after a stop, and recovers once it is back", async () => {
     const service = await startOn(cluster.url)
     const requests = stream(8, () => listClients(service.url, token))
     await cluster.stop()
@@ -102,7 +101,7 @@ describe("a PostgreSQL that is gone", () => {
     assert.isBelow(Math.max(...requests.answers.map(({ millis }) => millis)), 5_000)
   })
 
-  it("lets a service end in good order", async () => {
+  it("shuts down in good order", async () => {
     const service = await startOn(cluster.url)
     await cluster.kill()
     await expectUnavailable(service)
@@ -112,8 +111,8 @@ describe("a PostgreSQL that is gone", () => {
   })
 })
 
-describe("a PostgreSQL that crashes and recovers", () => {
-  it("costs a stream of mutations some 503, but no effect, and none twice", async () => {
+describe("a service whose PostgreSQL crashes and recovers", () => {
+  it("answers some 503 to a stream of mutations, and loses and repeats no effect", async () => {
     const plenty = { limit: 100_000, windowSeconds: 1 }
     const own = await project(cluster.url, { project: { rateLimits: { read: plenty, write: plenty } } })
     const service = await startOn(cluster.url)
@@ -140,8 +139,8 @@ describe("a PostgreSQL that crashes and recovers", () => {
   })
 })
 
-describe("a PostgreSQL that hangs", () => {
-  it("503 in time, and all is well once it goes on", async () => {
+describe("a service whose PostgreSQL hangs", () => {
+  it("answers 503 within the limit, and recovers once it continues", async () => {
     const service = await startOn(cluster.url)
     cluster.signal("SIGSTOP")
     await expectUnavailable(service)
@@ -152,7 +151,7 @@ describe("a PostgreSQL that hangs", () => {
     await insist(service, "while-it-is-away", "Nobody")
   })
 
-  it("lets a service end in good order", async () => {
+  it("shuts down in good order", async () => {
     const service = await startOn(cluster.url)
     cluster.signal("SIGSTOP")
     await expectUnavailable(service)
@@ -161,7 +160,7 @@ describe("a PostgreSQL that hangs", () => {
     assert.deepStrictEqual(ended, inGoodOrder)
   })
 
-  it("holds up no request of others while one waits for a lock", async () => {
+  it("answers other requests while one waits for a lock", async () => {
     const [blocked, other] = [await project(cluster.url, { project: { id: "blocked" } }), await project(cluster.url)]
     const service = await startOn(cluster.url)
     await listClients(service.url, other)
@@ -185,9 +184,9 @@ describe("a PostgreSQL that hangs", () => {
   })
 })
 
-describe("a network that fails", () => {
-  it("loses the answer to a mutation: the same key replays it", async () => {
-    const proxy = await startTrapProxy(cluster.url)
+describe("a service whose network to PostgreSQL fails", () => {
+  it("replays a mutation whose answer was lost", async () => {
+    const proxy = await openProxy(cluster.url)
     const service = await startOn(proxy.url, "api")
     const done = proxy.trap({ statement: /INSERT INTO clients/, when: "answered", count: 1 })
     const answer = createClient(service.url, token, "answer-is-lost", "Lost Answer")
@@ -198,7 +197,7 @@ describe("a network that fails", () => {
     assert.propertyVal(again.headers, "idempotent-replayed", "true")
   })
 
-  it("loses the caller of a mutation: the same key replays it", async () => {
+  it("replays a mutation whose caller was lost", async () => {
     const service = await startOn(cluster.url)
     const sql = await session(cluster.url)
     await sql("BEGIN")
@@ -219,9 +218,9 @@ describe("a network that fails", () => {
     await insist(service, "caller-is-lost", "Lost Caller")
   })
 
-  it("swallows what open connections carry: new ones take over", async () => {
-    const proxy = await makeProxy(cluster.port)
-    const service = await startOn(through(proxy.port))
+  it("replaces connections that carry nothing any more", async () => {
+    const proxy = await openProxy(cluster.url)
+    const service = await startOn(proxy.url)
     proxy.blackHole()
     const [first, ready] = await Promise.all([listClients(service.url, token), send(`${service.url}/readyz`)])
     for (const answer of [first, ready]) {
@@ -231,9 +230,9 @@ describe("a network that fails", () => {
     await recovers(service)
   })
 
-  it("accepts connections and nothing else: 503 in time, and all is well once it is mended", async () => {
-    const proxy = await makeProxy(cluster.port)
-    const service = await startOn(through(proxy.port))
+  it("answers 503 within the limit while new connections carry nothing, and recovers afterwards", async () => {
+    const proxy = await openProxy(cluster.url)
+    const service = await startOn(proxy.url)
     proxy.hang()
     await expectUnavailable(service)
     await expectUnavailable(service)
@@ -243,7 +242,7 @@ describe("a network that fails", () => {
 })
 
 describe("the embedded PostgreSQL", () => {
-  it("is started again by the service when it is killed", async () => {
+  it("is restarted by the service when it is killed", async () => {
     const directory = await temporaryDirectory()
     const service = await startService({ env: { DATA_DIR: directory } })
     const key = /dk_\w+/.exec(service.stdout())?.[0] ?? ""
@@ -263,7 +262,7 @@ describe("the embedded PostgreSQL", () => {
   })
 })
 
-describe("a DATABASE_URL that leads nowhere", () => {
+describe("a service with an unusable DATABASE_URL", () => {
   const refused = async (url: string) => {
     const running = launchService({ env: serviceEnv(url) })
     const { code } = await running.exited
@@ -271,15 +270,15 @@ describe("a DATABASE_URL that leads nowhere", () => {
   }
   const oneClearLine = /^[^\n]*(database|postgres)[^\n]*\n$/i
 
-  it("ends the start with one line", async () => {
+  it("fails to start with one line", async () => {
     const [closed, unknown, password, name, silent] = await Promise.all([
       refused(through(await freePort())),
       refused("postgres://u:p@nowhere.invalid/x"),
       refused(cluster.url.replace(/:[^:@]+@/, ":wrong-password@")),
       refused(cluster.url.replace(/\/\w+$/, "/no_such_database")),
-      makeProxy(cluster.port).then((proxy) => {
+      openProxy(cluster.url).then((proxy) => {
         proxy.hang()
-        return refused(through(proxy.port))
+        return refused(proxy.url)
       })
     ])
     for (const { code, stderr, stdout } of [closed, unknown, password, name, silent]) {

@@ -5,7 +5,7 @@ import { hang, ok, settings } from "../integrations/Deliveries.support.ts"
 import { startService } from "../support/Process.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
-import { startTrapProxy } from "./TrapProxy.support.ts"
+import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const inAll = 40
@@ -15,7 +15,7 @@ const width = 4
 
 const returns = /^\s*WITH result AS MATERIALIZED \(/
 
-it("a return that was recorded, and is recorded again, changes nothing", async () => {
+it("a returned delivery that is recorded twice changes nothing the second time", async () => {
   const databaseUrl = await database()
   const start = (url: string, role: "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
     startService({
@@ -29,7 +29,7 @@ it("a return that was recorded, and is recorded again, changes nothing", async (
   for (let n = 0; n < inAll; n++) await shop.create(`deal-returned-${n}`)
   await shop.resume()
 
-  const proxy = await startTrapProxy(databaseUrl)
+  const proxy = await openProxy(databaseUrl)
   await start(proxy.url, "worker")
   await eventually(async () => {
     assert.lengthOf(receiver.hits, answered + width)

@@ -32,8 +32,8 @@ const expectAllTold = async (shop: Shop, seen: () => ReadonlyMap<string, unknown
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
 
-describe("a worker that is killed", () => {
-  it("loses nothing of what it was sending: another takes it over long before its leases are over", async () => {
+describe("a delivery worker that is killed", () => {
+  it("loses no delivery, which another worker takes over long before the leases end", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
     const shop = await openShop(databaseUrl, api, receiver.url)
@@ -61,7 +61,7 @@ describe("a worker that is killed", () => {
     )
   })
 
-  it("again and again, at any moment, loses nothing", async () => {
+  it("repeatedly at random moments loses no delivery", async () => {
     const api = await start("api")
     const receiver = await listen(slowly(20))
     const shop = await openShop(databaseUrl, api, receiver.url)
@@ -86,11 +86,11 @@ describe("a worker that is killed", () => {
   })
 })
 
-describe("a worker that is told to end", () => {
+describe("a delivery worker that shuts down", () => {
   it.each([
     ["SIGTERM, and no answer comes within SHUTDOWN_GRACE", "SIGTERM"],
     ["SIGINT", "SIGINT"]
-  ] as const)("by %s, gives its leases back", async (_, signal) => {
+  ] as const)("on %s returns its leases", async (_, signal) => {
     const api = await start("api")
     const receiver = await listen(hang)
     const shop = await openShop(databaseUrl, api, receiver.url)
@@ -106,7 +106,7 @@ describe("a worker that is told to end", () => {
     await expectAllTold(shop, receiver.seen)
   })
 
-  it("tells of what it gave back when that began", async () => {
+  it("logs when deliveries that it returns were due", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
     const shop = await openShop(databaseUrl, api, receiver.url)
@@ -124,7 +124,7 @@ describe("a worker that is told to end", () => {
     assert.isAtLeast(Date.parse(String(finished)), told)
   })
 
-  it("by SIGTERM, records what is answered within SHUTDOWN_GRACE, and takes up nothing more", async () => {
+  it("on SIGTERM records answers within SHUTDOWN_GRACE and claims nothing more", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
     const shop = await openShop(databaseUrl, api, receiver.url)
@@ -144,7 +144,7 @@ describe("a worker that is told to end", () => {
     assert.lengthOf(receiver.hits, 6)
   })
 
-  it("gives back also what it has twice, because a first attempt outlived its lease", async () => {
+  it("returns a delivery that it holds twice because a first attempt outlived its lease", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
     const shop = await openShop(databaseUrl, api, receiver.url)
@@ -162,7 +162,7 @@ describe("a worker that is told to end", () => {
     assert.strictEqual(await shop.inFlight(), 0)
   })
 
-  it.each(["SIGTERM", "SIGINT"] as const)("by %s in the middle of a claim, leaves nothing leased", async (signal) => {
+  it.each(["SIGTERM", "SIGINT"] as const)("on %s during a claim leaves nothing leased", async (signal) => {
     const api = await start("api")
     const receiver = await listen(ok)
     const shop = await openShop(databaseUrl, api, receiver.url)
@@ -186,12 +186,12 @@ describe("a worker that is told to end", () => {
   })
 })
 
-describe("connections to PostgreSQL that are cut", () => {
+describe("a delivery worker whose connections to PostgreSQL are cut", () => {
   const cut = `
     SELECT count(pg_terminate_backend(pid)) AS count FROM pg_stat_activity
     WHERE datname = current_database() AND application_name LIKE 'developer-api%'`
 
-  it("cost no result: it is recorded once there are new ones, and nothing is sent twice", async () => {
+  it("records results over new connections and sends nothing twice", async () => {
     const service = await start("all", { WEBHOOK_TIMEOUT: "30s" })
     const receiver = await listen(hang)
     const shop = await openShop(databaseUrl, service, receiver.url)
@@ -204,7 +204,7 @@ describe("connections to PostgreSQL that are cut", () => {
     assert.lengthOf(receiver.hits, 4)
   })
 
-  it("again and again, cost no event, and new ones are heard of afterwards", async () => {
+  it("repeatedly loses no event and listens for new ones afterwards", async () => {
     const service = await start("all")
     const receiver = await listen(slowly(10))
     const shop = await openShop(databaseUrl, service, receiver.url)

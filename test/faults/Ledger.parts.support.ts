@@ -6,10 +6,10 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { type Hit, settings } from "../integrations/Deliveries.support.ts"
 import { isRunning, type Service, startService } from "../support/Process.ts"
-import { type Gate, type Held, startWireProxy, type WireProxy } from "../support/WireProxy.ts"
+import { type Gate, type Held, openProxy, type WireProxy } from "../support/WireProxy.ts"
 import { type Ledger, openLedger } from "./Ledger.support.ts"
 import { serviceEnv, session } from "./Projects.support.ts"
-import { opened, type Shop } from "./Shop.support.ts"
+import type { Shop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 /** The statements in the life of a delivery, each by what only it says: messages and campaigns have claims of their own. */
@@ -24,7 +24,7 @@ export interface Part {
 }
 
 export const start = async (databaseUrl: string, role: "api" | "worker"): Promise<Part> => {
-  const wire = await opened(startWireProxy(databaseUrl))
+  const wire = await openProxy(databaseUrl)
   // Far more time than any step takes: leases end when the test says so.
   const env = { ...serviceEnv(wire.url), ...settings, WEBHOOK_TIMEOUT: "60s" }
   return { wire, service: await startService({ env, args: ["--role", role] }) }

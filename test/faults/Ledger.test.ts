@@ -156,8 +156,8 @@ const ofApi = (patient: boolean) =>
     run: (scene) => killApi(scene, moment, patient)
   }))
 
-describe("no committed event is lost, and none arrives twice without need", () => {
-  it("when workers and the api are killed at every step", { timeout: 600_000 }, async () => {
+describe("the ledger of committed and received events", () => {
+  it("balances when workers and the API are killed at every step", { timeout: 600_000 }, async () => {
     const rounds = [...ofWorkers, ...ofApi(true), ...ofWorkers, ...ofApi(false)]
     const { duplicates, replays, unknown } = await runAll(cluster.url, rounds)
     assert.isAtLeast(duplicates, 2 * steps.filter(({ costs }) => costs === "something").length)

@@ -9,6 +9,7 @@ import { type Service } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
+  creates,
   type Desk,
   expectTrue,
   type Mail,
@@ -16,6 +17,7 @@ import {
   mails,
   openDesk,
   pending,
+  records,
   sent,
   start,
   told,
@@ -23,7 +25,7 @@ import {
 } from "./Messages.support.ts"
 import { accept, type Kind, kinds, swallow } from "./Providers.support.ts"
 import { listClients } from "./Requests.support.ts"
-import { creates, records, startTrapProxy, type Trap, type TrapProxy } from "./TrapProxy.support.ts"
+import { openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 let cluster: Cluster
@@ -33,7 +35,7 @@ beforeAll(async () => {
 })
 
 interface Step {
-  readonly trap: (desk: Desk, proxy: TrapProxy) => Trap
+  readonly trap: (desk: Desk, proxy: WireProxy) => Pick<Trap, "sprung" | "cut">
   /** Where the message is made, the provider has taken it, or nobody will ever call. */
   readonly leaves: "nothing" | "a lease" | "an outcome"
 }
@@ -95,10 +97,10 @@ const cases = Object.entries(faults).flatMap(([fault, { heal, strike }]) =>
   )
 )
 
-describe("a PostgreSQL", () => {
-  it.each(cases)("that %s %s costs no message of %s", async (fault, _, kind, { heal, leaves, strike, trap }) => {
+describe("a PostgreSQL behind sends of messages", () => {
+  it.each(cases)("that %s %s loses no message over %s", async (fault, _, kind, { heal, leaves, strike, trap }) => {
     const desk = await openDesk(cluster.url)
-    const proxy = await startTrapProxy(cluster.url)
+    const proxy = await openProxy(cluster.url)
     const service = await start(proxy.url)
     await desk.warmUp(service)
     desk.provider.answerWith(accept)
@@ -133,7 +135,7 @@ describe("a PostgreSQL", () => {
   })
 
   it(
-    "that crashes again and again at any moment costs no message, and none is sent twice",
+    "that crashes repeatedly at random moments loses no message, and none is sent twice",
     { timeout: 180_000 },
     async () => {
       const desk = await openDesk(cluster.url)

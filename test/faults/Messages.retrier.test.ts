@@ -1,14 +1,13 @@
 /** Who finds what is due: after a death, in the middle of a claim, and among several (contract §8, §15). */
-import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
-import { type Desk, type Mail, mails, openDesk, retrying, sent, start, unknown } from "./Messages.support.ts"
+import { type Desk, type Mail, mails, openDesk, records, retrying, sent, start, unknown } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
-import { accept, busy, ignore, swallow } from "./Providers.support.ts"
-import { records, startTrapProxy } from "./TrapProxy.support.ts"
+import { accept, busy, ignore } from "./Providers.support.ts"
+import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
@@ -41,42 +40,8 @@ const slowClaims = async ({ query }: Desk, seconds: number) => {
 
 const statesOf = (desk: Desk, all: ReadonlyArray<Mail>) => Promise.all(all.map(desk.state))
 
-describe("a worker that is killed", () => {
-  it("while it tries again, leaves what may be repeated to others, and what may not be alone", async () => {
-    const desk = await openDesk(databaseUrl)
-    const { provider } = desk
-    const all = mails("again")
-    provider.answerWith(busy)
-    const api = await start(databaseUrl, "api")
-    assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(api, each))), [retrying, retrying])
-    const trap = provider.trap(all.length, swallow)
-    await desk.endPauses()
-    const first = await start(databaseUrl, "worker")
-    await trap.sprung
-    first.kill("SIGKILL")
-    await first.exited
-    await desk.endLeases()
-    provider.answerWith(accept)
-    await start(databaseUrl, "worker")
-    await eventually(async () => {
-      const [http, telegram] = await Promise.all(all.map(desk.state))
-      const before = ["retrying http_503", "unknown lease_lost"]
-      assert.deepStrictEqual(http, { status: "sent", attempting: false, attempts: [...before, "accepted"] })
-      assert.deepStrictEqual(telegram, { status: "unknown", attempting: false, attempts: before })
-    })
-    await sleep(1_500)
-    assertMatches(
-      all.map((each) => desk.entry(each)),
-      [
-        { calls: 3, taken: [/^/] },
-        { calls: 2, taken: [/^/] }
-      ]
-    )
-  })
-})
-
 describe("a message whose lease has ended", () => {
-  it("counts as unknown from then on, also while somebody takes note of it", async () => {
+  it("is unknown from then on, also while that is being recorded", async () => {
     const desk = await openDesk(databaseUrl)
     const all = mails("noted")
     const first = await start(databaseUrl, "api")
@@ -88,7 +53,7 @@ describe("a message whose lease has ended", () => {
 
     await desk.endWaits()
     const api = await start(databaseUrl, "api")
-    const proxy = await startTrapProxy(databaseUrl)
+    const proxy = await openProxy(databaseUrl)
     const noting = proxy.trap({ statement: records, when: "asked", count: all.length })
     const worker = await start(proxy.url, "worker")
     await desk.endLeases()
@@ -101,8 +66,8 @@ describe("a message whose lease has ended", () => {
   })
 })
 
-describe("an outcome that comes when the lease is over", () => {
-  it("is not taken for that of a later attempt", async () => {
+describe("an outcome that arrives after the lease", () => {
+  it("is not recorded for a later attempt", async () => {
     const desk = await openDesk(databaseUrl)
     const all = mails("late")
     const api = await start(databaseUrl, "api")
@@ -130,8 +95,8 @@ describe("an outcome that comes when the lease is over", () => {
   })
 })
 
-describe("a worker that ends", () => {
-  it.each(["SIGTERM", "SIGINT"] as const)("by %s in the middle of a claim, leaves nothing leased", async (signal) => {
+describe("a message worker that shuts down", () => {
+  it.each(["SIGTERM", "SIGINT"] as const)("on %s during a claim leaves nothing leased", async (signal) => {
     const desk = await openDesk(databaseUrl)
     const all = await putOff(desk, `claim-${signal}`)
     desk.provider.answerWith(accept)
@@ -151,8 +116,8 @@ describe("a worker that ends", () => {
   })
 })
 
-describe("several workers", () => {
-  it("try again once each time, whoever of them it is", async () => {
+describe("several message workers", () => {
+  it("make each retry once", async () => {
     const desk = await openDesk(databaseUrl)
     const all = await putOff(desk, "several", 20)
     desk.provider.answerWith((call) => void setTimeout(call.accept, 100))

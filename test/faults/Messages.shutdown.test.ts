@@ -5,6 +5,7 @@ import { beforeAll, describe, it } from "vitest"
 import { ended, inGoodOrder, type Service } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
+  creates,
   type Desk,
   expectTrue,
   type Mail,
@@ -21,8 +22,7 @@ import {
 import { database } from "./Projects.support.ts"
 import { accept, busy, ignore, swallow } from "./Providers.support.ts"
 import { send } from "./Requests.support.ts"
-import { makeProxy } from "./TcpProxy.support.ts"
-import { creates, startTrapProxy } from "./TrapProxy.support.ts"
+import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
@@ -57,8 +57,8 @@ const statesOf = (desk: Desk, all: ReadonlyArray<Mail>) => Promise.all(all.map(d
 const delivered = { status: "sent", attempting: false, attempts: ["accepted"] }
 const interrupted = { status: "unknown", attempting: false, attempts: ["unknown interrupted"] }
 
-describe("a caller who hangs up", () => {
-  it("ends no call: how it comes out is recorded", async () => {
+describe("a caller of a send that disconnects", () => {
+  it("does not end the call, whose outcome is recorded", async () => {
     const desk = await openDesk(databaseUrl)
     const service = await start(databaseUrl)
     const { all, hangUp } = await underWay(desk, service)
@@ -69,7 +69,7 @@ describe("a caller who hangs up", () => {
     await expectTrue(desk, all)
   })
 
-  it("ends no call either when the process is told to end after that", async () => {
+  it("does not end the call when the process is shut down afterwards", async () => {
     const desk = await openDesk(databaseUrl)
     const service = await start(databaseUrl)
     const { all, hangUp } = await underWay(desk, service)
@@ -85,10 +85,10 @@ describe("a caller who hangs up", () => {
   })
 })
 
-describe("a caller who hangs up while the message is committed", () => {
-  it("leaves none that nobody calls for", async () => {
+describe("a caller that disconnects while its message is committed", () => {
+  it("leaves no message without a call", async () => {
     const desk = await openDesk(databaseUrl)
-    const proxy = await startTrapProxy(databaseUrl)
+    const proxy = await openProxy(databaseUrl)
     const service = await start(proxy.url, "api")
     for (const each of mails("early")) {
       await desk.warmUp(service)
@@ -105,8 +105,8 @@ describe("a caller who hangs up while the message is committed", () => {
   })
 })
 
-describe("a process that is told to end", () => {
-  it("by SIGTERM, answers what it is calling for, and records it", async () => {
+describe("a process that shuts down during sends", () => {
+  it("on SIGTERM finishes its calls, answers and records them", async () => {
     const desk = await openDesk(databaseUrl)
     const service = await start(databaseUrl)
     const { all, answers } = await underWay(desk, service)
@@ -122,7 +122,7 @@ describe("a process that is told to end", () => {
   it.each([
     ["SIGTERM, and its grace is over", "SIGTERM", "1s"],
     ["SIGINT", "SIGINT", "60s"]
-  ] as const)("by %s, records that nobody knows: others go on from there", async (_, signal, grace) => {
+  ] as const)("on %s records unknown outcomes, and other processes continue", async (_, signal, grace) => {
     const desk = await openDesk(databaseUrl)
     const service = await start(databaseUrl, "all", { SHUTDOWN_GRACE: grace })
     const { all, answers } = await underWay(desk, service, swallow)
@@ -141,7 +141,7 @@ describe("a process that is told to end", () => {
     await expectTrue(desk, all)
   })
 
-  it("while it tries again, by SIGTERM, records that, too, and takes up nothing more", async () => {
+  it("on SIGTERM during a retry records its outcome and claims nothing more", async () => {
     const desk = await openDesk(databaseUrl)
     const api = await start(databaseUrl, "api")
     const [first, second] = [mails("first"), mails("second")]
@@ -164,12 +164,10 @@ describe("a process that is told to end", () => {
     for (const each of second) assert.strictEqual(desk.entry(each).calls, 1)
   })
 
-  it("does so also when the database hangs, which leaves the message to its lease", async () => {
+  it("ends while the database hangs and leaves the message to its lease", async () => {
     const desk = await openDesk(databaseUrl)
-    const proxy = await makeProxy(Number(new URL(databaseUrl).port))
-    const url = new URL(databaseUrl)
-    url.port = String(proxy.port)
-    const service = await start(url.href)
+    const proxy = await openProxy(databaseUrl)
+    const service = await start(proxy.url)
     const { all, answers } = await underWay(desk, service, swallow)
     proxy.hang()
     service.kill("SIGINT")
@@ -188,8 +186,8 @@ describe("a process that is told to end", () => {
   })
 })
 
-describe("two processes", () => {
-  it("send what both are asked to send once", async () => {
+describe("two processes that send messages", () => {
+  it("send a message once that both are asked to send", async () => {
     const desk = await openDesk(databaseUrl)
     const services = await Promise.all([start(databaseUrl), start(databaseUrl)])
     const all = mails("both", 5)
@@ -214,7 +212,7 @@ describe("two processes", () => {
     await expectTrue(desk, all)
   })
 
-  it("don't wait longer for each other than a call may take, and then for the lease", async () => {
+  it("wait for each other's call no longer than its deadline and its lease", async () => {
     const desk = await openDesk(databaseUrl)
     const [first, second] = await Promise.all([
       start(databaseUrl, "api", { PROVIDER_TIMEOUT: "3s" }),
@@ -242,8 +240,8 @@ describe("two processes", () => {
   })
 })
 
-describe("roles", () => {
-  it("`api` sends, `worker` tries again: neither does the other's work", async () => {
+describe("the roles of a process for messages", () => {
+  it("are `api` for first attempts and `worker` for retries", async () => {
     const desk = await openDesk(databaseUrl)
     const api = await start(databaseUrl, "api")
     const all = mails("role")

@@ -48,6 +48,11 @@ export const pending = "200 pending"
 export const retrying = "200 retrying"
 export const unknown = "503 provider_outcome_unknown"
 
+/** The statement that commits a message with its first attempt. */
+export const creates = /INSERT INTO messages /
+/** The statement that records the outcome of an attempt. */
+export const records = /^\s*UPDATE messages SET status = \$/
+
 /** What the database says of a message. */
 export interface State {
   readonly status: string

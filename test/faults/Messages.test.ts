@@ -8,6 +8,7 @@ import { beforeAll, describe, it } from "vitest"
 import { checkout, runToEnd } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
+  creates,
   type Desk,
   expectTrue,
   type Mail,
@@ -15,6 +16,7 @@ import {
   mails,
   openDesk,
   pending,
+  records,
   sent,
   start,
   type State,
@@ -23,7 +25,7 @@ import {
 import { database, serviceEnv } from "./Projects.support.ts"
 import { accept, halfway, ignore, swallow } from "./Providers.support.ts"
 import { expectProblem } from "./Requests.support.ts"
-import { creates, type Prey, records, startTrapProxy, type Trap, type TrapProxy } from "./TrapProxy.support.ts"
+import { type Catch, openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
@@ -39,7 +41,7 @@ interface Step {
   /** What is sent before each kill. */
   readonly batches: ReadonlyArray<ReadonlyArray<Mail>>
   /** Springs when so many messages are there. */
-  readonly trap: (desk: Desk, proxy: TrapProxy, count: number) => Promise<Trap>
+  readonly trap: (desk: Desk, proxy: WireProxy, count: number) => Promise<Pick<Trap, "sprung" | "cut">>
   /** What the dead process leaves of each message, and what the provider has seen of it. */
   readonly leaves: State | "none"
   readonly calls: 0 | 1
@@ -55,7 +57,7 @@ const together = rounds.map((round) => mails(`round-${round}`, 3))
 const alone = rounds.flatMap((round) => mails(`round-${round}`).map((each) => [each]))
 
 /** Catches a statement of each message once the provider has heard of all of them. */
-const afterTheCall = async (desk: Desk, proxy: TrapProxy, when: Prey["when"], count: number) => {
+const afterTheCall = async (desk: Desk, proxy: WireProxy, when: Catch["when"], count: number) => {
   await desk.provider.trap(count, ignore).sprung
   const trap = proxy.trap({ statement: records, when, count })
   desk.provider.acceptAll()
@@ -116,7 +118,7 @@ const steps: Readonly<Record<string, Step>> = {
 
 /** Kills a process at a step of each batch; tells the messages. */
 const killAt = async (desk: Desk, { batches, trap }: Step) => {
-  const proxy = await startTrapProxy(databaseUrl)
+  const proxy = await openProxy(databaseUrl)
   for (const batch of batches) {
     const service = await start(proxy.url, "api")
     await desk.warmUp(service)
@@ -137,7 +139,7 @@ const killAt = async (desk: Desk, { batches, trap }: Step) => {
 const sentAgain = { status: 200, headers: { "idempotent-replayed": "true" }, body: { deliveryStatus: "sent" } }
 
 describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 180_000 }, (_, step) => {
-  it("sends nothing twice, and tells the truth to those who ask again", async () => {
+  it("sends nothing twice and answers repeated keys truthfully", async () => {
     const desk = await openDesk(databaseUrl)
     const { provider } = desk
     const all = await killAt(desk, step)
@@ -221,8 +223,8 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
   })
 })
 
-describe("a process that is killed", { timeout: 180_000 }, () => {
-  it("again and again, at any moment, sends nothing twice", async () => {
+describe("a process that is killed during sends", { timeout: 180_000 }, () => {
+  it("repeatedly at random moments sends nothing twice", async () => {
     const desk = await openDesk(databaseUrl)
     const { provider } = desk
     provider.answerWith((call) => void setTimeout(call.accept, Math.random() * 40))
@@ -263,8 +265,8 @@ describe("a process that is killed", { timeout: 180_000 }, () => {
   })
 })
 
-describe("what nobody knows, and nobody may repeat", () => {
-  it.each(["sent", "failed"] as const)("stays so until an operator says that it is %s", async (as) => {
+describe("an unknown message that must not be repeated", () => {
+  it.each(["sent", "failed"] as const)("is unknown until an operator settles it as %s", async (as) => {
     const desk = await openDesk(databaseUrl)
     const only = mail(`settled-${as}`, "telegram")
     const trap = desk.provider.trap(1, as === "sent" ? swallow : ignore)

@@ -48,8 +48,8 @@ const startMeasured = async (role: Role, url = databaseUrl) => {
   return { service, metrics, value, outcomes }
 }
 
-describe("metrics", () => {
-  it("count deliveries by what became of them, and how long they took, on ADMIN_PORT alone", async () => {
+describe("the metrics of deliveries", () => {
+  it("count deliveries by outcome and measure their duration, on ADMIN_PORT alone", async () => {
     const { metrics, outcomes, service, value } = await startMeasured("all")
     const open = async (...answers: ReadonlyArray<Answering>) => {
       const receiver = await listen(inTurn(...answers))
@@ -86,7 +86,7 @@ describe("metrics", () => {
     assert.notInclude(main.text, "webhook_")
   })
 
-  it("tell how long the queue is, and for how long the oldest that is due has waited", async () => {
+  it("show the queue's length and the age of the oldest due delivery", async () => {
     const url = await database()
     const api = await start({ DATABASE_URL: url }, "api")
     const shop = await openShop(url, api, "http://127.0.0.1:9/")

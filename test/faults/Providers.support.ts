@@ -3,7 +3,7 @@ import { Schema } from "effect"
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
 import { defer } from "../support/Finalizers.ts"
 import { freePort } from "../support/Process.ts"
-import type { Trap } from "./TrapProxy.support.ts"
+import type { Trap } from "../support/WireProxy.ts"
 
 /** `http` sends idempotently, `telegram` does not. */
 export const kinds = ["http", "telegram"] as const
@@ -109,7 +109,7 @@ export const startProvider = async () => {
       for (const call of calls) if (!call.response.headersSent && !call.response.destroyed) call.accept()
     },
     /** Does the same with each call, and is sprung when it has done so `count` times. */
-    trap: (count: number, what: Answering): Trap => {
+    trap: (count: number, what: Answering): Pick<Trap, "sprung" | "cut"> => {
       const { promise, resolve } = Promise.withResolvers<void>()
       let left = count
       answer = (call) => {

@@ -57,10 +57,10 @@ const limits = (limit: number, windowSeconds: number) => ({
 
 const plenty = limits(100_000, 1)
 
-describe("buckets in Redis", () => {
+describe("rate limits in Redis", () => {
   requires("redis")
 
-  it("are one for all services: together they allow exactly the limit", async () => {
+  it("are shared by services, which together allow exactly the limit", async () => {
     const { one, two } = await setUp()
     const token = await project(databaseUrl, limits(12, 1_200))
     const answers = await Promise.all(
@@ -79,7 +79,7 @@ describe("buckets in Redis", () => {
     )
   })
 
-  it("tell where a caller stands, on every answer behind the limiter", async () => {
+  it("are shown in the headers of every limited answer", async () => {
     const { one, two } = await setUp()
     const token = await project(databaseUrl, limits(4, 4_000))
     const told = ({ headers }: Answer) => {
@@ -134,7 +134,7 @@ describe("buckets in Redis", () => {
     }
   })
 
-  it("keep the promise of Retry-After, and give nothing to refused requests", async () => {
+  it("allow a request after Retry-After, and count no refused request", async () => {
     const { one, two } = await setUp()
     const token = await project(databaseUrl, limits(2, 6))
     const refusal = await eventually(async () => {
@@ -155,10 +155,10 @@ describe("buckets in Redis", () => {
   })
 })
 
-describe("without Redis", () => {
+describe("a service whose Redis is gone", () => {
   requires("redis")
 
-  it("requests are refused in time, and all is well once it is back, empty", async () => {
+  it("refuses requests within the limit, and recovers once Redis is back and empty", async () => {
     const { one, redis, two } = await setUp()
     const token = await project(databaseUrl, plenty)
     assert.strictEqual((await listClients(one.url, token)).status, 200)
@@ -172,7 +172,7 @@ describe("without Redis", () => {
     assert.strictEqual((await createClient(one.url, token, "while-redis-is-away", "Somebody")).status, 201)
   })
 
-  it("a service starts, answers, and finds Redis when it comes", async () => {
+  it("starts, answers, and uses Redis once it is there", async () => {
     const token = await project(databaseUrl, plenty)
     const late = await makeRedis()
     const service = await startOn(late)
@@ -181,7 +181,7 @@ describe("without Redis", () => {
     await recovers(service, token)
   })
 
-  it("a service ends in good order", async () => {
+  it("shuts down in good order", async () => {
     const gone = await makeRedis()
     const [never, lost] = await Promise.all([
       startOn(gone),
@@ -195,7 +195,7 @@ describe("without Redis", () => {
     assert.deepStrictEqual(await Promise.all([never.stop(), lost.stop()]), [inGoodOrder, inGoodOrder])
   })
 
-  it("a stream of requests sees its restart as 503 only", async () => {
+  it("answers only 503 to a stream of requests during a restart of Redis", async () => {
     const { one, redis, two } = await setUp()
     const token = await project(databaseUrl, limits(300, 1))
     const requests = stream(16, (n) => listClients(n % 2 === 0 ? one.url : two.url, token))
@@ -218,10 +218,10 @@ describe("without Redis", () => {
   })
 })
 
-describe("with a Redis that hangs", () => {
+describe("a service whose Redis hangs", () => {
   requires("redis")
 
-  it("requests are refused in time, and it is used again when it goes on", async () => {
+  it("refuses requests within the limit, and recovers once Redis continues", async () => {
     const { one, redis, two } = await setUp()
     const token = await project(databaseUrl, plenty)
     assert.strictEqual((await listClients(one.url, token)).status, 200)
@@ -232,7 +232,7 @@ describe("with a Redis that hangs", () => {
     await recovers(two, token)
   })
 
-  it("it is used again even after its connections have been given up", async () => {
+  it("recovers after the connections have been given up", async () => {
     const { one, redis, two } = await setUp()
     const token = await project(databaseUrl, plenty)
     redis.signal("SIGSTOP")
@@ -244,7 +244,7 @@ describe("with a Redis that hangs", () => {
     await recovers(two, token)
   })
 
-  it("a service starts, answers, and uses it when it goes on", async () => {
+  it("starts, answers, and uses Redis once it continues", async () => {
     const token = await project(databaseUrl, plenty)
     const redis = await makeRedis()
     await redis.start()
@@ -255,7 +255,7 @@ describe("with a Redis that hangs", () => {
     await recovers(service, token)
   })
 
-  it("a service that has not reached it yet ends in good order", async () => {
+  it("shuts down in good order before it has reached Redis", async () => {
     const redis = await makeRedis()
     await redis.start()
     redis.signal("SIGSTOP")
@@ -263,7 +263,7 @@ describe("with a Redis that hangs", () => {
     assert.deepStrictEqual(await service.stop(), inGoodOrder)
   })
 
-  it("a service that asks it ends in good order", async () => {
+  it("shuts down in good order while it waits for Redis", async () => {
     const token = await project(databaseUrl, plenty)
     const redis = await makeRedis()
     await redis.start()

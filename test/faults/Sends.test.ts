@@ -18,7 +18,7 @@ const isReady = (service: Service) =>
 /** A bucket that no test sees filled up again. */
 const bucket = (limit: number) => ({ project: { rateLimits: { messages: { limit, windowSeconds: 360_000 } } } })
 
-describe("without Redis", () => {
+describe("sends without Redis", () => {
   requires("redis")
 
   let databaseUrl: string
@@ -44,7 +44,7 @@ describe("without Redis", () => {
     expectProblem(await listClients(service.url, token), 503, "rate_limiter_unavailable")
   }
 
-  it("a bucket of each process takes over, of the same size, until it is back", async () => {
+  it("are limited by a bucket of the same size in each process until Redis is back", async () => {
     const redis = await makeRedis()
     await redis.start()
     const services = await Promise.all([startOn(redis), startOn(redis)])
@@ -72,7 +72,7 @@ describe("without Redis", () => {
     }
   })
 
-  it("or before it ever came, or while it hangs", async () => {
+  it("are limited in each process before Redis was ever reached and while it hangs", async () => {
     const late = await makeRedis()
     const never = await openProject(databaseUrl, taken, bucket(2))
     await expectBucket(await startOn(late), never.token, 2)
@@ -88,14 +88,14 @@ describe("without Redis", () => {
   })
 })
 
-describe("without PostgreSQL", () => {
+describe("sends without PostgreSQL", () => {
   let cluster: Cluster
   beforeAll(async () => {
     cluster = await startCluster()
   })
   const start = () => startService({ env: { ...serviceEnv(cluster.url), PROVIDER_TIMEOUT: "60s" } })
 
-  it("nobody knows, in time; and the same key sends once it is back", async () => {
+  it("answer provider_outcome_unknown within the limit, and the same key sends once it is back", async () => {
     const { provider, token } = await openProject(cluster.url, taken)
     const other = await openProject(cluster.url, taken)
     const service = await start()
@@ -118,7 +118,7 @@ describe("without PostgreSQL", () => {
     assert.lengthOf(provider.hits, 2)
   })
 
-  it("that goes away during a call: nobody knows, but which message; and what it came to is recorded yet", async () => {
+  it("answer provider_outcome_unknown with the message's id when it goes away during the call, whose outcome is recorded later", async () => {
     const gate = held(taken)
     const { provider, token } = await openProject(cluster.url, gate.answering)
     const service = await start()
@@ -144,8 +144,8 @@ const whenSent = async ({ url }: Service, token: string, key: string) => {
   return answer
 }
 
-describe("SIGTERM", () => {
-  it("lets a send finish, and tells new ones that nobody knows", async () => {
+describe("a send during SIGTERM", () => {
+  it("finishes, and new ones answer provider_outcome_unknown", async () => {
     const databaseUrl = await database()
     const gate = held(taken)
     const { provider, token } = await openProject(databaseUrl, gate.answering)

@@ -1,22 +1,14 @@
 /** A project that tells of its deals, a receiver that is told, and what the database holds of both. */
-import { Effect, Exit, Scope } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import type { EventType } from "../../src/api/integrations/Events.ts"
 import { pipelines } from "../contract/Deals.support.ts"
 import { type Answering, bodyOf, receiver } from "../integrations/Deliveries.support.ts"
-import { defer } from "../support/Finalizers.ts"
+import { opened } from "../support/Finalizers.ts"
 import { type Service } from "../support/Process.ts"
 import { project, session } from "./Projects.support.ts"
 import { bearer, send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
-
-/** What ends with the test, or with the file where `beforeAll` opened it. */
-export const opened = <A, E>(resource: Effect.Effect<A, E, Scope.Scope>): Promise<A> => {
-  const scope = Scope.makeUnsafe()
-  defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
-  return Effect.runPromise(Scope.provide(resource, scope))
-}
 
 /** A receiver that may be told to answer in another way. */
 export const listen = async (first: Answering) => {

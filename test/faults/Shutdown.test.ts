@@ -85,8 +85,8 @@ const names = async (url: string, of: string) => {
   return JSON.stringify(body)
 }
 
-describe("SIGTERM", () => {
-  it("lets a request finish whose body is still arriving, and refuses new ones", async () => {
+describe("a service on SIGTERM", () => {
+  it("finishes a request whose body is still arriving, and refuses new ones", async () => {
     const service = await start()
     const [idle, other] = [keptAlive(), keptAlive()]
     for (const agent of [idle, other])
@@ -124,7 +124,7 @@ describe("SIGTERM", () => {
     assert.notInclude(await names(next.url, token), "Late")
   })
 
-  it("lets a request finish whose body was announced by Expect: 100-continue", async () => {
+  it("finishes a request with Expect: 100-continue", async () => {
     const service = await start()
     const body = JSON.stringify({ displayName: "Expected" })
     const { answer, request } = open(`${service.url}${clients}`, {
@@ -152,7 +152,7 @@ describe("SIGTERM", () => {
     assert.deepStrictEqual(await ended(service), inGoodOrder)
   })
 
-  it("lets a request finish that waits for the database", async () => {
+  it("finishes a request that waits for the database", async () => {
     const service = await start()
     await listClients(service.url, token)
     const [holder, observer] = await Promise.all([session(databaseUrl), session(databaseUrl)])
@@ -168,7 +168,7 @@ describe("SIGTERM", () => {
     assert.deepStrictEqual(await ended(service), inGoodOrder)
   })
 
-  it("gives a request no longer than SHUTDOWN_GRACE", async () => {
+  it("ends a request after SHUTDOWN_GRACE", async () => {
     const service = await start({ SHUTDOWN_GRACE: "1s" })
     const { answer } = await openCreate(service.url, "never-ends", "Never")
     const started = performance.now()
@@ -184,7 +184,7 @@ describe("SIGTERM", () => {
     assert.notInclude(await names(next.url, token), "Never")
   })
 
-  it("does not wait for connections on which nothing is asked", async () => {
+  it("does not wait for idle connections", async () => {
     const service = await start({ SHUTDOWN_GRACE: "60s" })
     const agent = keptAlive()
     assert.strictEqual((await send(`${service.url}/healthz`, { agent })).status, 200)
@@ -200,7 +200,7 @@ describe("SIGTERM", () => {
     assert.deepStrictEqual(await ended(service, 10_000), inGoodOrder)
   })
 
-  it("ends a worker, and a service that serves metrics too", async () => {
+  it("ends as a worker and with ADMIN_PORT", async () => {
     const services = await Promise.all([
       startService({ env: serviceEnv(databaseUrl), args: ["--role", "worker"] }),
       start({ ADMIN_PORT: "0" })
@@ -209,12 +209,12 @@ describe("SIGTERM", () => {
   })
 })
 
-describe("an end at once", () => {
+describe("an immediate end of a service", () => {
   it.each([
     ["a second SIGTERM", ["SIGTERM", "SIGTERM"]],
     ["SIGINT after SIGTERM", ["SIGTERM", "SIGINT"]],
     ["SIGINT alone", ["SIGINT"]]
-  ] as const)("is what %s brings", async (_, signals) => {
+  ] as const)("follows %s", async (_, signals) => {
     const service = await start({ SHUTDOWN_GRACE: "60s" })
     const { answer } = await openCreate(service.url, `at-once-${signals.join()}`, "At Once")
     const held = answer.then(
@@ -233,7 +233,7 @@ describe("an end at once", () => {
 describe("the embedded PostgreSQL", () => {
   const tokenIn = (text: string) => /dk_\w+/.exec(text)?.[0] ?? ""
 
-  it("is stopped at the end, and its data is found by the next start", async () => {
+  it("is stopped with the service, and its data is used by the next start", async () => {
     const directory = await temporaryDirectory()
     const first = await startService({ env: { DATA_DIR: directory } })
     const key = tokenIn(first.stdout())
@@ -254,7 +254,7 @@ describe("the embedded PostgreSQL", () => {
     assert.isUndefined(postmasterOf(directory))
   })
 
-  it("outlives a service that is killed, and is adopted, then stopped, by the next", async () => {
+  it("outlives a killed service, and is adopted and stopped by the next", async () => {
     const directory = await temporaryDirectory()
     const first = await startService({ env: { DATA_DIR: directory } })
     const key = tokenIn(first.stdout())

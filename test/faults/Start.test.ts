@@ -39,7 +39,7 @@ const fail = async (env: Readonly<Record<string, string>>, ...args: ReadonlyArra
 }
 
 describe("the first start on an empty DATA_DIR", () => {
-  it("prints a base URL, a token and three curl lines that work; the second start no token", async () => {
+  it("prints a base URL, a token and three working curl lines, and the second start no token", async () => {
     const directory = `${await temporaryDirectory()}/not/yet/there`
     const first = await startService({ env: { DATA_DIR: directory } })
     const printed = first.stdout()
@@ -67,7 +67,7 @@ describe("the first start on an empty DATA_DIR", () => {
     assert.deepStrictEqual(await second.stop(), inGoodOrder)
   })
 
-  it("is silent about it where a DATABASE_URL is set", async () => {
+  it("prints no token with a DATABASE_URL", async () => {
     const service = await start()
     assert.strictEqual(service.stdout(), `listening on ${service.url}\n`)
   })
@@ -78,8 +78,8 @@ it("a service that has started holds at most 150 MiB", async () => {
   await eventually(() => assert.isAtMost(residentMebibytes(service.pid), 150))
 })
 
-describe("settings", () => {
-  it("that are faulty are all named, at once, and nothing starts", async () => {
+describe("a start with settings", () => {
+  it("that are faulty names all of them and starts nothing", async () => {
     const faulty = {
       PORT: "70000",
       PUBLIC_URL: "example.com",
@@ -107,13 +107,13 @@ describe("settings", () => {
     assert.notInclude(lines.join(), "c2hvcnQ=")
   })
 
-  it("without a SECRET_KEY are refused where a DATABASE_URL is set", async () => {
+  it("with a DATABASE_URL and no SECRET_KEY is refused", async () => {
     const { code, lines } = await fail({ DATABASE_URL: databaseUrl, LOG_LEVEL: "loud" })
     assert.strictEqual(code, 1)
     assert.deepStrictEqual(lines.map((line) => line.split(" ")[0]).sort(), ["LOG_LEVEL", "SECRET_KEY"])
   })
 
-  it("that name a port which is taken end the start with one line", async () => {
+  it("with a port in use fails with one line", async () => {
     const port = await freePort()
     const listener = createServer().listen(port, "127.0.0.1")
     defer(() => listener.close())
@@ -124,7 +124,7 @@ describe("settings", () => {
     }
   })
 
-  it("that name a port which is taken leave no PostgreSQL behind", async () => {
+  it("with a port in use leaves no PostgreSQL running", async () => {
     const port = await freePort()
     const listener = createServer().listen(port, "127.0.0.1")
     defer(() => listener.close())
@@ -136,13 +136,13 @@ describe("settings", () => {
     assert.notInclude(stdout, "postmaster.pid")
   })
 
-  it("name the role: another one is wrong usage", async () => {
+  it("with an unknown role is wrong usage", async () => {
     const { code, lines, stdout } = await fail(serviceEnv(databaseUrl), "--role", "boss")
     assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
     assertMatches(lines, [/--role/])
   })
 
-  it("MIGRATE_ON_START=false leaves a database as it is", async () => {
+  it("with MIGRATE_ON_START=false does not migrate", async () => {
     const { code, lines } = await fail({
       ...serviceEnv(databaseUrl.replace(/\/\w+$/, "/postgres")),
       MIGRATE_ON_START: "false"
@@ -153,8 +153,8 @@ describe("settings", () => {
   })
 })
 
-describe("roles", () => {
-  it("api serves the API, and says when it is ready", async () => {
+describe("a process in its role", () => {
+  it("`api` serves the API and reports readiness", async () => {
     const service = await start({}, "--role", "api")
     assert.strictEqual(service.stdout(), `listening on ${service.url}\n`)
     assert.strictEqual((await listClients(service.url, token)).status, 200)
@@ -165,7 +165,7 @@ describe("roles", () => {
     assert.deepStrictEqual(await service.stop(), inGoodOrder)
   })
 
-  it("worker serves its health alone, and says when it is ready", async () => {
+  it("`worker` serves health alone and reports readiness", async () => {
     const service = await start({}, "--role", "worker")
     assert.strictEqual(service.stdout(), `listening on ${service.url}\n`)
     for (const path of ["/healthz", "/readyz"]) assert.strictEqual((await send(service.url + path)).status, 200)
@@ -177,7 +177,7 @@ describe("roles", () => {
     assert.deepStrictEqual(await service.stop(), inGoodOrder)
   })
 
-  it("a service on a HOST of its own listens there", async () => {
+  it("listens on HOST", async () => {
     const service = await start({ HOST: "127.0.0.2" })
     assert.match(service.url, /^http:\/\/127\.0\.0\.2:\d+$/)
     assert.strictEqual((await send(`${service.url}/healthz`)).status, 200)
@@ -187,7 +187,7 @@ describe("roles", () => {
   })
 })
 
-describe("metrics", () => {
+describe("the metrics", () => {
   it("are served on ADMIN_HOST, which is loopback unless it is set", async () => {
     const admin = await freePort()
     const refused = async (host: string) => {
@@ -266,8 +266,8 @@ const logLines = (service: Service) =>
 
 type Asked = ReadonlyArray<Promise<Answer>>
 
-describe("logs", () => {
-  it("as JSON parse line by line, and carry the request's id", async () => {
+describe("the logs", () => {
+  it("are JSON lines with the request's id", async () => {
     const service = await start({ LOG_FORMAT: "json", LOG_LEVEL: "debug" })
     await listClients(service.url, token, { headers: { "x-request-id": "the-good-one" } })
     await send(`${service.url}/nowhere`, { headers: { "x-request-id": "the-lost-one" } })
@@ -320,7 +320,7 @@ describe("logs", () => {
     assert.include(service.stderr(), "[redacted]")
   }
 
-  it.each(["pretty", "json"])("and problems never show a token or a secret (%s)", async (format) => {
+  it.each(["pretty", "json"])("and problems show no token or secret in the format %s", async (format) => {
     const authorization = bearer(token)
     await hides(format, [token, secret], (url, text) => [
       send(`${url}/${text}`),
@@ -345,7 +345,7 @@ describe("logs", () => {
     ])
   })
 
-  it("never show a token or a secret whose underscores are percent-encoded in the path", () =>
+  it("show no token or secret whose underscores are percent-encoded in the path", () =>
     hides("json", [token, secret], (url, text) => [
       send(`${url}/${text}`),
       send(`${url}/${text.replaceAll("_", "%5F")}`),
@@ -354,7 +354,7 @@ describe("logs", () => {
 })
 
 describe("a start that waits", () => {
-  it("for another's migrations is ended by a signal", async () => {
+  it("for the migrations of another process is ended by a signal", async () => {
     const sql = await session(databaseUrl)
     const migrations = await readFile(new URL("../../src/platform/Migrations.ts", import.meta.url), "utf8")
     const lock = /const lock = ([0-9_]+)n/.exec(migrations)?.[1]?.replaceAll("_", "")

@@ -1,6 +1,7 @@
 /** What a worker held that was killed: another takes it over long before its lease would have ended (contract §8, §9). */
 import { assert } from "@effect/vitest"
 import { it, describe } from "vitest"
+import { assertMatches } from "../support/Matches.ts"
 import { launchRunner, openCampaigns } from "./Campaigns.support.ts"
 import { mails, openDesk, retrying, start } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
@@ -9,7 +10,7 @@ import { eventually } from "../support/Waiting.ts"
 
 /** With a provider's timeout of 60 s a lease lasts 65 s; `eventually` waits for 20 s. */
 describe("a worker that is killed with -9", () => {
-  it("has its messages taken over, and none is sent twice", async () => {
+  it("loses no message, which another worker takes over without a second send", async () => {
     const databaseUrl = await database()
     const desk = await openDesk(databaseUrl)
     const { provider } = desk
@@ -30,10 +31,16 @@ describe("a worker that is killed with -9", () => {
       assert.deepStrictEqual(http, { status: "sent", attempting: false, attempts: [...before, "accepted"] })
       assert.deepStrictEqual(telegram, { status: "unknown", attempting: false, attempts: before })
     })
-    for (const each of all) assert.lengthOf(desk.entry(each).taken, 1)
+    assertMatches(
+      all.map((each) => desk.entry(each)),
+      [
+        { calls: 3, taken: [/^/] },
+        { calls: 2, taken: [/^/] }
+      ]
+    )
   })
 
-  it("has its campaigns' recipients taken over within three seconds, and none is sent to twice", async () => {
+  it("loses no recipient, which another worker takes over within three seconds without a second send", async () => {
     const databaseUrl = await database()
     const { begin, clients, entry, open, provider, recipients } = await openCampaigns(databaseUrl, 3)
     const trap = provider.trap(2 * clients.length, swallow)

@@ -79,8 +79,8 @@ const tracedDeal = async (...answers: ReadonlyArray<Answering>) => {
   return { collector, receiver, server, spans, attempts: attemptsIn(spans) }
 }
 
-describe("an attempt", () => {
-  it("is a client span below the request that caused it, in whichever process; the receiver is told of it", async () => {
+describe("the span of a delivery attempt", () => {
+  it("is a client span below the request that caused it, and is sent to the receiver", async () => {
     const { attempts, collector, receiver, server, spans } = await tracedDeal(ok)
     assert.strictEqual(server.name, "POST /api/v1/developer/crm/deals")
     assert.lengthOf(attempts, 1)
@@ -112,7 +112,7 @@ describe("an attempt", () => {
     )
   })
 
-  it("has a span of its own, whatever became of it, each below the request", async () => {
+  it("exists for each attempt below the request, whatever the outcome", async () => {
     const { attempts, receiver, server, spans } = await tracedDeal(status(500), reset, ok)
     assert.lengthOf(receiver.hits, 3)
     assert.lengthOf(attempts, 3)
@@ -123,7 +123,7 @@ describe("an attempt", () => {
     assert.deepStrictEqual(codes, [500, undefined, 200])
   })
 
-  it("that fails tells so by its status and the type of its error", async () => {
+  it("has the status and error type of a failure", async () => {
     const { attempts, receiver } = await tracedDeal(status(500), reset, status(404))
     const told = receiver.hits.map((hit) => {
       const { attributes, status } = spanOf(attempts, hit)
@@ -137,7 +137,7 @@ describe("an attempt", () => {
     ])
   })
 
-  it("that could not even be signed is a failure of the service's own", async () => {
+  it("has an internal error when the delivery can't be signed", async () => {
     const collector = await startCollector()
     const service = await startWith(collector, "api")
     const receiver = await listen(ok)
@@ -157,7 +157,7 @@ describe("an attempt", () => {
     assert.deepStrictEqual(receiver.hits, [])
   })
 
-  it("tells the URL, without what may be a secret in it", async () => {
+  it("has the URL without parts that may be secret", async () => {
     const { attempts, receiver } = await tracedDeal(ok)
     assert.strictEqual(attributesOf(attempts[0]?.attributes)["url.full"], `http://127.0.0.1:${receiver.port}/REDACTED`)
   })
@@ -192,7 +192,7 @@ describe("an attempt", () => {
     )
   })
 
-  it("of an operator's command stands in a trace of that command's own", async () => {
+  it("is in the trace of the operator's command that caused it", async () => {
     const collector = await startCollector()
     const service = await startWith(collector)
     const receiver = await listen(ok)
@@ -213,8 +213,8 @@ describe("an attempt", () => {
 
 const Configured = Schema.Struct({ signingSecret: Schema.String })
 
-describe("what is exported and logged", () => {
-  it("shows no secret, no signature, no body, and nothing of the URL that could be a password", async () => {
+describe("the telemetry of deliveries", () => {
+  it("contains no secret, signature, body or password of a URL", async () => {
     const collector = await startCollector()
     const service = await startWith(collector, "all", { LOG_LEVEL: "trace" })
     const receiver = await listen(inTurn(status(500), reset, ok))

@@ -6,7 +6,7 @@ import { attributesOf, startCollector } from "./Collector.support.ts"
 import { database, serviceEnv, session } from "./Projects.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-it("A worker that finds nothing to do exports no trace of looking", async () => {
+it("an idle worker exports no spans", async () => {
   const [collector, databaseUrl] = await Promise.all([startCollector(), database()])
   const query = await session(databaseUrl)
   const commits = async () => {

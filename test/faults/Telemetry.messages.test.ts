@@ -49,8 +49,8 @@ const callsIn = (spans: ReadonlyArray<Span>) =>
 
 const traceOf = (collector: Collector) => collector.spans().filter((span) => span.traceId === traceId)
 
-describe("a call of a provider", () => {
-  it("is a client span in the request's trace, and tells the provider so", async () => {
+describe("the span of a provider call", () => {
+  it("is a client span in the request's trace, and is sent to the provider", async () => {
     const [desk, collector] = await Promise.all([openDesk(databaseUrl), startCollector()])
     const service = await start(databaseUrl, "all", { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url })
     const all = mails("traced")
@@ -90,7 +90,7 @@ describe("a call of a provider", () => {
     assert.notProperty(telegram?.headers, "traceparent")
   })
 
-  it("that is made again by another process is in the same trace, and so is one whose process died", async () => {
+  it("is in the same trace when another process repeats the call or the process died", async () => {
     const [desk, collector] = await Promise.all([openDesk(databaseUrl), startCollector()])
     const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
     const [later, lost] = [mails("later"), mails("lost")]
@@ -134,8 +134,8 @@ describe("a call of a provider", () => {
   })
 })
 
-describe("what is measured and logged", () => {
-  it("are the attempts by provider and outcome, and no text, address or secret is told anywhere", async () => {
+describe("the telemetry of provider calls", () => {
+  it("counts attempts by provider and outcome, and contains no text, address or secret", async () => {
     const [desk, collector, adminPort] = await Promise.all([openDesk(databaseUrl), startCollector(), freePort()])
     const { provider } = desk
     const service = await start(databaseUrl, "all", {

@@ -83,8 +83,8 @@ const create =
   ({ url }, call) =>
     createClient(url, token, key, name, call)
 
-describe("a problem", () => {
-  it("is named by its code in the server span of its request, wherever it came from", async () => {
+describe("the server span of a problem", () => {
+  it("has the problem's code, wherever it came from", async () => {
     await expectEnds(await start(), [
       [200, undefined, get(clients)],
       [201, undefined, create("command-one", "Ada")],
@@ -101,7 +101,7 @@ describe("a problem", () => {
     ])
   })
 
-  it("of the service itself fails the span, too", async () => {
+  it("fails for a problem of the service itself", async () => {
     await expectEnds(await start({ REDIS_URL: `redis://127.0.0.1:${await freePort()}` }), [
       [503, "rate_limiter_unavailable", get(clients)],
       [503, "service_unavailable", get("/readyz")]
@@ -118,7 +118,7 @@ const LogLine = Schema.fromJsonString(
 )
 
 describe("a line of the log", () => {
-  it("tells of which request and which trace it is, exported or not", async () => {
+  it("has the request id and the trace id, exported or not", async () => {
     const ownDatabase = await database()
     const ownToken = await project(ownDatabase)
     const query = await session(ownDatabase)
@@ -148,7 +148,7 @@ describe("a line of the log", () => {
     }
   })
 
-  it("tells so to people, too", async () => {
+  it("has the request id and the trace id in the text format, too", async () => {
     const { service } = await start({ LOG_FORMAT: "pretty" })
     const call = newCall()
     await get("/nowhere")(service, call)

@@ -38,8 +38,8 @@ const traceTwo = "0af7651916cd43dd8448eb211c80319c"
 
 const serverSpans = ({ spans }: Collector) => spans().filter(({ kind }) => kind === spanKind.server)
 
-describe("traces", () => {
-  it("hold a server span in the caller's trace, and its SQL below it", async () => {
+describe("exported traces", () => {
+  it("contain a server span in the caller's trace with its SQL below it", async () => {
     const { collector, service } = await startWith()
     assert.strictEqual((await askIn(service, traceOne)).status, 200)
     await flushed(service)
@@ -65,7 +65,7 @@ describe("traces", () => {
     }
   })
 
-  it("name each operation and how it ended, also where no operation was found", async () => {
+  it("name each operation and its status, also without an operation", async () => {
     const { collector, service } = await startWith()
     await listClients(service.url, token)
     await createClient(service.url, token, "in-a-trace", "Traced")
@@ -98,7 +98,7 @@ describe("traces", () => {
     )
   })
 
-  it("show no token and no secret, wherever they came from", async () => {
+  it("contain no token and no secret", async () => {
     const { collector, service } = await startWith({ LOG_LEVEL: "trace" })
     const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     for (const text of [token, secret]) {
@@ -158,8 +158,8 @@ describe("samplers", () => {
   })
 })
 
-describe("resources", () => {
-  it("carry the service's name and attributes, on all that is sent", async () => {
+describe("the resource of exported telemetry", () => {
+  it("has the service's name and attributes on every signal", async () => {
     const { collector, service } = await startWith({
       OTEL_SERVICE_NAME: "orders-api",
       OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=test,team=a%20b,service.name=overruled"
@@ -181,7 +181,7 @@ describe("resources", () => {
     }
   })
 
-  it("take their name from the attributes where nothing else names the service", async () => {
+  it("has the name from the attributes when OTEL_SERVICE_NAME is absent", async () => {
     const [named, unnamed] = await Promise.all([
       startWith({ OTEL_RESOURCE_ATTRIBUTES: "service.name=from-attributes" }),
       startWith()
@@ -201,8 +201,8 @@ describe("resources", () => {
   })
 })
 
-describe("metrics and logs", () => {
-  it("arrive", async () => {
+describe("exported metrics and logs", () => {
+  it("arrive at the collector", async () => {
     const { collector, service } = await startWith()
     await listClients(service.url, token)
     await listClients(service.url, token)
@@ -226,8 +226,8 @@ describe("metrics and logs", () => {
   })
 })
 
-describe("the collector", () => {
-  it("is contacted by nobody without an endpoint", async () => {
+describe("a service with an OpenTelemetry collector", () => {
+  it("exports nothing without an endpoint", async () => {
     let connections = 0
     const onDefaultPort = createServer((socket) => {
       connections++
@@ -249,7 +249,7 @@ describe("the collector", () => {
     assert.deepStrictEqual({ listening, connections }, { listening, connections: 0 })
   })
 
-  it("may be away or hang: requests don't notice, and the service ends in good order", async () => {
+  it("serves requests and shuts down in good order while the collector is away or hangs", async () => {
     const silent = await startCollector({ silent: true })
     const away = `http://127.0.0.1:${await freePort()}`
     const services = await Promise.all(
@@ -259,7 +259,7 @@ describe("the collector", () => {
     assert.deepStrictEqual(await Promise.all(services.map(({ stop }) => stop())), [inGoodOrder, inGoodOrder])
   })
 
-  it("hears of requests while the service runs", async () => {
+  it("exports spans while it runs", async () => {
     const { collector, service } = await startWith()
     await askIn(service, traceOne)
     await eventually(() =>

@@ -34,17 +34,17 @@ const publicIPv6 =
   "2620:4f:8000::1 3ffe:ffff:: 3fff:1000:: 3fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
 
 describe("addresses", () => {
-  it("are refused where the registries of IANA say that they are not globally reachable", () => {
+  it("are refused when the IANA registries list them as not globally reachable", () => {
     const refused = `${refusedIPv4} ${refusedIPv6}`.split(" ")
     assert.deepStrictEqual(judged(refused), all(refused, "refused"))
   })
 
-  it("are public everywhere else", () => {
+  it("are accepted everywhere else", () => {
     const open = `${publicIPv4} ${publicIPv6}`.split(" ")
     assert.deepStrictEqual(judged(open), all(open, "public"))
   })
 
-  it("are judged alike in every spelling", () => {
+  it("are classified alike in every spelling", () => {
     const same = [
       "::FFFF:127.0.0.1",
       "0:0:0:0:0:ffff:7f00:1",
@@ -55,7 +55,7 @@ describe("addresses", () => {
     assert.deepStrictEqual(judged(same, networks("127.0.0.1")), all(same, "allowed"))
   })
 
-  it("with a zone, or that are none, are refused, even where everything is allowed", () => {
+  it("with a zone, or invalid ones, are refused even when every network is allowed", () => {
     const none = [
       "",
       "localhost",
@@ -70,7 +70,7 @@ describe("addresses", () => {
     assert.deepStrictEqual(judged(none, networks("0.0.0.0/0", "::/0")), all(none, "refused"))
   })
 
-  it("that embed an IPv4 address are judged by that", () => {
+  it("that embed an IPv4 address are classified by it", () => {
     fc.assert(
       fc.property(
         fc.oneof(fc.ipV4(), fc.constantFrom(...refusedIPv4.split(" "), ...publicIPv4.split(" "))),
@@ -95,7 +95,7 @@ describe("addresses", () => {
 })
 
 describe("allowed networks", () => {
-  it("open their own addresses, and no others", () => {
+  it("allow their own addresses and no others", () => {
     const allowed = networks("10.1.2.3/16", "192.168.7.7", "fd12:3456::/32", "::1/128", "2606:4700::/32")
     const open = "10.1.0.0 10.1.255.255 192.168.7.7 fd12:3456::1 ::1 ::ffff:10.1.0.1 64:ff9b::10.1.0.1 2606:4700::1"
     assert.deepStrictEqual(judged(open.split(" "), allowed), all(open.split(" "), "allowed"))
@@ -104,13 +104,13 @@ describe("allowed networks", () => {
     assert.deepStrictEqual(judged(["8.8.8.8", "2001:4860::1"], allowed), all(["8.8.8.8", "2001:4860::1"], "public"))
   })
 
-  it("of one family open nothing of the other", () => {
+  it("of one address family allow nothing of the other", () => {
     assert.strictEqual(judge("10.0.0.1", networks("::/0")), "refused")
     assert.strictEqual(judge("fd00::1", networks("0.0.0.0/0")), "refused")
     assert.strictEqual(judge("fd00::1", networks("::/0")), "allowed")
   })
 
-  it("are empty when there are none", () => {
+  it("are empty without a setting", () => {
     assert.isFalse(networks("127.0.0.0/8").isEmpty)
     assert.isTrue(networks().isEmpty)
   })

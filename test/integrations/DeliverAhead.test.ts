@@ -53,7 +53,7 @@ const idsOf = (hits: ReadonlyArray<Hit>) => hits.map(({ headers }) => String(hea
 layer(TestServer.layer({ ...settings, WEBHOOK_TIMEOUT: "60s" }), { excludeTestServices: true })(
   "a delivery that is claimed ahead",
   (it) => {
-    it.effect("goes where its webhook points to by then, at its first attempt", () =>
+    it.effect("goes to the webhook's current URL at its first attempt", () =>
       Effect.gen(function* () {
         const { configure, deliveries, release, shop } = yield* openAhead
         const next = yield* receiver()
@@ -68,7 +68,7 @@ layer(TestServer.layer({ ...settings, WEBHOOK_TIMEOUT: "60s" }), { excludeTestSe
       })
     )
 
-    it.effect("is signed with the secret of then", () =>
+    it.effect("is signed with the current secret", () =>
       Effect.gen(function* () {
         const { release, rotate, secret, shop } = yield* openAhead
         const rotated = yield* rotate("shop", 1)

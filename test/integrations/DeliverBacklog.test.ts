@@ -42,8 +42,8 @@ const openQueue = Effect.fnUntraced(function* (count: number, age?: string) {
   return project
 })
 
-layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a queue", (it) => {
-  it.effect("of a webhook that is disabled ends in batches: disabling itself writes no delivery", () =>
+layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a backlog of deliveries", (it) => {
+  it.effect("of a disabled webhook is dead-lettered in batches after the disabling", () =>
     Effect.gen(function* () {
       const { projectId, sql, webhook } = yield* openQueue(2 * deadLetterBatch + 500)
       const endpoint = { projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop") }
@@ -64,7 +64,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a queue
     }).pipe(Effect.orDie)
   )
 
-  it.effect("of deliveries that are older than the schedule and a day expires in batches, tried or not", () =>
+  it.effect("that is older than the schedule and a day expires in batches, tried or not", () =>
     Effect.gen(function* () {
       const schedule = [Duration.hours(30), Duration.hours(2)]
       assert.strictEqual(Duration.toHours(maxAge(schedule)), 56)

@@ -18,8 +18,8 @@ const reads = (sql: PgClient.PgClient) =>
     ([row]) => row?.rows ?? 0
   )
 
-layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a claim", (it) => {
-  it.effect("reads no parked endpoint, nor a delivery that waits for one", () =>
+layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a claim of deliveries", (it) => {
+  it.effect("reads neither parked endpoints nor their deliveries", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const { created, projectId, subscribe } = yield* open(server)

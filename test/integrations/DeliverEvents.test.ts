@@ -31,7 +31,7 @@ const typesOf = (hits: ReadonlyArray<Hit>) => hits.map((hit) => String(bodyOf(hi
 layer(TestServer.layer({ ...settings, WEBHOOK_SECRET_OVERLAP: "5s" }), { excludeTestServices: true })(
   "an event",
   (it) => {
-    it.effect("reaches every webhook that subscribes to it, whole, signed and in the trace of its cause", () =>
+    it.effect("reaches every subscribed webhook, complete, signed and in the trace of its cause", () =>
       Effect.gen(function* () {
         const server = yield* TestServer
         const [all, deals] = [yield* receiver(), yield* receiver()]
@@ -155,7 +155,7 @@ layer(TestServer.layer({ ...settings, WEBHOOK_SECRET_OVERLAP: "5s" }), { exclude
       })
     )
 
-    it.effect("is sent where its webhook points to at the time of each attempt", () =>
+    it.effect("is sent to the webhook's current URL at each attempt", () =>
       Effect.gen(function* () {
         const project = yield* open(yield* TestServer)
         const next = yield* receiver()
@@ -180,9 +180,9 @@ layer(TestServer.layer({ ...settings, WEBHOOK_SECRET_OVERLAP: "5s" }), { exclude
 )
 
 layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "1s,1s" }), { excludeTestServices: true })(
-  "a retry",
+  "a retry of a delivery",
   (it) => {
-    it.effect("is the same delivery, signed anew, at the URL of now", () =>
+    it.effect("is the same delivery with a new signature at the current URL", () =>
       Effect.gen(function* () {
         const project = yield* open(yield* TestServer)
         const after = yield* receiver(ok)

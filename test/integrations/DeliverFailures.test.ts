@@ -41,7 +41,7 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
     ]
   ]
 
-  it.effect("is tried again on the schedule, whatever went wrong, and then dead; each attempt is told", () =>
+  it.effect("is retried on the schedule after any failure, then dead, with each attempt in the log", () =>
     Effect.gen(function* () {
       const other = yield* receiver()
       elsewhere[0] = other.url
@@ -79,7 +79,7 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
     })
   )
 
-  it.effect("fails where nobody listens, where no name leads, and where it may not go", () =>
+  it.effect("fails for closed ports, unknown names and refused addresses", () =>
     Effect.gen(function* () {
       const closed = yield* Effect.promise(freePort)
       const project = yield* open(yield* TestServer, ["closed", "nowhere", "private"])
@@ -102,7 +102,7 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
     })
   )
 
-  it.effect("that is dead goes on when it is retried: the schedule anew, the attempt numbers on", () =>
+  it.effect("that is dead gets a new schedule and continued attempt numbers by a retry", () =>
     Effect.gen(function* () {
       let well = false
       const shop = yield* receiver((hit, n) => (well ? ok : status(500))(hit, n))
@@ -140,7 +140,7 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
 layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "60s" }), { excludeTestServices: true })(
   "an endpoint that is gone (410)",
   (it) => {
-    it.effect("has its webhook disabled and its open deliveries given up, until it is configured again", () =>
+    it.effect("disables its webhook and dead-letters its open deliveries until it is configured again", () =>
       Effect.gen(function* () {
         let code = 500
         const shop = yield* receiver((hit, n) => status(code)(hit, n))
@@ -189,7 +189,7 @@ layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "60s" }), { exclud
       })
     )
 
-    it.effect("is disabled once, by whichever of many answers comes first", () =>
+    it.effect("disables its webhook once for many answers", () =>
       Effect.gen(function* () {
         const shop = yield* receiver(status(410))
         const project = yield* open(yield* TestServer)
@@ -202,7 +202,7 @@ layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "60s" }), { exclud
       })
     )
 
-    it.effect("leaves alone a webhook that has been configured to go elsewhere meanwhile", () =>
+    it.effect("does not disable a webhook that has been configured with another URL meanwhile", () =>
       Effect.gen(function* () {
         const [next, old] = [yield* receiver(), yield* receiver(hang)]
         const project = yield* open(yield* TestServer)

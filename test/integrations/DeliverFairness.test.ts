@@ -10,7 +10,7 @@ const many = <A>(count: number, run: () => Effect.Effect<A>) =>
   Effect.forEach(Array.from({ length: count }), run, { concurrency: 20, discard: true })
 
 describe("two servers on one database", () => {
-  it.live("have no more in flight to an endpoint than one may have, and deliver each once", () =>
+  it.live("share the limit of attempts in flight to an endpoint, and deliver each event once", () =>
     Effect.gen(function* () {
       const environment = { WEBHOOK_ENDPOINT_CONCURRENCY: "3" }
       const one = yield* serve(environment)
@@ -51,7 +51,7 @@ describe("an endpoint that hangs", () => {
   // Longer than the test waits for anything.
   const patient = { WEBHOOK_TIMEOUT: "60s" }
 
-  it.live("with 200 deliveries queued has four in flight, and holds up nobody else's", () =>
+  it.live("with 200 queued deliveries has four in flight and delays no other endpoint", () =>
     Effect.gen(function* () {
       const server = yield* serve(patient)
       const [stuck, healthy] = [yield* receiver(hang), yield* receiver()]
@@ -72,7 +72,7 @@ describe("an endpoint that hangs", () => {
     })
   )
 
-  it.live("is no worse with 39 more like it", () =>
+  it.live("together with 39 more delays no other endpoint", () =>
     Effect.gen(function* () {
       const server = yield* serve(patient)
       const [stuck, healthy] = [yield* receiver(hang), yield* receiver()]
@@ -87,7 +87,7 @@ describe("an endpoint that hangs", () => {
     })
   )
 
-  it.live("with 199 more like it holds up nobody else's, through timeouts, retries and parking", () =>
+  it.live("together with 199 more delays no other endpoint through timeouts, retries and parking", () =>
     Effect.gen(function* () {
       const server = yield* serve({ WEBHOOK_TIMEOUT: "500ms", WEBHOOK_RETRY_SCHEDULE: "100ms,100ms,100ms,1h" })
       const [stuck, healthy] = [yield* receiver(hang), yield* receiver()]

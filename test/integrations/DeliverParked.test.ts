@@ -77,7 +77,7 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
 })
 
 layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("an endpoint", (it) => {
-  it.effect("is parked after ten failures in a row, not before; a success in between counts anew", () =>
+  it.effect("is parked after ten failures in a row, which a success resets", () =>
     Effect.gen(function* () {
       const shop = yield* openAt(25)
       for (let n = 0; n < 9; n++) yield* shop.failed()
@@ -94,7 +94,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("an endp
     })
   )
 
-  it.effect("gets one probe at a time, after pauses that double to 15 minutes; a success unparks it", () =>
+  it.effect("is probed one at a time after pauses that double to 15 minutes, until a success unparks it", () =>
     Effect.gen(function* () {
       const shop = yield* openAt(12)
       for (let n = 0; n < 10; n++) yield* shop.failed()
@@ -137,7 +137,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("an endp
     })
   )
 
-  it.effect("that asks for a moment's rest is not parked: only ten failures in a row do that", () =>
+  it.effect("is not parked by Retry-After", () =>
     Effect.gen(function* () {
       const shop = yield* openAt(5)
       yield* shop.failed(answered(503, 1))
@@ -149,7 +149,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("an endp
     })
   )
 
-  it.effect("that is parked is tried at once when its webhook is configured", () =>
+  it.effect("is tried immediately when its webhook is configured while it is parked", () =>
     Effect.gen(function* () {
       const shop = yield* openAt(12)
       for (let n = 0; n < 10; n++) yield* shop.failed()
@@ -164,7 +164,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("an endp
 })
 
 describe("an endpoint that has failed for weeks", () => {
-  test.live("is nobody else's trouble", () =>
+  test.live("delays no other endpoint", () =>
     Effect.gen(function* () {
       const server = yield* serve()
       const [dead, healthy] = [yield* receiver(status(500)), yield* receiver()]

@@ -122,8 +122,8 @@ const openProject = Effect.fnUntraced(function* (projectId: string, count: numbe
   yield* deliver(projectId, { ...both, name: "done of waiting", finished: ago(100) }, "waiting")
 })
 
-layer(TestDatabase.layer)("what finished more than 30 days ago", (it) => {
-  it.effect("leaves, in every project and in as many batches as it takes; all else stays", () =>
+layer(TestDatabase.layer)("a delivery that finished more than 30 days ago", (it) => {
+  it.effect("is deleted in every project, in batches, and nothing else is", () =>
     Effect.gen(function* () {
       const projects = ["a", "b", "c"]
       yield* openProject("a", 2_500)
@@ -164,8 +164,8 @@ layer(TestDatabase.layer)("what finished more than 30 days ago", (it) => {
   )
 })
 
-describe("the loop", () => {
-  test.live("goes on delivering while it removes what is old", () =>
+describe("the delivery loop", () => {
+  test.live("delivers while old deliveries are deleted", () =>
     Effect.gen(function* () {
       const api = yield* serve({}, "api")
       const shop = yield* receiver()

@@ -33,7 +33,7 @@ const inFuture = (millis: number) => new Date(Date.now() + millis).toUTCString()
 layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "60s" }), { excludeTestServices: true })(
   "Retry-After",
   (it) => {
-    it.effect("on 429 and 503 puts the next attempt off, for an hour at most, and brings none forward", () =>
+    it.effect("on 429 and 503 delays the next attempt by at most an hour, and advances none", () =>
       Effect.gen(function* () {
         for (const code of [429, 503]) {
           isWithin(yield* waits(code, "120"), 120_000, 130_000, "120")
@@ -47,7 +47,7 @@ layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "60s" }), { exclud
       })
     )
 
-    it.effect("by a date is not over before that date", () =>
+    it.effect("with a date delays the next attempt until that date", () =>
       Effect.gen(function* () {
         for (const code of [429, 503]) {
           const date = inFuture(hour / 2)
@@ -57,7 +57,7 @@ layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "60s" }), { exclud
       })
     )
 
-    it.effect("on other answers says nothing", () =>
+    it.effect("on other answers is ignored", () =>
       Effect.gen(function* () {
         for (const code of [500, 301, 400, 404, 408, 413, 425, 502, 504]) {
           isWithin(yield* waits(code, "120"), 48_000, 72_000, String(code))
@@ -68,9 +68,9 @@ layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "60s" }), { exclud
 )
 
 layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "1s" }), { excludeTestServices: true })(
-  "Retry-After, in the end",
+  "Retry-After near the end of the schedule",
   (it) => {
-    it.effect("makes no attempt more, and fails none that succeeded", () =>
+    it.effect("adds no attempt, and fails none that succeeded", () =>
       Effect.gen(function* () {
         const answers = { last: status(503, { "retry-after": "1" }), taken: status(202, { "retry-after": "120" }) }
         const project = yield* open(yield* TestServer, ["last", "taken"])
@@ -91,7 +91,7 @@ layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "1s" }), { exclude
       })
     )
 
-    it.effect("leaves the whole endpoint alone for as long, and then sends what has waited", () =>
+    it.effect("pauses the whole endpoint, and then its deliveries are sent", () =>
       Effect.gen(function* () {
         const shop = yield* receiver((hit, n) => (n === 0 ? status(503, { "retry-after": "2" }) : ok)(hit, n))
         const project = yield* open(yield* TestServer)
@@ -111,9 +111,9 @@ layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "1s" }), { exclude
 )
 
 layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "2h" }), { excludeTestServices: true })(
-  "Retry-After, where the schedule waits for longer",
+  "Retry-After shorter than the schedule's delay",
   (it) => {
-    it.effect("neither brings the next attempt forward nor cuts its delay", () =>
+    it.effect("does not advance the next attempt", () =>
       Effect.gen(function* () {
         for (const value of ["5", "3600", "86400", inFuture(hour / 2), inFuture(24 * hour)]) {
           isWithin(yield* waits(503, value), 1.6 * hour, 2.4 * hour, value)

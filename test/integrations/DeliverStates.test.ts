@@ -181,7 +181,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the sta
     }
   }
 
-  it.effect("takes no result of an attempt that has lost its lease", () =>
+  it.effect("refuse the result of an attempt that has lost its lease", () =>
     Effect.gen(function* () {
       for (const on of ["succeeded", "failed", "exhausted", "released", "unsent"] as const) {
         const shop = yield* openOne()
@@ -219,23 +219,21 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the sta
     })
   )
 
-  it.effect(
-    "takes no result twice for a lease that was returned unsent and given to another under the same number",
-    () =>
-      Effect.gen(function* () {
-        const shop = yield* openOne()
-        const first = yield* claimOne(shop)
-        yield* recordOne(shop, first, "unsent")
-        yield* Effect.sleep("2 millis")
-        const second = yield* claimOne(shop)
-        assert.strictEqual(second.attempt, first.attempt)
-        const before = yield* everything(shop)
-        for (const on of ["unsent", "succeeded", "failed"] as const) yield* recordOne(shop, first, on)
-        assert.deepStrictEqual(yield* everything(shop), before)
-      })
+  it.effect("refuse a second result for a lease that was returned unsent and claimed again", () =>
+    Effect.gen(function* () {
+      const shop = yield* openOne()
+      const first = yield* claimOne(shop)
+      yield* recordOne(shop, first, "unsent")
+      yield* Effect.sleep("2 millis")
+      const second = yield* claimOne(shop)
+      assert.strictEqual(second.attempt, first.attempt)
+      const before = yield* everything(shop)
+      for (const on of ["unsent", "succeeded", "failed"] as const) yield* recordOne(shop, first, on)
+      assert.deepStrictEqual(yield* everything(shop), before)
+    })
   )
 
-  it.effect("logs a lost lease with its begin and end", () =>
+  it.effect("have a lost lease in the log with its start and end", () =>
     Effect.gen(function* () {
       const shop = yield* openOne()
       yield* claimOne(shop)
@@ -255,7 +253,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the sta
     })
   )
 
-  it.effect("leases everything in flight to an endpoint to one worker", () =>
+  it.effect("keep everything in flight to an endpoint with one worker", () =>
     Effect.gen(function* () {
       const shop = yield* openOne()
       for (let n = 0; n < 5; n++) yield* shop.created()
@@ -272,7 +270,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the sta
     })
   )
 
-  it.effect("counts what is in flight right, however claims, results and repairs meet", () =>
+  it.effect("keep the count in flight correct under concurrent claims, results and repairs", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const names = ["a", "b", "c"]

@@ -20,7 +20,7 @@ const commit = (sql: SqlClient.SqlClient, projectId: string) =>
     SELECT ${projectId}::text, new_id('dlv', now()), 'shop', id, now(), now() FROM event`)
 
 describe("a delivery that was committed without a notice", () => {
-  it.live("is found by the sweep, on an endpoint that is idle and on one that was busy before", () =>
+  it.live("is found by the sweep on idle and on busy endpoints", () =>
     Effect.gen(function* () {
       const server = yield* serve()
       const shop = yield* receiver()
@@ -51,7 +51,7 @@ describe("a delivery that was committed without a notice", () => {
 })
 
 describe("a loop whose record fails as a defect", () => {
-  it.live("is restarted and delivers on; what was not recorded is delivered again", () =>
+  it.live("is restarted and continues, and repeats deliveries that were not recorded", () =>
     Effect.gen(function* () {
       const server = yield* serve({ WEBHOOK_TIMEOUT: "60s" })
       const shop = yield* receiver()

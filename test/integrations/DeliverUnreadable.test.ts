@@ -24,7 +24,7 @@ describe("a webhook whose secret can't be opened", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("takes no slot from the others", () =>
+  it.live("occupies no slot", () =>
     Effect.gen(function* () {
       const old = yield* serve({}, "api")
       const names = Array.from({ length: 33 }, (_, n) => `shop${n}`)

@@ -81,7 +81,7 @@ describe("an endpoint's URL", () => {
     assert.strictEqual(verdict("http://8.8.8.8/", loopback), notHttps)
   })
 
-  it("uses https; http waits for the name's addresses where networks are allowed", () => {
+  it("uses https, or http with a host name when networks are allowed", () => {
     const others = ["ftp://example.com/", "ws://example.com/", "file:///etc/passwd", "mailto:a@example.com", "data:,x"]
     assert.deepStrictEqual(verdicts(others, loopback), all(others, notHttps))
     const names = ["http://example.com/", "http://localhost:3000/", "http://localhost./"]
@@ -100,7 +100,7 @@ describe("an endpoint's URL", () => {
     assert.deepStrictEqual(verdicts(fragments), all(fragments, "The endpoint URL must not have a fragment."))
   })
 
-  it("gives the host as it is asked for", () => {
+  it("keeps its host unchanged for the Host header", () => {
     const host = (url: string) =>
       Result.map(checkEndpoint(url, loopback), ({ host, isAddress }) => ({ host, isAddress }))
     assert.deepStrictEqual(host("https://Example.COM./x"), Result.succeed({ host: "example.com.", isAddress: false }))
@@ -111,7 +111,7 @@ describe("an endpoint's URL", () => {
 })
 
 describe("a connection", () => {
-  it("with plain http goes to allowed networks only, and never to a refused address", () => {
+  it("with plain http is made to allowed networks only", () => {
     const [http, https] = [new URL("http://example.com"), new URL("https://example.com")]
     const judgements = ["public", "allowed", "refused"] as const
     assert.deepStrictEqual(

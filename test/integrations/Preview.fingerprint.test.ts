@@ -7,7 +7,7 @@ import { records, value } from "./Preview.batches.support.ts"
 import { canonical, fingerprintOf, type StagedRecord } from "./Preview.model.support.ts"
 import { apply, contact, preview, services, usual } from "./Preview.support.ts"
 
-layer(services)("the fingerprint", (it) => {
+layer(services)("the fingerprint of a preview", (it) => {
   const fingerprint = Effect.fnUntraced(function* (
     projectId: string,
     stagedRecords: ReadonlyArray<StagedRecord>,
@@ -18,7 +18,7 @@ layer(services)("the fingerprint", (it) => {
     return (yield* preview(projectId, id)).fingerprint
   })
 
-  it.effect("is the SHA-256 of this text", () =>
+  it.effect("is the SHA-256 of the documented text", () =>
     Effect.gen(function* () {
       const text =
         '{"installationId":"ins","profileVersion":7,"records":[' +
@@ -60,7 +60,7 @@ layer(services)("the fingerprint", (it) => {
     })
   )
 
-  it.effect("is another for any change", () =>
+  it.effect("differs after any change", () =>
     Effect.gen(function* () {
       /** A change of one record: of its type, its id, or a field's name or value; or the record once more, or not at all. */
       const change = (record: StagedRecord): fc.Arbitrary<ReadonlyArray<StagedRecord>> =>

@@ -7,7 +7,7 @@ import { migrate } from "../../src/platform/Migrations.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
 import { apply, contact, preview, projects, usual } from "./Preview.support.ts"
 
-it.effect("emails are found in any letter case, whatever the database's language", () =>
+it.effect("a preview finds emails in any letter case in a database of any locale", () =>
   Effect.gen(function* () {
     const client = PgClient.layer({ url: yield* makeDatabase({ empty: true, language: "tr" }), maxConnections: 1 })
     const services = Layer.mergeAll(projects, Preview.layer).pipe(Layer.provideMerge(client))

@@ -38,8 +38,8 @@ const values: ReadonlyArray<unknown> = [
   [texts, codes, mails, phones, days, instants, lists].flat()
 ].flat()
 
-describe("the rules", () => {
-  it("have the number that this was pinned with", () => {
+describe("the version of the preview rules", () => {
+  it("is raised when the rules change", () => {
     const verdicts = entityTypes.flatMap((type) =>
       Object.entries(importFields[type]).map(([field, schema]) => {
         const decode = Schema.decodeUnknownExit(schema)
@@ -55,7 +55,7 @@ describe("the rules", () => {
   })
 })
 
-layer(services)("a batch that other rules have judged", (it) => {
+layer(services)("a batch judged by another version of the rules", (it) => {
   /** As an earlier release would have left it, which knew no phones. */
   const outdate = Effect.fnUntraced(function* (projectId: string) {
     const sql = yield* SqlClient.SqlClient
@@ -67,7 +67,7 @@ layer(services)("a batch that other rules have judged", (it) => {
   const staged = [contact("1", { name: "Ada", tel: "+15550100" }), contact("2", { tel: "none" })]
   const clients = [{ id: "a", phone: "+15550100" }]
 
-  it.effect("is judged anew by the next file that names its installation", () =>
+  it.effect("is judged again by the next file that names its installation", () =>
     Effect.gen(function* () {
       yield* apply("by file", { importProfile: usual, stagedRecords: staged }, { clients })
       const before = yield* preview("by file")
@@ -80,7 +80,7 @@ layer(services)("a batch that other rules have judged", (it) => {
     })
   )
 
-  it.effect("is judged anew when the background starts, and others are left alone", () =>
+  it.effect("is judged again when the background starts, and no other batch is", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const batches = sql<{ readonly rules: number | null }>`SELECT rules FROM staged_batches WHERE project_id = 'anew'`

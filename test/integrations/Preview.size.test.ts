@@ -47,7 +47,7 @@ const expected = () => {
 }
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("20,000 staged records", (it) => {
-  it.effect("are previewed, though the planner knows nothing of their project", () =>
+  it.effect("are previewed in time without planner statistics of their project", () =>
     Effect.gen(function* () {
       const { databaseUrl, issue, seed, send, sql } = yield* TestServer
       // As the command does it: on a connection that is given the time that it takes.

@@ -35,7 +35,7 @@ layer(services)("a preview", (it) => {
     })
   )
 
-  it.effect("tells each unsupported field once, with its reason, in code-unit order", () =>
+  it.effect("lists each unsupported field once with its reason in code-unit order", () =>
     Effect.gen(function* () {
       const { unsupportedFields } = yield* previewed("reasons", [
         contact("1", { secret: null, mail: "ada@example.org", age: 36, "\u{1f600}": 1, "\uffee": 1, Z: 1 }),
@@ -70,7 +70,7 @@ layer(services)("a preview", (it) => {
     })
   )
 
-  it.effect("judges each value alone, and coerces none", () =>
+  it.effect("judges each value by itself without coercion", () =>
     Effect.gen(function* () {
       const deal = (externalId: string, fields: object) =>
         ({ entityType: "deal", externalId, fields: { ...fields } }) as const
@@ -87,7 +87,7 @@ layer(services)("a preview", (it) => {
     })
   )
 
-  it.effect("takes for a duplicate what repeats an earlier record, be that a duplicate itself", () =>
+  it.effect("marks a record as duplicate when an earlier one equals it, duplicate or not", () =>
     Effect.gen(function* () {
       const answer = yield* previewed("duplicates", [
         contact("1", { mail: "ada@example.org" }),
@@ -151,7 +151,7 @@ layer(services)("a preview", (it) => {
     })
   )
 
-  it.effect("would update a client where a mapped value that fits differs", () =>
+  it.effect("counts an update when a valid mapped value differs", () =>
     Effect.gen(function* () {
       const clients = [
         { id: "a", externalId: "1", displayName: "Ada", email: "Ada@example.org", tags: ["a", "b"], phone: "+15550100" }
@@ -178,7 +178,7 @@ layer(services)("a preview", (it) => {
     })
   )
 
-  it.effect("of several fields that are mapped to one takes the first by name with a value that fits", () =>
+  it.effect("uses the first field by name with a valid value when several map to one", () =>
     Effect.gen(function* () {
       const profile = {
         version: 1,
@@ -197,7 +197,7 @@ layer(services)("a preview", (it) => {
     })
   )
 
-  it.effect("sees nothing of other projects and other installations", () =>
+  it.effect("ignores other projects and installations", () =>
     Effect.gen(function* () {
       const staged = [contact("1", { mail: "ada@example.org", tel: "+15550100" })]
       const client = { id: "a", displayName: "Ada", externalId: "1", email: "ada@example.org", phone: "+15550100" }
@@ -211,7 +211,7 @@ layer(services)("a preview", (it) => {
     })
   )
 
-  it.effect("is refused while the installation is not ready, and told why", () =>
+  it.effect("is refused with a reason while the installation is not ready", () =>
     Effect.gen(function* () {
       const refusal = Effect.fnUntraced(function* (projectId: string) {
         const { code, detail } = yield* Effect.flip(preview(projectId))
@@ -234,7 +234,7 @@ layer(services)("a preview", (it) => {
     })
   )
 
-  it.effect("knows the clients as they are when it is asked, and changes nothing", () =>
+  it.effect("reads the current clients and changes nothing", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const state = Effect.all([

@@ -14,8 +14,8 @@ const drip = (bytes: string) => (socket: { readonly write: (text: string) => voi
   }, 20)
 }
 
-describe("a delivery", () => {
-  it.live("is sent as it is, with a length, and asks for an answer that is not packed", () =>
+describe("a delivery's request", () => {
+  it.live("has the exact body with a content-length, and asks for an uncompressed answer", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
       const body = Buffer.from([0, 1, 0xff, 0x0d, 0x0a])
@@ -48,7 +48,7 @@ describe("a delivery", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("may be answered without a body, in HTTP/1.0, in chunks, after interim answers", () =>
+  it.live("is completed by answers without a body, in HTTP/1.0, in chunks, or after interim answers", () =>
     Effect.gen(function* () {
       const answers = [
         ["HTTP/1.1 204 No Content", "", ""],
@@ -71,7 +71,7 @@ describe("a delivery", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("hears when the endpoint wants to be called again: in seconds, or by a date of any of the three forms", () =>
+  it.live("returns Retry-After in seconds or as an HTTP date of any of the three forms", () =>
     Effect.gen(function* () {
       const after = (value: string) =>
         Effect.gen(function* () {
@@ -100,8 +100,8 @@ describe("a delivery", () => {
   )
 })
 
-describe("an answer", () => {
-  it.live("is read to its limit, then cut off, and counts", () =>
+describe("an endpoint's answer", () => {
+  it.live("is cut off at its limit and counts", () =>
     Effect.gen(function* () {
       const endless = yield* endpoint(({ socket }) => {
         const pour = () => {
@@ -118,7 +118,7 @@ describe("an answer", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("counts when it is whole, whatever follows", () =>
+  it.live("counts when it is complete, whatever follows", () =>
     Effect.gen(function* () {
       for (const [status, answer] of [
         [200, `${answerOf(200)} and more`],
@@ -132,7 +132,7 @@ describe("an answer", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("counts at once, also when it comes before the request is through; the connection ends then", () =>
+  it.live("counts immediately when it precedes the end of the request, and ends the connection", () =>
     Effect.gen(function* () {
       const deaf = yield* endpoint(() => {}, {
         connected: (socket) => {
@@ -149,7 +149,7 @@ describe("an answer", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("that breaks off is a connection lost", () =>
+  it.live("that ends early is connection_lost", () =>
     Effect.gen(function* () {
       const broken = [
         "",
@@ -168,7 +168,7 @@ describe("an answer", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("that is no HTTP, or has no certain length, or a header section without end, is invalid", () =>
+  it.live("that is not HTTP, has an ambiguous length or endless headers is invalid", () =>
     Effect.gen(function* () {
       const invalid = [
         "SSH-2.0-OpenSSH_9.9\r\n",
@@ -193,7 +193,7 @@ describe("an answer", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("has one deadline, however the endpoint spends it", () =>
+  it.live("has one deadline for all of its parts", () =>
     Effect.gen(function* () {
       const slow = [
         yield* endpoint(() => {}),

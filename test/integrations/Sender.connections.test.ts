@@ -10,7 +10,7 @@ import { until } from "../support/Waiting.ts"
 const loopback = networksOf(["127.0.0.0/8"])
 const url = ({ port }: { readonly port: number }, host = "hooks.test") => `http://${host}:${port}/`
 
-describe("a connection", () => {
+describe("a connection to an endpoint", () => {
   it.live("is kept for the next delivery to the same endpoint", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
@@ -22,7 +22,7 @@ describe("a connection", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("is kept with few others: for an endpoint, and in all", () =>
+  it.live("is kept up to a limit for each endpoint and in total", () =>
     Effect.gen(function* () {
       const waiting: Array<Socket> = []
       const hook = yield* endpoint(({ earlier, socket }) => {
@@ -72,7 +72,7 @@ describe("a connection", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("that breaks when the answer has begun, or that is new, is not replaced", () =>
+  it.live("is not replaced when it is new or the answer has begun", () =>
     Effect.gen(function* () {
       const begun = yield* endpoint(({ earlier, socket }) =>
         earlier === 0 ? socket.write(answerOf(200)) : socket.write("H", () => socket.resetAndDestroy())
@@ -87,7 +87,7 @@ describe("a connection", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("takes no answer from before the question", () =>
+  it.live("ignores an answer that precedes the request", () =>
     Effect.gen(function* () {
       const eager = yield* endpoint(({ connection, socket }) => {
         socket.write(answerOf(connection === 1 ? 200 : 500))
@@ -99,7 +99,7 @@ describe("a connection", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("ends with the fiber that waits for it", () =>
+  it.live("is closed when its fiber is interrupted", () =>
     Effect.gen(function* () {
       const hook = yield* endpoint(() => {})
       const fiber = yield* Effect.forkChild(send(url(hook)))
@@ -109,7 +109,7 @@ describe("a connection", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("that is kept ends with the sender", () =>
+  it.live("is closed with the sender when idle", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
       const scope = yield* Scope.make()
@@ -121,7 +121,7 @@ describe("a connection", () => {
     })
   )
 
-  it.live("that nobody accepts has failed; with a further address, that is tried", () =>
+  it.live("is tried at the next address when it is refused", () =>
     Effect.gen(function* () {
       const hook = yield* Effect.scoped(answering(answerOf(200)))
       assert.strictEqual(told(yield* send(url(hook))), "connect_failed")
@@ -130,7 +130,7 @@ describe("a connection", () => {
     }).pipe(Effect.provide(sender({ names: at("127.0.0.9", "127.0.0.1") })))
   )
 
-  it.live("that hangs delays no other", () =>
+  it.live("that hangs delays no other connection", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
       const hanging = yield* endpoint(() => {})
@@ -160,7 +160,7 @@ describe("a connection", () => {
   )
 })
 
-describe("an address", () => {
+describe("an endpoint's address", () => {
   it.live("that is not public is never connected to", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
@@ -177,7 +177,7 @@ describe("an address", () => {
     })
   )
 
-  it.live("written in the URL is judged without asking for names", () =>
+  it.live("in the URL is classified without a DNS query", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
       assert.strictEqual(told(yield* send(url(hook, "127.0.0.1"))), 200)
@@ -193,7 +193,7 @@ describe("an address", () => {
     )
   )
 
-  it.live("that is public or allowed is the only one connected to among several", () =>
+  it.live("is chosen among the public or allowed ones", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
       const decoy = yield* endpoint(({ socket }) => socket.write(answerOf(299)), { host: "127.0.0.2", port: hook.port })
@@ -209,7 +209,7 @@ describe("an address", () => {
     )
   )
 
-  it.live("is asked for and checked at each delivery, and is the one that is connected to", () => {
+  it.live("is resolved and checked for each delivery, and is the one connected to", () => {
     const answers = [["127.0.0.1"], ["127.0.0.2"], ["10.0.0.1"], ["127.0.0.1"]]
     let asked = 0
     return Effect.gen(function* () {
@@ -229,19 +229,19 @@ describe("an address", () => {
     )
   })
 
-  it.live("that nobody knows is a failure of its own", () =>
+  it.live("that does not exist is a failure of its own", () =>
     Effect.gen(function* () {
       assert.strictEqual(told(yield* send("https://hooks.test/")), "dns_failed")
     }).pipe(Effect.provide(sender({ names: names(() => unknown) })))
   )
 
-  it.live("that takes too long to find is a timeout", () =>
+  it.live("that is not resolved in time is a timeout", () =>
     Effect.gen(function* () {
       assert.strictEqual(told(yield* send("https://hooks.test/")), "timeout")
     }).pipe(Effect.provide(sender({ timeout: "50 millis", names: names(() => Effect.never) })))
   )
 
-  it.live("of the system: localhost", () =>
+  it.live("is resolved from the system for localhost", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
       assert.strictEqual(told(yield* send(url(hook, "localhost"))), 200)

@@ -8,8 +8,8 @@ import { send, sender, told } from "./Sender.support.ts"
 const secure = (answer: (received: Received) => void) => endpoint(answer, { tls })
 const at = ({ port }: { readonly port: number }, host = "hooks.test") => `https://${host}:${port}/`
 
-describe("over TLS", () => {
-  it.live("the endpoint's certificate must be of somebody whom we trust", () =>
+describe("a delivery over TLS", () => {
+  it.live("requires a trusted certificate", () =>
     Effect.gen(function* () {
       const hook = yield* secure(({ socket }) => socket.write(answerOf(200)))
       assert.strictEqual(told(yield* send(at(hook))), "tls_failed")
@@ -17,7 +17,7 @@ describe("over TLS", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("it must be of the host that the URL names, and that name is asked for", () =>
+  it.live("requires a certificate for the host, which is sent as server name", () =>
     Effect.gen(function* () {
       yield* trusted
       const asked: Array<unknown> = []
@@ -41,7 +41,7 @@ describe("over TLS", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("connections are kept, and replaced when they break, as without", () =>
+  it.live("keeps and replaces connections as without TLS", () =>
     Effect.gen(function* () {
       yield* trusted
       for (const cut of ["end", "destroy"] as const) {
@@ -57,7 +57,7 @@ describe("over TLS", () => {
     }).pipe(Effect.provide(sender()))
   )
 
-  it.live("an endpoint that speaks something else, or breaks off, has failed at that", () =>
+  it.live("fails when the endpoint speaks no TLS or ends the handshake", () =>
     Effect.gen(function* () {
       const plain = yield* answering(answerOf(200))
       const talking = yield* endpoint(() => {}, { connected: (socket) => socket.end(answerOf(200)) })

@@ -11,7 +11,7 @@ import {
 } from "../../src/integrations/Deliveries/Slots.ts"
 
 describe("slots", () => {
-  it("are free again for healthy endpoints once the attempts of 200 hanging ones have aged", () => {
+  it("are available to healthy endpoints once the attempts of 200 hanging ones have aged", () => {
     const slots = make()
     for (let n = 0; n < 800; n++) if (slots.free(0).healthy > 0) slots.take(false, 0)
     assert.strictEqual(slots.free(agedAfter - 1).healthy, 0)
@@ -20,7 +20,7 @@ describe("slots", () => {
     assert.strictEqual(slots.free(2 * agedAfter).healthy, healthySlots)
   })
 
-  it("of suspect endpoints are their own: they take none of the others", () => {
+  it("of suspect endpoints are separate from the others", () => {
     const slots = make()
     for (let n = 0; n < suspectSlots; n++) slots.take(true, 0)
     assert.deepStrictEqual(slots.free(60_000), { healthy: healthySlots, suspect: 0 })
@@ -33,7 +33,7 @@ describe("slots", () => {
     assert.strictEqual(slots.used(), agedSlots + healthySlots)
   })
 
-  it("are never fewer than none, and all free again in the end", () => {
+  it("are never negative, and all free in the end", () => {
     const step = fc.record({ take: fc.boolean(), suspect: fc.boolean(), count: fc.nat(700), pass: fc.nat(400) })
     fc.assert(
       fc.property(fc.array(step, { maxLength: 40 }), (steps) => {

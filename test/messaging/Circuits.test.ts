@@ -24,7 +24,7 @@ const call = Effect.fnUntraced(function* (channel: Channel, outcome: Outcome) {
 const resting = Effect.flatMap(Circuits, ({ resting }) => resting)
 
 layer(Layer.fresh(Circuits.layer))("the circuit of a channel", (it) => {
-  it.effect("opens after five calls in a row without an answer, and admits one probe after 5 s, 10 s and so on", () =>
+  it.effect("opens after five calls without an answer, and admits one probe after 5 s, 10 s and so on", () =>
     Effect.gen(function* () {
       const channel = channelOf("opens")
       for (const outcome of [timeout, unreachable, timeout, unreachable]) yield* call(channel, outcome)
@@ -44,7 +44,7 @@ layer(Layer.fresh(Circuits.layer))("the circuit of a channel", (it) => {
     })
   )
 
-  it.effect("stays closed while the provider answers, whatever it says", () =>
+  it.effect("stays closed while the provider answers anything", () =>
     Effect.gen(function* () {
       const channel = channelOf("answers")
       for (let n = 0; n < 20; n++)
@@ -53,7 +53,7 @@ layer(Layer.fresh(Circuits.layer))("the circuit of a channel", (it) => {
     })
   )
 
-  it.effect("admits one probe at a time, and is that of its channel alone", () =>
+  it.effect("admits one probe at a time, separately from other channels", () =>
     Effect.gen(function* () {
       const { guard } = yield* Circuits
       const channel = channelOf("probed")

@@ -36,8 +36,8 @@ const edges = [200, 299, 300, 399, 400, 407, 408, 409, 428, 429, 430, 499, 500, 
 const byPath = (body: string) =>
   endpoint(({ socket, text }) => socket.write(reply(Number(/^POST \S*?(\d{3}) /.exec(text)?.[1]), body)))
 
-describe("the table", () => {
-  it("knows every status, and uses every row", () => {
+describe("the table of provider outcomes", () => {
+  it("covers every HTTP status and uses every row", () => {
     const used = new Set<unknown>()
     for (const status of Array.from({ length: 1001 }, (_, i) => i)) {
       assert.strictEqual(meaningOf(status), expected(status), `${status}`)
@@ -48,7 +48,7 @@ describe("the table", () => {
 })
 
 describe("an answer of the http provider", () => {
-  it.live("goes by its status, whatever it says", () =>
+  it.live("is classified by its status, whatever its body", () =>
     Effect.gen(function* () {
       for (const body of ["ok", "", taken.http, `{"providerMessageId":5}`, "<html>"]) {
         const provider = yield* byPath(body)
@@ -67,7 +67,7 @@ describe("an answer of the http provider", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("accepts with any id that is a string, in any JSON around it", () =>
+  it.live("accepts with any string as id in any JSON object", () =>
     Effect.gen(function* () {
       const told = (body: string, status = 200) =>
         Effect.flatMap(answering(reply(status, body)), (provider) => send(http(provider)))
@@ -106,7 +106,7 @@ describe("an answer of Telegram", () => {
   const told = (status: number, body: string, ...headers: ReadonlyArray<string>) =>
     Effect.flatMap(answering(reply(status, body, ...headers)), (provider) => send(telegram(provider)))
 
-  it.live("accepts with the message's id, as a string", () =>
+  it.live("accepts with the message's id as a string", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* told(200, taken.telegram), accepted("8812"))
       const whole = `{"ok":true,"result":{"message_id":9007199254740991,"chat":{"id":-5,"type":"private"},"text":"x"}}`
@@ -114,7 +114,7 @@ describe("an answer of Telegram", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("that is not ok goes by its error code, whatever the status of HTTP", () =>
+  it.live("that is not ok is classified by its error code, whatever the HTTP status", () =>
     Effect.gen(function* () {
       for (const status of [200, 302, 400, 429, 500, 503]) {
         for (const code of status === 200 ? [...all, ...edges] : edges) {
@@ -132,7 +132,7 @@ describe("an answer of Telegram", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("without an error code of its own goes by the status of HTTP", () =>
+  it.live("without an error code is classified by the HTTP status", () =>
     Effect.gen(function* () {
       const bodies = [
         `{"ok":false}`,
@@ -164,7 +164,7 @@ describe("an answer of Telegram", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("that contradicts itself, or names no message, tells nothing", () =>
+  it.live("that contradicts itself or has no message id is unknown", () =>
     Effect.gen(function* () {
       for (const status of [302, 400, 403, 429, 500, 503]) {
         assert.deepStrictEqual(yield* told(status, taken.telegram), unknown("unreadable_answer"), `${status}`)
@@ -198,7 +198,7 @@ describe("an answer of any provider", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("may come in HTTP/1.0, in chunks, in pieces, after interim answers, or before something else", () =>
+  it.live("may arrive in HTTP/1.0, in chunks, in pieces, after interim answers, or before further bytes", () =>
     Effect.gen(function* () {
       const chunked = `HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n`
       const answers: ReadonlyArray<(body: string, received: Received) => void> = [
@@ -229,7 +229,7 @@ describe("an answer of any provider", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("has 64 KiB at most; a longer one tells no more than its status", () =>
+  it.live("is read up to 64 KiB, and a longer one is classified by its status", () =>
     Effect.gen(function* () {
       const padded = (body: string, length: number) => body + " ".repeat(length - body.length)
       const whole = { http: padded(taken.http, 65_536), telegram: padded(taken.telegram, 65_536) }

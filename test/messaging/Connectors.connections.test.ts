@@ -18,8 +18,8 @@ import {
 } from "./Connectors.support.ts"
 import { until } from "../support/Waiting.ts"
 
-describe("a connection", () => {
-  it.live("is made for each call, and ends with its answer", () =>
+describe("a connection to a provider", () => {
+  it.live("is opened for each call and closed with its answer", () =>
     Effect.gen(function* () {
       const provider = yield* answering(reply(200, taken.http, "connection: keep-alive"))
       for (let i = 1; i <= 3; i++) {
@@ -30,7 +30,7 @@ describe("a connection", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("is never replaced: a call that lost it is not made again", () =>
+  it.live("is never replaced within a call", () =>
     Effect.gen(function* () {
       const provider = yield* endpoint(({ connection, socket }) =>
         connection === 1 ? socket.resetAndDestroy() : socket.write(reply(200, taken.telegram))
@@ -52,7 +52,7 @@ describe("a connection", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("ends with the fiber that waits for it, whether it is ready or not", () =>
+  it.live("is closed when its fiber is interrupted, ready or not", () =>
     Effect.gen(function* () {
       const silent = yield* endpoint(() => {})
       const inHandshake = yield* endpoint(() => {}, { connected: (socket) => socket.resume() })

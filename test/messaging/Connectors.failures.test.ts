@@ -10,8 +10,8 @@ import { until, untilLive } from "../support/Waiting.ts"
 
 const secure = "https://localhost"
 
-describe("the table", () => {
-  it("holds what contract §8 says of a failure", () => {
+describe("the table of provider failures", () => {
+  it("has the meanings of contract §8", () => {
     assert.deepStrictEqual(failures, {
       dns_failed: "postponed",
       connect_failed: "postponed",
@@ -24,8 +24,8 @@ describe("the table", () => {
   })
 })
 
-describe("a call that surely was not processed", () => {
-  it.live("found no address for the provider's name", () =>
+describe("a provider call is postponed when it", () => {
+  it.live("cannot resolve the provider's name", () =>
     Effect.gen(function* () {
       for (const origin of ["http://provider.invalid", "https://provider.invalid"]) {
         for (const channel of both({ port: 8080 }, origin)) {
@@ -35,7 +35,7 @@ describe("a call that surely was not processed", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("found nobody who takes connections, at any address of the name", () =>
+  it.live("is refused at every address", () =>
     Effect.gen(function* () {
       const nobody = yield* Effect.scoped(endpoint(() => {}))
       for (const host of ["127.0.0.1", "localhost", "[::1]"]) {
@@ -46,7 +46,7 @@ describe("a call that surely was not processed", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("met a certificate of nobody whom we trust, or of another host", () =>
+  it.live("meets an untrusted certificate or one of another host", () =>
     Effect.gen(function* () {
       const read: Array<unknown> = []
       const providing = (version: "TLSv1.2" | "TLSv1.3") =>
@@ -70,7 +70,7 @@ describe("a call that surely was not processed", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("met somebody who speaks no TLS, or breaks off in it", () =>
+  it.live("meets a server without TLS or one that ends the handshake", () =>
     Effect.gen(function* () {
       yield* trusted
       const providers = [
@@ -91,7 +91,7 @@ describe("a call that surely was not processed", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.effect("had no connection when its time was over", () =>
+  it.effect("has no connection within its deadline", () =>
     Effect.gen(function* () {
       let hellos = 0
       const provider = yield* endpoint(() => {}, { connected: (socket) => socket.on("data", () => hellos++) })
@@ -104,8 +104,8 @@ describe("a call that surely was not processed", () => {
   )
 })
 
-describe("a call that may have been processed", () => {
-  it.effect("was read by nobody until its time was over", () =>
+describe("a provider call is unknown when it", () => {
+  it.effect("is not read within its deadline", () =>
     Effect.gen(function* () {
       let arrived = 0
       const provider = yield* endpoint(() => {}, { connected: (socket) => socket.once("readable", () => arrived++) })
@@ -115,7 +115,7 @@ describe("a call that may have been processed", () => {
     }).pipe(Effect.provide(connectors({})))
   )
 
-  it.effect("had no answer, or not the whole of one, when its time was over", () =>
+  it.effect("has no complete answer within its deadline", () =>
     Effect.gen(function* () {
       let writes = 0
       const stopping = (text: string) =>
@@ -153,7 +153,7 @@ describe("a call that may have been processed", () => {
     }).pipe(Effect.provide(connectors({})))
   )
 
-  it.effect("has as long as PROVIDER_TIMEOUT says", () =>
+  it.effect("has no answer within PROVIDER_TIMEOUT", () =>
     Effect.gen(function* () {
       const provider = yield* endpoint(() => {})
       const sending = yield* start(http(provider))
@@ -165,7 +165,7 @@ describe("a call that may have been processed", () => {
     }).pipe(Effect.provide(connectors({ PROVIDER_TIMEOUT: "3s" })))
   )
 
-  it.effect("had its request read over TLS", () =>
+  it.effect("loses its connection after the request over TLS", () =>
     Effect.gen(function* () {
       yield* trusted
       const provider = yield* endpoint(() => {}, { tls })
@@ -175,7 +175,7 @@ describe("a call that may have been processed", () => {
     }).pipe(Effect.provide(connectors({})))
   )
 
-  it.live("lost its connection, before the answer or in the middle of it", () =>
+  it.live("loses its connection before or within the answer", () =>
     Effect.gen(function* () {
       yield* trusted
       const broken = [
@@ -205,7 +205,7 @@ describe("a call that may have been processed", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("was refused in TLS when the request was already on its way", () =>
+  it.live("is refused by TLS after the request was sent", () =>
     Effect.gen(function* () {
       yield* trusted
       // With TLS 1.3 the server misses our certificate only after the handshake has ended for us.
@@ -217,7 +217,7 @@ describe("a call that may have been processed", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("got an answer that is no HTTP, or has no certain length, or is of another protocol", () =>
+  it.live("gets an answer that is not HTTP, of ambiguous length or of another protocol", () =>
     Effect.gen(function* () {
       const garbage = [
         "SSH-2.0-OpenSSH_9.9\r\n",

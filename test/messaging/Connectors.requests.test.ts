@@ -39,7 +39,7 @@ const last = ({ received }: Endpoint) => {
 }
 
 describe("the http connector", () => {
-  it.live("sends the message as JSON, under its id, signed to the byte", () =>
+  it.live("sends the message as JSON under its id with an exact signature", () =>
     Effect.gen(function* () {
       const provider = yield* answering(reply(200, taken.http))
       const url = `http://127.0.0.1:${provider.port}/a%20b/ü?x=1&y=`
@@ -100,7 +100,7 @@ describe("the http connector", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.effect("signs anew with each call, at its time", () =>
+  it.effect("signs each call with its own time", () =>
     Effect.gen(function* () {
       const provider = yield* answering(reply(200, taken.http))
       yield* TestClock.setTime(1_800_000_000_999)
@@ -116,7 +116,7 @@ describe("the http connector", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("names its span to the provider, where there is one", () =>
+  it.live("sends traceparent when there is a span", () =>
     Effect.gen(function* () {
       const provider = yield* answering(reply(200, taken.http))
       const { spans } = yield* recorded(send(http(provider)).pipe(Effect.withSpan("cause")))
@@ -129,7 +129,7 @@ describe("the http connector", () => {
 })
 
 describe("the telegram connector", () => {
-  it.live("sends chat and text to the bot's sendMessage, and no more", () =>
+  it.live("sends chat and text to the bot's sendMessage and nothing else", () =>
     Effect.gen(function* () {
       const provider = yield* answering(reply(200, taken.telegram))
       for (const [base, path] of [
@@ -161,7 +161,7 @@ describe("the telegram connector", () => {
 })
 
 describe("the sandbox", () => {
-  it.effect("accepts everything, the same message as the same, and calls nobody", () =>
+  it.effect("accepts every message, with the same id for the same message, without a call", () =>
     Effect.gen(function* () {
       const { spans, value: first } = yield* recorded(send(sandboxed))
       assert.deepStrictEqual(first, accepted(`sandbox_${message.messageId}`))
@@ -172,7 +172,7 @@ describe("the sandbox", () => {
 })
 
 describe("connectors", () => {
-  it.effect("tell which sends may be repeated", () =>
+  it.effect("declare whether a send may be repeated", () =>
     Effect.gen(function* () {
       const { isIdempotent } = yield* Connectors
       assert.deepStrictEqual(

@@ -4,9 +4,9 @@ import { Effect } from "effect"
 import { answering, answerOf } from "../support/Endpoints.ts"
 import { both, connectors, postponed, reply, send, telegram } from "./Connectors.support.ts"
 
-describe("how long a provider asks to be left alone", () => {
+describe("the delay that a provider asks for", () => {
   // The clock of these tests stands at the beginning of 1970.
-  it.effect("is in Retry-After, in seconds or as a date, for an hour at most", () =>
+  it.effect("is Retry-After in seconds or as a date, at most an hour", () =>
     Effect.gen(function* () {
       for (const [value, seconds] of [
         ["120", 120],
@@ -33,7 +33,7 @@ describe("how long a provider asks to be left alone", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.effect("is with Telegram in its parameters, before Retry-After", () =>
+  it.effect("is retry_after of Telegram's parameters before Retry-After", () =>
     Effect.gen(function* () {
       for (const code of [429, 503]) {
         for (const [parameters, seconds] of [

@@ -29,8 +29,8 @@ const shown = (value: unknown): string =>
     return Predicate.isBigInt(inner) ? inner.toString() : inner
   })
 
-describe("the span of a call", () => {
-  it.live("is a client's: where it went, for which message, and how it ended", () =>
+describe("the span of a provider call", () => {
+  it.live("is a client span with the target, the message and the outcome", () =>
     Effect.gen(function* () {
       const refusing = yield* answering(reply(403, `{"ok":false,"error_code":403}`))
       const unreadable = yield* answering(reply(200, "ok"))
@@ -70,7 +70,7 @@ describe("the span of a call", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("takes what the caller adds, and a host that is a name or has no port in its URL", () =>
+  it.live("has the caller's attributes and the server's name and default port", () =>
     Effect.gen(function* () {
       const told = (url: string) =>
         Effect.map(recorded(send(httpTo(url)).pipe(Effect.annotateSpans("project.id", "prj_1"))), ({ spans }) =>
@@ -110,7 +110,7 @@ describe("the span of a call", () => {
       return told.value
     })
 
-  it.live("holds no secret, text or recipient, however the call ends", () =>
+  it.live("contains no secret, text or recipient, however the call ends", () =>
     Effect.gen(function* () {
       const { port: nobody } = yield* Effect.scoped(endpoint(() => {}))
       // Providers that send everything back to where it came from.
@@ -144,7 +144,7 @@ describe("the span of a call", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.effect("nor when its time is over", () =>
+  it.effect("contains no secret, text or recipient after a timeout", () =>
     Effect.gen(function* () {
       const provider = yield* endpoint(() => {})
       for (const [i, channel] of [http(provider), telegram(provider)].entries()) {

@@ -18,7 +18,7 @@ const afterwards = (answer: Answering): Answering => {
 }
 
 describe("a message that waits", () => {
-  it.live("is attempted although a hundred of another project wait for a provider that hangs", () =>
+  it.live("is attempted while a hundred of another project wait for a provider that hangs", () =>
     Effect.gen(function* () {
       // No call that hangs ends while the test runs.
       const server = yield* startServer({ PROVIDER_TIMEOUT: "10m" })

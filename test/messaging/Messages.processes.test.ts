@@ -9,8 +9,8 @@ import { startServer, TestServer } from "../support/TestServer.ts"
 import { start } from "./Messages.retries.support.ts"
 import { untilLater } from "./Messages.support.ts"
 
-layer(TestServer.layer({}, "api"))("among processes", (it) => {
-  it.effect("messages wait for one that works in the background: whoever serves alone does not", () =>
+layer(TestServer.layer({}, "api"))("with several processes", (it) => {
+  it.effect("a message waits for a process that runs background work", () =>
     Effect.gen(function* () {
       const { calls, row, send, server, untilIs } = yield* start(status(503), taken)
       const { messageId } = messageReceiptOf(yield* send("http"))
@@ -23,7 +23,7 @@ layer(TestServer.layer({}, "api"))("among processes", (it) => {
     })
   )
 
-  it.effect("each attempt is made once, however many work in the background", () =>
+  it.effect("each attempt is made once", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
       const projects = [yield* start(status(503)), yield* start(status(503))]

@@ -156,7 +156,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
 })
 
 layer(engine)("a message", (it) => {
-  it.effect("is what the model says, whatever becomes of its calls", () =>
+  it.effect("agrees with the model for any outcomes of its calls", () =>
     Effect.gen(function* () {
       const context = yield* Effect.context<Effect.Services<ReturnType<typeof run>>>()
       yield* Effect.promise(() =>

@@ -14,7 +14,7 @@ import { untilLater } from "./Messages.support.ts"
 const strings = Schema.decodeUnknownSync(Schema.Record(Schema.String, Schema.String))
 
 layer(TestServer.layer())("a message that waits", (it) => {
-  it.effect("is attempted five times in all, after 1 s, 5 s, 30 s and 2 min, and has failed then", () =>
+  it.effect("is attempted five times, after 1 s, 5 s, 30 s and 2 min, and then has failed", () =>
     Effect.gen(function* () {
       const { calls, provider, row, send, untilCalled } = yield* start(status(503))
       const key = newKey()
@@ -62,7 +62,7 @@ layer(TestServer.layer())("a message that waits", (it) => {
     })
   )
 
-  it.effect("is left alone for as long as its provider asks, and not a shorter time than the backoff", () =>
+  it.effect("waits for the longer of its provider's delay and the backoff", () =>
     Effect.gen(function* () {
       for (const [retryAfter, delays] of [
         ["20", [20_000, 20_000, 30_000, 120_000]],
@@ -81,7 +81,7 @@ layer(TestServer.layer())("a message that waits", (it) => {
     })
   )
 
-  it.effect("with an open outcome is repeated where that has no second effect, and settled by that", () =>
+  it.effect("with an unknown outcome is repeated when that has no second effect, and gets its outcome", () =>
     Effect.gen(function* () {
       const { calls, provider, send, untilCalled } = yield* start(reset, status(500), taken)
       const key = newKey()
@@ -107,7 +107,7 @@ layer(TestServer.layer())("a message that waits", (it) => {
     })
   )
 
-  it.effect("with an open outcome is never repeated where that could send it twice", () =>
+  it.effect("with an unknown outcome is never repeated when that could send it twice", () =>
     Effect.gen(function* () {
       // Be it the first attempt, or one that followed where the message was surely not processed.
       const scripts: ReadonlyArray<readonly [Answering, ...ReadonlyArray<Answering>]> = [
@@ -132,7 +132,7 @@ layer(TestServer.layer())("a message that waits", (it) => {
     })
   )
 
-  it.effect("has never failed for want of attempts when one of them may have been processed", () =>
+  it.effect("is unknown after its last attempt when one of them may have been processed", () =>
     Effect.gen(function* () {
       for (const first of [reset, status(500)]) {
         const { row, send, untilCalled } = yield* start(first, status(503))
@@ -168,7 +168,7 @@ layer(TestServer.layer())("a message that waits", (it) => {
       })
   )
 
-  it.effect("is refused in the end when its provider refuses it", () =>
+  it.effect("has failed when its provider refuses it", () =>
     Effect.gen(function* () {
       for (const to of ["http", "telegram"] as const) {
         const { calls, send, untilIs } = yield* start(status(503), status(403))
@@ -182,7 +182,7 @@ layer(TestServer.layer())("a message that waits", (it) => {
     })
   )
 
-  it.effect("goes nowhere once its channel is revoked, or speaks to another provider", () =>
+  it.effect("is not sent once its channel is revoked or has another provider", () =>
     Effect.gen(function* () {
       const elsewhere = yield* start(taken)
       for (const [first, state] of [
@@ -215,7 +215,7 @@ layer(TestServer.layer())("a message that waits", (it) => {
     })
   )
 
-  it.effect("is found when its process died, not before its lease ends, and taken for unknown", () =>
+  it.effect("is unknown after its process died and its lease ended", () =>
     Effect.gen(function* () {
       for (const to of ["http", "telegram"] as const) {
         const { calls, leave, row, send, untilIs } = yield* start(taken)

@@ -22,8 +22,8 @@ const contract: Readonly<Record<MessageStatus, ReadonlyArray<MessageStatus>>> = 
 }
 const attemptContract: ReadonlyArray<AttemptStatus> = ["accepted", "rejected", "retrying", "unknown"]
 
-describe("the table of moves", () => {
-  it("has those of the contract, all of them, and no others", () => {
+describe("the state machine of messages", () => {
+  it("has exactly the moves of the contract", () => {
     const made = moves.flatMap(({ from, to }) =>
       from.filter((state) => state !== to).map((state) => `${state} → ${to}`)
     )
@@ -31,7 +31,7 @@ describe("the table of moves", () => {
     assert.deepStrictEqual([...new Set(made)].toSorted(), told.toSorted())
   })
 
-  it("leads an attempt to each of its ends", () => {
+  it("leads an attempt to each final state", () => {
     const ends = moves.flatMap((move) => ("attempt" in move ? [move.attempt] : []))
     assert.deepStrictEqual([...new Set(ends)].toSorted(), attemptContract)
   })
@@ -136,7 +136,7 @@ const claimIn = (shop: Shop, at: Date) =>
 const settleAs = (shop: Shop, as: "sent" | "failed") =>
   Effect.orDie(settle(shop.sql, ProjectId.make(shop.projectId), shop.id, `settled_${as}`, shop.now))
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the life of a message", (it) => {
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in the state machine", (it) => {
   for (const place of everyPlace) {
     for (const [on, to, end] of ends) {
       const moves = underWay.has(place)
@@ -254,7 +254,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the life of a
     )
   }
 
-  it.effect("in doubt, and without its channel, it is unknown, though the last attempt was surely not processed", () =>
+  it.effect("is unknown without its channel when an earlier attempt may have been processed", () =>
     Effect.gen(function* () {
       const shop = yield* openAt("unknown, waiting")
       const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
@@ -266,7 +266,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the life of a
     })
   )
 
-  it.effect("takes no result of an attempt that another has followed", () =>
+  it.effect("ignores the result of an attempt that another has followed", () =>
     Effect.gen(function* () {
       const shop = yield* openAt("retrying, waiting")
       const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
@@ -279,7 +279,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the life of a
     })
   )
 
-  it.effect("takes a result in its own project only", () =>
+  it.effect("accepts a result in its own project only", () =>
     Effect.gen(function* () {
       const shop = yield* openAt("pending")
       const neighbour = yield* openAt("pending")

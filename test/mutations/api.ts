@@ -1,16 +1,16 @@
 /** Mutations of `src/api`: fields, ids, pages. */
 import { mutating } from "./Mutation.ts"
 
-const fields = mutating("api/Fields.ts", "contract/Clients.fields", "contract/Deals.fields")
+const fields = mutating("api/Fields.ts", "contract/Walk.fields")
 
 export const api = [
   fields("count--", "count"),
   fields("(year % 100 !== 0 || year % 400 === 0)", "true"),
   fields("(?=.{3,254}$)", ""),
   fields("[0-9]{1,14}$", "[0-9]{1,15}$"),
-  mutating("api/Page.ts", "contract/Walk.pages")("(?:[1-9][0-9]?|100)", "(?:[1-9][0-9]*)"),
-  mutating("api/Currencies.ts", "contract/Deals.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
-  mutating("api/Ids.ts", "contract/Walk.requests")("text(1, 160)", "text(1, 161)"),
+  mutating("api/Page.ts", "contract/Walk.fields")("(?:[1-9][0-9]?|100)", "(?:[1-9][0-9]*)"),
+  mutating("api/Currencies.ts", "contract/Walk.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
+  mutating("api/Ids.ts", "contract/Walk.fields")("text(1, 160)", "text(1, 161)"),
   mutating("api/Locations.ts", "contract/Campaigns.fields")('.replaceAll("~", "~0")', ""),
   mutating("api/Instant.ts", "project/ProjectFile", "project/Projects.crm")("(?!0000)", "")
 ]

@@ -23,7 +23,7 @@ const fingerprint = (operation: string, payload: object, params: object = {}) =>
 const body = fc.dictionary(fc.string(), fc.jsonValue())
 
 describe("canonical JSON", () => {
-  it("is JSON of the same value, whatever the order of members", () => {
+  it("is equal for any order of members", () => {
     fc.assert(
       fc.property(fc.jsonValue({ noUnicodeString: false }), (value) => {
         // -0 is written 0 (RFC 8785, 3.2.2.3, as ECMAScript does).
@@ -45,7 +45,7 @@ describe("canonical JSON", () => {
   })
 })
 
-describe("fingerprints", () => {
+describe("fingerprints of requests", () => {
   it("don't depend on the order of members", () => {
     fc.assert(
       fc.property(body, (payload) => {

@@ -40,8 +40,8 @@ const position: fc.Arbitrary<Position> = fc.record({
   id: fc.string({ unit: "binary", minLength: 1, maxLength: 160 }).filter((id) => id.isWellFormed())
 })
 
-describe("Cursors", () => {
-  it("give back the place that they were made of", () => {
+describe("cursors", () => {
+  it("decode to the position they encode", () => {
     fc.assert(
       fc.property(list, position, (list, position) => {
         const { createdAt, id } = position
@@ -52,7 +52,7 @@ describe("Cursors", () => {
     )
   })
 
-  it("are URL-safe, and fit their 512 characters whatever the id", () => {
+  it("are URL-safe and at most 512 characters for any id", () => {
     fc.assert(
       fc.property(list, position, (list, position) => {
         assert.match(encode(list, position), /^[A-Za-z0-9_-]{1,512}$/)
@@ -106,7 +106,7 @@ describe("Cursors", () => {
     )
   })
 
-  it("refuse any other text", () => {
+  it("are refused for any other text", () => {
     fc.assert(
       fc.property(list, fc.string({ maxLength: 512 }), (list, text) => {
         assert.isTrue(Exit.isFailure(decode(list, text)))

@@ -18,9 +18,9 @@ import { until } from "../support/Waiting.ts"
 
 const patience = { timeout: 60_000 }
 
-describe("a stale lock", () => {
+describe("a stale lock of the embedded PostgreSQL", () => {
   it.live(
-    "of a server killed together with its service is passed over",
+    "of a server killed together with its service is ignored",
     Effect.fnUntraced(function* () {
       const directory = yield* temporaryDirectory
       const { child, ready } = yield* service(directory)
@@ -48,7 +48,7 @@ describe("a stale lock", () => {
   )
 
   it.live(
-    "whose process id is another program's by now, or that is empty, is removed",
+    "with the process id of another program, or empty, is removed",
     Effect.fnUntraced(function* () {
       const directory = yield* temporaryDirectory
       const lock = Path.join(directory, "postgres", "postmaster.pid")
@@ -68,9 +68,9 @@ describe("a stale lock", () => {
   )
 })
 
-describe("sharing", () => {
+describe("the shared embedded PostgreSQL", () => {
   it.live(
-    "gives all processes that start at once the same server",
+    "is the same server for all processes that start at once",
     Effect.fnUntraced(function* () {
       const directory = yield* temporaryDirectory
       const services = yield* Effect.all([service(directory), service(directory), service(directory)])
@@ -88,7 +88,7 @@ describe("sharing", () => {
   )
 
   it.live(
-    "the last one out stops it, whoever started it",
+    "is stopped by the last process, whichever started it",
     Effect.fnUntraced(function* () {
       const directory = yield* temporaryDirectory
       const [url, joined] = yield* using(
@@ -107,7 +107,7 @@ describe("sharing", () => {
   )
 
   it.live(
-    "an orphan is adopted, and stopped at the end",
+    "is adopted when orphaned, and stopped at the end",
     Effect.fnUntraced(function* () {
       const directory = yield* temporaryDirectory
       const { child, ready } = yield* service(directory)
@@ -120,7 +120,7 @@ describe("sharing", () => {
   )
 
   it.live(
-    "any other client that is connected keeps it up",
+    "runs on while another client is connected",
     Effect.fnUntraced(function* () {
       const directory = yield* temporaryDirectory
       yield* Effect.scoped(
@@ -141,9 +141,9 @@ describe("sharing", () => {
   )
 })
 
-describe("supervision", () => {
+describe("the supervision of the embedded PostgreSQL", () => {
   it.live(
-    "brings a killed server back at the same url, for all who share it",
+    "restarts a killed server at the same URL for all processes",
     Effect.fnUntraced(function* () {
       const directory = yield* temporaryDirectory
       const other = yield* service(directory)
@@ -171,7 +171,7 @@ describe("supervision", () => {
   )
 
   it.live(
-    "takes a zombie for dead",
+    "treats a zombie process as dead",
     Effect.fnUntraced(function* () {
       const parent = yield* unrelatedProcess("sleep 0.2 & echo $!; exec sleep 60")
       const zombie = Number(parent.first)

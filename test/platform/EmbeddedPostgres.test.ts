@@ -20,9 +20,9 @@ import { until } from "../support/Waiting.ts"
 const root = process.getuid?.() === 0
 const patience = { timeout: 60_000 }
 
-describe("the cluster", () => {
+describe("the cluster of the embedded PostgreSQL", () => {
   it.live(
-    "is created on first use, as the service wants it, and kept",
+    "is created on first use with the service's settings, and kept",
     Effect.fnUntraced(function* () {
       const directory = yield* temporaryDirectory
       const settings = `
@@ -55,7 +55,7 @@ describe("the cluster", () => {
   )
 
   it.live(
-    "is whole or not there when its maker is killed half way",
+    "is complete or absent when its creation is interrupted",
     Effect.fnUntraced(function* () {
       const directory = yield* temporaryDirectory
       const making = () => Fs.readdirSync(directory).some((name) => name.startsWith("postgres.init-"))
@@ -73,7 +73,7 @@ describe("the cluster", () => {
   )
 
   it.live(
-    "tells what is wrong in one line",
+    "reports an error in one line",
     Effect.fnUntraced(function* () {
       const directory = yield* temporaryDirectory
       const log = Path.join(directory, "postgres.log")
@@ -98,7 +98,7 @@ describe("the cluster", () => {
   )
 })
 
-describe("the server", () => {
+describe("the server of the embedded PostgreSQL", () => {
   it.live(
     "takes another port when its own is taken",
     Effect.fnUntraced(function* () {
@@ -113,7 +113,7 @@ describe("the server", () => {
   )
 
   it.live(
-    "lives in its own process group and session, and its log is bounded",
+    "runs in its own process group and session with a bounded log",
     Effect.fnUntraced(function* () {
       const directory = yield* temporaryDirectory
       const log = Path.join(directory, "postgres.log")

@@ -14,8 +14,8 @@ const instant = fc.date({
 })
 
 describe("instants", () => {
-  layer(TestDatabase.layer)("of PostgreSQL", (it) => {
-    it.effect("come as the contract writes them, in every year that it can write", () =>
+  layer(TestDatabase.layer)("instants of PostgreSQL", (it) => {
+    it.effect("are formatted as the contract says in every year", () =>
       Effect.gen(function* () {
         const sql = yield* SqlClient.SqlClient
         const edges = ["0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z", "1999-12-31T23:59:59.999Z"]

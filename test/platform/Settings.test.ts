@@ -8,7 +8,7 @@ const read = (environment: Record<string, string>) =>
     Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: environment }))))
   )
 
-describe("Settings", () => {
+describe("the settings", () => {
   it.effect("have the defaults of the README", () =>
     Effect.gen(function* () {
       const settings = yield* read({})
@@ -31,7 +31,7 @@ describe("Settings", () => {
     })
   )
 
-  it.effect("let webhooks reach this machine by default, but not from a database that is a server's", () =>
+  it.effect("allow webhooks to this machine by default only without DATABASE_URL", () =>
     Effect.gen(function* () {
       const networksOf = (environment: Record<string, string>) =>
         Effect.map(read(environment), ({ webhooks }) => webhooks.allowedNetworks)
@@ -53,7 +53,7 @@ describe("Settings", () => {
     })
   )
 
-  it.effect("read how webhooks are delivered", () =>
+  it.effect("include the settings of webhook deliveries", () =>
     Effect.gen(function* () {
       const { webhooks } = yield* read({
         WEBHOOK_TIMEOUT: "500ms",
@@ -104,7 +104,7 @@ describe("Settings", () => {
       ]
     ]
   ] as const) {
-    it.effect(`tell a faulty ${name} by its name`, () =>
+    it.effect(`name a faulty ${name}`, () =>
       Effect.gen(function* () {
         for (const value of values) {
           const faults = yield* Effect.match(read({ [name]: value }), {
@@ -118,7 +118,7 @@ describe("Settings", () => {
     )
   }
 
-  it.effect("take an empty variable as unset, as compose files write it", () =>
+  it.effect("treat an empty variable as unset", () =>
     Effect.gen(function* () {
       const settings = yield* read({ PORT: "", DATABASE_URL: "", REDIS_URL: "" })
       assert.strictEqual(settings.port, 3000)
@@ -126,7 +126,7 @@ describe("Settings", () => {
     })
   )
 
-  it.effect("read durations, and keep what is secret out of sight", () =>
+  it.effect("parse durations and redact secrets", () =>
     Effect.gen(function* () {
       const secret = Buffer.alloc(32, 7).toString("base64")
       const settings = yield* read({
@@ -145,7 +145,7 @@ describe("Settings", () => {
     })
   )
 
-  it.effect("tell every faulty variable at once, by name, and never its value", () =>
+  it.effect("name all faulty variables at once without their values", () =>
     Effect.gen(function* () {
       const { faults } = yield* Effect.flip(
         read({
@@ -191,14 +191,14 @@ describe("Settings", () => {
     })
   )
 
-  it.effect("refuse a key that is not 32 bytes", () =>
+  it.effect("refuse a SECRET_KEY that is not 32 bytes", () =>
     Effect.gen(function* () {
       const { faults } = yield* Effect.flip(read({ SECRET_KEY: Buffer.alloc(31).toString("base64") }))
       assert.match(faults.join(), /^SECRET_KEY must be 32 bytes in base64/)
     })
   )
 
-  it.effect("read OpenTelemetry's variables", () =>
+  it.effect("include OpenTelemetry's variables", () =>
     Effect.gen(function* () {
       const { telemetry } = yield* read({
         OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318/",

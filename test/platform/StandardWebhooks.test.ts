@@ -14,8 +14,8 @@ const verify = (secret: Redacted.Redacted, id: string, timestamp: number, body: 
     { jsonParse: false }
   )
 
-describe("signatures", () => {
-  it("hold before the Standard Webhooks library, whatever the body", () => {
+describe("webhook signatures", () => {
+  it("verify with the Standard Webhooks library for any body", () => {
     fc.assert(
       fc.property(fc.stringMatching(/^[A-Za-z0-9_]{1,40}$/), fc.string({ unit: "binary" }), (id, text) => {
         const key = secret()
@@ -30,7 +30,7 @@ describe("signatures", () => {
     )
   })
 
-  it("come one for each secret, in order, so that each verifies the whole header", () => {
+  it("contain one for each secret in order, and each secret verifies the header", () => {
     const [fresh, old, other] = [secret(), secret(), secret()]
     const timestamp = now()
     const body = `{"id":"evt_1"}`
@@ -45,7 +45,7 @@ describe("signatures", () => {
     assert.throws(() => verify(other, "dlv_1", timestamp, body, signature), "No matching signature")
   })
 
-  it("are of this id, this time and this body", () => {
+  it("cover the id, the time and the body", () => {
     const key = secret()
     const timestamp = now()
     const signature = signatures([key], "dlv_1", timestamp, "{}")
@@ -55,7 +55,7 @@ describe("signatures", () => {
   })
 })
 
-describe("signed headers", () => {
+describe("signed webhook headers", () => {
   it("are the three of the standard, with a time in whole seconds", () => {
     const key = secret()
     const milliseconds = now() * 1000 + 999
@@ -77,8 +77,8 @@ describe("signed headers", () => {
   })
 })
 
-describe("a new secret", () => {
-  it("is 32 random bytes, out of sight", () => {
+describe("a new signing secret", () => {
+  it("is 32 random bytes and redacted", () => {
     const [first, second] = [secret(), secret()]
     assert.match(Redacted.value(first), /^whsec_[A-Za-z0-9+/]{43}=$/)
     assert.notStrictEqual(Redacted.value(first), Redacted.value(second))

@@ -11,7 +11,7 @@ const faults = (file: unknown) => {
   return Result.isFailure(parsed) ? parsed.failure : []
 }
 
-describe("text that is not JSON", () => {
+describe("a project file that is not JSON", () => {
   it.each([
     ["", "line 1, column 1"],
     ["{", "line 1, column 2"],
@@ -33,17 +33,17 @@ describe("text that is not JSON", () => {
     ['{\r\n\t"a":\n  nul}', "line 3, column 3"],
     ["{} {}", "line 1, column 4"],
     ["\ufeff{}", "line 1, column 1"]
-  ])("%j has its fault told at %s", (text, place) => {
+  ])("%j is refused at %s", (text, place) => {
     assert.deepStrictEqual(faults(text), [`invalid JSON at ${place}`])
   })
 
-  it("is not quoted, as secrets may stand in it", () => {
+  it("is not quoted in the error", () => {
     assert.notInclude(faults('{"channels": [{"config": {"token": s3cret}}]}').join(), "s3cret")
   })
 })
 
-describe("faults of shape", () => {
-  it("are told all at once, unknown members included", () => {
+describe("faults in the shape of a project file", () => {
+  it("are reported all at once, unknown members included", () => {
     const file = {
       project: {
         id: "",
@@ -113,7 +113,7 @@ describe("faults of shape", () => {
     ])
   })
 
-  it("of a type or a choice name it", () => {
+  it("name the expected type or choice", () => {
     const told = faults({
       project: { ...project, contactCapacity: "5" },
       members: {},
@@ -133,7 +133,7 @@ describe("faults of shape", () => {
     for (const [index, pattern] of expected.entries()) assert.match(told[index] ?? "", pattern)
   })
 
-  it("of a sandbox's config are those of an object without members", () => {
+  it("refuse every member in a sandbox's config", () => {
     const config = (config: unknown) =>
       faults({ project, channels: [{ id: "c", providerType: "sandbox", displayName: "C", config }] })
     assert.deepStrictEqual(config({}), [])
@@ -146,19 +146,19 @@ describe("faults of shape", () => {
     }
   })
 
-  it("of the whole file have no path", () => {
+  it("have no path when they concern the whole file", () => {
     assert.match(faults([]).join("\n"), /^the file must be .*object$/)
     assert.deepStrictEqual(faults({}), ["project: is required"])
   })
 
-  it("find __proto__ like any other member", () => {
+  it("include __proto__ like any other member", () => {
     assert.deepStrictEqual(faults('{"project":{"id":"p","name":"P","__proto__":{}},"__proto__":1}'), [
       "__proto__: is not known here",
       "project/__proto__: is not known here"
     ])
   })
 
-  it("find text that the database can't store, in values and in names", () => {
+  it("include text that the database can't store, in values and in names", () => {
     const file = {
       project: { id: "p", name: "a\u0000" },
       clients: [{ id: "\ud800", displayName: "😀 is a pair" }],
@@ -178,7 +178,7 @@ describe("faults of shape", () => {
     ])
   })
 
-  it("find nesting without end", () => {
+  it("include nesting that is too deep", () => {
     const deep = "[".repeat(100_000) + "]".repeat(100_000)
     const record = `{"entityType": "note", "externalId": "1", "fields": {"a": ${deep}}}`
     const file = `{"project": {"id": "p", "name": "P"}, "installations": [{"id": "i", "name": "I", "stagedRecords": [${record}]}]}`
@@ -228,10 +228,10 @@ describe("times", () => {
   )
 })
 
-describe("the whole file", () => {
-  it("of the demo is good", () => assert.deepStrictEqual(faults(demoProjectFile), []))
+describe("the schema of the project file", () => {
+  it("accepts the demo", () => assert.deepStrictEqual(faults(demoProjectFile), []))
 
-  it("has a strict JSON Schema with defaults", () => {
+  it("is a strict JSON Schema with defaults", () => {
     const text = JSON.stringify(jsonSchema)
     assert.strictEqual(jsonSchema["$schema"], "https://json-schema.org/draft/2020-12/schema")
     assert.deepStrictEqual(jsonSchema["required"], ["project"])

@@ -6,12 +6,12 @@ import { anHourLater, apply, faultsOf, rowsOf, services, textOf } from "./Projec
 
 const clients = ["a", "b", "c"].map((id) => ({ id, displayName: id.toUpperCase() }))
 
-layer(services)("segments", (it) => {
+layer(services)("segments of a project file", (it) => {
   const membersOf = Effect.fnUntraced(function* (project: string) {
     return (yield* rowsOf("segment_clients", project)).map((row) => `${row["segment_id"]} ${row["client_id"]}`)
   })
 
-  it.effect("count their clients, and know when they were made and changed", () =>
+  it.effect("count their clients and have creation and change times", () =>
     Effect.gen(function* () {
       const id = "counted"
       const start = yield* anHourLater
@@ -43,7 +43,7 @@ layer(services)("segments", (it) => {
     })
   )
 
-  it.effect("are sets: another order of their clients changes nothing", () =>
+  it.effect("are unchanged by another order of their clients", () =>
     Effect.gen(function* () {
       const id = "sets"
       // Neither bytes nor UTF-16 units alone put these in order.
@@ -56,8 +56,8 @@ layer(services)("segments", (it) => {
   )
 })
 
-layer(services)("templates", (it) => {
-  it.effect("are told apart by id and version", () =>
+layer(services)("templates of a project file", (it) => {
+  it.effect("are identified by id and version", () =>
     Effect.gen(function* () {
       const id = "versions"
       const template = (id: string, version: number, body = "Hello") => ({ id, version, name: "T", body })
@@ -84,8 +84,8 @@ layer(services)("templates", (it) => {
   )
 })
 
-layer(services)("campaigns", (it) => {
-  it.effect("are made as drafts; a file changes their name, and nothing that commands have done", () =>
+layer(services)("campaigns of a project file", (it) => {
+  it.effect("are created as drafts, and only their name changes later", () =>
     Effect.gen(function* () {
       const id = "drafts"
       const sql = yield* SqlClient.SqlClient
@@ -133,8 +133,8 @@ layer(services)("campaigns", (it) => {
   )
 })
 
-layer(services)("clients", (it) => {
-  it.effect("consent, are suppressed and merged as the file says, and keep it when it says nothing", () =>
+layer(services)("clients of a project file", (it) => {
+  it.effect("are consenting, suppressed and merged as the file says, and unchanged when it is silent", () =>
     Effect.gen(function* () {
       const id = "consent"
       yield* anHourLater
@@ -168,7 +168,7 @@ layer(services)("clients", (it) => {
     })
   )
 
-  it.effect("are not merged into themselves, and nothing is written", () =>
+  it.effect("are not merged into themselves", () =>
     Effect.gen(function* () {
       const id = "self"
       const file = { clients: [...clients, { id: "d", displayName: "D", mergedIntoClientId: "d" }] }

@@ -42,8 +42,8 @@ const after = Effect.fnUntraced(function* (id: string, channel: object) {
 const isNew = "is required for a new channel"
 const isOther = "is required when the providerType changes"
 
-layer(services)("channels", (it) => {
-  it.effect("are filled in where a new one is silent", () =>
+layer(services)("channels of a project file", (it) => {
+  it.effect("get defaults when they are new", () =>
     Effect.gen(function* () {
       const start = yield* anHourLater
       const { created } = yield* apply(
@@ -77,7 +77,7 @@ layer(services)("channels", (it) => {
     })
   )
 
-  it.effect("are as they were when a file says the same of them, in whatever order, or leaves it out", () =>
+  it.effect("are unchanged by the same values in any order and by omitted members", () =>
     Effect.gen(function* () {
       const id = "same"
       const { signingSecret, url } = http
@@ -102,7 +102,7 @@ layer(services)("channels", (it) => {
     })
   )
 
-  it.effect("keep what a file leaves out beside what it changes", () =>
+  it.effect("keep members that a file omits", () =>
     Effect.gen(function* () {
       const id = "keep"
       const created = yield* after(id, { config: http, status: "revoked" })
@@ -123,7 +123,7 @@ layer(services)("channels", (it) => {
     })
   )
 
-  it.effect("are connected once, and revoked since they last became it", () =>
+  it.effect("keep the times of their connection and of their last revocation", () =>
     Effect.gen(function* () {
       const id = "status"
       const times = (status?: string, displayName = "C") =>
@@ -146,7 +146,7 @@ layer(services)("channels", (it) => {
     })
   )
 
-  it.effect("need a config when they are new, or get another provider, unless that is the sandbox", () =>
+  it.effect("require a config when they are new or change their provider, except for the sandbox", () =>
     Effect.gen(function* () {
       const id = "needed"
       assert.deepStrictEqual(
@@ -166,7 +166,7 @@ layer(services)("channels", (it) => {
     })
   )
 
-  it.effect("are the same source after a change of provider, with nothing of the old one's config", () =>
+  it.effect("remain the same source after a change of provider, without the old config", () =>
     Effect.gen(function* () {
       const id = "provider"
       const base = { apiBaseUrl: "http://127.0.0.1:8081" }
@@ -206,7 +206,7 @@ layer(services)("channels", (it) => {
     })
   )
 
-  it.effect("have any ids, each once", () =>
+  it.effect("may have any unique id", () =>
     Effect.gen(function* () {
       const ids = ["NULL", "null", '"', "\\", "{}", "a,b", " ", "'", "__proto__", "😀", "C0", "c0"]
       const all = (url: string) => fileOf(...ids.map((id) => ({ id, config: { ...http, url } })))
@@ -221,7 +221,7 @@ layer(services)("channels", (it) => {
     })
   )
 
-  it.effect("of two projects have nothing to do with each other, whatever their ids", () =>
+  it.effect("of two projects are independent, whatever their ids", () =>
     Effect.gen(function* () {
       yield* apply("mine", fileOf({ config: http }))
       const mine = yield* rowsOf("channels", "mine")

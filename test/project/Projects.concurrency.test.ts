@@ -47,8 +47,8 @@ const activeClients = Effect.fnUntraced(function* (projectId: string) {
   return (yield* projectRow(projectId))?.["active_clients"]
 })
 
-layer(withApi, { excludeTestServices: true })("apply, at the same time", (it) => {
-  it.effect("as another apply of the same new project, succeeds", () =>
+layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
+  it.effect("of the same new project succeeds twice", () =>
     Effect.gen(function* () {
       for (let round = 0; round < 5; round++) {
         const id = `twice-${round}`
@@ -206,7 +206,7 @@ layer(withApi, { excludeTestServices: true })("apply, at the same time", (it) =>
     })
   )
 
-  it.effect("as all of this, never waits in a circle", () =>
+  it.effect("with all of this never deadlocks", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const rows = yield* sql`SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()`

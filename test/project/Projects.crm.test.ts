@@ -8,7 +8,7 @@ type Rating = NonNullable<File["tickets"]>[number]["rating"]
 
 const named = (...ids: ReadonlyArray<string>) => ids.map((id) => ({ id, name: id.toUpperCase() }))
 
-layer(services)("loyalty", (it) => {
+layer(services)("loyalty in a project file", (it) => {
   /** The only client's loyalty and version after a file that says this of it. */
   const after = Effect.fnUntraced(function* (id: string, loyalty?: Loyalty) {
     yield* apply(id, { clients: [{ id: "c", displayName: "C", ...(loyalty !== undefined && { loyalty }) }] })
@@ -22,7 +22,7 @@ layer(services)("loyalty", (it) => {
     ]
   })
 
-  it.effect("of a client is kept member by member, and cleared whole", () =>
+  it.effect("of a client is kept by member and cleared as a whole", () =>
     Effect.gen(function* () {
       const id = "loyalty"
       yield* apply(id, { loyaltyLevels: named("l"), stampOffers: named("a", "b", "c") })
@@ -55,7 +55,7 @@ layer(services)("loyalty", (it) => {
     })
   )
 
-  it.effect("has levels and offers, known by id", () =>
+  it.effect("has levels and offers identified by id", () =>
     Effect.gen(function* () {
       const id = "levels"
       yield* apply(id, { loyaltyLevels: named("a", "b"), stampOffers: named("c") })
@@ -76,8 +76,8 @@ layer(services)("loyalty", (it) => {
   )
 })
 
-layer(services)("tickets", (it) => {
-  it.effect("take a rating whole, keep it, and lose it", () =>
+layer(services)("tickets of a project file", (it) => {
+  it.effect("get, keep and lose a rating as a whole", () =>
     Effect.gen(function* () {
       const id = "tickets"
       const after = Effect.fnUntraced(function* (rating?: Rating) {
@@ -115,8 +115,8 @@ layer(services)("tickets", (it) => {
   )
 })
 
-layer(services)("tasks", (it) => {
-  it.effect("are created now, completed and opened again as a file says", () =>
+layer(services)("tasks of a project file", (it) => {
+  it.effect("are created, completed and reopened as a file says", () =>
     Effect.gen(function* () {
       const id = "tasks"
       const after = Effect.fnUntraced(function* (members: Partial<NonNullable<File["tasks"]>[number]> = {}) {

@@ -40,8 +40,8 @@ const after = Effect.fnUntraced(function* (id: string, ...deals: ReadonlyArray<D
 
 const refused = (id: string, ...deals: ReadonlyArray<Deal>) => faultsOf(textOf(id, fileOf(...deals)))
 
-layer(services)("deals", (it) => {
-  it.effect("are filled in where a new one is silent", () =>
+layer(services)("deals of a project file", (it) => {
+  it.effect("get defaults when they are new", () =>
     Effect.gen(function* () {
       const start = yield* anHourLater
       yield* given("new", {})
@@ -70,7 +70,7 @@ layer(services)("deals", (it) => {
     })
   )
 
-  it.effect("keep what a file leaves out, and lose what it sets to null", () =>
+  it.effect("keep omitted members, and lose members set to null", () =>
     Effect.gen(function* () {
       const id = "members"
       const full: Deal = {
@@ -131,7 +131,7 @@ layer(services)("deals", (it) => {
     })
   )
 
-  it.effect("stand on the default pipeline that the file leaves behind, and on the first stage", () =>
+  it.effect("are put on the resulting default pipeline and its first stage", () =>
     Effect.gen(function* () {
       const id = "place"
       assert.deepStrictEqual(yield* refused(id, {}, { pipelineId: "p" }), [
@@ -160,7 +160,7 @@ layer(services)("deals", (it) => {
     })
   )
 
-  it.effect("stand on a stage of their pipeline", () =>
+  it.effect("require a stage of their pipeline", () =>
     Effect.gen(function* () {
       const id = "outside"
       yield* given(id, {}, {})
@@ -200,7 +200,7 @@ layer(services)("deals", (it) => {
     })
   )
 
-  it.effect("have a reason only when lost", () =>
+  it.effect("have a lost reason only when lost", () =>
     Effect.gen(function* () {
       const id = "reason"
       const lost = { status: "lost", lostReason: "R" } as const
@@ -229,7 +229,7 @@ layer(services)("deals", (it) => {
     })
   )
 
-  it.effect("have a time of closing only when closed", () =>
+  it.effect("have a closing time only when closed", () =>
     Effect.gen(function* () {
       const id = "closed"
       const then = new Date("2026-01-01T00:00:00.000Z")

@@ -31,7 +31,7 @@ layer(services)("a project file's imports", (it) => {
       WHERE project_id = ${projectId} ORDER BY position`
   })
 
-  it.effect("are stored once, and a file that says the same changes nothing", () =>
+  it.effect("are stored once, and an equal file changes nothing", () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* stage("twice", { importProfile: profile, stagedRecords: [note, ada] }), "created")
       assert.deepStrictEqual(yield* recordsOf("twice"), [note, ada])
@@ -45,7 +45,7 @@ layer(services)("a project file's imports", (it) => {
     })
   )
 
-  it.effect("are replaced whole, kept where the file is silent, and removed by an empty list", () =>
+  it.effect("are replaced as a whole, kept when omitted, and removed by an empty list", () =>
     Effect.gen(function* () {
       yield* stage("replace", { importProfile: profile, stagedRecords: [ada, note] })
       assert.strictEqual(yield* stage("replace", { stagedRecords: [note] }), "updated")
@@ -65,7 +65,7 @@ layer(services)("a project file's imports", (it) => {
     })
   )
 
-  it.effect("are judged anew when the profile alone changes, and no longer once it is gone", () =>
+  it.effect("are judged again when the profile changes, and not at all without it", () =>
     Effect.gen(function* () {
       yield* stage("profile", { importProfile: profile, stagedRecords: [ada] })
       const [batch, records, contacts] = yield* stagedOf("profile")
@@ -104,7 +104,7 @@ layer(services)("a project file's imports", (it) => {
     })
   )
 
-  it.effect("are refused with all their faults, and then nothing is written", () =>
+  it.effect("are refused with all their faults and without effect", () =>
     Effect.gen(function* () {
       yield* stage("faults", { importProfile: profile, stagedRecords: [ada] })
       const before = [yield* rowsOf("installations", "faults"), yield* stagedOf("faults")]
@@ -152,7 +152,7 @@ layer(services)("a project file's imports", (it) => {
     })
   )
 
-  it.effect("of one installation leave those of others alone", () =>
+  it.effect("of one installation do not change those of others", () =>
     Effect.gen(function* () {
       const installation = (id: string, parts: Parts) => JSON.parse(JSON.stringify({ id, name: id, ...parts }))
       const both = { importProfile: profile, stagedRecords: [ada, note] }

@@ -13,7 +13,7 @@ const one = "0193f0cb-0000-4000-8000-00000000000a"
 const two = "0193f0cb-0000-4000-8000-00000000000b"
 const three = "0193f0cb-0000-4000-8000-00000000000c"
 
-layer(services)("conversations", (it) => {
+layer(services)("conversations of a project file", (it) => {
   const clients = [{ id: "c", displayName: "C" }]
 
   it.effect("are observed when they are created, and when their channel changes", () =>
@@ -45,7 +45,7 @@ layer(services)("conversations", (it) => {
     })
   )
 
-  it.effect("are the same in either case of their ids", () =>
+  it.effect("have ids in either letter case", () =>
     Effect.gen(function* () {
       const id = "case"
       const conversations = (...ids: ReadonlyArray<string>) => ids.map((id) => ({ id, channelId: "k", address: "a" }))
@@ -67,7 +67,7 @@ layer(services)("conversations", (it) => {
     })
   )
 
-  it.effect("lead to clients and channels of the file or of the project, and to no other project's", () =>
+  it.effect("refer to clients and channels of the file or the project only", () =>
     Effect.gen(function* () {
       const id = "leads"
       const conversations = [
@@ -91,7 +91,7 @@ layer(services)("conversations", (it) => {
     })
   )
 
-  it.effect("may be on a revoked channel, with an archived client", () =>
+  it.effect("may have a revoked channel and an archived client", () =>
     Effect.gen(function* () {
       const { created } = yield* apply("resting", {
         channels: channels.map((channel) => ({ ...channel, status: "revoked" as const })),
@@ -103,7 +103,7 @@ layer(services)("conversations", (it) => {
   )
 })
 
-layer(services)("addresses", (it) => {
+layer(services)("addresses of a project file", (it) => {
   const at = (...addresses: ReadonlyArray<string>): ReadonlyArray<Address> =>
     addresses.map((address) => ({ channelId: address.slice(0, 1), address: address.slice(1) }))
   const fileOf = (lists: Readonly<Record<string, ReadonlyArray<Address> | undefined>>) => ({
@@ -118,7 +118,7 @@ layer(services)("addresses", (it) => {
   })
   const versions = (id: string) => Effect.map(rowsOf("clients", id), (rows) => rows.map((row) => row["version"]))
 
-  it.effect("of a client stand in their order, are kept when absent, and replaced whole when given", () =>
+  it.effect("of a client keep their order, are kept when omitted and replaced as a whole when given", () =>
     Effect.gen(function* () {
       const id = "addresses"
       yield* apply(id, { channels, ...fileOf({ a: at("k2", "l1", "k1"), b: at("k1"), c: undefined, d: [] }) })
@@ -153,7 +153,7 @@ layer(services)("addresses", (it) => {
     })
   )
 
-  it.effect("can be shared by clients, and handed from one to the other", () =>
+  it.effect("may be shared by clients and move between them", () =>
     Effect.gen(function* () {
       const id = "shared"
       yield* apply(id, { channels, ...fileOf({ a: at("k1", "l1"), b: at("k1") }) })
@@ -163,7 +163,7 @@ layer(services)("addresses", (it) => {
     })
   )
 
-  it.effect("of one client are all different", () =>
+  it.effect("of one client are distinct", () =>
     Effect.gen(function* () {
       const id = "different"
       yield* apply(id, { channels, ...fileOf({ a: at("k1") }) })
@@ -186,7 +186,7 @@ layer(services)("addresses", (it) => {
     })
   )
 
-  it.effect("are on channels of the file or of the project, and on no other project's", () =>
+  it.effect("refer to channels of the file or the project only", () =>
     Effect.gen(function* () {
       const id = "on"
       yield* apply("on-other", { channels, ...fileOf({ a: at("k1") }) })

@@ -20,7 +20,7 @@ const stagesOf = Effect.fnUntraced(function* (projectId: string) {
   return rows.map(({ id, name, pipeline_id, position }) => [pipeline_id, position, id, name].join("/")).toSorted()
 })
 
-layer(services)("pipelines", (it) => {
+layer(services)("pipelines of a project file", (it) => {
   it.effect("are created with their stages in order, and unchanged the second time", () =>
     Effect.gen(function* () {
       const pipelines = [pipeline("p", "z:Zoe", "a", "m"), pipeline("q", "b")]
@@ -57,7 +57,7 @@ layer(services)("pipelines", (it) => {
     })
   )
 
-  it.effect("can hand their stages to each other", () =>
+  it.effect("may exchange stages", () =>
     Effect.gen(function* () {
       yield* apply("hand", { pipelines: [pipeline("p", "a", "b"), pipeline("q", "c", "d")] })
       const report = yield* apply("hand", { pipelines: [pipeline("p", "c", "b"), pipeline("q", "d", "a")] })
@@ -66,7 +66,7 @@ layer(services)("pipelines", (it) => {
     })
   )
 
-  it.effect("have stages of their own: no id twice in a file, and none of a pipeline that the file leaves alone", () =>
+  it.effect("have stages with ids that no other pipeline has", () =>
     Effect.gen(function* () {
       const id = "own"
       yield* apply(id, { pipelines: [pipeline("p", "a", "b")] })
@@ -84,7 +84,7 @@ layer(services)("pipelines", (it) => {
     })
   )
 
-  it.effect("keep the stages that deals are in", () =>
+  it.effect("keep stages that contain deals", () =>
     Effect.gen(function* () {
       const id = "keep"
       const pipelines = [pipeline("p", "a", "b", "c"), pipeline("q", "d")]
@@ -112,7 +112,7 @@ layer(services)("pipelines", (it) => {
     })
   )
 
-  it.effect("have any ids", () =>
+  it.effect("may have any ids", () =>
     Effect.gen(function* () {
       const ids = ["NULL", "null", '"', "\\", "{}", "a,b", " ", "'", "__proto__", "😀"]
       const all = (name: string) => ids.map((id) => ({ id, name: "P", stages: [{ id, name }] }))
@@ -124,7 +124,7 @@ layer(services)("pipelines", (it) => {
     })
   )
 
-  it.effect("are told in one line, whatever their ids hold", () =>
+  it.effect("are reported in one line, whatever their ids contain", () =>
     Effect.gen(function* () {
       const deals = [{ id: "d\n1", title: "T", pipelineId: "p" }]
       yield* apply("line", { pipelines: [pipeline("p", "a\u001b", "b")], deals })
@@ -134,7 +134,7 @@ layer(services)("pipelines", (it) => {
     })
   )
 
-  it.effect("lose or hand over stages that the deals of the file leave, or go along with", () =>
+  it.effect("lose or exchange stages when the file moves their deals", () =>
     Effect.gen(function* () {
       const id = "leave"
       const deals = [
@@ -162,7 +162,7 @@ layer(services)("pipelines", (it) => {
     })
   )
 
-  it.effect("are the project's default when it names one, here or already there", () =>
+  it.effect("are the project's default when it names one of the file or of the project", () =>
     Effect.gen(function* () {
       const id = "default"
       const defaultPipeline = Effect.map(projectRow(id), (row) => row?.["default_pipeline_id"])

@@ -6,7 +6,7 @@ import { Projects } from "../../src/project/Projects.ts"
 import { file } from "./Files.support.ts"
 import { services, stateOf } from "./Projects.support.ts"
 
-layer(services)("any file", (it) => {
+layer(services)("any project file", (it) => {
   // One project takes all files in turn, so most of them meet records that an earlier one left.
   it.effect("changes nothing when it is applied again, or refused", () =>
     Effect.gen(function* () {

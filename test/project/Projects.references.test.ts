@@ -43,8 +43,8 @@ const referring = {
   tasks: [{ id: "k", title: "K", dealId: "d", clientId: "c", assigneeId: "m" }]
 }
 
-layer(services)("references", (it) => {
-  it.effect("lead to records of the file or of the project, and to no other project's", () =>
+layer(services)("references of a project file", (it) => {
+  it.effect("lead to records of the file or the project only", () =>
     Effect.gen(function* () {
       yield* apply("references-other", { ...targets, ...referring })
       const { deals, project, tasks, tickets } = referring
@@ -102,7 +102,7 @@ layer(services)("references", (it) => {
     })
   )
 
-  it.effect("that lead nowhere are told beside all other faults between records, and nothing is written", () =>
+  it.effect("that lead nowhere are reported with all other faults between records, without effect", () =>
     Effect.gen(function* () {
       const id = "faulty"
       const uuid = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"

@@ -50,7 +50,7 @@ const unreadable =
   "is required, as this SECRET_KEY can't open the one that is stored: give it anew, or set the key that sealed it"
 
 layer(services)("configs of channels", (it) => {
-  it.effect("stand nowhere in the database so that they could be read there", () =>
+  it.effect("are stored nowhere in the database in readable form", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       yield* apply("database", all)
@@ -69,7 +69,7 @@ layer(services)("configs of channels", (it) => {
     })
   )
 
-  it.effect("are sealed differently for each channel, and for each project", () =>
+  it.effect("are sealed differently for each channel and project", () =>
     Effect.gen(function* () {
       const twins = { channels: ["a", "b"].map((id) => channel(id, { config: http })) }
       for (const id of ["one", "other"]) yield* apply(id, twins)
@@ -78,7 +78,7 @@ layer(services)("configs of channels", (it) => {
     })
   )
 
-  it.effect("can't be left out when another SECRET_KEY has sealed them, and nothing is written", () =>
+  it.effect("are required when another SECRET_KEY has sealed them", () =>
     Effect.gen(function* () {
       const id = "key"
       yield* apply(id, all)
@@ -103,7 +103,7 @@ layer(services)("configs of channels", (it) => {
     })
   )
 
-  it.effect("are replaced when they are given whole, whatever has sealed the old ones", () =>
+  it.effect("are replaced when given as a whole, whatever key sealed the old ones", () =>
     Effect.gen(function* () {
       const id = "replace"
       yield* apply(id, all)
@@ -128,7 +128,7 @@ layer(services)("configs of channels", (it) => {
     })
   )
 
-  it.effect("can't be opened as another channel's, as another project's, or as another provider's", () =>
+  it.effect("do not open for another channel, project or provider", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const box = yield* SecretBox
@@ -156,8 +156,8 @@ layer(services)("configs of channels", (it) => {
   )
 })
 
-layer(services)("what is said of channels", (it) => {
-  it.effect("in faults, logs, spans and errors holds none of their configs", () =>
+layer(services)("messages about channels", (it) => {
+  it.effect("contain no config in faults, logs, spans and errors", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const { apply: applyText } = yield* Projects

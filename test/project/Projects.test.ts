@@ -8,8 +8,8 @@ import { demoProjectFile } from "../../src/project/Demo.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { anHourLater, apply, faultsOf, projectRow, rowsOf, services, stateOf, textOf } from "./Projects.support.ts"
 
-layer(services)("apply", (it) => {
-  it.effect("creates the demo, tells nobody, and finds nothing to do the second time", () =>
+layer(services)("an apply", (it) => {
+  it.effect("creates the demo without events, and changes nothing the second time", () =>
     Effect.gen(function* () {
       const { apply } = yield* Projects
       const text = JSON.stringify(demoProjectFile)
@@ -41,7 +41,7 @@ layer(services)("apply", (it) => {
     })
   )
 
-  it.effect("fills in what a new record leaves out", () =>
+  it.effect("gives new records defaults", () =>
     Effect.gen(function* () {
       const start = yield* anHourLater
       const report = yield* apply("defaults", {
@@ -98,7 +98,7 @@ layer(services)("apply", (it) => {
     })
   )
 
-  it.effect("keeps what the file leaves out, clears what it sets to null, and replaces lists whole", () =>
+  it.effect("keeps omitted members, clears members set to null, and replaces lists as a whole", () =>
     Effect.gen(function* () {
       const full = {
         id: "c",
@@ -159,7 +159,7 @@ layer(services)("apply", (it) => {
     })
   )
 
-  it.effect("archives and restores clients, and leaves those alone that the file doesn't name", () =>
+  it.effect("archives and restores clients, and changes no client that the file does not name", () =>
     Effect.gen(function* () {
       const id = "archive"
       const client = (status?: "active" | "archived", displayName = "A") =>
@@ -179,7 +179,7 @@ layer(services)("apply", (it) => {
     })
   )
 
-  it.effect("leaves an existing project as it was when anything is wrong", () =>
+  it.effect("changes nothing in an existing project when anything is wrong", () =>
     Effect.gen(function* () {
       yield* apply("kept", { clients: [{ id: "a", displayName: "A" }] })
       const before = [yield* projectRow("kept"), yield* rowsOf("clients", "kept")]
@@ -192,7 +192,7 @@ layer(services)("apply", (it) => {
     })
   )
 
-  it.effect("counts active clients only while there is a capacity, which the operator may exceed", () =>
+  it.effect("counts active clients only with a capacity, which it may exceed", () =>
     Effect.gen(function* () {
       const counted = (contactCapacity?: number | null) =>
         Effect.gen(function* () {
@@ -219,7 +219,7 @@ layer(services)("apply", (it) => {
     })
   )
 
-  it.effect("reports empty lists, and stays silent on absent ones", () =>
+  it.effect("reports empty lists and not absent ones", () =>
     Effect.gen(function* () {
       const report = yield* apply("empty", { members: [], clients: [] })
       assert.deepStrictEqual(report.unchanged, { project: 0, members: 0, clients: 0 })

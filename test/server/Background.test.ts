@@ -28,8 +28,8 @@ const passUntil = <A, E, R>(step: "500 millis", look: Effect.Effect<A, E, R>, ho
     Effect.repeat({ until: holds })
   )
 
-layer(TestDatabase.layer)("a background fiber that meets a bug", (it) => {
-  it.effect("is restarted and counted; without progress the process is not ready until it works again", () =>
+layer(TestDatabase.layer)("a background fiber with a defect", (it) => {
+  it.effect("is restarted and counted, and without progress the process is not ready", () =>
     Effect.gen(function* () {
       const { of, ready, sql } = yield* service
       assert.strictEqual((yield* ready).status, 200)

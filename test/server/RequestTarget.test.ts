@@ -6,7 +6,7 @@ const template = "/clients/:clientId/notes/:noteId"
 const locations = (target: string) => targetFaults(target, template).map(([location]) => location)
 
 describe("request targets", () => {
-  it("reach the router with every character of an id in its place", () => {
+  it("reach the router with every character of an id", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary", minLength: 1 }), (id) => {
         fc.pre(id.isWellFormed())
@@ -19,7 +19,7 @@ describe("request targets", () => {
     assert.strictEqual(routable("/clients/plain?limit=1"), "/clients/plain?limit=1")
   })
 
-  it("tell malformed percent-encoding, unsafe characters and repeats where they stand", () => {
+  it("are refused at the location of malformed percent-encoding, unsafe characters and repeats", () => {
     assert.deepStrictEqual(locations("/clients/%zz/notes/%FF"), ["path/clientId", "path/noteId"])
     assert.deepStrictEqual(locations("/clients/%00/notes/a%2Fb"), ["path/clientId"])
     assert.deepStrictEqual(locations("/clients/a/notes/b?x=%&y=%00&z=1&z=2&%zz=1"), [
@@ -31,7 +31,7 @@ describe("request targets", () => {
     assert.deepStrictEqual(locations("/clients/a/notes/b?q=100%25+%C3%A9"), [])
   })
 
-  it("never break on any target", () => {
+  it("are parsed or refused without a defect", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary-ascii" }), (text) => {
         targetFaults(routable(`/clients/${text}`), template)
@@ -40,7 +40,7 @@ describe("request targets", () => {
     )
   })
 
-  it("with an empty segment or a trailing slash are other paths", () => {
+  it("with an empty segment or a trailing slash are different paths", () => {
     assert.deepStrictEqual(["/", "/clients", "/clients/", "//clients", "/clients//a"].map(hasEmptySegment), [
       false,
       false,

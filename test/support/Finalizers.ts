@@ -1,10 +1,18 @@
 /** Finalizers of tests and test files that don't run in an Effect scope. `hooks.ts` runs them. */
+import { Effect, Exit, Scope } from "effect"
 
 const finalizers: Array<() => unknown> = []
 
 /** Runs `finalizer` after the current test, or after the whole file when `beforeAll` adds it. The last one runs first. */
 export const defer = (finalizer: () => unknown): void => {
   finalizers.push(finalizer)
+}
+
+/** Opens a resource that ends with the test, or with the file where `beforeAll` opens it. */
+export const opened = <A, E>(resource: Effect.Effect<A, E, Scope.Scope>): Promise<A> => {
+  const scope = Scope.makeUnsafe()
+  defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+  return Effect.runPromise(Scope.provide(resource, scope))
 }
 
 /** The number of finalizers that wait. */

@@ -7,7 +7,8 @@ import { beforeEach } from "vitest"
 const programs = {
   redis: { names: ["redis-server"], debian: "redis-server" },
   chromium: { names: ["chromium", "chromium-browser", "google-chrome"], debian: "chromium" },
-  promtool: { names: ["promtool"], debian: "prometheus" }
+  promtool: { names: ["promtool"], debian: "prometheus" },
+  script: { names: ["script"], debian: "bsdutils" }
 } as const
 
 export type Program = keyof typeof programs

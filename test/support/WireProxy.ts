@@ -1,191 +1,167 @@
-/**
- * A TCP proxy before PostgreSQL that reads the messages, and so knows every round trip and its SQL. It can hold one up,
- * for a test to say what becomes of it.
- */
+/** A TCP proxy before PostgreSQL: records round trips and their SQL, holds or cuts chosen ones, and stops carrying anything. */
 import { Effect } from "effect"
 import { connect, createServer, type Socket } from "node:net"
+import { opened } from "./Finalizers.ts"
+import { answerReader, requestReader, type RoundTrip } from "./WireMessages.ts"
 
-/** Ends of what PostgreSQL is asked to do before it answers: a simple query, or everything up to a Sync. */
-export interface RoundTrip {
-  /** The statements that it executes. */
-  readonly statements: ReadonlyArray<string>
-}
-
-/** A round trip that has not reached PostgreSQL. Whatever becomes of it, its connection carries nothing any more. */
+/** A connection whose round trip is held: `asked`, before PostgreSQL has it, or `answered`, before the client knows. */
 export interface Held {
-  /** The process id of the backend that it is for. */
+  /** The process id of its backend. */
   readonly backend: number
-  /** It reaches PostgreSQL, but its answer does not come back. Done once it has been answered, or never will be. */
+  /** Sends the round trip to PostgreSQL, but nothing to the client. Resolves once it is answered or the connection ends. */
   readonly pass: () => Promise<void>
-  /** Half of it reaches PostgreSQL. */
+  /** Sends half of it to PostgreSQL. */
   readonly tear: () => Promise<void>
+  /** Sends everything that was held, and holds nothing any more. */
+  readonly release: () => void
+  /** Ends the connection on both sides. */
+  readonly cut: () => void
 }
 
-/** Holds up the round trips in which a statement matches. */
+/** Holds the round trips in which a statement matches. */
 export interface Gate {
-  /** Whether one is held up whose client still waits. */
+  /** Whether a round trip is held whose client still waits. */
   readonly isWaiting: () => boolean
-  /** One whose client still waits: the oldest, or the next that comes. */
+  /** The oldest held round trip whose client still waits, or the next one. */
   readonly next: () => Promise<Held>
-  /** Holds nothing up any more. What it has held is lost with its connection, since nobody may wait for it by now. */
+  /** Holds nothing more, and ends the connections of what is held. */
   readonly open: () => void
 }
 
-interface Holding extends Gate {
+/** Holds the next round trips in which a statement matches. */
+export interface Trap {
+  /** Resolves when as many are held as were asked for. */
+  readonly sprung: Promise<void>
+  /** Ends the connections of what is held. */
+  readonly cut: () => void
+  /** Sends everything that is held. */
+  readonly release: () => void
+}
+
+export interface Catch {
+  readonly statement: RegExp
+  readonly when: "asked" | "answered"
+  readonly count: number
+}
+
+interface Watch {
   readonly pattern: RegExp
-  readonly hold: (held: Held, client: Socket) => void
+  readonly when: Catch["when"]
+  readonly onHeld: (held: Held, client: Socket) => void
 }
 
-const protocol3 = 196_608
-
-/** Cuts what one side sends into messages: https://www.postgresql.org/docs/current/protocol-message-formats.html */
-const messages = (side: "client" | "database", onMessage: (type: string, body: Buffer) => void) => {
-  let pending = Buffer.alloc(0)
-  let started = side === "database"
-  return (chunk: Buffer) => {
-    pending = Buffer.concat([pending, chunk])
-    while (true) {
-      // Until the startup message, which no type precedes, there may be one that asks for TLS.
-      const head = started ? 1 : 0
-      if (pending.length < head + 4) return
-      const length = head + pending.readInt32BE(head)
-      if (pending.length < length) return
-      if (started) onMessage(String.fromCharCode(pending.readUInt8(0)), pending.subarray(5, length))
-      else started = pending.readInt32BE(4) === protocol3
-      pending = pending.subarray(length)
-    }
-  }
-}
-
-/** Reads the round trips of one connection. */
-export const reader = (onRoundTrip: (roundTrip: RoundTrip) => void) => {
-  const prepared = new Map<string, string>()
-  const portals = new Map<string, string>()
-  let statements: Array<string> = []
-
-  const end = () => {
-    onRoundTrip({ statements })
-    statements = []
-  }
-  return messages("client", (type, body) => {
-    const [first = "", second = ""] = body.toString("latin1").split("\0")
-    switch (type) {
-      case "P":
-        return prepared.set(first, Buffer.from(second, "latin1").toString("utf8"))
-      case "B":
-        return portals.set(first, prepared.get(second) ?? "")
-      case "E":
-        return statements.push(portals.get(first) ?? "")
-      case "Q":
-        statements.push(Buffer.from(first, "latin1").toString("utf8"))
-        return end()
-      case "S":
-        return end()
-      default:
-        return undefined
-    }
-  })
-}
-
-/** Reads which backend a connection has, and how many of its round trips are answered. */
-const answerReader = (onBackend: (pid: number) => void) => {
-  // The first is that it is ready at all.
-  const seen = { backend: 0, answers: -1 }
-  const read = messages("database", (type, body) => {
-    if (type === "Z") seen.answers++
-    if (type !== "K") return
-    seen.backend = body.readInt32BE(0)
-    onBackend(seen.backend)
-  })
-  return { seen, read }
-}
-
-/** What a proxy has seen, and where it holds up. */
+/** What a proxy has seen, and what it looks for. */
 interface Traffic {
-  readonly gates: Set<Holding>
+  readonly watches: Set<Watch>
   readonly backends: Set<number>
   roundTrips: Array<RoundTrip>
 }
 
-/** Passes on what both sides of a connection send, as far as the gates let it. */
+/** Passes on what both sides of a connection send, as far as no watch holds it. */
 const carry = (client: Socket, database: Socket, traffic: Traffic) => {
-  let asked: ReadonlyArray<RoundTrip> = []
-  let count = 0
-  const read = reader((trip) => {
-    asked = [...asked, trip]
-    count++
+  let [backend, asked, answered] = [0, 0, 0]
+  let requests: Array<Buffer> | undefined
+  let answers: Array<Buffer> | undefined
+  let trips: ReadonlyArray<RoundTrip> = []
+  const waiting = new Set<() => void>()
+  const notify = () => waiting.forEach((look) => look())
+
+  const readRequests = requestReader((trip) => {
+    asked++
+    trips = [...trips, trip]
     traffic.roundTrips.push(trip)
   })
-  const { read: readAnswers, seen } = answerReader((backend) => {
-    traffic.backends.add(backend)
-    database.once("close", () => traffic.backends.delete(backend))
+  const readAnswers = answerReader({
+    onBackend: (pid) => {
+      backend = pid
+      traffic.backends.add(pid)
+      database.once("close", () => traffic.backends.delete(pid))
+    },
+    onAnswer: () => void answered++
   })
-  let held = false
-  let silent = false
-
-  const waiting = new Set<() => void>()
-  const look = () => waiting.forEach((look) => look())
-  const answered = (due: number) =>
+  /** Resolves once that many round trips are answered, or none will be any more. */
+  const untilAnswered = (due: number) =>
     new Promise<void>((resolve) => {
-      const done = () => {
-        if (seen.answers < due && !database.destroyed) return
-        waiting.delete(done)
+      const look = () => {
+        if (answered < due && !database.destroyed) return
+        waiting.delete(look)
         resolve()
       }
-      waiting.add(done)
-      done()
+      waiting.add(look)
+      look()
     })
-
-  const hold = (gate: Holding, chunk: Buffer) => {
-    held = true
-    const before = count - asked.length
-    /** What was asked before is answered yet. */
-    const release = async (bytes: Buffer) => {
-      await answered(before)
-      silent = true
+  const held = (chunk: Buffer, before: number, due: number): Held => {
+    const sendSilently = async (bytes: Buffer) => {
+      // Answers to earlier round trips reach the client.
+      await untilAnswered(before)
+      answers ??= []
       database.write(bytes)
     }
-    gate.hold(
-      {
-        backend: seen.backend,
-        pass: () => release(chunk).then(() => answered(count)),
-        tear: () => release(chunk.subarray(0, chunk.length / 2))
+    return {
+      backend,
+      pass: () => sendSilently(chunk).then(() => untilAnswered(due)),
+      tear: () => sendSilently(chunk.subarray(0, chunk.length / 2)),
+      release: () => {
+        for (const bytes of requests ?? []) database.write(bytes)
+        for (const bytes of answers ?? []) client.write(bytes)
+        requests = answers = undefined
       },
-      client
-    )
+      cut: () => {
+        client.destroy()
+        database.destroy()
+      }
+    }
   }
   client.on("data", (chunk: Buffer) => {
-    if (held) return
-    asked = []
-    read(chunk)
-    const statements = asked.flatMap(({ statements }) => statements)
-    const gate = [...traffic.gates].find(({ pattern }) => statements.some((sql) => pattern.test(sql)))
-    if (gate === undefined) database.write(chunk)
-    else hold(gate, chunk)
+    trips = []
+    const before = asked
+    readRequests(chunk)
+    let isHeld = requests !== undefined
+    for (const [index, { statements }] of trips.entries()) {
+      const watch = [...traffic.watches].find(({ pattern }) => statements.some((sql) => pattern.test(sql)))
+      if (watch === undefined) continue
+      const found = held(chunk, before, asked)
+      if (watch.when === "asked") {
+        isHeld = true
+        watch.onHeld(found, client)
+      } else {
+        answers ??= []
+        const due = before + index + 1
+        void untilAnswered(due).then(() => answered >= due && watch.onHeld(found, client))
+      }
+    }
+    if (isHeld) requests = [...(requests ?? []), chunk]
+    else database.write(chunk)
   })
   database.on("data", (chunk: Buffer) => {
+    if (answers === undefined) client.write(chunk)
+    else answers.push(chunk)
     readAnswers(chunk)
-    if (!silent) client.write(chunk)
-    look()
+    notify()
   })
-  // What has been written yet arrives.
+  // What has been written arrives before either side closes.
   client.once("close", () => database.destroySoon())
   database.once("close", () => {
     client.destroySoon()
-    look()
+    notify()
   })
 }
 
-const gateOf = (pattern: RegExp, onOpen: (gate: Holding) => void): Holding => {
+const gateOf = (statement: RegExp, watches: Set<Watch>): Gate => {
   const clients = new Map<Socket, Held>()
   let taker: ((held: Held) => void) | undefined
-  const gate: Holding = {
-    pattern,
-    hold: (held, client) => {
+  const watch: Watch = {
+    pattern: statement,
+    when: "asked",
+    onHeld: (held, client) => {
+      if (clients.has(client)) return
       clients.set(client, held)
       client.once("close", () => clients.delete(client))
       taker?.(held)
-    },
+    }
+  }
+  watches.add(watch)
+  return {
     isWaiting: () => clients.size > 0,
     next: () =>
       new Promise((resolve) => {
@@ -194,41 +170,62 @@ const gateOf = (pattern: RegExp, onOpen: (gate: Holding) => void): Holding => {
         else resolve(first)
       }),
     open: () => {
-      onOpen(gate)
+      watches.delete(watch)
       for (const client of clients.keys()) client.destroy()
     }
   }
-  return gate
 }
 
-/** Starts a proxy before the database of a URL. */
+const trapOf = ({ count, statement, when }: Catch, watches: Set<Watch>): Trap => {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const all: Array<Held> = []
+  const watch: Watch = {
+    pattern: statement,
+    when,
+    onHeld: (held) => {
+      if (all.push(held) < count) return
+      watches.delete(watch)
+      resolve()
+    }
+  }
+  watches.add(watch)
+  const end = (each: (held: Held) => void) => () => {
+    watches.delete(watch)
+    all.forEach(each)
+  }
+  return { sprung: promise, cut: end(({ cut }) => cut()), release: end(({ release }) => release()) }
+}
+
+/** Starts a proxy before the database of a URL; it ends with the scope. */
 export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) {
-  const target = new URL(databaseUrl)
+  const url = new URL(databaseUrl)
+  const target = { host: url.hostname, port: Number(url.port || 5432) }
   const sockets = new Set<Socket>()
-  const traffic: Traffic = { gates: new Set(), backends: new Set(), roundTrips: [] }
+  const traffic: Traffic = { watches: new Set(), backends: new Set(), roundTrips: [] }
+  let isHanging = false
 
   const server = createServer((client) => {
-    const database = connect({ host: target.hostname, port: Number(target.port || 5432) })
-    for (const socket of [client, database]) {
+    const both = isHanging ? [client] : [client, connect(target)]
+    for (const socket of both) {
       sockets.add(socket)
       socket.on("close", () => sockets.delete(socket))
       // Either end may go first when the test is over.
       socket.on("error", () => socket.destroy())
     }
-    carry(client, database, traffic)
+    const [, database] = both
+    if (database !== undefined) carry(client, database, traffic)
   })
   yield* Effect.callback<void, Error>((resume) => {
     server.once("error", (error) => resume(Effect.fail(error)))
     server.listen(0, "127.0.0.1", () => resume(Effect.void))
   }).pipe(Effect.orDie)
+  const destroyAll = () => sockets.forEach((socket) => socket.destroy())
   yield* Effect.addFinalizer(() =>
     Effect.callback<void>((resume) => {
       server.close(() => resume(Effect.void))
-      for (const socket of sockets) socket.destroy()
+      destroyAll()
     })
   )
-
-  const url = new URL(databaseUrl)
   const address = server.address()
   if (address === null || typeof address === "string") return yield* Effect.die(new Error("The proxy has no port"))
   url.hostname = "127.0.0.1"
@@ -238,19 +235,29 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
     /** The database's URL through the proxy. */
     url: url.href,
     /** The round trips since the last call. */
-    take: () => {
-      const taken = traffic.roundTrips
-      traffic.roundTrips = []
-      return taken
-    },
+    take: () => traffic.roundTrips.splice(0),
     /** The process ids of the backends that it is connected to. */
     backends: (): ReadonlyArray<number> => [...traffic.backends],
-    /** Closes a gate before what matches. */
-    gate: (pattern: RegExp): Gate => {
-      const gate = gateOf(pattern, (gate) => traffic.gates.delete(gate))
-      traffic.gates.add(gate)
-      return gate
+    /** Holds every round trip in which a statement matches, until it is opened. */
+    gate: (statement: RegExp): Gate => gateOf(statement, traffic.watches),
+    /** Holds the next round trips in which a statement matches, with everything after them on their connections. */
+    trap: (wanted: Catch): Trap => trapOf(wanted, traffic.watches),
+    /** Open connections carry nothing any more, and stay open on both sides. New ones work. */
+    blackHole: () => {
+      for (const socket of sockets) socket.removeAllListeners("data").removeAllListeners("close").resume()
+    },
+    /** Ends the open connections, accepts new ones, and carries nothing on them until `heal`. */
+    hang: () => {
+      isHanging = true
+      destroyAll()
+    },
+    heal: () => {
+      isHanging = false
+      destroyAll()
     }
   }
 })
 export type WireProxy = Effect.Success<ReturnType<typeof startWireProxy>>
+
+/** Starts a proxy that ends with the test. */
+export const openProxy = (databaseUrl: string) => opened(startWireProxy(databaseUrl))

@@ -62,8 +62,8 @@ const code = (server: string, name: string) => Effect.map(Effect.flip(resolve(se
 
 const ipv6 = "20010db8000000000000000000000001"
 
-describe("names", () => {
-  it.live("lead to all their addresses, IPv4 first", () =>
+describe("a host name", () => {
+  it.live("resolves to all its addresses, IPv4 first", () =>
     Effect.gen(function* () {
       const { server } = yield* dns((_, family) => (family === "A" ? ["192.0.2.1", "192.0.2.2"] : [ipv6]))
       assert.deepStrictEqual(yield* resolve(server, "hooks.test"), ["192.0.2.1", "192.0.2.2", "2001:db8::1"])
@@ -71,7 +71,7 @@ describe("names", () => {
     })
   )
 
-  it.live("need an address of one family only, and don't wait long for one that is not told", () =>
+  it.live("resolves with one address family when the other gives no answer", () =>
     Effect.gen(function* () {
       for (const other of [[], "NXDOMAIN", "SERVFAIL", "silence"] as const) {
         for (const [mine, address, shown] of [
@@ -87,7 +87,7 @@ describe("names", () => {
     })
   )
 
-  it.live("that nobody has are not found; when the server has failed, nobody knows", () =>
+  it.live("is not found when it does not exist, and a failure of the server is another error", () =>
     Effect.gen(function* () {
       const none = yield* dns(() => "NXDOMAIN")
       assert.strictEqual(yield* code(none.server, "nobody.invalid"), "ENOTFOUND")
@@ -98,7 +98,7 @@ describe("names", () => {
     })
   )
 
-  it.live("of the hosts file are found without DNS", () =>
+  it.live("in the hosts file resolves without DNS", () =>
     Effect.gen(function* () {
       const { asked, server } = yield* dns(() => ["192.0.2.1"])
       assert.include(yield* resolve(server, "LOCALHOST"), "127.0.0.1")
@@ -107,7 +107,7 @@ describe("names", () => {
     })
   )
 
-  it.live("on a server that hangs hold up no others, and are given up with the question", () =>
+  it.live("delays no other when its server hangs, and is abandoned with its query", () =>
     Effect.gen(function* () {
       const { asked, server } = yield* dns((name) => (name.startsWith("hang") ? "silence" : ["192.0.2.1"]))
       yield* Effect.gen(function* () {
@@ -127,7 +127,7 @@ describe("names", () => {
   )
 
   it.live(
-    "that nobody tells end with a failure by themselves",
+    "fails after a timeout without an answer",
     () =>
       Effect.gen(function* () {
         const { server } = yield* dns(() => "silence")
@@ -137,7 +137,7 @@ describe("names", () => {
   )
 })
 
-describe("answers", () => {
+describe("a DNS answer", () => {
   const counting = (answer: Effect.Effect<ReadonlyArray<string>, NameUnresolved>) => {
     const asked: Array<string> = []
     const resolve = cached((name) => {
@@ -147,7 +147,7 @@ describe("answers", () => {
     return { asked, resolve }
   }
 
-  it.effect("are kept for five seconds", () =>
+  it.effect("is cached for five seconds", () =>
     Effect.gen(function* () {
       const { asked, resolve } = counting(Effect.succeed(["192.0.2.1"]))
       const names = yield* resolve
@@ -162,7 +162,7 @@ describe("answers", () => {
     })
   )
 
-  it.effect("are not kept when they are failures", () =>
+  it.effect("is not cached when it is a failure", () =>
     Effect.gen(function* () {
       const { asked, resolve } = counting(Effect.fail(new NameUnresolved({ code: "ENOTFOUND" })))
       const names = yield* resolve
@@ -171,7 +171,7 @@ describe("answers", () => {
     })
   )
 
-  it.effect("are waited for together; the question ends with the last who waits", () =>
+  it.effect("is shared by concurrent queries, and the query ends with the last of them", () =>
     Effect.gen(function* () {
       let dropped = 0
       const { asked, resolve } = counting(

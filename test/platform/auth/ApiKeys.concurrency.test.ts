@@ -38,8 +38,8 @@ const ahead = Effect.fnUntraced(function* <A, E, R, R2>(
   return yield* Effect.forEach(waiting, Fiber.join)
 })
 
-layer(services)("ApiKeys", (it) => {
-  it.effect("takes many rotations of one key at once, with a key for each and the shortest grace for the old one", () =>
+layer(services)("the service ApiKeys under concurrency", (it) => {
+  it.effect("makes a key for each of many concurrent rotations, and the shortest grace ends the old one", () =>
     Effect.gen(function* () {
       const { rotate } = yield* ApiKeys
       const projectId = yield* makeProject("many")
@@ -57,7 +57,7 @@ layer(services)("ApiKeys", (it) => {
     })
   )
 
-  it.effect("leaves no key behind for a rotation that a revocation has overtaken", () =>
+  it.effect("makes no key for a rotation that follows a revocation", () =>
     Effect.gen(function* () {
       const { revoke, rotate } = yield* ApiKeys
       const projectId = yield* makeProject("overtaken")

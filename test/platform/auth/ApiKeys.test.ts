@@ -20,8 +20,8 @@ const storedHash = Effect.fnUntraced(function* (keyId: KeyId) {
   return rows[0]?.hash ?? new Uint8Array()
 })
 
-layer(services)("ApiKeys", (it) => {
-  it.effect("issues a key, and stores no more of its token than a hash", () =>
+layer(services)("the service ApiKeys", (it) => {
+  it.effect("issues a key and stores only a hash of its token", () =>
     Effect.gen(function* () {
       const projectId = yield* makeProject("issues")
       const now = yield* DateTime.nowAsDate
@@ -63,7 +63,7 @@ layer(services)("ApiKeys", (it) => {
     })
   )
 
-  it.effect("knows no keys of an unknown project", () =>
+  it.effect("finds no keys in an unknown project", () =>
     Effect.gen(function* () {
       const unknown = new ProjectUnknown({ projectId: unknownProject })
       assert.deepStrictEqual(yield* Effect.flip(issue(unknownProject)), unknown)
@@ -72,7 +72,7 @@ layer(services)("ApiKeys", (it) => {
     })
   )
 
-  it.effect("lets a key live for 366 days at most", () =>
+  it.effect("limits the life of a key to 366 days", () =>
     Effect.gen(function* () {
       const projectId = yield* makeProject("lifetimes")
       yield* issue(projectId, { expiresIn: days(366) })
@@ -83,7 +83,7 @@ layer(services)("ApiKeys", (it) => {
     })
   )
 
-  it.effect("lists the newest first, and of each project its own", () =>
+  it.effect("lists the keys of one project, newest first", () =>
     Effect.gen(function* () {
       const projectId = yield* makeProject("lists")
       assert.deepStrictEqual(yield* list(projectId), [])
@@ -98,7 +98,7 @@ layer(services)("ApiKeys", (it) => {
     })
   )
 
-  it.effect("revokes once; a second time changes nothing", () =>
+  it.effect("revokes a key once, and changes nothing the second time", () =>
     Effect.gen(function* () {
       const { revoke } = yield* ApiKeys
       const projectId = yield* makeProject("revokes")
@@ -117,7 +117,7 @@ layer(services)("ApiKeys", (it) => {
     })
   )
 
-  it.effect("rotates to a key of the same rights and life, and ends the old one after the grace", () =>
+  it.effect("rotates to a key with the same rights and life, and ends the old one after the grace", () =>
     Effect.gen(function* () {
       const { rotate } = yield* ApiKeys
       const projectId = yield* makeProject("rotates")
@@ -146,7 +146,7 @@ layer(services)("ApiKeys", (it) => {
     })
   )
 
-  it.effect("never lets a rotation prolong the old key", () =>
+  it.effect("does not extend the old key by a rotation", () =>
     Effect.gen(function* () {
       const { rotate } = yield* ApiKeys
       const projectId = yield* makeProject("prolongs")
@@ -159,7 +159,7 @@ layer(services)("ApiKeys", (it) => {
     })
   )
 
-  it.effect("rotates no key that is unknown, revoked, expired, or of a member who has left", () =>
+  it.effect("refuses to rotate a key that is unknown, revoked, expired or of an inactive member", () =>
     Effect.gen(function* () {
       const { revoke, rotate } = yield* ApiKeys
       const sql = yield* SqlClient.SqlClient

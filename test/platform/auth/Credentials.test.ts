@@ -45,7 +45,7 @@ const lastUsedAt = (keyId: string) =>
 const used = (keyId: string, at: number) => lastUsedAt(keyId).pipe(Effect.repeat({ until: (seen) => seen === at }))
 
 layer(Layer.mergeAll(Credentials.layer, ApiKeys.layer).pipe(Layer.provideMerge(TestDatabase.layer)))(
-  "Credentials",
+  "credentials",
   (it) => {
     it.effect("carry the rights of the key and the settings of its project", () =>
       Effect.gen(function* () {
@@ -59,7 +59,7 @@ layer(Layer.mergeAll(Credentials.layer, ApiKeys.layer).pipe(Layer.provideMerge(T
       })
     )
 
-    it.effect("see a revocation within a second", () =>
+    it.effect("end within a second of a revocation", () =>
       Effect.gen(function* () {
         const { keyId, token } = yield* issue
         assert.isTrue(yield* isValid(token))
@@ -70,7 +70,7 @@ layer(Layer.mergeAll(Credentials.layer, ApiKeys.layer).pipe(Layer.provideMerge(T
       })
     )
 
-    it.effect("see a key that was not there a second ago", () =>
+    it.effect("are found within a second of their issue", () =>
       Effect.gen(function* () {
         const { keyId, token } = yield* issue
         const sql = yield* SqlClient.SqlClient
@@ -82,7 +82,7 @@ layer(Layer.mergeAll(Credentials.layer, ApiKeys.layer).pipe(Layer.provideMerge(T
       })
     )
 
-    it.effect("end with their key, to the millisecond", () =>
+    it.effect("expire with their key to the millisecond", () =>
       Effect.gen(function* () {
         const { expiresAt, token } = yield* issue
         yield* TestClock.setTime(expiresAt.getTime() - 1)
@@ -101,7 +101,7 @@ layer(Layer.mergeAll(Credentials.layer, ApiKeys.layer).pipe(Layer.provideMerge(T
       })
     )
 
-    it.effect("note their use at most once a minute", () =>
+    it.effect("record their use at most once a minute", () =>
       Effect.gen(function* () {
         yield* TestClock.setTime(3_600_000)
         const { keyId, token } = yield* issue

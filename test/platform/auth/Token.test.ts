@@ -17,8 +17,8 @@ const token = fc.tuple(base62(12), base62(32)).map(([keyId, secret]) => {
 
 const read = (text: string) => present(text)?.keyId
 
-describe("generate", () => {
-  it.effect("makes well-formed tokens that name their keys, each another one", () =>
+describe("a generated token", () => {
+  it.effect("is well-formed, unique and contains its key id", () =>
     Effect.gen(function* () {
       const issued = yield* Effect.replicateEffect(generate, 1000)
       for (const { keyId, token } of issued) {
@@ -32,25 +32,25 @@ describe("generate", () => {
     })
   )
 
-  it.effect("keeps them out of what is printed", () =>
+  it.effect("is redacted when printed", () =>
     Effect.map(generate, ({ token }) => {
       assert.notInclude(`${String(token)} ${JSON.stringify({ token })}`, "dk_")
     })
   )
 })
 
-describe("present", () => {
-  it("finds the key id of any token", () => {
+describe("the key id of a token", () => {
+  it("is found in any token", () => {
     fc.assert(fc.property(token, ({ keyId, text }) => read(text) === keyId))
   })
 
-  it("takes the hash that is stored of a token", () => {
+  it("is found together with the hash that is stored", () => {
     fc.assert(
       fc.property(token, ({ text }) => sameHash(present(text)?.hash ?? new Uint8Array(), hash(Redacted.make(text))))
     )
   })
 
-  it("refuses a token with one character changed, left out, added or moved", () => {
+  it("is not found in a token with one character changed, left out, added or moved", () => {
     const place = fc.nat(54)
     const character = fc.oneof(fc.constantFrom(...alphabet), fc.string({ unit: "binary", minLength: 1, maxLength: 1 }))
     fc.assert(
@@ -66,7 +66,7 @@ describe("present", () => {
     )
   })
 
-  it("refuses whatever else there is, whitespace around a token too", () => {
+  it("is not found in other text, or with whitespace around a token", () => {
     fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => read(text) === undefined))
     fc.assert(
       fc.property(token, ({ text }) => [`${text}\n`, ` ${text}`, `${text} `].every((t) => read(t) === undefined))
@@ -74,7 +74,7 @@ describe("present", () => {
   })
 })
 
-describe("checksum", () => {
+describe("the checksum of a token", () => {
   it("is the CRC-32 in base62, in six digits", () => {
     const number = (text: string) => [...text].reduce((sum, digit) => sum * 62n + BigInt(alphabet.indexOf(digit)), 0n)
     fc.assert(
@@ -92,14 +92,14 @@ describe("checksum", () => {
   })
 })
 
-describe("hash", () => {
+describe("the hash of a token", () => {
   it("is the SHA-256 of the whole token", () => {
     const hex = (text: string) => Buffer.from(hash(Redacted.make(text))).toString("hex")
     // FIPS 180-2, appendix B.1
     assert.strictEqual(hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
   })
 
-  it("tells tokens apart", () => {
+  it("differs between tokens", () => {
     fc.assert(
       fc.property(token, token, ({ text: a }, { text: b }) => {
         assert.isTrue(sameHash(hash(Redacted.make(a)), hash(Redacted.make(a))))

@@ -31,7 +31,7 @@ const scene = Effect.map(Slots.make(options), (slots) => {
   return { slots, free, fill, end }
 })
 
-describe("slots", () => {
+describe("slots of attempts", () => {
   it.effect("grow with a key that uses all of its permits and answers, up to the limit of a key", () =>
     Effect.gen(function* () {
       const { end, fill } = yield* scene

@@ -46,7 +46,7 @@ const until = <A, E, R>(effect: Effect.Effect<A, E, R>, wanted: (value: A) => bo
   )
 
 layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })("a worker", (it) => {
-  it.effect("is alive to others as long as it lives, and dead within three seconds of its end", () =>
+  it.effect("is alive to others while it runs, and dead within three seconds of its end", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const self = yield* worker
@@ -72,7 +72,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     }).pipe(Effect.scoped)
   )
 
-  it.effect("takes its lock again when its connection breaks, and is not taken for dead meanwhile", () =>
+  it.effect("takes its lock again when its connection breaks without being considered dead", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const self = yield* worker
@@ -93,7 +93,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     }).pipe(Effect.scoped)
   )
 
-  it.effect("leases under no id, and judges nobody, while it does not hold its lock", () =>
+  it.effect("leases nothing and declares no worker dead while it does not hold its lock", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const self = yield* worker
@@ -114,7 +114,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     }).pipe(Effect.scoped)
   )
 
-  it.effect("has a lock that no lock of a project is in the way of", () =>
+  it.effect("has a lock that conflicts with no lock of a project", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const self = yield* worker

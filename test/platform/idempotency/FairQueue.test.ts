@@ -59,7 +59,7 @@ describe("a fair queue", () => {
     assert.isTrue(queue.isEmpty)
   })
 
-  it("serves every item once, whatever comes and goes", () => {
+  it("serves every item once under any order of changes", () => {
     const project = fc.constantFrom("a", "b", "c")
     const name = fc.constantFrom("x", "y", "z")
     fc.assert(

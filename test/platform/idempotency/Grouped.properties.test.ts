@@ -7,8 +7,8 @@ import { activeOf, clientNames, clientsOf, open, run, services, steps } from "./
 
 let projects = 0
 
-layer(services, { excludeTestServices: true })("commands that come together", (it) => {
-  it.effect("come to what they come to one by one, in every project of the group", () =>
+layer(services, { excludeTestServices: true })("commands of a group", (it) => {
+  it.effect("have the same outcomes as one by one in every project", () =>
     Effect.gen(function* () {
       for (const some of fc.sample(steps, 40)) {
         const ids = [`group-${projects++}`, `group-${projects++}`]
@@ -28,7 +28,7 @@ layer(services, { excludeTestServices: true })("commands that come together", (i
     })
   )
 
-  it.effect("are one transaction, in which a refused command leaves no trace and takes no neighbour with it", () =>
+  it.effect("are one transaction in which a refused command has no effect on others", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const id = yield* open(`one-${projects++}`, null)
@@ -48,7 +48,7 @@ layer(services, { excludeTestServices: true })("commands that come together", (i
     })
   )
 
-  it.effect("run once each, and are replayed to those that repeat them at the same time", () =>
+  it.effect("run once each, and concurrent repeats are replayed", () =>
     Effect.gen(function* () {
       for (const some of fc.sample(steps, 10)) {
         const id = yield* open(`repeated-${projects++}`, null)
@@ -62,7 +62,7 @@ layer(services, { excludeTestServices: true })("commands that come together", (i
     })
   )
 
-  it.effect("take exactly the places that their projects have", () =>
+  it.effect("take exactly the free places of their projects", () =>
     Effect.gen(function* () {
       for (const [count, capacity] of fc.sample(
         fc.tuple(fc.integer({ min: 1, max: 60 }), fc.integer({ min: 0, max: 40 })),
@@ -93,7 +93,7 @@ layer(services, { excludeTestServices: true })("commands that come together", (i
     })
   )
 
-  it.effect("never exceed a capacity while clients come and go, and count each of them", () =>
+  it.effect("never exceed a capacity and count each client", () =>
     Effect.gen(function* () {
       for (const some of fc.sample(steps, 40)) {
         const capacity = 4

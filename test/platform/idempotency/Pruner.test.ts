@@ -20,8 +20,8 @@ const remaining = (age: string) =>
     return row?.n
   })
 
-layer(TestDatabase.layer)("Pruner", (it) => {
-  it.effect("forgets old outcomes of every project, in as many batches as it takes, and keeps the others", () =>
+layer(TestDatabase.layer)("the pruner of idempotency keys", (it) => {
+  it.effect("deletes old outcomes of every project in batches, and keeps the others", () =>
     Effect.gen(function* () {
       const now = 10 * 86_400_000
       yield* TestClock.setTime(now)

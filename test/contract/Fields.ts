@@ -1,0 +1,147 @@
+/** Each body member and query parameter of each operation (specification, sections 4 and 5): the table of the walk over fields. */
+import * as Values from "./FieldValues.ts"
+import type { Field } from "./FieldValues.ts"
+
+/** Fields by their locations. */
+type Fields = Readonly<Record<string, Field>>
+
+const { digits, integer, list, orNull, queryText, queryWord, reference, text, version, word } = Values
+
+const everybody = { contactStatus: "all", providerTypes: [], requiredTags: [], stageIds: [] }
+const route = { templateId: "tpl_own", templateVersion: 1, channelId: "chan_own" }
+
+/** The members that each command of a campaign requires. */
+export const commands: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
+  rename: { expectedVersion: 1, name: "Spring" },
+  delete: { expectedVersion: 1 },
+  bind_template: { templateId: "tpl_own", templateVersion: 1 },
+  bind_sender: { channelId: "chan_own" },
+  set_primary_route: route,
+  set_fallback_route: route,
+  remove_fallback_route: {},
+  freeze_audience: { filter: everybody },
+  schedule: { scheduledForLocal: null, sendsPerMinute: 1 },
+  duplicate: {},
+  pause: {},
+  resume: {},
+  cancel: {}
+}
+
+const page = (longestCursor: number): Fields => ({
+  "query/limit": { good: ["1", "50", "99", "100"], bad: [...digits().bad, ["101", ""], ["1000000000000", ""]] },
+  "query/cursor": {
+    good: ["x", "x".repeat(longestCursor)],
+    bad: [
+      ["", ""],
+      ["x".repeat(longestCursor + 1), ""]
+    ]
+  }
+})
+
+const client: Fields = {
+  "body/displayName": text(160),
+  "body/firstName": orNull(text(100)),
+  "body/lastName": orNull(text(100)),
+  "body/email": orNull(Values.email),
+  "body/phone": orNull(Values.phone),
+  "body/tags": Values.set,
+  "body/externalId": orNull(text(160))
+}
+
+const deal: Fields = {
+  "body/title": text(160),
+  "body/clientId": orNull(reference("cli_own")),
+  "body/organizationId": orNull(reference("org_own")),
+  "body/responsibleMemberId": orNull(reference("mem_own")),
+  "body/pipelineId": reference("pipe_own"),
+  "body/stageId": reference("stage_own"),
+  "body/amountMinor": { ...integer(0, Number.MAX_SAFE_INTEGER), beside: { currency: "EUR" } },
+  "body/currency": Values.currency,
+  "body/expectedCloseDate": orNull(Values.date)
+}
+
+const note: Fields = { "body/body": text(10_000) }
+
+const routed: Fields = {
+  "body/templateId": reference("tpl_own"),
+  "body/templateVersion": version,
+  "body/channelId": reference("chan_own")
+}
+
+/** By operation, and by the command where the body has variants. An operation or field that is missing here fails the walk. */
+export const fields: Readonly<Record<string, Fields>> = {
+  listClients: { "query/status": queryWord("active", "archived", "all"), ...page(512) },
+  createClient: client,
+  patchClient: {
+    ...client,
+    "body/organizationId": orNull(reference("org_own")),
+    "body/responsibleMemberId": orNull(reference("mem_own")),
+    "body/status": word("active", "archived")
+  },
+  listDeals: {
+    "query/lifecycle": queryWord("active", "archived", "all"),
+    "query/status": queryWord("open", "won", "lost", "all"),
+    ...page(512)
+  },
+  createDeal: deal,
+  patchDeal: {
+    ...deal,
+    "body/lostReason": { ...orNull(text(500)), beside: { status: "lost" } },
+    "body/status": word("open", "won", "open", "lost"),
+    "body/lifecycle": word("active", "archived")
+  },
+  listNotes: page(512),
+  createNote: note,
+  patchNote: { ...note, "body/expectedVersion": version },
+  deleteNote: { "query/expectedVersion": digits("1") },
+  rateTicket: { "body/score": integer(1, 5), "body/comment": orNull(text(1_000)) },
+  configureWebhook: {
+    "body/endpointUrl": {
+      good: ["https://shop.example.com/"],
+      bad: ["", "x", "/", `https://shop.example.com/${"a".repeat(2_024)}`, null, 1, ["x"], {}].map((url) => [url, ""])
+    },
+    "body/eventTypes": {
+      good: [["crm.deal.created.v1"], Array<string>(20).fill("crm.task.created.v1")],
+      bad: [
+        ...[[], Array<string>(21).fill("crm.deal.created.v1"), null, "crm.deal.created.v1", 1, {}].map(
+          (types) => [types, ""] as const
+        ),
+        ...["", "crm.deal.deleted.v1", "crm.deal.created", "CRM.DEAL.CREATED.V1", "crm.deal.created.v1 ", 1, null].map(
+          (type) => [["crm.deal.created.v1", type], "/1"] as const
+        )
+      ]
+    },
+    "body/expectedVersion": { ...orNull(version), good: [null] }
+  },
+  rotateWebhookSecret: { "body/expectedVersion": version },
+  sendMessage: { "body/text": text(4_096), "body/expectedProjectId": text(160) },
+  listSources: { "query/expectedProjectId": queryText(160), ...page(2_048) },
+  getConversationSource: { "query/expectedProjectId": queryText(160) },
+  listSegments: page(4_096),
+  "patchCampaign rename": { "body/expectedVersion": version, "body/name": text(160) },
+  "patchCampaign delete": { "body/expectedVersion": version },
+  "patchCampaign bind_template": { "body/templateId": reference("tpl_own"), "body/templateVersion": version },
+  "patchCampaign bind_sender": { "body/channelId": reference("chan_own") },
+  "patchCampaign set_primary_route": routed,
+  "patchCampaign set_fallback_route": routed,
+  "patchCampaign schedule": {
+    "body/scheduledForLocal": orNull(Values.localTime),
+    "body/sendsPerMinute": integer(1, 60_000)
+  },
+  "patchCampaign duplicate": { "body/name": text(160) },
+  "patchCampaign freeze_audience": {
+    "body/filter": { good: [everybody], bad: [null, "x", 1, [], true].map((filter) => [filter, ""]) },
+    "body/filter/contactStatus": word("active", "archived", "all"),
+    "body/filter/segmentId": orNull(reference("seg_own")),
+    "body/filter/providerTypes": list,
+    "body/filter/requiredTags": list,
+    "body/filter/stageIds": list,
+    "body/filter/loyaltyCardRequired": {
+      good: [true, false],
+      bad: [null, "true", 0, [], {}].map((value) => [value, ""])
+    },
+    "body/filter/loyaltyLevelIds": list,
+    "body/filter/minimumLoyaltyBalance": orNull(integer(0, 1_000_000_000)),
+    "body/filter/readyStampOfferIds": list
+  }
+}

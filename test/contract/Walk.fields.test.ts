@@ -1,0 +1,201 @@
+/** Each body member and query parameter of each operation: what it takes and what it refuses (contract §2, §7 to §10). */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { OpenApi } from "effect/http-api"
+import { Api } from "../../src/api/Api.ts"
+import { documented } from "../../src/api/Document.ts"
+import { clientOf, codeOf, dealOf, faultsOf, notePageOf, receiptOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
+import { type Seeded, TestServer } from "../support/TestServer.ts"
+import { commands, fields } from "./Fields.ts"
+import { type Change, queryOf, requestOf } from "./Requests.ts"
+import { type Sample, samples, World } from "./Samples.ts"
+
+// The fields that the OpenAPI document names
+
+const Referring = Schema.Struct({ $ref: Schema.optionalKey(Schema.String) })
+const Properties = Schema.Record(Schema.String, Schema.Unknown)
+const Shape = Schema.Struct({
+  anyOf: Schema.optionalKey(Schema.Array(Schema.Unknown)),
+  properties: Schema.optionalKey(Properties)
+})
+const Variant = Schema.Struct({ operation: Schema.Struct({ enum: Schema.Tuple([Schema.String]) }) })
+const Operation = Schema.Struct({
+  operationId: Schema.String,
+  parameters: Schema.Array(Schema.Struct({ in: Schema.String, name: Schema.String })),
+  requestBody: Schema.optionalKey(
+    Schema.Struct({ content: Schema.Struct({ "application/json": Schema.Struct({ schema: Schema.Unknown }) }) })
+  )
+})
+const Document = Schema.Struct({
+  paths: Schema.Record(Schema.String, Schema.Record(Schema.String, Operation)),
+  components: Schema.Struct({ schemas: Properties })
+})
+
+const describedFields = () => {
+  const { components, paths } = Schema.decodeUnknownSync(Document)(OpenApi.fromApi(documented(Api)))
+  const shapeOf = (schema: unknown) => {
+    const { $ref } = Schema.decodeUnknownSync(Referring)(schema)
+    return Schema.decodeUnknownSync(Shape)(
+      $ref === undefined ? schema : components.schemas[$ref.slice("#/components/schemas/".length)]
+    )
+  }
+  const locationsIn = (schema: unknown, at: string): ReadonlyArray<string> =>
+    Object.entries(shapeOf(schema).properties ?? {}).flatMap(([name, member]) => [
+      `${at}/${name}`,
+      ...locationsIn(member, `${at}/${name}`)
+    ])
+  return Object.values(paths).flatMap((methods) =>
+    Object.values(methods).flatMap(({ operationId, parameters, requestBody }) => {
+      const name = operationId.split(".").at(-1) ?? ""
+      const schema = requestBody?.content["application/json"].schema
+      const variants = schema === undefined ? [] : shapeOf(schema).anyOf?.map((variant) => [variant, true] as const)
+      return [
+        ...parameters.flatMap((parameter) => (parameter.in === "query" ? [`${name} query/${parameter.name}`] : [])),
+        ...(variants ?? [[schema, false] as const]).flatMap(([variant, isOneOfSome]) => {
+          const properties = shapeOf(variant).properties
+          const command = isOneOfSome ? ` ${Schema.decodeUnknownSync(Variant)(properties).operation.enum[0]}` : ""
+          return locationsIn(variant, "body").map((location) => `${name}${command} ${location}`)
+        })
+      ]
+    })
+  )
+}
+
+// Requests with one value in place of another
+
+type Members = Readonly<Record<string, unknown>>
+
+const put = (members: Members, [name = "", ...path]: ReadonlyArray<string>, value: unknown): Members => {
+  if (path.length === 0) return { ...members, [name]: value }
+  const inner = Schema.decodeUnknownSync(Properties)(members[name])
+  return { ...members, [name]: put(inner, path, value) }
+}
+
+/** The smallest good body of an operation or of one command of a campaign. */
+const smallest = ({ body = {}, required = [] }: Sample, command: string | undefined) =>
+  command === undefined
+    ? Object.fromEntries(required.map((name) => [name, body[name]]))
+    : { operation: command, ...commands[command] }
+
+const changeTo = (
+  sample: Sample,
+  command: string | undefined,
+  location: string,
+  value: unknown,
+  beside: Members = {}
+): Change => {
+  const [slot, ...path] = location.split("/")
+  if (slot === "body") return { json: put({ ...smallest(sample, command), ...beside }, path, value) }
+  return {
+    query: new URLSearchParams({ ...Object.fromEntries(queryOf(sample)), [path[0] ?? ""]: String(value) }).toString()
+  }
+}
+
+type Read = (server: TestServer["Service"], own: Seeded, answer: Answer) => Effect.Effect<object>
+
+const idOf = (answer: Answer) => receiptOf(answer, answer.status === 201 ? 201 : 200).resourceId
+
+const client: Read = ({ send }, { token }, answer) =>
+  Effect.map(send({ path: `/api/v1/developer/crm/clients/${idOf(answer)}`, token }), clientOf)
+
+const deal: Read = ({ send }, { token }, answer) =>
+  Effect.map(send({ path: `/api/v1/developer/crm/deals/${idOf(answer)}`, token }), dealOf)
+
+const note: Read = ({ send }, { token }, answer) =>
+  Effect.map(
+    send({ path: "/api/v1/developer/crm/deals/deal_own/notes?limit=100", token }),
+    (page) => notePageOf(page).items.find(({ id }) => id === idOf(answer)) ?? assert.fail("The note is not listed")
+  )
+
+const rating: Read = ({ sql }, { projectId }) =>
+  sql<object>`
+    SELECT rating_score AS score, rating_comment AS comment
+    FROM tickets WHERE project_id = ${projectId} AND id = 'tic_own'`.pipe(
+    Effect.map(([ticket]) => ticket ?? assert.fail("There is no ticket")),
+    Effect.orDie
+  )
+
+/** Reads the record that an operation has made or changed, as other operations show it or SQL. */
+const readers: Readonly<Record<string, Read>> = {
+  createClient: client,
+  patchClient: client,
+  createDeal: deal,
+  patchDeal: deal,
+  createNote: note,
+  patchNote: note,
+  rateTicket: rating
+}
+
+const rows = Object.entries(fields).flatMap(([operation, locations]) => {
+  const [name = "", command] = operation.split(" ")
+  const sample = samples[name] ?? assert.fail(`There is no operation ${name}`)
+  return Object.entries(locations).map(([location, field]) => ({ operation, name, command, sample, location, field }))
+})
+
+layer(World.layer, { excludeTestServices: true })("the table of fields", (it) => {
+  it.effect("has every body member and query parameter of the OpenAPI document", () =>
+    Effect.sync(() => {
+      const listed = rows.map(({ location, operation }) => `${operation} ${location}`)
+      const described = describedFields().filter((field) => !field.endsWith(" body/operation"))
+      assert.deepStrictEqual(listed.toSorted(), described.toSorted())
+    })
+  )
+
+  for (const { command, field, location, name, operation, sample } of rows) {
+    const read = readers[name]
+
+    it.effect(`${operation} takes ${location} within its bounds, and stores it unchanged`, () =>
+      Effect.gen(function* () {
+        const server = yield* TestServer
+        const { ask, seed } = yield* World
+        const own = yield* seed()
+        for (const value of field.good) {
+          const answer = yield* ask(sample, own, changeTo(sample, command, location, value, field.beside))
+          assert.notStrictEqual(codeOf(answer), "validation_failed", `${JSON.stringify(value)} ${answer.text}`)
+          assert.isBelow(answer.status, 500)
+          if (read === undefined || location === "body/expectedVersion") continue
+          const expected = { ...field.beside, [location.slice("body/".length)]: value }
+          assert.deepInclude(yield* read(server, own, answer), expected)
+        }
+      })
+    )
+
+    it.effect(`${operation} refuses ${location} outside its bounds, at its location and without effect`, () =>
+      Effect.gen(function* () {
+        const { send, sql } = yield* TestServer
+        const { ask, own } = yield* World
+        const keys = Effect.orDie(sql`SELECT count(*) FROM idempotency_keys WHERE project_id = ${own.projectId}`)
+        const before = yield* keys
+        for (const [value, below] of field.bad) {
+          const change = changeTo(sample, command, location, value, field.beside)
+          const answer = yield* send(requestOf(sample, own.token, change))
+          assert.deepStrictEqual(faultsOf(answer), [location + below], JSON.stringify(value))
+        }
+        assert.deepStrictEqual(yield* keys, before)
+        assert.notStrictEqual(codeOf(yield* ask(sample, own)), "validation_failed")
+      })
+    )
+  }
+
+  const bodyMembers = (of: string) => Object.keys(fields[of] ?? {}).flatMap((at) => /^body\/(\w+)$/.exec(at)?.[1] ?? [])
+  const readOnly = ["id", "dealId", "authorKeyId", "by", "version", "createdAt", "updatedAt", "archivedAt", "closedAt"]
+  const every = new Set([...readOnly, ...Object.keys(fields).flatMap(bodyMembers)])
+
+  for (const operation of new Set(
+    rows.filter(({ sample }) => sample.body !== undefined).map(({ operation }) => operation)
+  )) {
+    it.effect(`${operation} refuses members of other operations and members that are only read`, () =>
+      Effect.gen(function* () {
+        const { send } = yield* TestServer
+        const { own } = yield* World
+        const [name = "", command] = operation.split(" ")
+        const sample = samples[name] ?? assert.fail(name)
+        const others = [...every].filter((member) => !bodyMembers(operation).includes(member))
+        const surplus = Object.fromEntries(others.map((member) => [member, null]))
+        const answer = yield* send(requestOf(sample, own.token, { json: { ...smallest(sample, command), ...surplus } }))
+        assert.deepStrictEqual(faultsOf(answer), others.map((member) => `body/${member}`).toSorted())
+      })
+    )
+  }
+})
