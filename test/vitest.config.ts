@@ -7,7 +7,8 @@ const faults = [
   "test/client/Pack.test.ts",
   "test/contract/Deals.apply.test.ts",
   "test/platform/EmbeddedPostgres*.test.ts",
-  "test/**/*.size.test.ts"
+  "test/**/*.size.test.ts",
+  "test/sql/*.test.ts"
 ]
 
 export default defineConfig({
