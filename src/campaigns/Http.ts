@@ -30,12 +30,7 @@ export const layer = HttpApiBuilder.group(
       patchCampaign: (request) =>
         Principal.use(({ projectId, timeZone }) =>
           Effect.map(
-            campaigns.run(
-              command(projectId, "patchCampaign", request),
-              request.params.campaignId,
-              request.payload,
-              timeZone
-            ),
+            campaigns.run(command(projectId, request), request.params.campaignId, request.payload, timeZone),
             receiptAnswer
           )
         )

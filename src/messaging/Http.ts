@@ -40,11 +40,7 @@ export const layer = HttpApiBuilder.group(
       sendMessage: (request) =>
         inProject(request.payload.expectedProjectId, (projectId) =>
           Effect.flatMap(
-            sending.send(
-              command(projectId, "sendMessage", request),
-              request.params.conversationId,
-              request.payload.text
-            ),
+            sending.send(command(projectId, request), request.params.conversationId, request.payload.text),
             answerOf
           )
         )

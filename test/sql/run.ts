@@ -59,14 +59,17 @@ const titleOf = ({ template }: Built): string => {
 const planOf = (databaseUrl: string, text: string, { pool }: Built) =>
   Effect.gen(function* () {
     const sql = yield* PgClient.PgClient
-    const rows = yield* sql.unsafe<Record<string, string>>(`EXPLAIN (GENERIC_PLAN) ${text}`)
+    const count = Math.max(0, ...[...text.matchAll(/\$([0-9]+)/g)].map(([, number]) => Number(number)))
+    const nulls = count === 0 ? "" : `(${Array.from({ length: count }, () => "NULL").join(", ")})`
+    yield* sql.unsafe(`PREPARE planned AS ${text}`)
+    const rows = yield* sql.unsafe<Record<string, string>>(`EXPLAIN EXECUTE planned${nulls}`)
     return rows.flatMap((row) => Object.values(row)).join("\n")
   }).pipe(
     Effect.provide(
       PgClient.layer({
         url: Redacted.make(databaseUrl),
         maxConnections: 1,
-        ...(pool.startupParameters === undefined ? {} : { startupParameters: pool.startupParameters })
+        startupParameters: { ...pool.startupParameters, plan_cache_mode: "force_generic_plan" }
       })
     ),
     Effect.catchTag("SqlError", ({ reason }) => Effect.succeed(`no plan: ${String(reason.cause)}`))
@@ -92,7 +95,8 @@ const program = Effect.gen(function* () {
     yield* Console.log(`-- pool: ${made.pool.applicationName ?? ""}`)
     yield* Console.log(`-- source: ${[...new Set(placesOf(made.template).map(nameOf))].join(" ")}`)
     yield* Console.log(`${layOut(text)};\n`)
-    if (withPlans) yield* Console.log(`${(yield* planOf(empty, text, made)).replaceAll(/^/gm, "--   ")}\n`)
+    if (withPlans && /^\s*(WITH|SELECT|INSERT|UPDATE|DELETE)/.test(text))
+      yield* Console.log(`${(yield* planOf(empty, text, made)).replaceAll(/^/gm, "--   ")}\n`)
   }
   yield* Console.log(`-- ${statements.length} statements`)
   for (const place of unreached())

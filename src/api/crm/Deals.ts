@@ -1,5 +1,5 @@
 /** CRM deals: operations 5 to 8 of the specification, section 4.1. */
-import { Effect, Schema } from "effect"
+import { Effect, Schema, Struct } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
@@ -32,7 +32,7 @@ export const dealMoves = {
   readonly lifecycle: Record<DealLifecycle, ReadonlyArray<DealLifecycle>>
 }
 
-/** The fields that a caller writes, with the types that every way in shares (API, project file, import). */
+/** The fields that callers write, with their types in the API, the project file and imports. */
 export const dealFields = {
   title: text(1, 160),
   clientId: Schema.NullOr(ClientId),
@@ -48,7 +48,10 @@ export const dealFields = {
   lostReason: Schema.NullOr(text(1, 500))
 }
 
-/** A chance of business, on a stage of a pipeline. */
+/** The fields that a new deal has by itself; only a patch sets them. */
+export const setByPatch = ["status", "lifecycle", "lostReason"] as const
+
+/** A deal, on a stage of a pipeline. */
 export const Deal = Schema.Struct({
   id: DealId,
   ...dealFields,
@@ -72,17 +75,10 @@ const isSet = (value: unknown) => value !== undefined && value !== null
 export const missingOfMoney = (deal: { readonly amountMinor?: unknown; readonly currency?: unknown }) =>
   isSet(deal.amountMinor) === isSet(deal.currency) ? undefined : isSet(deal.currency) ? "amountMinor" : "currency"
 
-/** What a create takes: `title`, and whatever else is known. */
+/** The body of a create: `title` is required, every other field that a new deal can have is optional. */
 export const DealCreate = Schema.Struct({
   title: dealFields.title,
-  clientId: Schema.optionalKey(dealFields.clientId),
-  organizationId: Schema.optionalKey(dealFields.organizationId),
-  pipelineId: Schema.optionalKey(dealFields.pipelineId),
-  stageId: Schema.optionalKey(dealFields.stageId),
-  amountMinor: Schema.optionalKey(dealFields.amountMinor),
-  currency: Schema.optionalKey(dealFields.currency),
-  expectedCloseDate: Schema.optionalKey(dealFields.expectedCloseDate),
-  responsibleMemberId: Schema.optionalKey(dealFields.responsibleMemberId)
+  ...Struct.map(Struct.omit(dealFields, ["title", ...setByPatch]), Schema.optionalKey)
 })
   .check(
     Schema.makeFilter(
@@ -97,21 +93,8 @@ export const DealCreate = Schema.Struct({
   .annotate({ identifier: "DeveloperDealCreate" })
 export type DealCreate = typeof DealCreate.Type
 
-/** What a patch takes: an absent member keeps, `null` clears, at least one member. */
-export const DealPatch = Schema.Struct({
-  title: Schema.optionalKey(dealFields.title),
-  clientId: Schema.optionalKey(dealFields.clientId),
-  organizationId: Schema.optionalKey(dealFields.organizationId),
-  pipelineId: Schema.optionalKey(dealFields.pipelineId),
-  stageId: Schema.optionalKey(dealFields.stageId),
-  status: Schema.optionalKey(dealFields.status),
-  lifecycle: Schema.optionalKey(dealFields.lifecycle),
-  amountMinor: Schema.optionalKey(dealFields.amountMinor),
-  currency: Schema.optionalKey(dealFields.currency),
-  expectedCloseDate: Schema.optionalKey(dealFields.expectedCloseDate),
-  responsibleMemberId: Schema.optionalKey(dealFields.responsibleMemberId),
-  lostReason: Schema.optionalKey(dealFields.lostReason)
-})
+/** The body of a patch: an absent member keeps its value, `null` clears it; at least one member. */
+export const DealPatch = Schema.Struct(Struct.map(dealFields, Schema.optionalKey))
   .check(Schema.isMinProperties(1, { expected: "at least one member to change" }))
   .annotate({ identifier: "DeveloperDealPatch" })
 export type DealPatch = typeof DealPatch.Type
@@ -130,7 +113,8 @@ const createExample = {
   expectedCloseDate: "2026-12-15"
 }
 
-const example = {
+/** The example of a deal in the document. */
+export const dealExample = {
   id: "deal_0193f0c9b2c37d5e8f60718293a4b5c6",
   ...createExample,
   organizationId: null,
@@ -146,7 +130,7 @@ const example = {
   updatedAt: "2026-11-20T10:00:00.000Z"
 }
 
-const receiptExample = { resourceId: example.id, changed: true }
+const receiptExample = { resourceId: dealExample.id, changed: true }
 
 const moves = Object.entries(dealMoves.status)
   .map(([from, to]) => `\`${from}\` → ${to.map((status) => `\`${status}\``).join(" or ")}`)
@@ -166,7 +150,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       error: [CursorInvalid]
     })
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
-      .annotate(Examples, { answer: { items: [example], nextCursor: null } })
+      .annotate(Examples, { answer: { items: [dealExample], nextCursor: null } })
       .annotate(OpenApi.Summary, "List deals")
       .annotate(
         OpenApi.Description,
@@ -193,7 +177,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       error: [DealNotFound]
     })
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
-      .annotate(Examples, { answer: example })
+      .annotate(Examples, { answer: dealExample })
       .annotate(OpenApi.Summary, "Get a deal")
       .annotate(OpenApi.Description, "One deal, archived ones included."),
     HttpApiEndpoint.patch("patchDeal", `${path}/:dealId`, {

@@ -1,52 +1,6 @@
-/** What the OpenAPI document says of the webhooks that the service sends: specification, section 6; contract §10. */
+/** The `webhooks` of the OpenAPI document (contract §10). */
 import { JsonSchema, Schema } from "effect"
-import { type EventType, eventBody, eventTypes } from "./Events.ts"
-
-const deal = {
-  id: "deal_0193f0c9b2c37d5e8f60718293a4b5c6",
-  title: "Espresso machines for the harbour",
-  clientId: "cli_0193f0c8a1b27c4d9e5f60718293a4b5",
-  organizationId: null,
-  pipelineId: "pipe_sales",
-  stageId: "stage_offer",
-  status: "open",
-  lifecycle: "active",
-  amountMinor: 1250000,
-  currency: "EUR",
-  expectedCloseDate: "2026-12-15",
-  responsibleMemberId: null,
-  lostReason: null,
-  closedAt: null,
-  version: 2,
-  createdAt: "2026-11-20T09:00:00.000Z",
-  updatedAt: "2026-11-20T10:00:00.000Z"
-}
-
-const task = {
-  id: "task_0193f0cae4f58071829304a5b6c7d8e9",
-  title: "Call back about the offer",
-  dealId: deal.id,
-  clientId: null,
-  assigneeId: null,
-  dueAt: "2026-11-27T09:00:00.000Z",
-  completedAt: null,
-  createdAt: "2026-11-20T10:00:00.000Z"
-}
-
-/** When each event is told, and an example of its `data`. */
-const told: Readonly<Record<EventType, { readonly summary: string; readonly data: object }>> = {
-  "crm.deal.created.v1": { summary: "A deal was created", data: { deal: { ...deal, version: 1 } } },
-  "crm.deal.updated.v1": { summary: "A deal was changed", data: { deal } },
-  "crm.deal.stage_changed.v1": {
-    summary: "A deal moved to another stage",
-    data: { deal, previousStageId: "stage_talking" }
-  },
-  "crm.task.created.v1": { summary: "A task was created", data: { task } },
-  "crm.task.completed.v1": {
-    summary: "A task was completed",
-    data: { task: { ...task, completedAt: "2026-11-20T11:30:00.000Z" } }
-  }
-}
+import { type EventType, eventBody, events, eventTypes } from "./Events.ts"
 
 /** An example of each event's body, as it is sent. */
 export const eventExample = (type: EventType) => ({
@@ -55,7 +9,7 @@ export const eventExample = (type: EventType) => ({
   timestamp: "2026-11-20T10:00:00.000Z",
   projectId: "demo",
   installationId: "ins_shop",
-  data: told[type].data
+  data: events[type].example
 })
 
 const header = (name: string, description: string) => ({
@@ -89,7 +43,7 @@ const responses = {
 
 const operation = (type: EventType, schema: object) => ({
   operationId: type,
-  summary: told[type].summary,
+  summary: events[type].summary,
   description: `Sent to the outbound webhooks that subscribe to \`${type}\`, at least once.`,
   // It is the receiver who checks, by the signature.
   security: [],

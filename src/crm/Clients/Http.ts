@@ -16,14 +16,14 @@ export const layer = HttpApiBuilder.group(Api, "clients", (handlers) =>
         ),
       createClient: (request) =>
         Principal.use(({ projectId }) =>
-          Effect.map(clients.create(command(projectId, "createClient", request), request.payload), receiptAnswer)
+          Effect.map(clients.create(command(projectId, request), request.payload), receiptAnswer)
         ),
       getClient: ({ params }) =>
         Principal.use(({ projectId }) => Effect.map(clients.get(projectId, params.clientId), recordAnswer)),
       patchClient: (request) =>
         Principal.use(({ projectId }) =>
           Effect.map(
-            clients.patch(command(projectId, "patchClient", request), request.params.clientId, request.payload),
+            clients.patch(command(projectId, request), request.params.clientId, request.payload),
             receiptAnswer
           )
         )

@@ -5,7 +5,7 @@ import type { DealId } from "../../api/Ids.ts"
 import { DealNotFound, type DealReferenceNotFound, DealStatusInvalid, ValidationFailed } from "../../api/Problems.ts"
 import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
-import { append, appended } from "../../platform/outbox/Outbox.ts"
+import { append, appended, eventType } from "../../platform/outbox/Outbox.ts"
 import { dangling } from "../References.ts"
 import { eventDeal, writable } from "./Record.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
@@ -72,11 +72,11 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
     ${append(
       sql,
       sql`
-        SELECT project_id, 'crm.deal.updated.v1', json_build_object(${sql.literal(eventDeal("updated"))}), updated_at,
+        SELECT project_id, ${eventType(sql, "crm.deal.updated.v1")}, json_build_object(${sql.literal(eventDeal("updated"))}), updated_at,
           traceparent
         FROM updated
         UNION ALL
-        SELECT project_id, 'crm.deal.stage_changed.v1',
+        SELECT project_id, ${eventType(sql, "crm.deal.stage_changed.v1")},
           json_build_object(${sql.literal(eventDeal("updated"))}, 'previousStageId', previous_stage_id), updated_at,
           traceparent
         FROM updated WHERE stage_id <> previous_stage_id`

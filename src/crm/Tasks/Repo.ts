@@ -2,7 +2,7 @@
 import type { SqlClient } from "effect/sql"
 import type { ProjectId, TaskId } from "../../api/Ids.ts"
 import { jsonObject } from "../../platform/Columns.ts"
-import { append, type Appended, appended, type Cause } from "../../platform/outbox/Outbox.ts"
+import { append, type Appended, appended, type Cause, eventType } from "../../platform/outbox/Outbox.ts"
 import { client, dangling, deal } from "../References.ts"
 import type { NewTask } from "../Tasks.ts"
 
@@ -47,7 +47,7 @@ export const create = (sql: Sql, cause: Cause, id: TaskId, task: NewTask) => {
     ${append(
       sql,
       sql`
-        SELECT project_id, 'crm.task.created.v1', ${sql.literal(createdData)}, created_at, ${traceparent}::text FROM created`
+        SELECT project_id, ${eventType(sql, "crm.task.created.v1")}, ${sql.literal(createdData)}, created_at, ${traceparent}::text FROM created`
     )}
     SELECT members, ${appended(sql, sql`${projectId}`)} AS appended FROM verdict`
 }
@@ -66,7 +66,7 @@ export const complete = (sql: Sql, cause: Cause, id: TaskId) => {
     ${append(
       sql,
       sql`
-        SELECT project_id, 'crm.task.completed.v1', ${sql.literal(completedData)}, completed_at, ${traceparent}::text FROM completed`
+        SELECT project_id, ${eventType(sql, "crm.task.completed.v1")}, ${sql.literal(completedData)}, completed_at, ${traceparent}::text FROM completed`
     )}
     SELECT EXISTS (SELECT FROM tasks WHERE project_id = ${projectId} AND id = ${id}) AS known,
       ${appended(sql, sql`${projectId}`)} AS appended

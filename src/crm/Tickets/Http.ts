@@ -12,10 +12,7 @@ export const layer = HttpApiBuilder.group(Api, "tickets", (handlers) =>
     handlers.handleAll({
       rateTicket: (request) =>
         Principal.use(({ projectId }) =>
-          Effect.map(
-            tickets.rate(command(projectId, "rateTicket", request), request.params.ticketId, request.payload),
-            receiptAnswer
-          )
+          Effect.map(tickets.rate(command(projectId, request), request.params.ticketId, request.payload), receiptAnswer)
         )
     })
   )

@@ -5,6 +5,7 @@
 import { Clock, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
+import type { EventType } from "../../api/integrations/Events.ts"
 import { causeTraceparent } from "../TraceContext.ts"
 
 /** What the events of a change have in common. */
@@ -19,6 +20,9 @@ export interface Cause {
 export const causeOf = Effect.fnUntraced(function* (projectId: ProjectId): Effect.fn.Return<Cause> {
   return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* causeTraceparent }
 })
+
+/** An event type as an SQL literal. */
+export const eventType = (sql: SqlClient.SqlClient, type: EventType): Statement.Fragment => sql.literal(`'${type}'`)
 
 /** Installations that have new deliveries. */
 export type Appended = ReadonlyArray<InstallationId>

@@ -1,8 +1,9 @@
 /** The deals of a file as they will be: what a file may leave out follows from the deal as it is, and from its pipeline. */
-import { Effect } from "effect"
+import { Effect, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import { type Deal, dealRules, missingOfMoney } from "../../api/crm/Deals.ts"
 import type { PipelineId, StageId } from "../../api/Ids.ts"
+import * as Record from "../../crm/Deals/Record.ts"
 import { selected } from "../../platform/Columns.ts"
 import type { Fault } from "../../api/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
@@ -11,17 +12,17 @@ import { type Pipelines, stagesOf } from "./Pipelines.ts"
 type Sql = SqlClient.SqlClient
 type Given = NonNullable<ProjectFile["deals"]>[number]
 
-/** The members that the rules of a deal join to others. */
-const columns = {
-  id: "id",
-  pipelineId: "pipeline_id",
-  stageId: "stage_id",
-  status: "status",
-  amountMinor: ["amount_minor", "bigint"],
-  currency: "currency",
-  lostReason: "lost_reason",
-  closedAt: ["closed_at", "timestamptz"]
-} as const
+/** The columns of the members that the rules of a deal relate to each other. */
+const columns = Struct.pick(Record.columns, [
+  "id",
+  "pipelineId",
+  "stageId",
+  "status",
+  "amountMinor",
+  "currency",
+  "lostReason",
+  "closedAt"
+])
 type Old = Pick<Deal, keyof typeof columns>
 
 /** What the deals of a file rest on. */

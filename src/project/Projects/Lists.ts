@@ -2,6 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
+import type { Column } from "../../platform/Columns.ts"
 
 type Sql = SqlClient.SqlClient
 type Fragment = Statement.Fragment
@@ -10,23 +11,6 @@ type Fragment = Statement.Fragment
 export interface FileRecord {
   readonly id: string
   readonly [member: string]: unknown
-}
-
-/** Which member of an object stands in which column. */
-export interface Column {
-  readonly member: string
-  readonly column: string
-  readonly type:
-    | "text"
-    | "text[]"
-    | "boolean"
-    | "integer"
-    | "smallint"
-    | "bigint"
-    | "bytea"
-    | "date"
-    | "jsonb"
-    | "timestamptz"
 }
 
 /** A member that holds a list. A given list replaces the old one whole; an absent one keeps it. */

@@ -2,7 +2,8 @@
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
-import { type Column, differs, type FileRecord, type List, replace } from "./Lists.ts"
+import type { Column } from "../../platform/Columns.ts"
+import { differs, type FileRecord, type List, replace } from "./Lists.ts"
 
 type Sql = SqlClient.SqlClient
 type Fragment = Statement.Fragment
