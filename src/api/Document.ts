@@ -1,4 +1,4 @@
-/** What the OpenAPI document says beyond what the schemas know: scopes, shared headers, examples, names of problems. */
+/** Additions to the generated OpenAPI document: scopes, shared headers, examples, names of problems. */
 import { Context, Predicate } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -21,7 +21,7 @@ const onEveryAnswer: Headers = {
   "x-request-id": header("The id of the request: its own `x-request-id` where that is well formed, else a new one.")
 }
 
-/** The request header that every operation takes beside its own. */
+/** The request header that every operation accepts. */
 const requestId: OpenApi.OpenAPISpecParameter = {
   name: "x-request-id",
   in: "header",
@@ -35,7 +35,7 @@ const behindTheLimiter: Headers = {
   ratelimit: header('Where the bucket stands: `"read";r=1199;t=1` is 1199 left, full again in 1 s.')
 }
 
-/** 401 and 403 come before the limiter; 500 and 503 may come from anywhere. */
+/** 401 and 403 are decided before the limiter; 500 and 503 may be answered at any step. */
 const byStatus: Readonly<Record<string, Headers>> = {
   401: { "www-authenticate": header("The Bearer challenge (RFC 6750).") },
   403: { "www-authenticate": header("The Bearer challenge (RFC 6750) of `scope_missing`.", false) },
@@ -44,7 +44,7 @@ const byStatus: Readonly<Record<string, Headers>> = {
   503: { "retry-after": header("Whole seconds after which to try again.") }
 }
 
-/** The parameters that don't speak for themselves in their schemas. */
+/** Descriptions of parameters whose schema does not explain them. */
 const parameters: Readonly<Record<string, string>> = {
   "query/status": "Only those of this status; `all`, or none, is no filter.",
   "query/lifecycle": "Only those of this lifecycle; `all`, or none, is no filter.",
@@ -64,7 +64,7 @@ const parameters: Readonly<Record<string, string>> = {
 
 const isSpec = (document: object): document is OpenApi.OpenAPISpec => "paths" in document && "components" in document
 
-/** Completes the document that is generated of an API. */
+/** Completes the generated document of an API. */
 export const documented = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   api: HttpApi.HttpApi<Id, Groups>
 ): HttpApi.HttpApi<Id, Groups> =>
@@ -111,7 +111,7 @@ const complete = (
   }
 }
 
-/** The 503 of a send means this one thing, whichever of the problems that all operations share is behind it. */
+/** The only 503 of a send: every shared problem with this status is answered as this one. */
 const sendUnavailable = {
   description: "Nobody knows whether the provider has taken the message.",
   content: {
@@ -124,7 +124,7 @@ const exemplify = (content: OpenApi.OpenApiSpecContent | undefined, example: unk
   for (const media of Object.values(content ?? {})) Object.assign(media, { example })
 }
 
-/** A parameter is a string on the wire, and what its checks say in the document: `limit` is an integer. */
+/** Replaces the string type of a parameter by the type that its checks declare: `limit` is an integer. */
 const flat = (schema: object): object => {
   if (!Predicate.hasProperty(schema, "allOf") || !Array.isArray(schema.allOf)) return schema
   const { allOf, ...own } = schema

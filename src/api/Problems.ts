@@ -1,14 +1,14 @@
 /**
- * Every problem the API answers, declared once: RFC 9457 bodies with a stable `code`.
+ * Every problem of the API, declared once: RFC 9457 bodies with a stable `code` (contract §2).
  *
- * A problem is yielded like any error; the server renders it and fills in `instance`.
+ * A problem is yielded like any error; the server renders it and sets `instance`.
  */
 import { Schema } from "effect"
 import * as HttpApiError from "effect/http-api/HttpApiError"
 import { Version } from "./Fields.ts"
 import { MessageId } from "./Ids.ts"
 
-/** Declares a problem class: its code, its status, its one fixed title, and its RFC 9457 extension members. */
+/** Declares a problem class: its code, status and fixed title, and its RFC 9457 extension members. */
 const problemWith =
   <Self>() =>
   <const Code extends string, const Status extends number, const Fields extends HttpApiError.ProblemExtensionFields>(
@@ -30,7 +30,7 @@ const problem =
 
 // 400
 
-/** From location (`body/amountMinor`, `query/limit`, `header/idempotency-key`, `path/dealId`) to what is wrong there. */
+/** The faults at each location (`body/amountMinor`, `query/limit`, `header/idempotency-key`, `path/dealId`). */
 export const Faults = Schema.Record(Schema.String, Schema.Array(Schema.String))
 export type Faults = typeof Faults.Type
 
@@ -256,7 +256,7 @@ export class CampaignStateConflict extends problem<CampaignStateConflict>()(
   "The state of the campaign, or of its channel, does not allow this."
 ) {}
 
-/** What a campaign needs before it can be scheduled. */
+/** The parts that a campaign needs before it can be scheduled. */
 export const missingParts = ["primary_route", "audience", "eligible_recipients"] as const
 
 export class CampaignNotReady extends problemWith<CampaignNotReady>()(

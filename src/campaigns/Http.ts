@@ -1,4 +1,4 @@
-/** Campaigns over HTTP. */
+/** HTTP handlers of campaigns. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"

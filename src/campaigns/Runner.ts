@@ -33,7 +33,7 @@ import * as Recorder from "./Runner/Recorder.ts"
 import { released } from "./Runner/Results.ts"
 import { send } from "./Runner/Sends.ts"
 
-/** Calls in flight, or about to be, in one process. */
+/** Maximum numbers of calls in flight, or about to start, in one process. */
 const permits: Slots.Options = {
   total: 512,
   perKey: 128,
@@ -42,21 +42,21 @@ const permits: Slots.Options = {
   failingShare: 0.25,
   slowAfter: Duration.seconds(1)
 }
-/** Claims of one process that are not recorded yet. */
+/** Maximum number of claims of one process that are not recorded yet. */
 const openClaims = 1_024
-/** How far ahead sends are claimed: a campaign that is paused goes on for so long. */
+/** Time ahead of now for which sends are claimed, in ms. A paused campaign continues for this long. */
 const horizonMillis = 300
 const claimEvery = Duration.millis(150)
 const progressEvery = Duration.millis(500)
 const takeoverEvery = Duration.millis(500)
 const stalledAfter = Duration.seconds(30)
-/** How much longer than a call its lease lasts. */
+/** Time that a lease lasts beyond the deadline of its call. */
 const leaseMargin = Duration.seconds(5)
 
 export class Runner extends Context.Service<
   Runner,
   {
-    /** Claims nothing more, and waits until what has been claimed is recorded. */
+    /** Stops claiming, and waits until every claim is recorded. */
     readonly drain: Effect.Effect<void>
   }
 >()("developer-api/campaigns/Runner") {
@@ -77,7 +77,7 @@ export class Runner extends Context.Service<
       let draining = false
       let ending = false
       const claiming = yield* Semaphore.make(1)
-      // Finalizers run in reverse order: sends are interrupted before the recorder takes its last batch.
+      // Finalizers run in reverse order: sends are interrupted before the recorder records its last batch.
       const recorder = yield* Recorder.make(sql)
       const sends = yield* FiberSet.make<void>()
 
@@ -119,13 +119,13 @@ export class Runner extends Context.Service<
       yield* forkPeriodic("campaign progress", { interval: progressEvery, stalledAfter }, progress)
       yield* forkPeriodic("campaign takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
 
-      // The last finalizer is the first to run: what a claim in progress brings is released.
+      // Finalizers run in reverse order, so this one runs first: the recipients of a claim in progress are released.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (ending = true)))
 
       return {
         drain: Effect.suspend(() => {
           draining = true
-          // A claim in progress is the last.
+          // No claim starts after the one in progress.
           return Effect.andThen(
             claiming.withPermit(Effect.void),
             Effect.sleep(Duration.millis(20)).pipe(Effect.repeat({ until: () => recorder.open() === 0 }))

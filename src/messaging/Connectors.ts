@@ -1,4 +1,4 @@
-/** What sends a text over a channel: one connector for each type of provider (contract §8). */
+/** Connectors send texts over channels, one connector for each type of provider (contract §8). */
 import { Context, type Duration, Effect, Layer, type Option } from "effect"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
 import type { ConversationId, MessageId } from "../api/Ids.ts"
@@ -8,28 +8,28 @@ import { http } from "./Connectors/Http.ts"
 import { sandbox } from "./Connectors/Sandbox.ts"
 import { telegram } from "./Connectors/Telegram.ts"
 
-/** A text and whom it is for. */
+/** A text and its recipient. */
 export interface Outgoing {
-  /** The key under which a provider with idempotent sends knows it. */
+  /** The idempotency key of providers with idempotent sends. */
   readonly messageId: MessageId
-  /** Null for a campaign's message. */
+  /** Null for a message of a campaign. */
   readonly conversationId: ConversationId | null
   readonly recipient: string
   readonly text: string
 }
 
-/** What one call of a provider came to. Error codes are stable, and stored with the attempt. */
+/** The outcome of one provider call. Error codes are stable and stored with the attempt. */
 export type Outcome =
   | { readonly _tag: "accepted"; readonly providerMessageId: string }
   | { readonly _tag: "refused"; readonly errorCode: string }
-  /** Surely not processed: it may be tried again, no earlier than the provider asks. */
+  /** Certainly not processed. A retry is possible, no earlier than `retryAfter`. */
   | { readonly _tag: "postponed"; readonly errorCode: string; readonly retryAfter: Option.Option<Duration.Duration> }
-  /** It may have been processed, or not. */
+  /** Possibly processed. */
   | { readonly _tag: "unknown"; readonly errorCode: string }
 
-/** How one type of provider is spoken to. */
+/** The protocol of one type of provider. */
 export interface Connector<Config> {
-  /** Whether a send that is repeated under the same message id has no second effect. */
+  /** Whether a repeated send with the same message id has no second effect. */
   readonly idempotent: boolean
   /** Calls the provider once. Never fails, and ends within `PROVIDER_TIMEOUT`. */
   readonly send: (config: Config, message: Outgoing) => Effect.Effect<Outcome>
@@ -40,7 +40,7 @@ export class Connectors extends Context.Service<
   {
     /** Whether a provider's sends are idempotent. */
     readonly isIdempotent: (providerType: ProviderType) => boolean
-    /** Calls the channel's provider once, by its connector. */
+    /** Calls the channel's provider once, with its connector. */
     readonly send: (channel: ChannelConfig, message: Outgoing) => Effect.Effect<Outcome>
   }
 >()("developer-api/messaging/Connectors") {

@@ -1,4 +1,4 @@
-/** Messaging over HTTP. */
+/** HTTP handlers of messaging. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
@@ -48,11 +48,11 @@ export const layer = HttpApiBuilder.group(
   })
 )
 
-/** Answers the state of a message (contract §8). */
+/** Answers with the state of a message (contract §8). */
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   const { deliveryStatus, messageId, waitMillis } = message
   const wait = waitMillis ?? undefined
-  // A message of a process that died stays pending until the retrier claims it; its outcome is unknown once the lease ends.
+  // A message of a dead process stays pending until the retrier claims it; its outcome is unknown once the lease ends.
   const isUnknown = deliveryStatus === "unknown" || (deliveryStatus === "pending" && wait !== undefined && wait <= 0)
   const replay = replayHeader(replayed)
   if (isUnknown) {
@@ -72,7 +72,7 @@ const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   return HttpApiSchema.withHeaders({ body: receiptOf(message), headers: replay })
 })
 
-/** Whole seconds until the next attempt, or, where only an operator can tell, a while. */
+/** Whole seconds until the next attempt; a default where only an operator can settle the message. */
 const retryAfter = (wait: number | undefined) => (wait === undefined ? 60 : Math.max(1, Math.ceil(wait / 1000)))
 
 const reasonOf = (attempts: ReadonlyArray<MessageAttempt>) => {
@@ -80,7 +80,7 @@ const reasonOf = (attempts: ReadonlyArray<MessageAttempt>) => {
   return last?.errorCode == null ? ": its channel is revoked" : ` (${last.errorCode})`
 }
 
-/** The members in the order of the contract: jsonb has one of its own. */
+/** Orders the members as in the contract; jsonb has another order. */
 const receiptOf = (message: Sent["message"]): MessageReceipt => ({
   messageId: message.messageId,
   conversationId: message.conversationId,

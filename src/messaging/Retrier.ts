@@ -26,7 +26,7 @@ import { type Claim, claim, endLeasesOfDead } from "./Messages/Attempts.ts"
 import * as Metrics from "./Messages/Metrics.ts"
 import { outcomes } from "./Providers.ts"
 
-/** Attempts in flight in one process. */
+/** Maximum numbers of attempts in flight in one process. */
 const permits: Slots.Options = {
   total: 64,
   perKey: 16,
@@ -43,7 +43,7 @@ const stalledAfter = Duration.seconds(30)
 export class Retrier extends Context.Service<
   Retrier,
   {
-    /** Claims nothing more, and waits until what is claimed has been attempted. */
+    /** Stops claiming, and waits until every claimed message has been attempted. */
     readonly drain: Effect.Effect<void>
   }
 >()("developer-api/messaging/Retrier") {
@@ -61,7 +61,7 @@ export class Retrier extends Context.Service<
       let ending = false
       const fibers = yield* FiberSet.make()
 
-      /** Makes the call with the permit of its channel, unless the circuit of the channel is open. */
+      /** Makes the call with the permit of its channel, unless the channel's circuit is open. */
       const guardOf =
         (claim: Claim, permit: Slots.Permit): Guard =>
         (call) =>
@@ -79,14 +79,14 @@ export class Retrier extends Context.Service<
         )
       }
 
-      // A claim that returns while the process ends: its messages were surely not sent.
+      // A claim that returns while the process ends: its messages were certainly not sent.
       const giveBack = (claim: Claim) =>
         (claim.lost ? calls.lose(claim) : calls.postpone(claim)).pipe(
           Effect.timeoutOption(Duration.seconds(2)),
           Effect.ignoreCause
         )
 
-      // A leased message is attempted or given back, even if this fiber is interrupted meanwhile.
+      // A leased message is attempted or released, even if this fiber is interrupted meanwhile.
       const claimDue = Effect.gen(function* () {
         const limits = slots.limits()
         if (stopped || limits.free === 0) return
@@ -110,12 +110,13 @@ export class Retrier extends Context.Service<
         const measure = Effect.flatMap(clock, (now) => untraced(Metrics.gauge(sql, now)))
         yield* forkPeriodic("message metrics", { interval: measureEvery }, measure)
       }
-      // The last finalizer is the first to run: a claim in progress does not wait for the end of other fibers.
+      // Finalizers run in reverse order, so this one runs first: a claim in progress does not wait for the other
+      // fibers.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (ending = stopped = true)))
       return {
         drain: Effect.suspend(() => {
           stopped = true
-          // A claim in progress is the last.
+          // No claim starts after the one in progress.
           return Effect.andThen(claiming.withPermit(Effect.void), FiberSet.awaitEmpty(fibers))
         })
       }

@@ -1,4 +1,4 @@
-/** What to do about each problem, for the reference: beside its title, which tells what it means. */
+/** The remedy of each problem, for the reference. The title explains the problem. */
 export const advice: Readonly<Record<string, string>> = {
   // 400
   validation_failed: "`errors` names each location and its rule. Correct the request; the same key may be used again.",

@@ -1,4 +1,4 @@
-/** What the reference tells before its operations: the rules that hold for all of them. */
+/** The introduction of the reference: the rules that all operations share. */
 export const introduction = `
 The project-scoped developer API: CRM, messaging, campaigns and integrations. Every path lies inside the project of the
 token; a record of another project answers exactly as one that does not exist.

@@ -1,4 +1,4 @@
-/** The audience of a campaign: specification, sections 2.4 and 2.5. */
+/** The audience of a campaign (contract §9). */
 import { Effect, Schema } from "effect"
 import { text } from "../Fields.ts"
 
@@ -10,7 +10,7 @@ const balance = Schema.Int.check(
   Schema.isBetween({ minimum: 0, maximum: 1_000_000_000 }, { expected: "an integer from 0 to 1000000000" })
 )
 
-/** Whom a campaign is for. Empty lists and null filter nothing; ids that name nothing match nobody. */
+/** The filter of an audience. Empty arrays and null do not filter; ids that name nothing match nobody. */
 export const AudienceFilter = Schema.Struct({
   contactStatus: Schema.Literals(["active", "archived", "all"]),
   segmentId: Schema.NullOr(text(1, 160))
@@ -30,7 +30,7 @@ export const AudienceFilter = Schema.Struct({
 }).annotate({ identifier: "DeveloperCampaignAudienceFilter" })
 export type AudienceFilter = typeof AudienceFilter.Type
 
-/** Why a candidate is not eligible, in the order in which the reasons are looked for: the first that applies counts. */
+/** The reasons for an exclusion, in the order in which they are checked. The first that applies counts. */
 export const exclusions = [
   "merged",
   "filter_mismatch",
@@ -43,7 +43,7 @@ export type Exclusion = (typeof exclusions)[number]
 
 const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))
 
-/** What a freeze has found, in numbers: `candidateCount` is `eligibleCount` and all exclusions together. */
+/** The counts of a frozen audience: `candidateCount` is `eligibleCount` plus all exclusions. */
 export const Audience = Schema.Struct({
   filter: Schema.toType(AudienceFilter).annotate({ identifier: "DeveloperCampaignAudienceFrozenFilter" }),
   candidateCount: count,

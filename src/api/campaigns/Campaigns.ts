@@ -1,4 +1,4 @@
-/** Campaigns: specification, section 4.3. */
+/** Endpoints of campaigns (contract §9). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -24,7 +24,7 @@ import { CampaignAudience } from "./Audience.ts"
 import { CampaignCommand } from "./Commands.ts"
 import { describeMoves, operations } from "./States.ts"
 
-/** A list of clients that a campaign can be aimed at. */
+/** A named list of clients that a campaign can select as its candidates. */
 export const Segment = Schema.Struct({
   id: SegmentId,
   name: text(1, 160),

@@ -1,4 +1,4 @@
-/** CRM clients: operations 1 to 4 of the specification, section 4.1. */
+/** Endpoints of clients (contract §7). */
 import { Schema, Struct } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -41,7 +41,7 @@ export const clientFields = {
   status: ClientStatus
 }
 
-/** The fields that a new client has by itself; only a patch sets them. */
+/** The fields that have fixed values in a new client; only a patch sets them. */
 export const setByPatch = ["organizationId", "responsibleMemberId", "status"] as const
 
 /** A contact of the project. */
@@ -68,7 +68,7 @@ export const ClientPatch = Schema.Struct(Struct.map(clientFields, Schema.optiona
   .annotate({ identifier: "DeveloperClientPatch" })
 export type ClientPatch = typeof ClientPatch.Type
 
-/** Which clients a list shows. Absent means all, like `all`. */
+/** The status filter of the list. Absent equals `all`. */
 export const ClientStatusFilter = Schema.Literals(["active", "archived", "all"])
 export type ClientStatusFilter = typeof ClientStatusFilter.Type
 

@@ -1,4 +1,4 @@
-/** CRM deals: operations 5 to 8 of the specification, section 4.1. */
+/** Endpoints of deals (contract §7). */
 import { Effect, Schema, Struct } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -21,8 +21,8 @@ export const DealLifecycle = Schema.Literals(["active", "archived"])
 export type DealLifecycle = typeof DealLifecycle.Type
 
 /**
- * Where a deal can move from where it is; staying is no move. Leaving `open` sets `closedAt`; coming back clears it, and
- * `lostReason`.
+ * The allowed moves from each state; staying is no move. Leaving `open` sets `closedAt`; returning to it clears
+ * `closedAt` and `lostReason`.
  */
 export const dealMoves = {
   status: { open: ["won", "lost"], won: ["open"], lost: ["open"] },
@@ -48,7 +48,7 @@ export const dealFields = {
   lostReason: Schema.NullOr(text(1, 500))
 }
 
-/** The fields that a new deal has by itself; only a patch sets them. */
+/** The fields that have fixed values in a new deal; only a patch sets them. */
 export const setByPatch = ["status", "lifecycle", "lostReason"] as const
 
 /** A deal, on a stage of a pipeline. */
@@ -62,7 +62,10 @@ export const Deal = Schema.Struct({
 }).annotate({ identifier: "DeveloperDeal" })
 export type Deal = typeof Deal.Type
 
-/** The rules between the fields of a deal, by the field at fault. They hold for the record that a change results in. */
+/**
+ * The rules between the fields of a deal, by the field that is reported. They apply to the record that results from a
+ * change.
+ */
 export const dealRules = {
   currency: "is required with an amount",
   amountMinor: "is required with a currency",
@@ -71,7 +74,7 @@ export const dealRules = {
 
 const isSet = (value: unknown) => value !== undefined && value !== null
 
-/** Which of the two that stand together is missing beside the other. */
+/** Returns the missing one of amount and currency, when only the other is set. */
 export const missingOfMoney = (deal: { readonly amountMinor?: unknown; readonly currency?: unknown }) =>
   isSet(deal.amountMinor) === isSet(deal.currency) ? undefined : isSet(deal.currency) ? "amountMinor" : "currency"
 
@@ -86,7 +89,7 @@ export const DealCreate = Schema.Struct({
         const member = missingOfMoney(deal)
         return member === undefined ? undefined : { path: [member], issue: dealRules[member] }
       },
-      // Judged beside the faults of the members, not only when there are none.
+      // Checked also when members have faults.
       { "~structural": true }
     )
   )
@@ -99,7 +102,7 @@ export const DealPatch = Schema.Struct(Struct.map(dealFields, Schema.optionalKey
   .annotate({ identifier: "DeveloperDealPatch" })
 export type DealPatch = typeof DealPatch.Type
 
-/** Which deals a list shows. */
+/** The filters of the list. */
 export const DealStatusFilter = Schema.Literals(["open", "won", "lost", "all"])
 export type DealStatusFilter = typeof DealStatusFilter.Type
 export const DealLifecycleFilter = Schema.Literals(["active", "archived", "all"])

@@ -1,4 +1,4 @@
-/** Ticket ratings: specification, section 4.5. */
+/** The endpoint of ticket ratings (contract §7). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -14,16 +14,16 @@ import { JsonBody } from "../Requests.ts"
 export const TicketStatus = Schema.Literals(["open", "pending", "resolved", "closed"])
 export type TicketStatus = typeof TicketStatus.Type
 
-/** The states in which a ticket takes the operator's feedback. */
+/** The states in which a ticket can be rated. */
 export const rateable = ["resolved", "closed"] as const satisfies ReadonlyArray<TicketStatus>
 
-/** The fields of a rating, with the types that every way in shares (API, project file). */
+/** The fields of a rating, with their types in the API and the project file. */
 export const ratingFields = {
   score: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 5 }, { expected: "an integer from 1 to 5" })),
   comment: Schema.optionalKey(Schema.NullOr(text(1, 1000)))
 }
 
-/** Operator feedback on a ticket; without `comment` there is none. */
+/** An operator's rating. An absent `comment` removes an earlier comment. */
 export const TicketRating = Schema.Struct(ratingFields).annotate({ identifier: "DeveloperTicketRating" })
 export type TicketRating = typeof TicketRating.Type
 

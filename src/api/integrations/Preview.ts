@@ -1,4 +1,4 @@
-/** The import preview: specification, sections 2.6 and 4.6; contract §11. */
+/** The endpoint of the import preview (contract §11). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -9,17 +9,17 @@ import { text } from "../Fields.ts"
 import { InstallationId } from "../Ids.ts"
 import { InstallationNotFound, InstallationNotReady } from "../Problems.ts"
 
-/** What an installation can stage records of. */
+/** The types of records that an installation can stage. */
 export const entityTypes = ["contact", "organization", "lead", "deal", "task", "activity", "note"] as const
 export const EntityType = Schema.Literals(entityTypes)
 export type EntityType = typeof EntityType.Type
 
-/** The name of a field in the system that the records come from. */
+/** The name of a field in the external system. */
 export const ExternalField = text(1, 100)
 
 const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))
 
-/** Why a field would not be imported. */
+/** The reason why a field is not imported. */
 export const UnsupportedReason = Schema.Literals(["not_mapped", "unsupported_type", "restricted"])
 export type UnsupportedReason = typeof UnsupportedReason.Type
 
@@ -34,7 +34,7 @@ export const UnsupportedField = Schema.Struct({
 })
 export type UnsupportedField = typeof UnsupportedField.Type
 
-/** `DeveloperIntegrationPreview` of the specification, section 2.6. */
+/** The preview (contract §11). */
 export const ImportPreview = Schema.Struct({
   counts: Schema.Struct({
     contact: count,

@@ -1,4 +1,4 @@
-/** Outbound webhooks: specification, section 4.4. */
+/** Endpoints of outbound webhooks (contract §10). */
 import { Schema, SchemaGetter } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -13,7 +13,7 @@ import { InstallationNotFound, VersionConflict, WebhookReferenceInvalid, Webhook
 import { JsonBody } from "../Requests.ts"
 import { type EventType, eventTypes } from "./Events.ts"
 
-/** Where the events go: a URL by its form alone; whether it may be called is judged apart. */
+/** The URL of an endpoint. Only its form is checked here; the address is checked by `EndpointUrl.ts`. */
 export const EndpointUrl = text(1, 2048).check(
   Schema.makeFilter((url: string) => URL.canParse(url), {
     expected: "a URL of at most 2048 characters",
@@ -21,7 +21,7 @@ export const EndpointUrl = text(1, 2048).check(
   })
 )
 
-/** What an installation is told: a set, so order and repeats don't count. */
+/** The subscribed event types. They are a set: order and repeats do not count. */
 export const EventTypes = Schema.Array(Schema.Literals(eventTypes))
   .check(Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" }))
   .pipe(
@@ -43,7 +43,7 @@ export const WebhookRotate = Schema.Struct({ expectedVersion: Version }).annotat
 })
 export type WebhookRotate = typeof WebhookRotate.Type
 
-/** `DeveloperOutboundWebhookMutationResponse` of the specification, section 2.2. */
+/** The receipt of a command on a webhook (contract §10). */
 export const WebhookReceipt = Schema.Struct({
   resourceId: text(1, 160),
   changed: Schema.Boolean,

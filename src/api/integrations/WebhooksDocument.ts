@@ -2,7 +2,7 @@
 import { JsonSchema, Schema } from "effect"
 import { type EventType, eventBody, events, eventTypes } from "./Events.ts"
 
-/** An example of each event's body, as it is sent. */
+/** Returns an example of the body of an event. */
 export const eventExample = (type: EventType) => ({
   id: "evt_0193f0cbd4e57f70819203a4b5c6d7e8",
   type,
@@ -45,7 +45,7 @@ const operation = (type: EventType, schema: object) => ({
   operationId: type,
   summary: events[type].summary,
   description: `Sent to the outbound webhooks that subscribe to \`${type}\`, at least once.`,
-  // It is the receiver who checks, by the signature.
+  // The receiver verifies the signature; the service sends no credential.
   security: [],
   parameters: headers,
   requestBody: { required: true, content: { "application/json": { schema, example: eventExample(type) } } },
@@ -57,12 +57,12 @@ const documents = eventTypes.map((type) => {
   return { type, ...JsonSchema.toMultiDocumentOpenApi3_1({ dialect: "draft-2020-12", schemas: [schema], definitions }) }
 })
 
-/** The document's `webhooks`. */
+/** The `webhooks` of the document. */
 export const webhooks = Object.fromEntries(
   documents.map(({ schemas: [schema], type }) => [type, { post: operation(type, schema) }])
 )
 
-/** The schemas that they refer to. */
+/** The schemas that the webhooks reference. */
 export const webhookSchemas: JsonSchema.Definitions = Object.assign(
   {},
   ...documents.map(({ definitions }) => definitions)

@@ -1,4 +1,4 @@
-/** Messaging: specification, section 4.2. */
+/** Endpoints of messaging (contract §8). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -19,7 +19,7 @@ import {
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
-/** The providers that a channel can be of. */
+/** The types of providers, each with a connector in `src/messaging/Connectors/`. */
 export const providerTypes = ["http", "telegram", "sandbox"] as const
 export const ProviderType = Schema.Literals(providerTypes)
 export type ProviderType = typeof ProviderType.Type
@@ -27,7 +27,7 @@ export type ProviderType = typeof ProviderType.Type
 export const ChannelStatus = Schema.Literals(["active", "revoked"])
 export type ChannelStatus = typeof ChannelStatus.Type
 
-/** Where conversations come from: a channel as integrators see it. */
+/** A source of conversations: a channel as callers see it. */
 export const Source = Schema.Struct({
   id: SourceId,
   channelId: ChannelId,
@@ -77,7 +77,7 @@ export const MessageAttempt = Schema.Struct({
 }).annotate({ identifier: "DeveloperMessageAttempt" })
 export type MessageAttempt = typeof MessageAttempt.Type
 
-/** What is known of a message. Only `sent` is confirmed: `pending` and `retrying` may yet come to anything. */
+/** The state of a message. Only `sent` is confirmed. */
 export const MessageReceipt = Schema.Struct({
   messageId: MessageId,
   conversationId: ConversationId,

@@ -1,4 +1,4 @@
-/** The creation of clients. */
+/** The create of clients. */
 import type { SqlClient } from "effect/sql"
 import type { ClientCreate } from "../../api/crm/Clients.ts"
 import type { ClientId } from "../../api/Ids.ts"
@@ -12,7 +12,10 @@ export interface NewClient extends ClientCreate {
   readonly id: ClientId
 }
 
-/** A command that may be one too many for its project is refused once the project has no place at all. */
+/**
+ * In a group, a command that exceeds the remaining capacity is undecided, as it depends on the commands before it;
+ * without any capacity left, it is refused.
+ */
 export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacityExhausted> => ({
   args: { id: "text", ...argumentsOf(creatable) },
   decided: ({ crowded, distinct, rank }) => sql`

@@ -1,4 +1,4 @@
-/** Clients over HTTP. */
+/** HTTP handlers of clients. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"

@@ -1,4 +1,4 @@
-/** The creation of deals. */
+/** The create of deals. */
 import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DealCreate } from "../../api/crm/Deals.ts"
@@ -7,7 +7,7 @@ import type { DealReferenceNotFound } from "../../api/Problems.ts"
 import { argumentsOf, inserted, insertedValues } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
 import { append, appended, eventType } from "../../platform/outbox/Outbox.ts"
-import { dangling } from "../References.ts"
+import { missingReferences } from "../References.ts"
 import { creatable, eventDeal } from "./Record.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
 
@@ -16,12 +16,12 @@ export interface NewDeal extends DealCreate {
   readonly traceparent: string
 }
 
-/** The columns that take the command's values as they are. The place in a pipeline has defaults. */
+/** Columns that take the values of the command unchanged. Pipeline and stage have defaults. */
 const given = Struct.omit(creatable, ["pipelineId", "stageId"])
 
 const createdData = `json_build_object(${eventDeal("created")})`
 
-/** A deal is on the project's default pipeline, and on the pipeline's first stage, unless the command names others. */
+/** `next` adds the defaults of pipeline and stage; `decided` checks the references. */
 export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNotFound> => ({
   args: {
     id: "text",
@@ -42,7 +42,7 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
     ),
     decided AS MATERIALIZED (
       SELECT next.*, 'deal_reference_not_found' || nullif(concat(
-          ${dangling(sql, "next", references)},
+          ${missingReferences(sql, "next", references)},
           CASE
             WHEN next.stage_id IS NOT NULL THEN ''
             WHEN next.pipeline_id IS NULL THEN ' defaultPipeline'

@@ -1,4 +1,4 @@
-/** Deals over HTTP. */
+/** HTTP handlers of deals. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"

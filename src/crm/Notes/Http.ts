@@ -1,4 +1,4 @@
-/** Notes over HTTP. */
+/** HTTP handlers of notes. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"

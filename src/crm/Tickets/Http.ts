@@ -1,4 +1,4 @@
-/** Tickets over HTTP. */
+/** HTTP handlers of tickets. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"

@@ -1,4 +1,4 @@
-/** The SQL of tickets. Every statement names the project first. */
+/** SQL of tickets. */
 import type { SqlClient } from "effect/sql"
 import { rateable, type TicketRating } from "../../api/crm/Tickets.ts"
 import type { ProjectId, TicketId } from "../../api/Ids.ts"

@@ -1,4 +1,4 @@
-/** What each type of provider needs to know of a channel: a project file brings it, and it is stored sealed. */
+/** The config of a channel, by type of provider. A project file sets it; it is stored sealed. */
 import { Schema } from "effect"
 import { text } from "../../api/Fields.ts"
 
@@ -8,7 +8,7 @@ const isHttpUrl = (text: string) => {
   return ["http:", "https:"].includes(protocol) && username === "" && password === ""
 }
 
-/** The operator's own choice, so no address is out of bounds. Credentials in it would not be sent. */
+/** A URL of the operator's choice, with any address. Credentials in it would not be sent. */
 const HttpUrl = text(1, 2048).check(
   Schema.makeFilter(isHttpUrl, {
     expected: "an http or https URL without credentials",
@@ -19,29 +19,29 @@ const HttpUrl = text(1, 2048).check(
 const secret = (pattern: RegExp, expected: string) =>
   Schema.RedactedFromValue(text(1, 500).check(Schema.isPattern(pattern, { expected })))
 
-/** In either base64 alphabet, as the libraries of Standard Webhooks read it. */
+/** A secret in either base64 alphabet, as the libraries of Standard Webhooks accept it. */
 const signingSecret = secret(/^(?:whsec_)?[A-Za-z0-9+/_-]+={0,2}$/u, "a signing secret: whsec_ and base64")
 
-/** It becomes part of a path. */
+/** A bot token. It becomes part of a path. */
 const telegramToken = secret(/^[A-Za-z0-9:._~-]+$/u, "a bot token")
 
 export const telegramApi = "https://api.telegram.org"
 
-/** The members of each provider's `config`; one that may be absent says what it is then. */
+/** The schema of each provider's `config`; optional members declare their default. */
 export const configs = {
   http: Schema.Struct({ url: HttpUrl, signingSecret }),
   telegram: Schema.Struct({
     apiBaseUrl: Schema.optionalKey(HttpUrl).annotateKey({ default: telegramApi }),
     token: telegramToken
   }),
-  // A Struct without members would take anything but null.
+  // A Struct without members would accept any value but null.
   sandbox: Schema.Record(Schema.String, Schema.Never.annotate({ message: "is not known here" }))
 }
 
-/** What each provider needs of a channel, once it is read. */
+/** The decoded config of each provider. */
 export type Configs = { readonly [Type in keyof typeof configs]: (typeof configs)[Type]["Type"] }
 
-/** A channel's provider, and what it needs. */
+/** A type of provider with its config. */
 export const ChannelConfig = Schema.Union([
   Schema.Struct({ providerType: Schema.Literal("http"), config: configs.http }),
   Schema.Struct({ providerType: Schema.Literal("telegram"), config: configs.telegram }),

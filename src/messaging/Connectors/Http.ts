@@ -1,4 +1,7 @@
-/** A provider that speaks our own protocol: signed like webhooks, and idempotent by the message's id (contract §8). */
+/**
+ * The connector of providers with this service's own protocol: signed like webhooks, idempotent by message id (contract
+ * §8).
+ */
 import { Clock, type Duration, Effect, Option, Schema } from "effect"
 import { currentTraceparent } from "../../platform/outbound/ClientSpan.ts"
 import { signedHeaders } from "../../platform/StandardWebhooks.ts"
@@ -28,7 +31,7 @@ export const http = (timeout: Duration.Duration): Connector<Configs["http"]> => 
     })
 })
 
-/** The id is stored and shown: one that can't be is none. */
+/** The id is stored and shown, so it must not contain unsafe characters. */
 const read = jsonBody(
   Schema.Struct({ providerMessageId: Schema.String.check(Schema.makeFilter((id: string) => !isUnsafe(id))) })
 )

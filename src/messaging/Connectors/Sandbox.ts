@@ -1,4 +1,4 @@
-/** A provider for trying the service out: it takes every message, in the process, and sends it nowhere. */
+/** The connector for trials: accepts every message in the process and sends nothing. */
 import { Effect } from "effect"
 import type { Connector } from "../Connectors.ts"
 import type { Configs } from "./Config.ts"

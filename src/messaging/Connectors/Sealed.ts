@@ -1,4 +1,4 @@
-/** Channels' configs at rest: sealed whole, each for its own channel, so that another's can't be put in its place. */
+/** Encryption of channel configs at rest. Each is bound to its channel, so that it cannot be used for another. */
 import { Effect, Redacted, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ChannelId, ProjectId } from "../../api/Ids.ts"
@@ -22,7 +22,7 @@ const encode = Schema.encodeEffect(ChannelConfig)
 const decode = Schema.decodeUnknownEffect(ChannelConfig)
 const parse = Schema.decodeEffect(Schema.fromJsonString(Schema.Unknown))
 
-/** Seals the config of a channel. The same config is sealed differently each time. */
+/** Seals the config of a channel. Sealing is randomized: equal configs have different ciphertexts. */
 export const sealConfig = (box: Box, projectId: ProjectId, channelId: ChannelId, channel: ChannelConfig) =>
   encode(channel).pipe(
     Effect.orDie,
@@ -30,8 +30,8 @@ export const sealConfig = (box: Box, projectId: ProjectId, channelId: ChannelId,
   )
 
 /**
- * Opens the config of a channel of this type. What is no config of that type counts as unreadable, too: what the schema
- * says of it could quote a secret.
+ * Opens the config of a channel. A config that its schema cannot decode also counts as unreadable, as the schema's
+ * message could quote a secret.
  */
 export const openConfig = (
   box: Box,
@@ -46,7 +46,7 @@ export const openConfig = (
     Effect.mapError(() => new SecretUnreadable())
   )
 
-/** The channels, of at most `limit`, whose config can't be opened with this key. */
+/** Returns the channels, among at most `limit`, whose config cannot be opened with the current key. */
 export const unreadable = Effect.fn("Channels.unreadable")(function* (
   sql: SqlClient.SqlClient,
   box: Box,

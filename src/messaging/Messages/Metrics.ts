@@ -1,4 +1,4 @@
-/** Metrics of messages, those of campaigns included. */
+/** Metrics of messages, including those of campaigns. */
 import { Effect, Metric } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
@@ -22,7 +22,7 @@ const oldest = Metric.gauge("message_oldest_due_seconds", {
   description: "For how long the oldest due one has waited"
 })
 
-/** Measures the queue. */
+/** Measures the queue depth and the delay of the retrier. */
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Statement.Fragment) {
   const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT count(*)::int AS depth,

@@ -1,4 +1,4 @@
-/** The CRM's part of a project file: who and what the project deals with. */
+/** The CRM records of a project file. */
 import { Schema, Struct } from "effect"
 import { clientFields } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"

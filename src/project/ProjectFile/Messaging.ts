@@ -1,4 +1,4 @@
-/** The messaging part of a project file: channels, and the conversations on them. */
+/** The channels and conversations of a project file. */
 import { Schema } from "effect"
 import { text } from "../../api/Fields.ts"
 import { ChannelId, ClientId, ConversationId } from "../../api/Ids.ts"
@@ -15,7 +15,7 @@ const channel = <Provider extends ProviderType, Config extends Schema.Top>(provi
     config: optional(config)
   })
 
-/** A channel, with the settings of the connector that its `providerType` names (contract §8). */
+/** A channel with the config of its connector, which `providerType` selects (contract §8). */
 export const Channel = Schema.Union([
   channel("http", configs.http),
   channel("telegram", configs.telegram),

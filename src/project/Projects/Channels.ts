@@ -1,4 +1,4 @@
-/** The channels of a file as they are stored: what a file may leave out of a config is what the channel has already. */
+/** Resolves the channels of a file: members that a file may omit from a config keep the stored values. */
 import { Effect, Equal, Result } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ChannelId } from "../../api/Ids.ts"
@@ -18,14 +18,14 @@ interface Old {
   readonly config: Uint8Array
 }
 
-/** Why a channel has no config that the file could leave as it is, or build upon. */
+/** The reasons why no stored config can be kept. */
 const isNew = "is required for a new channel"
 const isOther = "is required when the providerType changes"
 const isUnreadable =
   "is required, as this SECRET_KEY can't open the one that is stored: give it anew, or set the key that sealed it"
 type Had = Result.Result<ChannelConfig, string>
 
-/** Each channel with its config sealed, and what is missing from the configs of the others. */
+/** Returns each channel with its sealed config, and the faults of the others. */
 export const resolve = Effect.fnUntraced(function* (
   sql: Sql,
   box: SecretBox["Service"],
@@ -51,7 +51,7 @@ export const resolve = Effect.fnUntraced(function* (
       Effect.mapError(({ message, path }): Fault => ({ path: ["channels", index, ...path], message }))
     )
     const old = olds.get(given.id)
-    // Sealed anew it would differ, and a file that changes nothing would change the channel.
+    // Sealing is randomized: sealing an equal config again would count as a change.
     const isSame = old !== undefined && Result.isSuccess(had) && Equal.equals(had.success, next)
     const sealed = isSame ? old.config : yield* sealConfig(box, project.id, given.id, next)
     return { ...given, config: `\\x${Buffer.from(sealed).toString("hex")}` }
@@ -60,14 +60,14 @@ export const resolve = Effect.fnUntraced(function* (
   return { records, faults }
 })
 
-/** The config that a channel will have: what the file gives, then what the channel has, then the default. */
+/** Returns the config of a channel: the members of the file, then those that are stored, then the defaults. */
 const configOf = (given: Given, had: Had): Result.Result<ChannelConfig, Fault> => {
-  // There is nothing in it that could be lost.
+  // The config of a sandbox is always empty.
   if (given.providerType === "sandbox") return Result.succeed({ providerType: "sandbox", config: {} })
   if (given.config === undefined) return Result.mapError(had, (message) => ({ path: ["config"], message }))
   if (given.providerType === "http") return Result.succeed({ providerType: "http", config: given.config })
 
-  // The old base URL can't be kept, and the default may be the wrong one.
+  // The stored base URL cannot be read, and the default may be wrong.
   if (given.config.apiBaseUrl === undefined && Result.isFailure(had) && had.failure === isUnreadable) {
     return Result.fail({ path: ["config", "apiBaseUrl"], message: isUnreadable })
   }

@@ -1,4 +1,4 @@
-/** How the parts of a project file are stored: which member stands in which column. */
+/** The tables and columns of the parts of a project file. */
 import type { SqlClient, Statement } from "effect/sql"
 import * as Clients from "../../crm/Clients/Record.ts"
 import * as Deals from "../../crm/Deals/Record.ts"
@@ -7,7 +7,7 @@ import type { Derived, Given, Part } from "./Upsert.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Columns with the values that they have in a new record whose member is absent; null unless one is given. */
+/** Returns columns with the values of a new record whose member is absent; null unless one is given. */
 const columns = (declared: Columns, initial: Readonly<Record<string, Statement.Fragment>> = {}): ReadonlyArray<Given> =>
   listOf(declared).map((column) => {
     const value = initial[column.member]
@@ -48,7 +48,7 @@ export const stampOffers: Part = {
   given: columns({ name: "name" })
 }
 
-/** Of the records that `resolve` of Channels.ts makes. */
+/** For the records of `resolve` in Channels.ts. */
 export const channels = (sql: Sql, now: Date): Part => ({
   table: "channels",
   given: columns(
@@ -74,7 +74,7 @@ const updatedAt = (sql: Sql, now: Date): Derived => ({
   changed: sql`${now}::timestamptz`
 })
 
-/** Of the records that `clientRecord` makes. */
+/** For the records of `clientRecord`. */
 export const clients = (sql: Sql, now: Date): Part => ({
   table: "clients",
   given: columns(Clients.fileColumns, {
@@ -107,14 +107,14 @@ export const clients = (sql: Sql, now: Date): Part => ({
   ]
 })
 
-/** Of the records that `resolve` of Deals.ts makes. */
+/** For the records of `resolve` in Deals.ts. */
 export const deals = (sql: Sql, now: Date): Part => ({
   table: "deals",
   given: columns(Deals.fileColumns, { lifecycle: sql`'active'`, createdAt: sql`${now}::timestamptz` }),
   derived: [version(sql), updatedAt(sql, now)]
 })
 
-/** Of the records that `ticketRecord` makes. */
+/** For the records of `ticketRecord`. */
 export const tickets = (sql: Sql): Part => ({
   table: "tickets",
   given: columns({
@@ -140,7 +140,7 @@ export const conversations = (sql: Sql, now: Date): Part => ({
   ]
 })
 
-/** Of the records that `segmentRecord` makes. */
+/** For the records of `segmentRecord`. */
 export const segments = (sql: Sql, now: Date): Part => ({
   table: "segments",
   given: columns({ name: "name", description: "description" }),
@@ -170,7 +170,7 @@ export const templates: Part = {
   given: columns({ name: "name", body: "body" })
 }
 
-/** Only its name comes from a file; the rest is done by commands. */
+/** A file sets the name only; commands set the rest. */
 export const campaigns = (sql: Sql, now: Date): Part => ({
   table: "campaigns",
   given: columns({ name: "name" }),
@@ -194,7 +194,7 @@ export const tasks = (sql: Sql, now: Date): Part => ({
   derived: [version(sql), { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` }]
 })
 
-/** Of the records that `installationRecord` makes. */
+/** For the records of `installationRecord`. */
 export const installations = (sql: Sql): Part => ({
   table: "installations",
   given: columns(
