@@ -6,7 +6,7 @@ import { inClientSpan, postAttributes } from "../../platform/outbound/ClientSpan
 import { exchange, type ExchangeFailed } from "../../platform/outbound/Exchange.ts"
 import { delayOf } from "../../platform/outbound/RetryAfter.ts"
 import { userAgent } from "../../platform/outbound/UserAgent.ts"
-import type { Outcome } from "../Connectors.ts"
+import type { Outcome } from "./Connector.ts"
 import { byFailure, type Failure } from "./Outcomes.ts"
 
 export interface Call {

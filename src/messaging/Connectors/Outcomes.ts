@@ -1,6 +1,6 @@
 /** Outcomes of provider calls, by status of the answer or by failure (contract §8), as two tables. */
 import { Duration, Option } from "effect"
-import type { Outcome } from "../Connectors.ts"
+import type { Outcome } from "./Connector.ts"
 
 export type Meaning = Outcome["_tag"]
 

@@ -1,9 +1,11 @@
 /** The connector for trials: accepts every message in the process and sends nothing. */
-import { Effect } from "effect"
-import type { Connector } from "../Connectors.ts"
-import type { Configs } from "./Config.ts"
+import { Effect, Schema } from "effect"
+import { connector } from "./Connector.ts"
 
-export const sandbox: Connector<Configs["sandbox"]> = {
+export const sandbox = connector({
+  // A Struct without members would accept any value but null.
+  config: Schema.Record(Schema.String, Schema.Never.annotate({ message: "is not known here" })),
+  defaults: {},
   idempotent: true,
   send: (_, { messageId }) => Effect.succeed({ _tag: "accepted", providerMessageId: `sandbox_${messageId}` })
-}
+})

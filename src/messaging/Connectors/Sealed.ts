@@ -18,12 +18,17 @@ export interface SealedChannel {
 
 const ownerOf = (projectId: ProjectId, channelId: ChannelId) => ["channel", projectId, channelId]
 
-const encode = Schema.encodeEffect(ChannelConfig)
+const encode = Schema.encodeUnknownEffect(ChannelConfig)
 const decode = Schema.decodeUnknownEffect(ChannelConfig)
 const parse = Schema.decodeEffect(Schema.fromJsonString(Schema.Unknown))
 
 /** Seals the config of a channel. Sealing is randomized: equal configs have different ciphertexts. */
-export const sealConfig = (box: Box, projectId: ProjectId, channelId: ChannelId, channel: ChannelConfig) =>
+export const sealConfig = (
+  box: Box,
+  projectId: ProjectId,
+  channelId: ChannelId,
+  channel: { readonly providerType: ProviderType; readonly config: unknown }
+) =>
   encode(channel).pipe(
     Effect.orDie,
     Effect.flatMap(({ config }) => box.seal(ownerOf(projectId, channelId), Redacted.make(JSON.stringify(config))))

@@ -3,15 +3,22 @@
  * not idempotent.
  */
 import { Duration, Effect, Option, Redacted, Schema } from "effect"
-import type { Connector, Outcome } from "../Connectors.ts"
 import { call, type Reply } from "./Call.ts"
-import { type Configs, telegramApi } from "./Config.ts"
+import { connector, type Outcome } from "./Connector.ts"
+import { HttpUrl, secret } from "./Fields.ts"
 import { jsonBody } from "./JsonBody.ts"
 import { byFailure, byStatus, meaningOf } from "./Outcomes.ts"
 
-export const telegram = (timeout: Duration.Duration): Connector<Configs["telegram"]> => ({
+/** A bot token. It becomes part of a path. */
+const token = secret(/^[A-Za-z0-9:._~-]+$/u, "a bot token")
+
+const telegramApi = "https://api.telegram.org"
+
+export const telegram = connector({
+  config: Schema.Struct({ apiBaseUrl: Schema.optionalKey(HttpUrl).annotateKey({ default: telegramApi }), token }),
+  defaults: { apiBaseUrl: telegramApi },
   idempotent: false,
-  send: ({ apiBaseUrl, token }, { messageId, recipient, text }) =>
+  send: ({ apiBaseUrl, token }, { messageId, recipient, text }, timeout) =>
     call(timeout, {
       messageId,
       url: sendMessage(apiBaseUrl ?? telegramApi, token),

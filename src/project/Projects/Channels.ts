@@ -1,9 +1,9 @@
 /** Resolves the channels of a file: members that a file may omit from a config keep the stored values. */
-import { Effect, Equal, Result } from "effect"
+import { Effect, Equal, Record, Result } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ChannelId } from "../../api/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
-import { type ChannelConfig, telegramApi } from "../../messaging/Connectors/Config.ts"
+import { type ChannelConfig, connectors } from "../../messaging/Connectors/Config.ts"
 import { openConfig, sealConfig } from "../../messaging/Connectors/Sealed.ts"
 import type { Fault } from "../../api/Faults.ts"
 import type { SecretBox } from "../../platform/SecretBox.ts"
@@ -23,7 +23,7 @@ const isNew = "is required for a new channel"
 const isOther = "is required when the providerType changes"
 const isUnreadable =
   "is required, as this SECRET_KEY can't open the one that is stored: give it anew, or set the key that sealed it"
-type Had = Result.Result<ChannelConfig, string>
+type Stored = Result.Result<ChannelConfig, string>
 
 /** Returns each channel with its sealed config, and the faults of the others. */
 export const resolve = Effect.fnUntraced(function* (
@@ -37,7 +37,7 @@ export const resolve = Effect.fnUntraced(function* (
     WHERE project_id = ${project.id} AND id = ANY(${channels.map(({ id }) => id)}::text[])`
   const olds = new Map(rows.map((row) => [row.id, row]))
 
-  const hadBy = Effect.fnUntraced(function* ({ id, providerType }: Given): Effect.fn.Return<Had> {
+  const storedOf = Effect.fnUntraced(function* ({ id, providerType }: Given): Effect.fn.Return<Stored> {
     const old = olds.get(id)
     if (old === undefined) return Result.fail(isNew)
     if (old.providerType !== providerType) return Result.fail(isOther)
@@ -46,14 +46,16 @@ export const resolve = Effect.fnUntraced(function* (
   })
 
   const resolveOne = Effect.fnUntraced(function* (given: Given, index: number) {
-    const had = yield* hadBy(given)
-    const next = yield* Effect.fromResult(configOf(given, had)).pipe(
+    const stored = yield* storedOf(given)
+    const next = yield* Effect.fromResult(configOf(given, stored)).pipe(
       Effect.mapError(({ message, path }): Fault => ({ path: ["channels", index, ...path], message }))
     )
     const old = olds.get(given.id)
     // Sealing is randomized: sealing an equal config again would count as a change.
-    const isSame = old !== undefined && Result.isSuccess(had) && Equal.equals(had.success, next)
-    const sealed = isSame ? old.config : yield* sealConfig(box, project.id, given.id, next)
+    const isSame = old !== undefined && Result.isSuccess(stored) && Equal.equals(stored.success.config, next)
+    const sealed = isSame
+      ? old.config
+      : yield* sealConfig(box, project.id, given.id, { providerType: given.providerType, config: next })
     return { ...given, config: `\\x${Buffer.from(sealed).toString("hex")}` }
   })
   const [records, faults] = yield* Effect.partition(channels, resolveOne)
@@ -61,20 +63,21 @@ export const resolve = Effect.fnUntraced(function* (
 })
 
 /** Returns the config of a channel: the members of the file, then those that are stored, then the defaults. */
-const configOf = (given: Given, had: Had): Result.Result<ChannelConfig, Fault> => {
-  // The config of a sandbox is always empty.
-  if (given.providerType === "sandbox") return Result.succeed({ providerType: "sandbox", config: {} })
-  if (given.config === undefined) return Result.mapError(had, (message) => ({ path: ["config"], message }))
-  if (given.providerType === "http") return Result.succeed({ providerType: "http", config: given.config })
-
-  // The stored base URL cannot be read, and the default may be wrong.
-  if (given.config.apiBaseUrl === undefined && Result.isFailure(had) && had.failure === isUnreadable) {
-    return Result.fail({ path: ["config", "apiBaseUrl"], message: isUnreadable })
+const configOf = (given: Given, stored: Stored): Result.Result<unknown, Fault> => {
+  const { defaults } = connectors[given.providerType]
+  // The config of a sandbox has no members, so nothing of it can be missing.
+  const config = given.config ?? (given.providerType === "sandbox" ? {} : undefined)
+  if (config === undefined) {
+    return Result.mapBoth(stored, {
+      onSuccess: (channel) => channel.config,
+      onFailure: (message) => ({ path: ["config"], message })
+    })
   }
-  const old = Result.getOrUndefined(had)
-  const kept = old?.providerType === "telegram" ? old.config.apiBaseUrl : undefined
-  return Result.succeed({
-    providerType: "telegram",
-    config: { apiBaseUrl: kept ?? telegramApi, ...given.config }
-  })
+  const old: object = Result.isSuccess(stored) ? stored.success.config : {}
+  const [omitted] = Object.keys(defaults).filter((member) => !(member in config))
+  // The stored value cannot be read, and the default may be another.
+  if (omitted !== undefined && Result.isFailure(stored) && stored.failure === isUnreadable) {
+    return Result.fail({ path: ["config", omitted], message: isUnreadable })
+  }
+  return Result.succeed({ ...defaults, ...Record.filter({ ...old }, (_, member) => member in defaults), ...config })
 }
