@@ -13,7 +13,7 @@ import {
   type ServiceUnavailable,
   type VersionConflict
 } from "../api/Problems.ts"
-import { Bulk } from "../platform/Bulk.ts"
+import { LongRunning } from "../platform/LongRunning.ts"
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
@@ -61,7 +61,7 @@ export class Campaigns extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const mutations = yield* Mutations
-      const bulk = yield* Bulk
+      const bulk = yield* LongRunning
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       const schedule = (
@@ -93,7 +93,7 @@ export class Campaigns extends Context.Service<
             case "freeze_audience": {
               const audienceId = AudienceId.make(yield* newId("aud"))
               const frozen = freeze(bulk.mutations.sql, projectId, id, audienceId, body.filter, yield* now)
-              return yield* bulk.patiently(mutate(bulk.mutations, command, frozen))
+              return yield* bulk.withLongTimeout(mutate(bulk.mutations, command, frozen))
             }
             case "schedule":
               return yield* schedule(command, id, body, timeZone)

@@ -17,7 +17,7 @@ import * as Slots from "../platform/background/Slots.ts"
 import { Worker } from "../platform/background/Worker.ts"
 import { databaseNow } from "../platform/DatabaseClock.ts"
 import { statement } from "../platform/Database.ts"
-import { Measured } from "../platform/Measured.ts"
+import { MetricsEnabled } from "../platform/MetricsEnabled.ts"
 import { untraced } from "../platform/Telemetry.ts"
 import { Calls, type Guard } from "./Calls.ts"
 import { Circuits } from "./Circuits.ts"
@@ -106,7 +106,7 @@ export class Retrier extends Context.Service<
 
       yield* forkPeriodic("message claims", { interval: claimEvery, stalledAfter }, claimDue)
       yield* forkPeriodic("message takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
-      if (yield* Measured) {
+      if (yield* MetricsEnabled) {
         const measure = Effect.flatMap(clock, (now) => untraced(Metrics.gauge(sql, now)))
         yield* forkPeriodic("message metrics", { interval: measureEvery }, measure)
       }

@@ -2,7 +2,7 @@
 import { Effect, Metric } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
-import { Measured } from "../../platform/Measured.ts"
+import { MetricsEnabled } from "../../platform/MetricsEnabled.ts"
 
 const attempts = Metric.counter("message_attempts_total", {
   description: "Calls of providers, by what they came to",
@@ -10,7 +10,7 @@ const attempts = Metric.counter("message_attempts_total", {
 })
 
 export const count = (provider: ProviderType, outcome: string) =>
-  Effect.flatMap(Measured, (measured) =>
+  Effect.flatMap(MetricsEnabled, (measured) =>
     measured ? Metric.update(Metric.withAttributes(attempts, { provider, outcome }), 1) : Effect.void
   )
 

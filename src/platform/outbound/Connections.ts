@@ -22,7 +22,7 @@ export interface Connection {
     phase: Phase
     /** Requests answered on the connection. */
     served: number
-    /** Measured by `performance.now()`. */
+    /** MetricsEnabled by `performance.now()`. */
     idleSince: number
     /** Prepares the socket for the next answer. */
     expectAnswer: () => void

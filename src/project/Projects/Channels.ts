@@ -74,7 +74,7 @@ const configOf = (given: Given, stored: Stored): Result.Result<unknown, Fault> =
     })
   }
   const old: object = Result.isSuccess(stored) ? stored.success.config : {}
-  const [omitted] = Object.keys(defaults).filter((member) => !(member in config))
+  const omitted = Object.keys(defaults).find((member) => !(member in config))
   // The stored value cannot be read, and the default may be another.
   if (omitted !== undefined && Result.isFailure(stored) && stored.failure === isUnreadable) {
     return Result.fail({ path: ["config", omitted], message: isUnreadable })
