@@ -18,7 +18,7 @@ const header = (description: string, required = true): OpenApi.OpenAPISpecHeader
 })
 
 const onEveryAnswer: Headers = {
-  "x-request-id": header("The id of the request: its own `x-request-id` where that is well formed, else a new one.")
+  "x-request-id": header("The id of the request: its own `x-request-id` if that is well formed, otherwise a new one.")
 }
 
 /** The request header that every operation accepts. */
@@ -26,13 +26,13 @@ const requestId: OpenApi.OpenAPISpecParameter = {
   name: "x-request-id",
   in: "header",
   required: false,
-  description: "Comes back as the answer's `x-request-id`, and stands in the logs; else one is made.",
+  description: "Returned as the answer's `x-request-id` and logged. If it is absent, the service makes one.",
   schema: { type: "string", pattern: "^[A-Za-z0-9._-]{1,128}$" }
 }
 
 const behindTheLimiter: Headers = {
   "ratelimit-policy": header('The bucket: `"read";q=1200;w=60` is 1200 requests per 60 s.'),
-  ratelimit: header('Where the bucket stands: `"read";r=1199;t=1` is 1199 left, full again in 1 s.')
+  ratelimit: header('The state of the bucket: `"read";r=1199;t=1` is 1199 left, full again in 1 s.')
 }
 
 /** 401 and 403 are decided before the limiter; 500 and 503 may be answered at any step. */
@@ -46,12 +46,13 @@ const byStatus: Readonly<Record<string, Headers>> = {
 
 /** Descriptions of parameters whose schema does not explain them. */
 const parameters: Readonly<Record<string, string>> = {
-  "query/status": "Only those of this status; `all`, or none, is no filter.",
-  "query/lifecycle": "Only those of this lifecycle; `all`, or none, is no filter.",
-  "query/limit": "How many items a page holds at most.",
-  "query/cursor": "The `nextCursor` of the page before; it belongs to the same filters.",
-  "query/expectedVersion": "The `version`, or the ETag of the last answer; at any other the request is refused.",
-  "query/expectedProjectId": "The project that the caller means; a token of another is refused.",
+  "query/status": "Only records of this status; `all` does not filter.",
+  "query/lifecycle": "Only records of this lifecycle; `all` does not filter.",
+  "query/limit": "Maximum number of items on a page.",
+  "query/cursor": "The `nextCursor` of the page before, for the same filters.",
+  "query/expectedVersion":
+    "The `version` that the caller has read (the ETag of the last answer); another version is refused.",
+  "query/expectedProjectId": "The project that the caller expects; a token of another project is refused.",
   "path/clientId": "The client's id.",
   "path/dealId": "The deal's id.",
   "path/noteId": "The note's id.",
@@ -106,14 +107,14 @@ const complete = (
     response.headers = { ...onEveryAnswer, ...(byStatus[status] ?? behindTheLimiter), ...response.headers }
     if (Number(status) < 300) {
       exemplify(response.content, examples?.answer)
-      response.description = "It is done, or found."
+      response.description = "Success."
     } else response.description = meaningsOf(titles, response)
   }
 }
 
 /** The only 503 of a send: every shared problem with this status is answered as this one. */
 const sendUnavailable = {
-  description: "Nobody knows whether the provider has taken the message.",
+  description: "It is unknown whether the provider accepted the message.",
   content: {
     "application/problem+json": { schema: { $ref: "#/components/schemas/provider_outcome_unknown" } }
   }

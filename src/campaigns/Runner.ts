@@ -1,17 +1,17 @@
 /**
- * Runs campaigns: starts those that are due, sends to their recipients at their pace, and completes them. Any number of
+ * Runs campaigns: starts due campaigns, sends to their recipients at their pace, and completes them. Any number of
  * processes may run it. Supervised fibers share the work:
  *
  *   campaign progress   scheduled → running → completed (`Runner/Progress.ts`)
- *   campaign claims     pending → sending: leases the recipients of the next moment (`Runner/Claims.ts`)
+ *   campaign claims     pending → sending: leases the recipients of the next window (`Runner/Claims.ts`)
  *   (one per claim)     waits for its time, calls the provider (`Runner/Sends.ts`)
  *   campaign results    sending → sent, failed, pending …, in batches (`Runner/Recorder.ts`)
  *   campaign takeover   sending → pending or unknown, when a lease has ended or its worker is dead
  *
- * The states of a recipient and all moves between them are the table in `Runner/States.ts`. A claim takes no more than
- * the permits of its channel, its project and this process (`platform/background/Slots.ts`), and nothing of a channel
- * whose circuit is open (`messaging/Circuits.ts`): its recipients wait. A lease lasts from the time of the send as long as
- * a call may take and 5 s more, by the database's clock, and is never extended.
+ * `Runner/States.ts` has the states of a recipient and the moves between them. A claim is limited by the permits of its
+ * channel, its project and this process (`platform/background/Slots.ts`), and skips channels whose circuit is open
+ * (`messaging/Circuits.ts`): their recipients wait. A lease lasts from the time of the send for the deadline of a call plus
+ * 5 s, by the database's clock, and is never extended.
  */
 import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"

@@ -67,7 +67,7 @@ export class Notes extends Context.Service<
             Effect.flatMap(statement(list(sql, projectId, dealId, window)), ({ dealExists, notes }) =>
               dealExists
                 ? Effect.succeed(notes)
-                : Effect.fail(new DealNotFound({ detail: "The path names no deal of this project." }))
+                : Effect.fail(new DealNotFound({ detail: "The project has no deal with the id in the path." }))
             )
           ),
         create: Effect.fnUntraced(function* (command, authorKeyId, dealId, { body }) {

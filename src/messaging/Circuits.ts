@@ -1,13 +1,13 @@
 /**
  * A circuit breaker for each channel.
  *
- *   closed ── five calls in a row without an answer ──▶ open ── rest has passed ──▶ half-open
+ *   closed ── five calls in a row without an answer ──▶ open ── open period over ──▶ half-open
  *      ▲                                                 ▲                             │
  *      └──────────── the probe is answered ──────────────┼─────────────────────────────┤
  *                                                        └── the probe is not answered ┘
  *
- * An answer of the provider, whatever it says, counts as a success: the breaker keeps calls from providers that hang or
- * can't be reached. An open circuit rests for 5 s, doubled with each failed probe up to a minute. The state is that of
+ * Any answer of the provider counts as a success: the breaker only prevents calls to providers that hang or cannot be
+ * reached. An open circuit admits a probe after 5 s, doubled with each failed probe up to a minute. The state is local to
  * this process.
  */
 import { Context, Data, Duration, Effect, Exit, Layer, Schedule } from "effect"

@@ -22,7 +22,7 @@ const inProject = <A, E, R>(
     expected === undefined || expected === projectId ? operation(projectId) : Effect.fail(mismatch())
   )
 
-const mismatch = () => new ProjectMismatch({ detail: "The token is of another project than expectedProjectId says." })
+const mismatch = () => new ProjectMismatch({ detail: "The token belongs to another project than expectedProjectId." })
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -58,14 +58,15 @@ const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   if (isUnknown) {
     yield* addAnswerHeaders({ ...replay, "retry-after": String(retryAfter(wait)) })
     return yield* new ProviderOutcomeUnknown({
-      detail: "Ask again with the same idempotency-key: it sends nothing, and tells what has become of the message.",
+      detail:
+        "Send the request again with the same idempotency-key: it does not send the message again, and answers its state.",
       messageId
     })
   }
   if (deliveryStatus === "failed") {
     yield* addAnswerHeaders({ ...replay })
     return yield* new ProviderConflict({
-      detail: `The message was not sent${reasonOf(message.attempts)}. A new message takes a new idempotency-key.`,
+      detail: `The message was not sent${reasonOf(message.attempts)}. A new message needs a new idempotency-key.`,
       messageId
     })
   }

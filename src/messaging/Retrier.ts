@@ -1,14 +1,13 @@
 /**
- * Makes the attempts of messages that wait, and settles those that a dead process has left. Any number of processes may
- * run it. The states of a message and the moves between them are in `Messages/States.ts`; here is what a due message
- * meets:
+ * Makes the attempts of due messages, and takes over those of dead processes. Any number of processes may run it.
+ * `Messages/States.ts` has the states of a message and the moves between them. The handling of a due message:
  *
  *   due ── permit free, circuit closed ──▶ called, outcome recorded
  *    │  └─ permit free, circuit open ────▶ recorded as postponed (`circuit_open`), without a call
  *    │  └─ no permit of its channel, project or process ──▶ stays due
  *    └─ its lease has ended, or its worker is dead ──▶ recorded as unknown (`lease_lost`)
  *
- * A lease lasts as long as a call may take and 5 s more, by the database's clock, and is never extended.
+ * A lease lasts for the deadline of a call plus 5 s, by the database's clock, and is never extended.
  */
 import { Clock, Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"

@@ -40,7 +40,9 @@ export class Sources extends Context.Service<
         ofConversation: Effect.fnUntraced(function* (projectId, id) {
           const [found] = yield* statement(ofConversation(sql, projectId, id))
           if (found === undefined) {
-            return yield* new ConversationNotFound({ detail: "The path names no conversation of this project." })
+            return yield* new ConversationNotFound({
+              detail: "The project has no conversation with the id in the path."
+            })
           }
           const { observedAt, ...row } = found
           return { conversationId: id, source: sourceOf(row), observedAt }

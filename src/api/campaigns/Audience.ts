@@ -4,7 +4,7 @@ import { text } from "../Fields.ts"
 
 const ids = Schema.Array(text(1, 160)).check(Schema.isMaxLength(100, { expected: "at most 100 items" }))
 
-const oneOf = ids.annotate({ default: [], description: "One of them" })
+const oneOf = ids.annotate({ default: [], description: "At least one of them" })
 
 const balance = Schema.Int.check(
   Schema.isBetween({ minimum: 0, maximum: 1_000_000_000 }, { expected: "an integer from 0 to 1000000000" })
@@ -14,9 +14,9 @@ const balance = Schema.Int.check(
 export const AudienceFilter = Schema.Struct({
   contactStatus: Schema.Literals(["active", "archived", "all"]),
   segmentId: Schema.NullOr(text(1, 160))
-    .annotate({ default: null, description: "The candidates; null: all clients of the project" })
+    .annotate({ default: null, description: "The segment of the candidates; null: all clients of the project" })
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(null))),
-  providerTypes: ids.annotate({ description: "The channels that count, by the type of their provider" }),
+  providerTypes: ids.annotate({ description: "Types of providers whose channels count" }),
   requiredTags: ids.annotate({ description: "All of them" }),
   stageIds: ids.annotate({ description: "An active open deal in one of them" }),
   loyaltyCardRequired: Schema.Boolean.annotate({ default: false }).pipe(

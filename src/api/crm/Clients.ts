@@ -150,9 +150,9 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(OpenApi.Summary, "Change a client")
       .annotate(
         OpenApi.Description,
-        "An absent member keeps its value, `null` clears it. An archived client takes nothing but exactly " +
-          '`{"status":"active"}`, which needs room in the contact capacity. When nothing differs, `changed` is false.'
+        "An absent member keeps its value, `null` clears it. An archived client accepts only exactly " +
+          '`{"status":"active"}`, within the contact capacity. A patch that changes nothing answers `changed: false`.'
       )
   )
   .annotate(OpenApi.Title, "CRM clients")
-  .annotate(OpenApi.Description, "The people that a project does business with, archived ones included.") {}
+  .annotate(OpenApi.Description, "The contacts of a project.") {}

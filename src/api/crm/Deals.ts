@@ -172,7 +172,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(
         OpenApi.Description,
         "Adds an open deal: on the project's default pipeline unless `pipelineId` names another, on the pipeline's first " +
-          "stage unless `stageId` does. Amount and currency stand together or not at all. Emits `crm.deal.created.v1`."
+          "stage unless `stageId` does. Amount and currency are set together or not at all. Emits `crm.deal.created.v1`."
       ),
     HttpApiEndpoint.get("getDeal", `${path}/:dealId`, {
       params: { dealId: DealId },
@@ -196,14 +196,11 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Summary, "Change a deal")
       .annotate(
         OpenApi.Description,
-        "An absent member keeps its value, `null` clears it; what has to stand together is judged on the deal as it " +
-          `would be. The status moves ${moves}: closing sets \`closedAt\`, opening again clears it and \`lostReason\`. ` +
-          "A new `pipelineId` alone moves to that pipeline's first stage. Emits `crm.deal.updated.v1`, and " +
-          "`crm.deal.stage_changed.v1` too when the stage changed. When nothing differs, `changed` is false."
+        "An absent member keeps its value, `null` clears it; rules between members apply to the resulting deal. The status " +
+          `moves ${moves}: closing sets \`closedAt\`, opening again clears it and \`lostReason\`. ` +
+          "A new `pipelineId` alone moves the deal to that pipeline's first stage. Emits `crm.deal.updated.v1`, and " +
+          "`crm.deal.stage_changed.v1` too when the stage changed. A patch that changes nothing answers `changed: false`."
       )
   )
   .annotate(OpenApi.Title, "CRM deals")
-  .annotate(
-    OpenApi.Description,
-    "Deals in pipelines: their stages, amounts, and how they end. Changes are told by webhook."
-  ) {}
+  .annotate(OpenApi.Description, "Deals in pipelines, with their stages and amounts. Their changes emit events.") {}

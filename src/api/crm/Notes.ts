@@ -20,7 +20,7 @@ export const Note = Schema.Struct({
   id: NoteId,
   dealId: DealId,
   ...noteFields,
-  authorKeyId: KeyId.annotate({ description: "The API key that wrote it first" }),
+  authorKeyId: KeyId.annotate({ description: "The API key that created it" }),
   version: Version,
   createdAt: Timestamp,
   updatedAt: Timestamp

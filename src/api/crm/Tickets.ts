@@ -46,9 +46,9 @@ export class TicketsGroup extends HttpApiGroup.make("tickets")
       .annotate(
         OpenApi.Description,
         `Records the operator's feedback on a ticket that is ${rateable.map((state) => `\`${state}\``).join(" or ")}, in ` +
-          "place of the operator's earlier one, comment included: without `comment` there is none. The same rating again is " +
-          "`changed: false`. A rating by the customer can't be replaced. `resourceId` is the ticket's id."
+          "place of the operator's earlier one and its comment. The same rating again is `changed: false`. A rating by the " +
+          "customer cannot be replaced. `resourceId` is the ticket's id."
       )
   )
   .annotate(OpenApi.Title, "CRM tickets")
-  .annotate(OpenApi.Description, "Ratings of support tickets that are resolved or closed.") {}
+  .annotate(OpenApi.Description, "Ratings of resolved and closed support tickets.") {}

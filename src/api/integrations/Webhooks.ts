@@ -48,7 +48,7 @@ export const WebhookReceipt = Schema.Struct({
   resourceId: text(1, 160),
   changed: Schema.Boolean,
   signingSecret: Schema.optionalKey(
-    Schema.String.annotate({ description: "The secret in force, in the first answer only: a replay comes without it." })
+    Schema.String.annotate({ description: "The secret in force, only in the first answer: a replay does not have it." })
   )
 }).annotate({ identifier: "DeveloperOutboundWebhookMutationResponse" })
 export type WebhookReceipt = typeof WebhookReceipt.Type
@@ -82,7 +82,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
         OpenApi.Description,
         "Creates the installation's webhook (`expectedVersion` null), or changes the one at `expectedVersion`; a " +
           "webhook that was disabled is enabled again. The endpoint is `https` at a public address, without credentials " +
-          "and fragment. The first answer carries the signing secret in force: new with a new webhook, else as it was."
+          "and fragment. The first answer has the signing secret in force: new for a new webhook, otherwise unchanged."
       ),
     HttpApiEndpoint.post("rotateWebhookSecret", `${path}/rotate-secret`, {
       params: { installationId: InstallationId },
@@ -100,8 +100,8 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(OpenApi.Summary, "Rotate the signing secret")
       .annotate(
         OpenApi.Description,
-        "Makes a new signing secret, which signs at once; for 24 hours deliveries carry a signature of the old one, too. " +
-          "Only the first answer shows the secret."
+        "Makes a new signing secret, which signs at once. For 24 hours deliveries also have a signature of the old secret. " +
+          "Only the first answer has the secret."
       ),
     HttpApiEndpoint.post("retryDelivery", `${path}/deliveries/:deliveryId/retry`, {
       params: { installationId: InstallationId, deliveryId: DeliveryId },
@@ -121,5 +121,5 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
   .annotate(OpenApi.Title, "Integration webhooks")
   .annotate(
     OpenApi.Description,
-    "The webhook of an installation: where it goes, what it is told, how it signs, and what is sent again."
+    "The webhook of an installation: its endpoint, subscriptions and signing secret, and the retry of dead deliveries."
   ) {}

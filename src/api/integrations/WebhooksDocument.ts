@@ -21,8 +21,11 @@ const header = (name: string, description: string) => ({
 })
 
 const headers = [
-  header("webhook-id", "Of the delivery: the same for each attempt, so a delivery that comes twice can be told."),
-  header("webhook-timestamp", "Seconds since 1970 at this attempt. Refuse what is older than five minutes."),
+  header("webhook-id", "The id of the delivery, the same for each attempt: it identifies a repeated delivery."),
+  header(
+    "webhook-timestamp",
+    "Seconds since 1970 at this attempt. Refuse deliveries that are older than five minutes."
+  ),
   header(
     "webhook-signature",
     "Standard Webhooks: for each signing secret, separated by spaces, `v1,` and the base64 HMAC-SHA-256 of " +
@@ -32,12 +35,14 @@ const headers = [
 ]
 
 const responses = {
-  "2XX": { description: "Taken. The answer has to be whole within 15 s; its body is not looked at." },
-  "410": { description: "The endpoint is gone: the webhook is disabled, and what waits for it is given up." },
+  "2XX": { description: "Accepted. The answer must be complete within 15 s; its body is ignored." },
+  "410": {
+    description: "The endpoint no longer exists: the webhook is disabled, and its open deliveries are dead-lettered."
+  },
   default: {
     description:
-      "Not taken: redirects are not followed, and everything but 2xx is tried again, eleven times in all, over three days. " +
-      "`Retry-After` on 429 and 503 is honoured. Then the delivery is dead, until its retry operation revives it."
+      "Not accepted: redirects are not followed, and every answer but 2xx is retried, with eleven attempts in all over three " +
+      "days. `Retry-After` on 429 and 503 is honoured. Then the delivery is dead, until it is retried by operation."
   }
 }
 

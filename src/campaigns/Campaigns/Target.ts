@@ -81,7 +81,7 @@ export const verdict = (
 export const versionGuard = (sql: Sql, expectedVersion: number) => sql`
   WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'`
 
-export const noSuchCampaign = "The path names no campaign of this project."
+export const noSuchCampaign = "The project has no campaign with the id in the path."
 
 export const campaign_not_found = () => new CampaignNotFound({ detail: noSuchCampaign })
 
@@ -92,22 +92,22 @@ export const campaign_state_conflict =
     new CampaignStateConflict({
       detail:
         fault === "channel"
-          ? "channelId names a channel that is revoked."
-          : `The campaign is ${fault}; ${operation} takes one that is ${allowedIn(operation).join(" or ")}.`
+          ? "The channel in channelId is revoked."
+          : `The campaign is ${fault}; ${operation} is allowed when it is ${allowedIn(operation).join(" or ")}.`
     })
 
 export const version_conflict = ({ version }: Refusal) =>
   new VersionConflict({
-    detail: `The campaign is at version ${version}. Look at what has changed, then decide.`,
+    detail: `The campaign is at version ${version}. Read its audience again before you change it.`,
     currentVersion: version
   })
 
 /** The detail of each missing reference, by its name in a failure. */
 const missingDetails: Readonly<Record<string, string>> = {
-  templateId: "templateId names no template of the project.",
-  templateVersion: "The template has no version like templateVersion.",
-  channelId: "channelId names no channel of the project.",
-  segmentId: "filter.segmentId names no segment of the project."
+  templateId: "The project has no template with the id in templateId.",
+  templateVersion: "The template does not have the version in templateVersion.",
+  channelId: "The project has no channel with the id in channelId.",
+  segmentId: "The project has no segment with the id in filter.segmentId."
 }
 
 export const campaign_reference_not_found = ({ faults }: Refusal) =>

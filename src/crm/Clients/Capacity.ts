@@ -25,4 +25,4 @@ export const counted = (sql: SqlClient.SqlClient, moves: Statement.Fragment) => 
   )`
 
 export const contact_capacity_exhausted = () =>
-  new ContactCapacityExhausted({ detail: "Archive a client, or ask for a larger contact capacity." })
+  new ContactCapacityExhausted({ detail: "Archive a client, or ask the operator for a larger contact capacity." })

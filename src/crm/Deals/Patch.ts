@@ -18,7 +18,7 @@ const differs = differ(writable, "next", "target")
 const assignments = assigned(writable, "claim")
 const nextValues = qualified(writable, "judged")
 
-export const noSuchDeal = "The path names no deal of this project."
+export const noSuchDeal = "The project has no deal with the id in the path."
 
 /** The moves of `status` as pairs for an SQL IN. */
 const statusMoves = Object.entries(dealMoves.status)
@@ -86,7 +86,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
     deal_not_found: () => new DealNotFound({ detail: noSuchDeal }),
     validation_failed: ({ faults }) => invalid(faults),
     deal_status_invalid: () =>
-      new DealStatusInvalid({ detail: "Between won and lost a deal has to be opened again first." }),
+      new DealStatusInvalid({ detail: "Open the deal again before it moves between won and lost." }),
     deal_reference_not_found
   }
 })

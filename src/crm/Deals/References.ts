@@ -8,12 +8,12 @@ export const references = [client, organization, responsibleMember]
 
 /** The detail of each missing reference, by its name in a failure. */
 const missingDetails: Readonly<Record<string, string>> = {
-  clientId: "clientId names no client of the project.",
-  organizationId: "organizationId names no organization of the project.",
-  responsibleMemberId: "responsibleMemberId names no member of the project.",
-  pipelineId: "pipelineId names no pipeline of the project.",
-  defaultPipeline: "The project has no default pipeline: name a pipelineId.",
-  stageId: "stageId names no stage of the pipeline."
+  clientId: "The project has no client with the id in clientId.",
+  organizationId: "The project has no organization with the id in organizationId.",
+  responsibleMemberId: "The project has no member with the id in responsibleMemberId.",
+  pipelineId: "The project has no pipeline with the id in pipelineId.",
+  defaultPipeline: "The project has no default pipeline: send a pipelineId.",
+  stageId: "The pipeline has no stage with the id in stageId."
 }
 
 export const deal_reference_not_found = ({ faults }: Refusal) =>

@@ -46,11 +46,11 @@ export const list = (sql: Sql, projectId: ProjectId, dealId: DealId, { after, li
     }))
   )
 
-const note_not_found = () => new NoteNotFound({ detail: "The path names no note on a deal of this project." })
+const note_not_found = () => new NoteNotFound({ detail: "The deal in the path has no note with the id in the path." })
 
 const version_conflict = ({ version }: Refusal) =>
   new VersionConflict({
-    detail: `The note is at version ${version}. Read it again, then decide.`,
+    detail: `The note is at version ${version}. Read it again before you change it.`,
     currentVersion: version
   })
 

@@ -87,7 +87,7 @@ export const create = (
     FROM conversation)`,
   problems: {
     conversation_not_found: () =>
-      new ConversationNotFound({ detail: "The path names no conversation of this project." })
+      new ConversationNotFound({ detail: "The project has no conversation with the id in the path." })
   }
 })
 
