@@ -46,11 +46,11 @@ describe("documents", () => {
     assert.isAbove(documents.flatMap(linksOf).length, 20)
   })
 
-  it("every path in a code map or a table of files exists", () => {
+  it("every source file that a document names exists", () => {
     const missing = documents.flatMap((document) =>
-      [...proseOf(document).matchAll(/`((?:src|test|deploy|migrations)\/[\w./-]*)`/g)]
+      [...proseOf(document).matchAll(/`([\w.-]+\/[\w./-]+\.(?:ts|md|ya?ml|json))`/g)]
         .map(([, path = ""]) => path)
-        .filter((path) => !existsSync(join(root, path)))
+        .filter((path) => ![".", "src", dirname(document)].some((base) => existsSync(join(root, base, path))))
         .map((path) => `${document}: ${path}`)
     )
     assert.deepStrictEqual(missing, [])
