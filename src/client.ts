@@ -1,5 +1,5 @@
 /**
- * The public export `developer-api/client`: the developer API for programs that call it.
+ * The public export `developer-api/client`: a typed client of the developer API.
  *
  * With Effect: `DeveloperApi`. Without: `createClient`. For webhooks: `verifyWebhook`, `verifyWebhookPromise`.
  */

@@ -6,7 +6,8 @@ const faults = [
   "test/faults/**/*.test.ts",
   "test/client/Pack.test.ts",
   "test/platform/EmbeddedPostgres*.test.ts",
-  "test/**/*.size.test.ts"
+  "test/**/*.size.test.ts",
+  "test/sql/*.test.ts"
 ]
 
 export default defineConfig({

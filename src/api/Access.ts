@@ -1,7 +1,7 @@
-/** What an operation asks of its caller. Every endpoint carries one `Access` annotation; a test walks them. */
+/** The access that an operation requires. Every endpoint has one `Access` annotation. */
 import { Context, Schema } from "effect"
 
-/** The access scopes of the specification, section 5. An operation requires exactly one. */
+/** The access scopes (contract, "Operations"). An operation requires exactly one. */
 export const scopes = [
   "crm.clients.read",
   "crm.clients.write",
@@ -18,12 +18,12 @@ export const scopes = [
 export const Scope = Schema.Literals(scopes)
 export type Scope = typeof Scope.Type
 
-/** What a project can switch on and off. */
+/** The modules that a project can enable. */
 export const modules = ["crm", "messaging", "campaigns", "integrations", "tickets"] as const
 export const Module = Schema.Literals(modules)
 export type Module = typeof Module.Type
 
-/** The buckets that requests are counted in. */
+/** The rate limit policies, each with a token bucket per project. */
 export const policies = ["read", "write", "messages"] as const
 export type Policy = (typeof policies)[number]
 

@@ -1,4 +1,4 @@
-/** The developer API v1: every group, what holds for all of them, and how the document introduces them. */
+/** The developer API v1: its groups, and the annotations that all of them share. */
 import * as HttpApi from "effect/http-api/HttpApi"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Authentication } from "./Authentication.ts"

@@ -1,4 +1,4 @@
-/** The bearer token that every operation requires (specification, section 5). */
+/** The bearer token that every operation requires (contract §3). */
 import { Context } from "effect"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import * as HttpApiSecurity from "effect/http-api/HttpApiSecurity"
@@ -15,13 +15,13 @@ import {
   ServiceUnavailable
 } from "./Problems.ts"
 
-/** A token bucket's size, refilled evenly over its window. */
+/** The size of a token bucket, refilled evenly over its window. */
 export interface RateLimit {
   readonly limit: number
   readonly windowSeconds: number
 }
 
-/** Who calls: the API key behind a request, with its project's settings. */
+/** The caller: the API key of a request, with its project's settings. */
 export class Principal extends Context.Service<
   Principal,
   {
@@ -30,17 +30,17 @@ export class Principal extends Context.Service<
     readonly scopes: ReadonlyArray<Scope>
     readonly memberId: MemberId | null
     readonly rateLimits: Record<Policy, RateLimit>
-    /** Of the IANA database; up to a second old, like all that is known of a key. */
+    /** An IANA time zone. Up to a second old, like all data of a key. */
     readonly timeZone: string
   }
 >()("developer-api/api/Principal") {}
 
-/** The security scheme as the OpenAPI document names it. */
+/** The security scheme of the OpenAPI document. */
 export const DeveloperBearer = HttpApiSecurity.bearer.pipe(
   HttpApiSecurity.annotate(OpenApi.Description, "A project API key, issued with `npm run --silent cli -- token issue`.")
 )
 
-/** Turns the bearer token into a `Principal`, then checks entitlement, module, membership and scope, in this order. */
+/** Resolves the bearer token to a `Principal`, then checks entitlement, module, membership and scope, in this order. */
 export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: Principal }>()(
   "developer-api/api/Authentication",
   {

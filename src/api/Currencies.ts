@@ -1,6 +1,6 @@
 /**
- * The currencies of ISO 4217: its list one as of mid-2024 (as `currency-codes` 2.2.0 carries it), with what changed
- * since: XCG in place of ANG and XAD from 2025 on, no CUC, and no BGN since Bulgaria has the euro.
+ * The currencies of ISO 4217: list one as of mid-2024 (as in `currency-codes` 2.2.0) with the changes since: XCG
+ * replaces ANG, XAD from 2025 on, no CUC, and no BGN since Bulgaria uses the euro.
  */
 import { Schema } from "effect"
 

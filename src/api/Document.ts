@@ -1,4 +1,4 @@
-/** What the OpenAPI document says beyond what the schemas know: scopes, shared headers, examples, names of problems. */
+/** Additions to the generated OpenAPI document: scopes, shared headers, examples, names of problems. */
 import { Context, Predicate } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -18,24 +18,24 @@ const header = (description: string, required = true): OpenApi.OpenAPISpecHeader
 })
 
 const onEveryAnswer: Headers = {
-  "x-request-id": header("The id of the request: its own `x-request-id` where that is well formed, else a new one.")
+  "x-request-id": header("The id of the request: its own `x-request-id` if that is well formed, otherwise a new one.")
 }
 
-/** The request header that every operation takes beside its own. */
+/** The request header that every operation accepts. */
 const requestId: OpenApi.OpenAPISpecParameter = {
   name: "x-request-id",
   in: "header",
   required: false,
-  description: "Comes back as the answer's `x-request-id`, and stands in the logs; else one is made.",
+  description: "Returned as the answer's `x-request-id` and logged. If it is absent, the service makes one.",
   schema: { type: "string", pattern: "^[A-Za-z0-9._-]{1,128}$" }
 }
 
 const behindTheLimiter: Headers = {
   "ratelimit-policy": header('The bucket: `"read";q=1200;w=60` is 1200 requests per 60 s.'),
-  ratelimit: header('Where the bucket stands: `"read";r=1199;t=1` is 1199 left, full again in 1 s.')
+  ratelimit: header('The state of the bucket: `"read";r=1199;t=1` is 1199 left, full again in 1 s.')
 }
 
-/** 401 and 403 come before the limiter; 500 and 503 may come from anywhere. */
+/** 401 and 403 are decided before the limiter; 500 and 503 may be answered at any step. */
 const byStatus: Readonly<Record<string, Headers>> = {
   401: { "www-authenticate": header("The Bearer challenge (RFC 6750).") },
   403: { "www-authenticate": header("The Bearer challenge (RFC 6750) of `scope_missing`.", false) },
@@ -44,14 +44,15 @@ const byStatus: Readonly<Record<string, Headers>> = {
   503: { "retry-after": header("Whole seconds after which to try again.") }
 }
 
-/** The parameters that don't speak for themselves in their schemas. */
+/** Descriptions of parameters whose schema does not explain them. */
 const parameters: Readonly<Record<string, string>> = {
-  "query/status": "Only those of this status; `all`, or none, is no filter.",
-  "query/lifecycle": "Only those of this lifecycle; `all`, or none, is no filter.",
-  "query/limit": "How many items a page holds at most.",
-  "query/cursor": "The `nextCursor` of the page before; it belongs to the same filters.",
-  "query/expectedVersion": "The `version`, or the ETag of the last answer; at any other the request is refused.",
-  "query/expectedProjectId": "The project that the caller means; a token of another is refused.",
+  "query/status": "Only records of this status; `all` does not filter.",
+  "query/lifecycle": "Only records of this lifecycle; `all` does not filter.",
+  "query/limit": "Maximum number of items on a page.",
+  "query/cursor": "The `nextCursor` of the page before, for the same filters.",
+  "query/expectedVersion":
+    "The `version` that the caller has read (the ETag of the last answer); another version is refused.",
+  "query/expectedProjectId": "The project that the caller expects; a token of another project is refused.",
   "path/clientId": "The client's id.",
   "path/dealId": "The deal's id.",
   "path/noteId": "The note's id.",
@@ -64,7 +65,7 @@ const parameters: Readonly<Record<string, string>> = {
 
 const isSpec = (document: object): document is OpenApi.OpenAPISpec => "paths" in document && "components" in document
 
-/** Completes the document that is generated of an API. */
+/** Completes the generated document of an API. */
 export const documented = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   api: HttpApi.HttpApi<Id, Groups>
 ): HttpApi.HttpApi<Id, Groups> =>
@@ -106,14 +107,14 @@ const complete = (
     response.headers = { ...onEveryAnswer, ...(byStatus[status] ?? behindTheLimiter), ...response.headers }
     if (Number(status) < 300) {
       exemplify(response.content, examples?.answer)
-      response.description = "It is done, or found."
+      response.description = "Success."
     } else response.description = meaningsOf(titles, response)
   }
 }
 
-/** The 503 of a send means this one thing, whichever of the problems that all operations share is behind it. */
+/** The only 503 of a send: every shared problem with this status is answered as this one. */
 const sendUnavailable = {
-  description: "Nobody knows whether the provider has taken the message.",
+  description: "It is unknown whether the provider accepted the message.",
   content: {
     "application/problem+json": { schema: { $ref: "#/components/schemas/provider_outcome_unknown" } }
   }
@@ -124,7 +125,7 @@ const exemplify = (content: OpenApi.OpenApiSpecContent | undefined, example: unk
   for (const media of Object.values(content ?? {})) Object.assign(media, { example })
 }
 
-/** A parameter is a string on the wire, and what its checks say in the document: `limit` is an integer. */
+/** Replaces the string type of a parameter by the type that its checks declare: `limit` is an integer. */
 const flat = (schema: object): object => {
   if (!Predicate.hasProperty(schema, "allOf") || !Array.isArray(schema.allOf)) return schema
   const { allOf, ...own } = schema

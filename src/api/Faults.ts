@@ -1,10 +1,10 @@
-/** Schema issues in words for people: what each value must be, in one style for requests, settings and files. */
+/** Formats schema issues as messages for people, in one style for requests, settings and files. */
 import { SchemaIssue } from "effect"
 
 const must = (message: string) =>
   message
     .replace(/^Expected /, "must be ")
-    // What has a name in the document is an object; the name says nothing to a caller.
+    // A schema with a name in the document is an object; its name means nothing to a caller.
     .replace(/^must be Developer\w+/, "must be an object")
     .replace(/^must be (string|number|boolean)\b/, "must be a $1")
     .replace(/^must be (array|object|integer)\b/, "must be an $1")
@@ -27,13 +27,13 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1({
   }
 })
 
-/** One thing that is wrong, and the path of members that leads to it. */
+/** A fault, with the path of members that leads to it. */
 export interface Fault {
   readonly path: ReadonlyArray<PropertyKey>
   readonly message: string
 }
 
-/** Every fault of an issue tree, in the order of the schema. */
+/** Lists every fault of an issue tree, in the order of the schema. */
 export const faultsOf = (issue: SchemaIssue.Issue): ReadonlyArray<Fault> =>
   format(issue).issues.map((issue) => ({
     path: (issue.path ?? []).map((segment) => (typeof segment === "object" ? segment.key : segment)),

@@ -1,7 +1,7 @@
-/** The field types that several resources share, with the limits that the OpenAPI document shows. */
+/** Field types that several resources share, with the limits that the OpenAPI document shows. */
 import { Schema } from "effect"
 
-/** Unicode code points in a string, as JSON Schema's `maxLength` counts them. */
+/** Counts the Unicode code points of a string, as JSON Schema's `maxLength` does. */
 export const codePoints = (text: string): number => {
   let count = text.length
   for (let i = 0; i < text.length - 1; i++) {
@@ -17,7 +17,7 @@ export const codePoints = (text: string): number => {
 export const text = (min: number, max: number) =>
   Schema.String.check(
     Schema.makeFilter(
-      // UTF-16 units bound the code points from above, so most strings are never walked.
+      // A string has at most as many code points as UTF-16 units, so most strings need no count.
       (value: string) => value.length >= min && (value.length <= max || codePoints(value) <= max),
       {
         expected: `a string of ${min} to ${max} characters`,
@@ -26,7 +26,7 @@ export const text = (min: number, max: number) =>
     )
   )
 
-/** An instant: RFC 3339, UTC, milliseconds. */
+/** A time: RFC 3339, UTC, with milliseconds. */
 export const Timestamp = Schema.String.annotate({
   format: "date-time",
   description: "RFC 3339, UTC, with milliseconds",
@@ -38,14 +38,14 @@ const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 
 const datePattern = /^([0-9]{4})-([0-9]{2})-([0-9]{2})$/
 
-/** Whether a day is one of the calendar; `Date.parse` would take February 30 for a day in March. */
+/** Whether a date exists. `Date.parse` accepts February 30. */
 export const isDay = (year: number, month: number, day: number): boolean => {
   const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0)
   const days = [31, leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1] ?? 0
   return year >= 1 && day >= 1 && day <= days
 }
 
-/** A day of the calendar, `YYYY-MM-DD`. */
+/** A calendar date, `YYYY-MM-DD`. */
 export const CalendarDate = Schema.String.check(
   Schema.makeFilter(
     (text: string) => {
@@ -56,7 +56,10 @@ export const CalendarDate = Schema.String.check(
   )
 )
 
-/** An amount of money in minor units: 12.50 EUR is 1250. Up to 2^53-1, the largest integer that every JSON reader holds. */
+/**
+ * An amount of money in minor units: 12.50 EUR is 1250. The maximum 2^53-1 is the largest integer that every JSON
+ * reader represents exactly.
+ */
 export const AmountMinor = Schema.Int.check(
   Schema.isBetween(
     { minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
@@ -64,7 +67,7 @@ export const AmountMinor = Schema.Int.check(
   )
 )
 
-/** A mail address: RFC 5321's dot-string at a domain of two labels or more, at most 254 characters. */
+/** A mail address: a dot-string of RFC 5321 at a domain of at least two labels, at most 254 characters. */
 export const Email = Schema.String.check(
   Schema.isPattern(new RegExp(`^(?=.{3,254}$)(?=[^@]{1,64}@)${atom}(?:\\.${atom})*@${label}(?:\\.${label})+$`), {
     expected: "a mail address of at most 254 characters",
@@ -77,10 +80,10 @@ export const Phone = Schema.String.check(
   Schema.isPattern(/^\+[1-9][0-9]{1,14}$/u, { expected: "a phone number in E.164 form, such as +4915112345678" })
 )
 
-/** A record's revision: 1 at first, one more with each change that changed something. */
+/** The version of a record: 1 at first, incremented by each change that changed something. */
 export const Version = Schema.Int.check(Schema.isGreaterThan(0, { expected: "an integer from 1" }))
 
-/** A version in a query: decimal digits only; the document calls it an integer. */
+/** A version in a query: decimal digits only. The document declares it as an integer. */
 export const VersionText = Schema.String.check(
   Schema.makeFilter((text: string) => /^[1-9][0-9]*$/.test(text) && Number.isSafeInteger(Number(text)), {
     expected: "an integer from 1",

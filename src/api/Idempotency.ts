@@ -1,17 +1,17 @@
-/** The `idempotency-key` header of every mutation, and the receipt that answers it. */
+/** The `idempotency-key` header of every mutation, and the receipt of a mutation (contract §1, §5). */
 import { Schema } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { ETag, text } from "./Fields.ts"
 import { IdempotencyKeyReused } from "./Problems.ts"
 
-/** Client and deal operations (specification 4.1). */
+/** The key of client and deal operations. */
 export const RecordIdempotencyKey = Schema.String.check(
   Schema.isPattern(/^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/u, {
     expected: "8 to 160 characters of A-Z a-z 0-9 . _ : -, the first a letter or digit"
   })
 )
 
-/** Every other operation. */
+/** The key of every other operation. */
 export const IdempotencyKey = Schema.String.check(
   Schema.isPattern(/^[\x21-\x7E]{1,160}$/u, { expected: "1 to 160 printable ASCII characters without spaces" })
 )
@@ -25,21 +25,21 @@ export const RecordMutationHeaders = { "idempotency-key": RecordIdempotencyKey.a
 /** Headers of every other mutation. */
 export const MutationHeaders = { "idempotency-key": IdempotencyKey.annotateKey({ description }) }
 
-/** `DeveloperMutationResponse` of the specification, section 2.1. */
+/** The receipt of a mutation (contract §1). */
 export const Receipt = Schema.Struct({
   resourceId: text(1, 160),
   changed: Schema.Boolean
 }).annotate({ identifier: "DeveloperMutationResponse" })
 export type Receipt = typeof Receipt.Type
 
-/** The header of an answer that is a replay. */
+/** The header of a replay. */
 export const replayed = {
   "idempotent-replayed": Schema.optionalKey(
     Schema.Literal("true").annotate({ description: "Present when this answer repeats that of an earlier request." })
   )
 }
 
-/** A receipt as it is answered: with the record's version, and whether the outcome is a replay of an earlier one. */
+/** A receipt with its headers: the record's version, and whether the answer is a replay. */
 export const receipt = (status: 200 | 201) =>
   HttpApiSchema.WithHeaders(Receipt.pipe(HttpApiSchema.status(status)), { etag: ETag, ...replayed })
 

@@ -1,4 +1,4 @@
-/** Identifiers: opaque strings of 1 to 160 characters, unique within a project, branded so that they can't be mixed up. */
+/** Ids: opaque strings of 1 to 160 characters, unique within a project, branded so that they cannot be mixed up. */
 import { Schema, SchemaTransformation } from "effect"
 import { text } from "./Fields.ts"
 
@@ -64,7 +64,7 @@ export type CampaignId = typeof CampaignId.Type
 export const AudienceId = id.pipe(Schema.brand("AudienceId"))
 export type AudienceId = typeof AudienceId.Type
 
-/** A UUID of any version (RFC 9562), in either case; lower case from here on. */
+/** A UUID of any version (RFC 9562) in either case, decoded to lower case. */
 export const ConversationId = Schema.String.check(
   Schema.isPattern(/^[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}$/u, {
     expected: "a UUID",
@@ -73,7 +73,7 @@ export const ConversationId = Schema.String.check(
 ).pipe(Schema.decode(SchemaTransformation.toLowerCase()), Schema.brand("ConversationId"))
 export type ConversationId = typeof ConversationId.Type
 
-/** The 12 characters that name an API key; they are part of its token and no secret. */
+/** The 12 characters of a token that identify its API key. They are not secret. */
 export const KeyId = Schema.String.check(
   Schema.isPattern(/^[0-9A-Za-z]{12}$/u, { expected: "the 12 characters that name a key" })
 ).pipe(Schema.brand("KeyId"))

@@ -1,4 +1,4 @@
-/** Instants as people and programs write them: RFC 3339 at any offset. */
+/** Times of callers and operators: RFC 3339 at any offset. */
 import { Schema, SchemaGetter } from "effect"
 import { isDay, Timestamp } from "./Fields.ts"
 
@@ -10,11 +10,11 @@ const utc = (text: string) => new Date(text.toUpperCase()).toISOString()
 
 const isInstant = (text: string) => {
   const [, year, month, day] = instantPattern.exec(text) ?? []
-  // An offset can carry an instant out of the years that four digits write.
+  // An offset can move the time out of the years with four digits.
   return isDay(Number(year), Number(month), Number(day)) && /^(?!0000)[0-9]{4}-/.test(utc(text))
 }
 
-/** An instant of RFC 3339 at any offset; decoded it is UTC with milliseconds, as the API shows it. */
+/** A time of RFC 3339 at any offset, decoded to UTC with milliseconds. */
 export const Instant = Schema.String.check(
   Schema.makeFilter(isInstant, {
     expected: "an instant of RFC 3339, such as 2026-11-20T10:00:00Z",

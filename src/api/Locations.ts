@@ -4,13 +4,16 @@ import type { Faults } from "./Problems.ts"
 /** A fault and its location. */
 export type LocatedFault = readonly [location: string, message: string]
 
-/** A member name as a segment of a location (RFC 6901): `~` and `/` escaped. */
+/** Escapes a member name as a segment of a location (RFC 6901). */
 export const pointer = (name: string): string => name.replaceAll("~", "~0").replaceAll("/", "~1")
 
 /** Maximum length of a location in an answer, in code points (contract §1). */
 const maxLocation = 256
 
-/** Maximum size of the reported faults as JSON, in bytes; with the rest of the problem an answer stays below 64 KiB. */
+/**
+ * Maximum size of the reported faults as JSON, in bytes. With the other members of a problem, the body stays below 64
+ * KiB.
+ */
 const maxFaultBytes = 32 * 1024
 
 const encoder = new TextEncoder()
@@ -23,13 +26,13 @@ const cut = (location: string, length: number) =>
         .slice(0, length)
         .join("")
 
-/** Faults grouped by location, and the number of those that did not fit into an answer. */
+/** Faults grouped by location, and the number of faults that are left out. */
 export interface Gathered {
   readonly errors: Faults
   readonly omitted: number
 }
 
-/** Groups faults by location, up to the size that an answer has room for. */
+/** Groups faults by location, up to the maximum size. */
 export const gather = (faults: Iterable<LocatedFault>): Gathered => {
   const errors = new Map<string, Array<string>>()
   let bytes = 0

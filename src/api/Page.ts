@@ -1,9 +1,11 @@
-/** Keyset pages: newest first, a cursor to go on, `Link: <…>; rel="next"` while there is more. */
+/** Keyset pages: newest first, with a cursor and `Link: <…>; rel="next"` while there is a next page. */
 import { Effect, Schema } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { text } from "./Fields.ts"
 
-/** How many items a page holds: 1 to 100, 50 when absent. Decimal digits only; the document calls it an integer. */
+/**
+ * The number of items of a page: 1 to 100, by default 50. Decimal digits only; the document declares it as an integer.
+ */
 const Limit = Schema.String.check(
   Schema.makeFilter((text: string) => /^(?:[1-9][0-9]?|100)$/.test(text), {
     expected: "an integer from 1 to 100",
@@ -17,7 +19,7 @@ export const pageQuery = (maxCursor: number) => ({
   cursor: Schema.optionalKey(text(1, maxCursor))
 })
 
-/** The envelope of a list, with the next page's address while there is one. */
+/** The envelope of a list, with the address of the next page. */
 export const page = <Item extends Schema.Top>(item: Item) =>
   HttpApiSchema.WithHeaders(Schema.Struct({ items: Schema.Array(item), nextCursor: Schema.NullOr(Schema.String) }), {
     link: Schema.optionalKey(

@@ -1,14 +1,14 @@
 /**
- * Every problem the API answers, declared once: RFC 9457 bodies with a stable `code`.
+ * Every problem of the API, declared once: RFC 9457 bodies with a stable `code` (contract §2).
  *
- * A problem is yielded like any error; the server renders it and fills in `instance`.
+ * A problem is yielded like any error; the server renders it and sets `instance`.
  */
 import { Schema } from "effect"
 import * as HttpApiError from "effect/http-api/HttpApiError"
 import { Version } from "./Fields.ts"
 import { MessageId } from "./Ids.ts"
 
-/** Declares a problem class: its code, its status, its one fixed title, and its RFC 9457 extension members. */
+/** Declares a problem class: its code, status and fixed title, and its RFC 9457 extension members. */
 const problemWith =
   <Self>() =>
   <const Code extends string, const Status extends number, const Fields extends HttpApiError.ProblemExtensionFields>(
@@ -30,7 +30,7 @@ const problem =
 
 // 400
 
-/** From location (`body/amountMinor`, `query/limit`, `header/idempotency-key`, `path/dealId`) to what is wrong there. */
+/** The faults at each location (`body/amountMinor`, `query/limit`, `header/idempotency-key`, `path/dealId`). */
 export const Faults = Schema.Record(Schema.String, Schema.Array(Schema.String))
 export type Faults = typeof Faults.Type
 
@@ -56,25 +56,25 @@ export class CursorInvalid extends problem<CursorInvalid>()(
 export class DealStatusInvalid extends problem<DealStatusInvalid>()(
   "deal_status_invalid",
   400,
-  "A deal's status can't move like that."
+  "This move of the deal's status is not allowed."
 ) {}
 
 export class WebhookReferenceInvalid extends problem<WebhookReferenceInvalid>()(
   "webhook_reference_invalid",
   400,
-  "The webhook refers to what it can't."
+  "The endpoint or the delivery is not allowed for this webhook."
 ) {}
 
 export class ProjectMismatch extends problem<ProjectMismatch>()(
   "project_mismatch",
   400,
-  "The credential is of another project than the one expected."
+  "The credential belongs to another project than the expected one."
 ) {}
 
 export class ScheduleInvalid extends problem<ScheduleInvalid>()(
   "schedule_invalid",
   400,
-  "The campaign can't be scheduled for that time."
+  "The campaign cannot be scheduled for that time."
 ) {}
 
 // 401
@@ -103,7 +103,7 @@ export class ScopeMissing extends problemWith<ScopeMissing>()(
 export class ModuleUnavailable extends problem<ModuleUnavailable>()(
   "module_unavailable",
   403,
-  "The project has not switched on the module of this operation."
+  "The module of this operation is not enabled in the project."
 ) {}
 
 export class EntitlementUnavailable extends problem<EntitlementUnavailable>()(
@@ -120,7 +120,7 @@ export class MembershipUnavailable extends problem<MembershipUnavailable>()(
 
 // 404
 
-export class RouteNotFound extends problem<RouteNotFound>()("route_not_found", 404, "There is nothing at this path.") {}
+export class RouteNotFound extends problem<RouteNotFound>()("route_not_found", 404, "No route matches this path.") {}
 
 export class ClientNotFound extends problem<ClientNotFound>()(
   "client_not_found",
@@ -145,7 +145,7 @@ export class DealNotFound extends problem<DealNotFound>()("deal_not_found", 404,
 export class DealReferenceNotFound extends problem<DealReferenceNotFound>()(
   "deal_reference_not_found",
   404,
-  "The deal refers to what the project does not have."
+  "The deal references a record that the project does not have."
 ) {}
 
 export class NoteNotFound extends problem<NoteNotFound>()("note_not_found", 404, "The deal has no such note.") {}
@@ -177,7 +177,7 @@ export class CampaignNotFound extends problem<CampaignNotFound>()(
 export class CampaignReferenceNotFound extends problem<CampaignReferenceNotFound>()(
   "campaign_reference_not_found",
   404,
-  "The campaign refers to what the project does not have."
+  "The campaign references a record that the project does not have."
 ) {}
 
 // 405
@@ -185,7 +185,7 @@ export class CampaignReferenceNotFound extends problem<CampaignReferenceNotFound
 export class MethodNotAllowed extends problem<MethodNotAllowed>()(
   "method_not_allowed",
   405,
-  "The path does not know this method."
+  "The path does not support this method."
 ) {}
 
 // 409
@@ -201,7 +201,9 @@ export class VersionConflict extends problemWith<VersionConflict>()(
   409,
   "The record is no longer at the expected version.",
   {
-    currentVersion: Schema.NullOr(Version).annotate({ description: "The version now; null where nothing exists yet" })
+    currentVersion: Schema.NullOr(Version).annotate({
+      description: "The current version; null where nothing exists yet"
+    })
   }
 ) {}
 
@@ -228,7 +230,7 @@ export class TicketNotRateable extends problem<TicketNotRateable>()(
 export class RatingCustomerOwned extends problem<RatingCustomerOwned>()(
   "rating_customer_owned",
   409,
-  "The customer has rated the ticket."
+  "The customer has already rated the ticket."
 ) {}
 
 export class WebhookStateConflict extends problem<WebhookStateConflict>()(
@@ -240,7 +242,7 @@ export class WebhookStateConflict extends problem<WebhookStateConflict>()(
 export class ProviderConflict extends problemWith<ProviderConflict>()(
   "provider_conflict",
   409,
-  "The message can't be sent: its provider refused it, or its channel is revoked.",
+  "The message cannot be sent: its provider refused it, or its channel is revoked.",
   { messageId: MessageId }
 ) {}
 
@@ -256,13 +258,13 @@ export class CampaignStateConflict extends problem<CampaignStateConflict>()(
   "The state of the campaign, or of its channel, does not allow this."
 ) {}
 
-/** What a campaign needs before it can be scheduled. */
+/** The parts that a campaign needs before it can be scheduled. */
 export const missingParts = ["primary_route", "audience", "eligible_recipients"] as const
 
 export class CampaignNotReady extends problemWith<CampaignNotReady>()(
   "campaign_not_ready",
   409,
-  "The campaign lacks something that it needs to be scheduled.",
+  "The campaign is not complete enough to be scheduled.",
   { missing: Schema.Array(Schema.Literals(missingParts)) }
 ) {}
 
@@ -295,7 +297,7 @@ export class Internal extends problem<Internal>()("internal", 500, "The server f
 export class RateLimiterUnavailable extends problem<RateLimiterUnavailable>()(
   "rate_limiter_unavailable",
   503,
-  "The rate limiter does not answer."
+  "The rate limiter is unavailable."
 ) {}
 
 export class ServiceUnavailable extends problem<ServiceUnavailable>()(
@@ -307,10 +309,10 @@ export class ServiceUnavailable extends problem<ServiceUnavailable>()(
 export class ProviderOutcomeUnknown extends problemWith<ProviderOutcomeUnknown>()(
   "provider_outcome_unknown",
   503,
-  "Nobody knows whether the provider has taken the message.",
+  "It is unknown whether the provider accepted the message.",
   {
     messageId: Schema.NullOr(MessageId).annotate({
-      description: "The message; null where not even its record is certain"
+      description: "The message; null if it is unknown whether it was stored"
     })
   }
 ) {}

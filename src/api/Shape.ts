@@ -1,17 +1,17 @@
-/** What is wrong with the form of a request: what the service answers, and what keeps the client from sending it. */
+/** Faults in the shape of a request. The service answers them; the client does not send such a request. */
 import { Predicate, Result, Schema, SchemaIssue } from "effect"
 import { faultsOf } from "./Faults.ts"
 import { type LocatedFault, pointer } from "./Locations.ts"
 import { discriminatorOf } from "./Variants.ts"
 
-/** Every fault at once, and a member that is not known is one. */
+/** Reports every fault, unknown members included. */
 export const strict = { errors: "all", onExcessProperty: "error" } as const
 
-/** No schema of this API needs a service to decode; the framework's types have forgotten that where they are walked. */
+/** No schema of this API needs a service to decode; the framework's types lose this where endpoints are walked. */
 export const isSelfContained = (schema: Schema.Top): schema is Schema.Top & Schema.ConstraintDecoder<unknown> =>
   Schema.isSchema(schema)
 
-/** The faults of one part of a request, each at its location. */
+/** Lists the faults of one part of a request, each with its location. */
 export const faultsOfSlot = (
   name: "path" | "header" | "query" | "body",
   schema: Schema.Top | undefined,
@@ -23,22 +23,22 @@ export const faultsOfSlot = (
   return Result.isSuccess(result) ? [] : located(name, result.failure.issue)
 }
 
-/** The faults of a part that an operation does not have: all that is in it. */
+/** Lists the faults of a part that an operation does not have: every member of it. */
 export const faultsOfNone = (name: "path" | "header" | "query", input: object): ReadonlyArray<LocatedFault> =>
   Object.keys(input).map((member) => [`${name}/${pointer(member)}`, "is not known here"])
 
-/** The fault of a body where the operation has none. */
+/** The fault of a body where the operation takes none. */
 export const bodyOfNone: LocatedFault = ["body", "must be absent: this operation takes no body"]
 
-/** The faults of a body: of its members, as far as `first` has them, and of the rules between them. */
+/**
+ * Lists the faults of a body: those of its members, as far as `first` has them, and those of the rules between them.
+ */
 export const faultsOfBody = (schema: Schema.Top, body: unknown, first = body): ReadonlyArray<LocatedFault> => [
   ...faultsOfVariant(schema, body, first),
   ...faultsOfRules(schema, body)
 ]
 
-/**
- * For a body without a known discriminator that is the only fault: which other members it needs depends on its variant.
- */
+/** A missing or unknown discriminator is reported alone: the required members depend on the variant. */
 const faultsOfVariant = (schema: Schema.Top, body: unknown, first: unknown): ReadonlyArray<LocatedFault> => {
   const discriminator = discriminatorOf(schema)
   if (discriminator === undefined || !Predicate.isObject(body) || !Predicate.isObject(first)) {
@@ -53,8 +53,8 @@ const faultsOfVariant = (schema: Schema.Top, body: unknown, first: unknown): Rea
 }
 
 /**
- * What the rules between the members of a body say of it. Decoding asks them only once every member is well; those that
- * are marked as structural look at which members are there, and can be asked of anything.
+ * Lists the faults of the rules between the members of a body. Decoding applies rules only when every member is valid;
+ * rules that are marked as structural only check which members are present, so they apply to any body.
  */
 const faultsOfRules = ({ ast }: Schema.Top, body: unknown): ReadonlyArray<LocatedFault> =>
   Predicate.isObject(body)
@@ -71,7 +71,7 @@ const located = (slot: string, issue: SchemaIssue.Issue): ReadonlyArray<LocatedF
     message
   ])
 
-/** The names of the members that schemas have at any depth. */
+/** Collects the names of members that schemas have at any depth. */
 export const memberNames = (schemas: ReadonlyArray<unknown>): ReadonlySet<string> => {
   const names = new Set<string>()
   for (const schema of schemas) {

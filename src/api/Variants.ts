@@ -1,4 +1,4 @@
-/** Bodies in variants that one member tells apart. */
+/** Bodies with variants, selected by one member. */
 import { Predicate, Schema } from "effect"
 
 const annotation = "developer-api/discriminator"
@@ -8,7 +8,7 @@ interface Discriminator {
   readonly values: ReadonlyArray<string>
 }
 
-/** A union whose variants each have a literal at `member`. The faults of a value are those of its variant alone. */
+/** A union whose variants each have a literal at `member`. The faults of a value are those of its variant. */
 export const variants = <
   const Member extends string,
   const Variants extends ReadonlyArray<
@@ -22,7 +22,7 @@ export const variants = <
     [annotation]: { member, values: of.map(({ fields }) => fields[member].literal) } satisfies Discriminator
   })
 
-/** What tells the variants of a schema apart, if it has such. */
+/** Returns the discriminator of a union that `variants` has made. */
 export const discriminatorOf = ({ ast }: Schema.Top): Discriminator | undefined => {
   const found = ast.annotations?.[annotation]
   return isDiscriminator(found) ? found : undefined

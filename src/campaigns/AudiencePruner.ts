@@ -1,4 +1,4 @@
-/** Removes the audiences that no campaign refers to any more, in batches small enough that no command waits for them. */
+/** Deletes audiences that no campaign references any more, in batches small enough that no command waits for them. */
 import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
@@ -11,7 +11,10 @@ export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
 
-    /** Removes a batch of an audience's recipients, and the audience with the last of them; SKIP LOCKED shares the work. */
+    /**
+     * Deletes a batch of an audience's recipients, and the audience with the last batch. SKIP LOCKED lets replicas
+     * share the work.
+     */
     const prune = Effect.gen(function* () {
       const rows = yield* sql`
         WITH abandoned AS MATERIALIZED (

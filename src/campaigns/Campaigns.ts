@@ -1,4 +1,4 @@
-/** Campaigns: a text to many clients, composed and scheduled by commands (contract §9). */
+/** Campaigns: messages to many clients, composed and scheduled by commands (contract §9). */
 import { Clock, Context, Effect, Layer, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { CampaignCommand, CommandOf } from "../api/campaigns/Commands.ts"
@@ -13,12 +13,12 @@ import {
   type ServiceUnavailable,
   type VersionConflict
 } from "../api/Problems.ts"
-import { Bulk } from "../platform/Bulk.ts"
+import { LongRunning } from "../platform/LongRunning.ts"
 import { statement } from "../platform/Database.ts"
 import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
-import { causeOf } from "../platform/outbox/Outbox.ts"
+import { eventContext } from "../platform/outbox/Outbox.ts"
 import { change, changeOf, scheduling, type Start } from "./Campaigns/Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
 import { current, type Current, duplicate, remove } from "./Campaigns/Repo.ts"
@@ -38,15 +38,15 @@ type Conflict =
 export class Campaigns extends Context.Service<
   Campaigns,
   {
-    /** The campaign's version, and the audience that it has frozen last. */
+    /** Returns the campaign's version and the audience that it froze last. */
     readonly current: (
       projectId: ProjectId,
       id: CampaignId
     ) => Effect.Effect<Current, CampaignNotFound | ServiceUnavailable>
 
     /**
-     * Carries out what the body says, by the moves of `api/campaigns/States.ts`. Local times are those of `timeZone`
-     * unless the project has another by now.
+     * Runs the command of the body, subject to the moves of `api/campaigns/States.ts`. Local times are in `timeZone`,
+     * unless the project has another zone by now.
      */
     readonly run: (
       command: Command,
@@ -61,7 +61,7 @@ export class Campaigns extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const mutations = yield* Mutations
-      const bulk = yield* Bulk
+      const bulk = yield* LongRunning
       const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       const schedule = (
@@ -71,7 +71,7 @@ export class Campaigns extends Context.Service<
         timeZone: string
       ): Effect.Effect<Outcome, Conflict> =>
         Effect.gen(function* () {
-          const cause = yield* causeOf(command.projectId)
+          const cause = yield* eventContext(command.projectId)
           const scheduled = scheduling(body, startOf(body.scheduledForLocal, timeZone, cause.at))
           return yield* mutate(mutations, command, change(sql, command.projectId, id, scheduled, cause))
         }).pipe(Effect.catchTag("ZoneChanged", (changed) => schedule(command, id, body, changed.timeZone)))
@@ -93,12 +93,12 @@ export class Campaigns extends Context.Service<
             case "freeze_audience": {
               const audienceId = AudienceId.make(yield* newId("aud"))
               const frozen = freeze(bulk.mutations.sql, projectId, id, audienceId, body.filter, yield* now)
-              return yield* bulk.patiently(mutate(bulk.mutations, command, frozen))
+              return yield* bulk.withLongTimeout(mutate(bulk.mutations, command, frozen))
             }
             case "schedule":
               return yield* schedule(command, id, body, timeZone)
             default: {
-              const changed = change(sql, projectId, id, changeOf(body), yield* causeOf(projectId))
+              const changed = change(sql, projectId, id, changeOf(body), yield* eventContext(projectId))
               // Only a local time depends on the zone.
               return yield* mutate(mutations, command, changed).pipe(Effect.catchTag("ZoneChanged", Effect.die))
             }

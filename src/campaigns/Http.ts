@@ -1,4 +1,4 @@
-/** Campaigns over HTTP. */
+/** HTTP handlers of campaigns. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
@@ -30,12 +30,7 @@ export const layer = HttpApiBuilder.group(
       patchCampaign: (request) =>
         Principal.use(({ projectId, timeZone }) =>
           Effect.map(
-            campaigns.run(
-              command(projectId, "patchCampaign", request),
-              request.params.campaignId,
-              request.payload,
-              timeZone
-            ),
+            campaigns.run(command(projectId, request), request.params.campaignId, request.payload, timeZone),
             receiptAnswer
           )
         )

@@ -1,17 +1,17 @@
 /**
- * Runs campaigns: starts those that are due, sends to their recipients at their pace, and completes them. Any number of
+ * Runs campaigns: starts due campaigns, sends to their recipients at their pace, and completes them. Any number of
  * processes may run it. Supervised fibers share the work:
  *
  *   campaign progress   scheduled → running → completed (`Runner/Progress.ts`)
- *   campaign claims     pending → sending: leases the recipients of the next moment (`Runner/Claims.ts`)
+ *   campaign claims     pending → sending: leases the recipients of the next window (`Runner/Claims.ts`)
  *   (one per claim)     waits for its time, calls the provider (`Runner/Sends.ts`)
  *   campaign results    sending → sent, failed, pending …, in batches (`Runner/Recorder.ts`)
  *   campaign takeover   sending → pending or unknown, when a lease has ended or its worker is dead
  *
- * The states of a recipient and all moves between them are the table in `Runner/States.ts`. A claim takes no more than
- * the permits of its channel, its project and this process (`platform/background/Slots.ts`), and nothing of a channel
- * whose circuit is open (`messaging/Circuits.ts`): its recipients wait. A lease lasts from the time of the send as long as
- * a call may take and 5 s more, by the database's clock, and is never extended.
+ * `Runner/States.ts` has the states of a recipient and the moves between them. A claim is limited by the permits of its
+ * channel, its project and this process (`platform/background/Slots.ts`), and skips channels whose circuit is open
+ * (`messaging/Circuits.ts`): their recipients wait. A lease lasts from the time of the send for the deadline of a call plus
+ * 5 s, by the database's clock, and is never extended.
  */
 import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
@@ -33,7 +33,7 @@ import * as Recorder from "./Runner/Recorder.ts"
 import { released } from "./Runner/Results.ts"
 import { send } from "./Runner/Sends.ts"
 
-/** Calls in flight, or about to be, in one process. */
+/** Maximum numbers of calls in flight, or about to start, in one process. */
 const permits: Slots.Options = {
   total: 512,
   perKey: 128,
@@ -42,21 +42,21 @@ const permits: Slots.Options = {
   failingShare: 0.25,
   slowAfter: Duration.seconds(1)
 }
-/** Claims of one process that are not recorded yet. */
+/** Maximum number of claims of one process that are not recorded yet. */
 const openClaims = 1_024
-/** How far ahead sends are claimed: a campaign that is paused goes on for so long. */
+/** Time ahead of now for which sends are claimed, in ms. A paused campaign continues for this long. */
 const horizonMillis = 300
 const claimEvery = Duration.millis(150)
 const progressEvery = Duration.millis(500)
 const takeoverEvery = Duration.millis(500)
 const stalledAfter = Duration.seconds(30)
-/** How much longer than a call its lease lasts. */
+/** Time that a lease lasts beyond the deadline of its call. */
 const leaseMargin = Duration.seconds(5)
 
 export class Runner extends Context.Service<
   Runner,
   {
-    /** Claims nothing more, and waits until what has been claimed is recorded. */
+    /** Stops claiming, and waits until every claim is recorded. */
     readonly drain: Effect.Effect<void>
   }
 >()("developer-api/campaigns/Runner") {
@@ -77,7 +77,7 @@ export class Runner extends Context.Service<
       let draining = false
       let ending = false
       const claiming = yield* Semaphore.make(1)
-      // Finalizers run in reverse order: sends are interrupted before the recorder takes its last batch.
+      // Finalizers run in reverse order: sends are interrupted before the recorder records its last batch.
       const recorder = yield* Recorder.make(sql)
       const sends = yield* FiberSet.make<void>()
 
@@ -119,13 +119,13 @@ export class Runner extends Context.Service<
       yield* forkPeriodic("campaign progress", { interval: progressEvery, stalledAfter }, progress)
       yield* forkPeriodic("campaign takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
 
-      // The last finalizer is the first to run: what a claim in progress brings is released.
+      // Finalizers run in reverse order, so this one runs first: the recipients of a claim in progress are released.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (ending = true)))
 
       return {
         drain: Effect.suspend(() => {
           draining = true
-          // A claim in progress is the last.
+          // No claim starts after the one in progress.
           return Effect.andThen(
             claiming.withPermit(Effect.void),
             Effect.sleep(Duration.millis(20)).pipe(Effect.repeat({ until: () => recorder.open() === 0 }))

@@ -1,4 +1,4 @@
-/** Segments: the lists of clients that a campaign can be aimed at (contract §9). Project files make them. */
+/** Segments: named lists of clients for campaigns (contract §9). Project files create them. */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Segment } from "../api/campaigns/Campaigns.ts"
@@ -11,7 +11,7 @@ import { list } from "./Segments/Repo.ts"
 export class Segments extends Context.Service<
   Segments,
   {
-    /** Newest first, `limit` to a page. */
+    /** Lists segments, newest first, up to `limit` on a page. */
     readonly list: (
       projectId: ProjectId,
       query: { readonly limit: number; readonly cursor: string | undefined }

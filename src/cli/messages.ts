@@ -15,7 +15,10 @@ const list = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
-    status: Flag.Literals("status", messageStatuses).pipe(Flag.withDescription("Those in one state"), Flag.optional)
+    status: Flag.Literals("status", messageStatuses).pipe(
+      Flag.withDescription("Only messages of this status"),
+      Flag.optional
+    )
   },
   Effect.fn(function* ({ json, project, status }) {
     const messages = yield* Messages
@@ -26,7 +29,7 @@ const list = Command.make(
 ).pipe(
   Command.withDescription("List the messages of a project, the newest first"),
   Command.withExamples([
-    { command: `${cli} messages list --project demo --status unknown`, description: "What waits to be settled" }
+    { command: `${cli} messages list --project demo --status unknown`, description: "Messages that wait to be settled" }
   ])
 )
 
@@ -36,7 +39,7 @@ const settle = Command.make(
     json: Flags.json,
     project: Flags.project,
     message: Flag.String("message").pipe(Flag.withMetavar("ID"), Flag.withDescription("The message's id (required)")),
-    as: Flag.Literals("as", ["sent", "failed"]).pipe(Flag.withDescription("What has become of it (required)"))
+    as: Flag.Literals("as", ["sent", "failed"]).pipe(Flag.withDescription("The outcome of the message (required)"))
   },
   Effect.fn(function* ({ as, json, message, project }) {
     const messages = yield* Messages
@@ -44,7 +47,7 @@ const settle = Command.make(
     yield* answer(json, { messageId: message, deliveryStatus: as }, `Message ${message} is ${as}`)
   }, onMessages)
 ).pipe(
-  Command.withDescription("Say what has become of a message whose outcome is unknown, after a look at the provider"),
+  Command.withDescription("Record the outcome of a message whose outcome is unknown, after checking at the provider"),
   Command.withExamples([
     { command: `${cli} messages settle --project demo --message msg_0193f0cd92c37d5e8b2c3d4e5f607182 --as sent` }
   ])

@@ -20,17 +20,17 @@ const create = Command.make(
     project: Flags.project,
     title: Flags.decoded("title", taskFields.title).pipe(
       Flag.withMetavar("TITLE"),
-      Flag.withDescription("What is to be done (required)")
+      Flag.withDescription("The task's title (required)")
     ),
-    deal: Flag.String("deal").pipe(Flag.withMetavar("ID"), Flag.withDescription("The deal it is about"), Flag.optional),
+    deal: Flag.String("deal").pipe(Flag.withMetavar("ID"), Flag.withDescription("The id of a deal"), Flag.optional),
     client: Flag.String("client").pipe(
       Flag.withMetavar("ID"),
-      Flag.withDescription("The client it is about"),
+      Flag.withDescription("The id of a client"),
       Flag.optional
     ),
     due: Flags.decoded("due", Instant).pipe(
       Flag.withMetavar("TIME"),
-      Flag.withDescription("When it is due: RFC 3339, such as 2026-12-01T09:00:00Z"),
+      Flag.withDescription("The due time in RFC 3339, such as 2026-12-01T09:00:00Z"),
       Flag.optional
     )
   },
@@ -47,7 +47,7 @@ const create = Command.make(
     yield* answer(json, { taskId }, `Task ${taskId} is created`)
   }, onTasks)
 ).pipe(
-  Command.withDescription("Create a task, and tell the webhooks that subscribe to crm.task.created.v1"),
+  Command.withDescription("Create a task and emit crm.task.created.v1"),
   Command.withExamples([
     { command: `${cli} task create --project demo --title "Call back" --client cli_mara --due 2026-12-01T09:00:00Z` }
   ])
@@ -68,7 +68,7 @@ const complete = Command.make(
     yield* answer(json, { taskId }, `Task ${taskId} is completed`)
   }, onTasks)
 ).pipe(
-  Command.withDescription("Complete a task, and tell the webhooks that subscribe to crm.task.completed.v1"),
+  Command.withDescription("Complete a task and emit crm.task.completed.v1"),
   Command.withExamples([
     { command: `${cli} task complete --project demo --task task_0193f0c8a1b27c4d9e5f60718293a4b5` }
   ])

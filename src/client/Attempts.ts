@@ -1,8 +1,7 @@
 /**
- * Sends a request again while that may help and can't hurt: 429, 503, and connections that were lost.
+ * Retries requests after 429, 503 and lost connections.
  *
- * Safe by construction: what is sent again is the same request, with the same `idempotency-key`, so the second time it has
- * no second effect; a mutation without a key would be sent once.
+ * A retry is safe, as it is the same request with the same `idempotency-key`. A mutation without a key is sent once.
  */
 import { Clock, Context, Duration, Effect, type Layer, Option, Random, Result } from "effect"
 import { Headers, HttpClientError, type HttpClientRequest, type HttpClientResponse } from "effect/http"
@@ -11,21 +10,27 @@ import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import { Access } from "../api/Access.ts"
 import { Operation } from "../api/Requests.ts"
 
-/** When a request is sent again. */
+/** The limits of retries. */
 export interface RetryOptions {
-  /** How often, after the first time. 4 unless told. */
+  /** Maximum number of retries. Default: 4. */
   readonly times?: number | undefined
-  /** No attempt is started later than this after the call; a longer wait is not begun. A minute unless told. */
+  /** Time after the call in which attempts may start; a longer wait fails at once. Default: one minute. */
   readonly within?: Duration.Input | undefined
-  /** Before the first retry; doubled for each further one, up to 10 s, and cut by up to half at random. 250 ms unless told. */
+  /**
+   * Delay before the first retry, doubled for each further retry up to 10 s and reduced by up to half at random.
+   * Default: 250 ms.
+   */
   readonly delay?: Duration.Input | undefined
 }
 
-/** How requests are attempted. */
+/** Options of attempts. */
 export interface AttemptOptions {
-  /** `false`: every request is sent once. */
+  /** `false`: no retries. */
   readonly retry?: RetryOptions | false | undefined
-  /** How long an attempt may take, to the end of the answer; it counts as a lost connection then. 30 s unless told. */
+  /**
+   * Deadline of an attempt, to the end of the answer. An attempt that exceeds it counts as a lost connection. Default:
+   * 30 s.
+   */
   readonly timeout?: Duration.Input | undefined
 }
 
@@ -38,7 +43,7 @@ const lost = (request: HttpClientRequest.HttpClientRequest, description: string,
     reason: new HttpClientError.TransportError({ request, description, cause })
   })
 
-/** Whether a repetition has no effect of its own: the key sees to it, or there is none at all (GETs, the preview). */
+/** Whether a repetition has no second effect: the request has a key, or changes nothing (GETs and the preview). */
 const isRepeatable = (endpoint: HttpApiEndpoint.Top, { headers }: HttpClientRequest.HttpClientRequest) =>
   "idempotency-key" in headers || Context.getOrUndefined(endpoint.annotations, Access)?.policy === "read"
 
@@ -47,7 +52,7 @@ const mayHelp = Result.match({
   onFailure: ({ reason }: HttpClientError.HttpClientError) => reason._tag === "TransportError"
 })
 
-/** What the server asks to wait, in milliseconds (RFC 9110, section 10.2.3). */
+/** Returns the delay of `Retry-After` in milliseconds (RFC 9110, section 10.2.3). */
 const askedDelay = (outcome: Outcome, now: number): number =>
   Result.getSuccess(outcome).pipe(
     Option.flatMap(({ headers }) => Headers.get(headers, "retry-after")),
@@ -72,14 +77,14 @@ const repeated = Effect.fnUntraced(function* (
   }
 })
 
-/** Client half of `Operation`: sends a request, and repeats it as the options allow. */
+/** The client implementation of `Operation`: sends a request and retries it within the limits. */
 export const attemptsLayer = ({
   retry = {},
   timeout = "30 seconds"
 }: AttemptOptions): Layer.Layer<HttpApiMiddleware.ForClient<Operation>> =>
   HttpApiMiddleware.layerClient(Operation, ({ endpoint, next, request }) => {
     const attempt = next(request).pipe(
-      // The body is read here, so that a connection that breaks off within it is one that was lost, too.
+      // The body is read here, so that a connection that breaks off within it also counts as lost.
       Effect.tap((response) =>
         Effect.mapError(response.arrayBuffer, (cause) => lost(request, "the answer broke off", cause))
       ),

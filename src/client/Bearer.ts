@@ -1,12 +1,12 @@
-/** The token, on every request. */
+/** The bearer token of every request. */
 import type { Layer, Redacted } from "effect"
 import { HttpClientRequest } from "effect/http"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import { Authentication } from "../api/Authentication.ts"
 
 /**
- * Sends `Authorization: Bearer <token>` with each request of a client that is made of `Api`. `DeveloperApi` has it
- * already; it is for clients that you make with `HttpApiClient` yourself.
+ * Adds `Authorization: Bearer <token>` to each request of a client of `Api`. `DeveloperApi` includes it; use it for
+ * clients that you make with `HttpApiClient`.
  */
 export const bearerLayer = (
   token: string | Redacted.Redacted

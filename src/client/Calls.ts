@@ -1,14 +1,14 @@
-/** Operations as both faces walk over them: seen from an endpoint that is known at run time only. */
+/** Operations of endpoints that are known only at run time, for the Effect client and the Promise client. */
 import type { Written } from "./RequestForm.ts"
 
-/** What a walk through pages looks for in an answer; other operations answer something else. */
+/** The members of an answer that pagination reads. */
 export interface Answer {
   readonly body?: { readonly items?: ReadonlyArray<unknown>; readonly nextCursor?: string | null }
 }
 
-/** The records of a page of a list. */
+/** Returns the records of a page. */
 export const itemsOf = ({ body }: Answer): ReadonlyArray<unknown> => body?.items ?? []
 
-/** The request for the page after; undefined after the last. */
+/** Returns the request of the next page; undefined after the last page. */
 export const nextPage = (request: Written, { body }: Answer): Written | undefined =>
   body?.nextCursor == null ? undefined : { ...request, query: { ...request.query, cursor: body.nextCursor } }

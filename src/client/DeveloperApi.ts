@@ -13,36 +13,36 @@ import type { Operations } from "./Operations.ts"
 import { withUnexpected } from "./Problem.ts"
 import { type Complete, hasMember, requestForm, type Written } from "./RequestForm.ts"
 
-/** Where the API is, who calls, and how often a request is attempted. */
+/** The address of the API, the token, and the limits of attempts. */
 export interface DeveloperApiOptions extends AttemptOptions {
-  /** Of the service, `https://api.example.com`; with a path where the service is behind one. */
+  /** The URL of the service, `https://api.example.com`, with a path prefix if the service has one. */
   readonly baseUrl: string | URL
-  /** An API key's token, `dk_…`. */
+  /** The token of an API key, `dk_…`. */
   readonly token: string | Redacted.Redacted
 }
 
-/** An operation whose types are known only to `Operations`. */
+/** An operation without its types, which only `Operations` has. */
 type Call<Request> = (request: Request) => Effect.Effect<Answer, unknown>
 
 /**
- * The developer API. `api.<group>.<operation>(request)` for every operation, and `….items(request)` for the records of
- * all pages of a list, page by page as they are read.
+ * The developer API: `api.<group>.<operation>(request)` for every operation, and `….items(request)` for the records of
+ * all pages of a list, read page by page.
  *
- * A mutation without an `idempotency-key` gets a new one. Lost connections, 429 and 503 are tried again with the same
- * key, as `retry` says. Who may have to repeat a call that has failed gives a key, and repeats it under that: a call
- * without one is another command each time. A request that has not the form that the contract asks for is not sent: it
- * fails with the `validation_failed` that it would be answered with, without `instance`.
+ * A mutation without an `idempotency-key` gets a new one. Lost connections, 429 and 503 are retried with the same key,
+ * within the limits of `retry`. A command that the program may have to repeat itself needs a key of its own: without a
+ * key, each call is another command. A request of a wrong form is not sent: it fails with the `validation_failed` that
+ * it would get, without `instance`.
  */
 export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("developer-api/client/DeveloperApi") {
-  /** On the platform's `fetch`, or on what `FetchHttpClient.Fetch` is. */
+  /** Uses the platform's `fetch`, or `FetchHttpClient.Fetch`. */
   static readonly layer = (options: DeveloperApiOptions): Layer.Layer<DeveloperApi> =>
     DeveloperApi.layerHttpClient(options).pipe(
       Layer.provide(FetchHttpClient.layer),
-      // A redirect would carry the token, or lose the method: it is an answer like any that nobody expects.
+      // A redirect would send the token elsewhere or change the method: it is treated as an unexpected answer.
       Layer.provide(Layer.succeed(FetchHttpClient.RequestInit, { redirect: "manual" }))
     )
 
-  /** On an HTTP client of your own. It should not retry. */
+  /** Uses an HTTP client of the caller, which should not retry. */
   static readonly layerHttpClient = (
     options: DeveloperApiOptions
   ): Layer.Layer<DeveloperApi, never, HttpClient.HttpClient> =>
@@ -51,7 +51,7 @@ export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("d
     )
 }
 
-/** Settings may be missing. A program learns so where it makes the client, not from its first request. */
+/** Reports missing settings when the client is made, not at its first request. */
 const checked = ({ baseUrl, token }: DeveloperApiOptions) => {
   const faults = [
     ...(isService(baseUrl) ? [] : ["baseUrl has to be a URL such as https://api.example.com"]),
@@ -73,7 +73,7 @@ const isToken = (token: string | Redacted.Redacted) => {
 
 const operations = Effect.fnUntraced(function* (baseUrl: string | URL) {
   const client = yield* HttpApiClient.make(Api, { baseUrl, transformResponse: withUnexpected })
-  // Walking the endpoints, the compiler knows no longer which method is whose. test/client/Types.test.ts does.
+  // The compiler loses the types of the methods in a loop over the endpoints. test/client/Types.test.ts checks them.
   const calls = client as unknown as Readonly<Record<string, Readonly<Record<string, Call<Complete>>>>>
   const methods: Record<string, Record<string, unknown>> = {}
   HttpApi.reflect(Api, {
@@ -98,7 +98,7 @@ const method = (endpoint: HttpApiEndpoint.Top, call: Call<Complete>) => {
   return hasMember(endpoint.query, "cursor") ? Object.assign(send, { items: pages(send) }) : send
 }
 
-/** A UUID is a good key of every operation. It stands in the request, so every attempt has the same one. */
+/** A UUID is a valid key of every operation. It is part of the request, so every attempt has the same key. */
 const withKey = Effect.fnUntraced(function* (request: Written) {
   const headers = request.headers ?? {}
   if (Predicate.hasProperty(headers, "idempotency-key") && headers["idempotency-key"] !== undefined) return request

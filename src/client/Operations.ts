@@ -1,4 +1,7 @@
-/** What the operations of `Api` look like to a caller. All of it follows from `Api`: a new endpoint is there by itself. */
+/**
+ * The types of the operations of `Api` for callers. All of them derive from `Api`, so a new endpoint needs no change
+ * here.
+ */
 import type { Effect, Schema, Stream, Types } from "effect"
 import type { HttpClientError } from "effect/http"
 import type * as HttpApi from "effect/http-api/HttpApi"
@@ -22,10 +25,10 @@ export type GroupName = keyof Endpoints
 /** The names of a group's operations: `listClients`, `createClient`, … */
 export type OperationName<Group extends GroupName> = keyof Endpoints[Group]
 
-/** A schema as its endpoint declares it, before the framework turns it into a codec of the wire. */
+/** A schema as its endpoint declares it, before the framework converts it to a codec of the wire. */
 type Declared<Codec> = Codec extends { readonly schema: infer S extends Schema.Constraint } ? S : never
 
-/** On the wire a query is text. Its numbers are given as numbers. */
+/** The type of a query. Queries are text on the wire; callers pass numbers as numbers. */
 type QueryOf<S extends Schema.Constraint> = {
   readonly [Key in keyof S["Encoded"]]: Key extends keyof S["Type"]
     ? [NonNullable<S["Type"][Key]>] extends [number]
@@ -34,7 +37,7 @@ type QueryOf<S extends Schema.Constraint> = {
     : S["Encoded"][Key]
 }
 
-/** A slot that may be left out when everything in it may be. */
+/** A part of a request, optional when all its members are. */
 type Slot<Name extends string, Value> = [Value] extends [never]
   ? unknown
   : Partial<Value> extends Value
@@ -69,36 +72,39 @@ type ItemOf<Answer> = Answer extends {
   : never
 
 /**
- * What an operation takes: the JSON of its body, ids as plain strings. `headers` may be left out, and with it the
- * `idempotency-key`; so may a `query` of which nothing is required.
+ * The request of an operation: the JSON of its body, ids as plain strings. `headers`, and with it the
+ * `idempotency-key`, is optional; so is a `query` without required members.
  */
 export type OperationRequest<Group extends GroupName, Name extends OperationName<Group>> = RequestTo<
   Endpoints[Group][Name]
 >
 
-/** What an operation answers: `{ body, headers }` where the answer has headers of its own (`etag`, …), else the body. */
+/**
+ * The answer of an operation: `{ body, headers }` when the answer has headers of its own (`etag`, …), otherwise the
+ * body.
+ */
 export type OperationAnswer<Group extends GroupName, Name extends OperationName<Group>> = AnswerOf<
   Endpoints[Group][Name]
 >
 
 /**
- * How an operation fails: with the problems that its endpoint declares; with `UnexpectedProblem`, a problem that it does
- * not declare; with `HttpClientError`, no answer at all or one that is no problem; with `SchemaError`, a success whose
- * body is not what this version of the client knows.
+ * The failures of an operation: the problems that its endpoint declares; `UnexpectedProblem` for a problem that it does
+ * not declare; `HttpClientError` for no answer or one that is no problem; `SchemaError` for a success whose body this
+ * version of the client cannot decode.
  */
 export type OperationFailure<Group extends GroupName, Name extends OperationName<Group>> = FailureOf<
   Endpoints[Group][Name]
 >
 
-/** A record of a list operation; `never` for the others. */
+/** The record of a list operation; `never` for other operations. */
 export type OperationItem<Group extends GroupName, Name extends OperationName<Group>> = ItemOf<
   OperationAnswer<Group, Name>
 >
 
-/** The argument of a method: not needed where nothing in it is. */
+/** The arguments of a method. A request without required members is optional. */
 export type Arguments<Request> = Partial<Request> extends Request ? [request?: Request] : [request: Request]
 
-/** An operation as an Effect; a list also has `items`, the records of all its pages from the one asked for on. */
+/** An operation as an Effect. A list also has `items`, the records of all pages from the requested one on. */
 export type Method<Request, Answer, Failure> = ((...args: Arguments<Request>) => Effect.Effect<Answer, Failure>) &
   ([ItemOf<Answer>] extends [never]
     ? unknown
@@ -115,7 +121,7 @@ export type Operations = {
   }
 }
 
-/** An operation as a Promise; `items` walks through the pages with `for await`. */
+/** An operation as a Promise. `items` iterates over the pages with `for await`. */
 export type PromiseMethod<Request, Answer> = ((
   ...args: [...Arguments<Request>, options?: CallOptions]
 ) => Promise<Answer>) &
@@ -123,9 +129,9 @@ export type PromiseMethod<Request, Answer> = ((
     ? unknown
     : { readonly items: (...args: [...Arguments<Request>, options?: CallOptions]) => AsyncIterable<ItemOf<Answer>> })
 
-/** What can be said of one call. */
+/** Options of one call. */
 export interface CallOptions {
-  /** Ends the call, its retries included: the promise rejects with the signal's reason. */
+  /** Aborts the call with its retries; the promise rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
 }
 

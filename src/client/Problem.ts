@@ -1,20 +1,20 @@
-/** Problems as a caller meets them: the classes of `api/Problems`, and one for those that an operation does not declare. */
+/** Problems for callers: the classes of `api/Problems`, and one for problems that an operation does not declare. */
 import { Data, Effect, Predicate, Schema } from "effect"
 import { HttpClientError } from "effect/http"
 import * as Problems from "../api/Problems.ts"
 
 /**
- * A problem that the operation does not declare: `route_not_found` behind a wrong base URL, or a code that is newer than
- * this client. `code` and `status` say what it is.
+ * A problem that the operation does not declare: `route_not_found` behind a wrong base URL, or a code that is newer
+ * than this client. See `code` and `status`.
  */
 export class UnexpectedProblem extends Data.TaggedError("UnexpectedProblem")<{
   readonly code: string
   /** The HTTP status. */
   readonly status: number
   readonly title: string
-  /** What happened, for a person. */
+  /** A description for a person. */
   readonly detail?: string | undefined
-  /** Names the request: `urn:developer-api:request:<x-request-id>`. */
+  /** The request: `urn:developer-api:request:<x-request-id>`. */
   readonly instance?: string | undefined
 }> {
   override get message() {
@@ -26,14 +26,14 @@ type Instance<Class> = Class extends new (...args: never) => infer Self ? Self :
 
 type Known = { [Name in keyof typeof Problems]: Instance<(typeof Problems)[Name]> }[keyof typeof Problems]
 
-/** Everything that the API answers with a status of 400 and above. */
+/** Every answer with a status of 400 and above. */
 export type Problem = Extract<Known, { readonly code: string }> | UnexpectedProblem
 
 const classes = Object.values(Problems).filter((member) => typeof member === "function")
 
 /**
- * Whether a failure is a problem that the API has answered; with a tag, whether it is the problem of that code
- * (`version_conflict`), or `UnexpectedProblem`. Everything else is a failure to get an answer, or to understand it.
+ * Whether a failure is a problem of the API; with a tag, whether it has that code (`version_conflict`), or is an
+ * `UnexpectedProblem`. Other failures mean that no answer arrived, or that it could not be decoded.
  */
 export const isProblem: {
   (failure: unknown): failure is Problem
@@ -51,7 +51,7 @@ const Told = Schema.Struct({
 
 const decodeTold = Schema.decodeUnknownEffect(Told)
 
-/** Reads what the endpoint could not: an answer that is a problem, though none that it declares. */
+/** Decodes a problem that the endpoint does not declare. */
 export const withUnexpected = (answer: Effect.Effect<unknown, unknown, unknown>) =>
   Effect.catchIf(answer, HttpClientError.isHttpClientError, (error) => {
     const { response } = error

@@ -1,4 +1,4 @@
-/** The API as Promises, for programs that don't use Effect. */
+/** The API as Promises, for programs without Effect. */
 import { Cause, Effect, Exit, Layer } from "effect"
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { type Answer, itemsOf, nextPage } from "./Calls.ts"
@@ -6,26 +6,26 @@ import { DeveloperApi, type DeveloperApiOptions } from "./DeveloperApi.ts"
 import type { CallOptions, PromiseOperations } from "./Operations.ts"
 import type { Written } from "./RequestForm.ts"
 
-/** Of `createClient`. */
+/** Options of `createClient`. */
 export interface ClientOptions extends DeveloperApiOptions {
-  /** In place of the platform's. */
+  /** Replaces the platform's `fetch`. */
   readonly fetch?: typeof globalThis.fetch | undefined
 }
 
-/** A client holds nothing open: there is nothing to close. */
+/** A client holds no resources, so nothing has to be closed. */
 export type DeveloperClient = PromiseOperations
 
-/** An operation whose types are known only to `PromiseOperations`. */
+/** An operation without its types, which only `PromiseOperations` has. */
 type Call = (request?: Written) => Effect.Effect<Answer, unknown>
 
 /**
- * `client.<group>.<operation>(request, { signal })` for every operation, and `….items(request)` for the records of all
- * pages of a list, to be read with `for await`, page by page.
+ * Makes a client: `client.<group>.<operation>(request, { signal })` for every operation, and `….items(request)` for the
+ * records of all pages of a list, read with `for await`, page by page.
  *
- * It does what `DeveloperApi` does. What the API answers with a status of 400 and above rejects as an instance of its
- * class in `Problems`, with `code`, `status`, `detail` and whatever belongs to the code (`isProblem` tells them apart);
- * no answer, or one that makes no sense, as an Effect `HttpClientError` or `SchemaError`; a call that its signal ended,
- * with the signal's reason. Throws a `TypeError` when `baseUrl` or `token` can't be one.
+ * It behaves like `DeveloperApi`. An answer of 400 and above rejects with an instance of its class in `Problems`, which
+ * has `code`, `status`, `detail` and the members of the code (`isProblem` tells them apart). No answer, or one that
+ * cannot be decoded, rejects with an Effect `HttpClientError` or `SchemaError`; an aborted call with the signal's
+ * reason. Throws a `TypeError` when `baseUrl` or `token` is invalid.
  */
 export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperClient => {
   const layer =
@@ -33,7 +33,7 @@ export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperCli
       ? DeveloperApi.layer(options)
       : DeveloperApi.layer(options).pipe(Layer.provide(Layer.succeed(FetchHttpClient.Fetch, fetch)))
   const api = Effect.runSync(Effect.provide(DeveloperApi, layer))
-  // Walking the operations, the compiler knows no longer which is whose. test/client/Types.test.ts does.
+  // The compiler loses the types of the methods in a loop over the operations. test/client/Types.test.ts checks them.
   return Object.fromEntries(
     Object.entries(api as unknown as Readonly<Record<string, Readonly<Record<string, Call>>>>).map(([group, calls]) => [
       group,
@@ -49,7 +49,7 @@ const promised = (call: Call) => {
 
 const run = async <A, E>(effect: Effect.Effect<A, E>, signal: AbortSignal | undefined): Promise<A> => {
   const exit = await effect.pipe(
-    // There is no tracer, so its spans would be the parents of nothing.
+    // No tracer exports the spans, so they are not propagated.
     Effect.provideService(HttpClient.TracerPropagationEnabled, false),
     (untraced) => Effect.runPromiseExit(untraced, { signal })
   )

@@ -1,11 +1,11 @@
-/** From what a caller writes to what an endpoint takes, or every fault that keeps it from that. */
+/** Encodes the request of a caller for an endpoint, or lists every fault of it. */
 import { Result, Schema } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { gather, type LocatedFault, pointer, seeErrors } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
 import { bodyOfNone, faultsOfBody, faultsOfNone, faultsOfSlot, isSelfContained, strict } from "../api/Shape.ts"
 
-/** A request as a caller writes it. A member that is undefined is absent, as it is in JSON. */
+/** A request of a caller. A member that is undefined counts as absent, as in JSON. */
 export interface Written {
   readonly params?: object | undefined
   readonly query?: object | undefined
@@ -13,7 +13,7 @@ export interface Written {
   readonly payload?: unknown
 }
 
-/** A request as the endpoint's schemas have it. */
+/** A request with its defaults, as the schemas of the endpoint declare it. */
 export interface Complete {
   readonly params: unknown
   readonly query: unknown
@@ -21,7 +21,7 @@ export interface Complete {
   readonly payload: unknown
 }
 
-/** Judges requests to an endpoint, and completes them with the defaults that the contract gives to absent members. */
+/** Makes the function that validates requests to an endpoint and adds the defaults of absent members. */
 export const requestForm = (endpoint: HttpApiEndpoint.Top) => {
   const judges = {
     params: slotJudge("path", endpoint.params),
@@ -52,7 +52,7 @@ export const requestForm = (endpoint: HttpApiEndpoint.Top) => {
   }
 }
 
-/** Whether an object of the schema can have the member. */
+/** Whether the objects of a schema can have a member. */
 export const hasMember = (schema: Schema.Top | undefined, member: string): boolean =>
   schema?.ast._tag === "Objects" && schema.ast.propertySignatures.some(({ name }) => name === member)
 
@@ -61,7 +61,7 @@ interface Judged {
   readonly faults: ReadonlyArray<LocatedFault>
 }
 
-/** More in a request than its operation knows is a mistake, in each part of it. */
+/** Unknown members are faults, in each part of a request. */
 const slotJudge = (name: "path" | "query" | "header", schema: Schema.Top | undefined) =>
   schema === undefined
     ? (input: unknown): Judged => ({ value: undefined, faults: faultsOfNone(name, Object(input)) })
@@ -87,7 +87,7 @@ const refusal = (found: ReadonlyArray<LocatedFault>) => {
   return new ValidationFailed({ detail: `Not sent. ${seeErrors(gathered)}`, errors: gathered.errors })
 }
 
-/** `signal` in place of the options, `body` in place of `payload`: dropping it would be worse than refusing it. */
+/** Reports other members, such as `signal` or `body`: to ignore them would hide a mistake. */
 const surplus = (others: object): ReadonlyArray<LocatedFault> =>
   Object.entries(others).flatMap(([name, value]) =>
     value === undefined
@@ -95,7 +95,7 @@ const surplus = (others: object): ReadonlyArray<LocatedFault> =>
       : [[pointer(name), "is not known here: a request has params, query, headers and payload"] as const]
   )
 
-/** What no URL can hold as a segment: it would be resolved away, or has no UTF-8. */
+/** Reports segments that no URL can contain: `.` and `..`, which are resolved away, and unpaired surrogates. */
 const segmentFaults = (params: object): ReadonlyArray<LocatedFault> =>
   Object.entries(params).flatMap(([name, value]) =>
     typeof value === "string" && (value === "." || value === ".." || !value.isWellFormed())
@@ -114,7 +114,7 @@ const present = (value: unknown): unknown => {
   )
 }
 
-/** Paths and queries are text, numbers included. */
+/** Converts numbers to text: paths and queries are text. */
 const texts = (value: unknown): unknown =>
   isPlain(value)
     ? Object.fromEntries(

@@ -1,27 +1,29 @@
-/** Webhook deliveries on the receiving side: Standard Webhooks 1.0, symmetric (`v1`). */
+/** Verification of webhook deliveries by the receiver: Standard Webhooks 1.0, symmetric (`v1`). */
 import { Clock, Data, Duration, Effect, Redacted, Result, Schema } from "effect"
 import { Mac, WebCrypto } from "effect/crypto"
 import { Base64 } from "effect/encoding"
 import { eventBody, type EventType, eventTypes } from "../api/integrations/Events.ts"
 
-/** What a delivery tells, by `type`. `id` is the event's, the same in each delivery: handle an id once. */
+/** An event, by `type`. `id` is the same in each delivery of the event: handle each `id` once. */
 export type WebhookEvent = { [Type in EventType]: ReturnType<typeof eventBody<Type>>["Type"] }[EventType]
 
 type HeaderValue = string | ReadonlyArray<string> | undefined
 
-/** A delivery as it came. */
+/** An unverified delivery. */
 export interface WebhookDelivery {
-  /** The raw body: what is signed are its bytes. JSON that was parsed and written again is another text. */
+  /** The raw body. The signature covers its bytes: JSON that was parsed and serialized again has other bytes. */
   readonly body: string | Uint8Array
-  /** The headers, `Headers` or a plain object with names in any case. */
+  /** The headers: `Headers`, or a plain object with names in any case. */
   readonly headers: { readonly get: (name: string) => string | null } | Readonly<Record<string, HeaderValue>>
-  /** The signing secret, `whsec_…`; or several, of which one has to fit. */
+  /** The signing secret, `whsec_…`, or several of which one has to match. */
   readonly secrets: string | Redacted.Redacted | ReadonlyArray<string | Redacted.Redacted>
-  /** How far the delivery's time may be from now, either way. 5 minutes unless told. */
+  /** Maximum difference between the delivery's time and now, in either direction. Default: 5 minutes. */
   readonly tolerance?: Duration.Input | undefined
 }
 
-/** Why a delivery is not to be trusted, or not understood. Only `secret_invalid` is the receiver's own fault. */
+/**
+ * The reason why a delivery is not authentic or cannot be decoded. Only `secret_invalid` is an error of the receiver.
+ */
 export type WebhookInvalidReason =
   | "header_missing"
   | "timestamp_invalid"
@@ -33,8 +35,8 @@ export type WebhookInvalidReason =
   | "body_invalid"
 
 /**
- * Answer such a delivery with a status of 400: it comes again. Of a type that is unknown it is genuine, only newer than this
- * client: it would come again for nothing, so answer 204.
+ * A delivery that was not verified. Answer it with 400: it is retried. Answer `type_unknown` with 204: the delivery is
+ * authentic but newer than this client, so a retry would not help.
  */
 export class WebhookInvalid extends Data.TaggedError("WebhookInvalid")<{
   readonly reason: WebhookInvalidReason
@@ -46,8 +48,8 @@ const invalid = (reason: WebhookInvalidReason, message: string, cause?: unknown)
   Effect.fail(new WebhookInvalid({ reason, message, cause }))
 
 /**
- * Verifies a delivery and reads its event. Every signature of the header is compared with that of every secret, in
- * constant time, so a rotation needs no care: give the old secret and the new one. Fails with `WebhookInvalid`.
+ * Verifies a delivery and decodes its event. Every signature is compared with every secret in constant time, so pass
+ * the old and the new secret during a rotation. Fails with `WebhookInvalid`.
  */
 export const verifyWebhook = Effect.fnUntraced(function* ({
   body,
@@ -72,7 +74,7 @@ export const verifyWebhook = Effect.fnUntraced(function* ({
   return yield* read(bytes)
 })
 
-/** As `verifyWebhook`, as a Promise; it rejects with `WebhookInvalid`. */
+/** Like `verifyWebhook`, as a Promise that rejects with `WebhookInvalid`. */
 export const verifyWebhookPromise = (delivery: WebhookDelivery): Promise<WebhookEvent> =>
   Effect.runPromise(verifyWebhook(delivery))
 
@@ -88,7 +90,7 @@ const concat = (first: Uint8Array, second: Uint8Array) => {
 const isGettable = (headers: WebhookDelivery["headers"]): headers is { get: (name: string) => string | null } =>
   typeof headers["get"] === "function"
 
-/** A header that is empty is none. */
+/** Returns a header. An empty header counts as missing. */
 const headerOf = (headers: WebhookDelivery["headers"], name: string): Effect.Effect<string, WebhookInvalid> => {
   const value = isGettable(headers)
     ? headers.get(name)
@@ -105,10 +107,10 @@ const checkTime = Effect.fnUntraced(function* (timestamp: string, tolerance: num
   if (-age > tolerance) return yield* invalid("too_new", `The delivery was signed ${-age} s from now`)
 })
 
-/** 32 bytes in base64. Of other versions, and of what is malformed, none fits. */
+/** A signature of version 1: 32 bytes in base64. Other versions and malformed signatures are ignored. */
 const signaturePattern = /^v1,([A-Za-z0-9+/]{43}=)$/
 
-/** The bytes of a secret, with its prefix or without, in either alphabet of base64, padded or not. */
+/** Decodes a secret, with or without prefix, in either base64 alphabet, padded or not. */
 const keyOf = (secret: string | Redacted.Redacted) => {
   const text = Redacted.isRedacted(secret) ? Redacted.value(secret) : secret
   const base64 = text
@@ -145,6 +147,6 @@ const read = Effect.fnUntraced(function* (bytes: Uint8Array) {
     return yield* invalid("type_unknown", `This client does not know events of type ${JSON.stringify(body.type)}`)
   }
   const event = yield* Effect.catch(decodeEvent(body), unreadable)
-  // `map` forgets which data belongs to which type; each is decoded by the schema of its own.
+  // `map` loses the relation between type and data; each event is decoded by the schema of its own type.
   return event as WebhookEvent
 })

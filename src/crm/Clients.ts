@@ -1,4 +1,4 @@
-/** Clients: the contacts of a project (contract §7). */
+/** Clients, the contacts of a project (contract §7). */
 import { Clock, Context, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Client, ClientCreate, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
@@ -27,7 +27,7 @@ import { find, list } from "./Clients/Repo.ts"
 export class Clients extends Context.Service<
   Clients,
   {
-    /** Newest first, `limit` to a page. */
+    /** Lists clients, newest first, up to `limit` on a page. */
     readonly list: (
       projectId: ProjectId,
       query: { readonly status: ClientStatusFilter; readonly limit: number; readonly cursor: string | undefined }
@@ -35,13 +35,13 @@ export class Clients extends Context.Service<
 
     readonly get: (projectId: ProjectId, id: ClientId) => Effect.Effect<Client, ClientNotFound | ServiceUnavailable>
 
-    /** Adds an active client while the project's contact capacity has room. */
+    /** Creates an active client, unless the project's contact capacity is exhausted. */
     readonly create: (
       command: Command,
       client: ClientCreate
     ) => Effect.Effect<Outcome, IdempotencyKeyReused | ContactCapacityExhausted | ServiceUnavailable>
 
-    /** Changes what the patch names. An archived client takes only its reactivation. */
+    /** Changes the fields of the patch. An archived client accepts only its reactivation. */
     readonly patch: (
       command: Command,
       id: ClientId,

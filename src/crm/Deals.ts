@@ -1,4 +1,4 @@
-/** Deals: chances of business, on their way through the stages of a pipeline (contract §7). */
+/** Deals on the stages of pipelines (contract §7). */
 import { Context, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Deal, DealCreate, DealLifecycleFilter, DealPatch, DealStatusFilter } from "../api/crm/Deals.ts"
@@ -17,7 +17,7 @@ import { grouped } from "../platform/idempotency/Grouped.ts"
 import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
-import { type Appended, causeOf } from "../platform/outbox/Outbox.ts"
+import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type Page, Pages } from "../platform/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
@@ -27,7 +27,7 @@ import { find, list } from "./Deals/Repo.ts"
 export class Deals extends Context.Service<
   Deals,
   {
-    /** Newest first, `limit` to a page. */
+    /** Lists deals, newest first, up to `limit` on a page. */
     readonly list: (
       projectId: ProjectId,
       query: {
@@ -40,13 +40,16 @@ export class Deals extends Context.Service<
 
     readonly get: (projectId: ProjectId, id: DealId) => Effect.Effect<Deal, DealNotFound | ServiceUnavailable>
 
-    /** Adds an open deal, on the project's default pipeline and the pipeline's first stage unless it names others. */
+    /**
+     * Creates an open deal. `pipelineId` defaults to the project's default pipeline, `stageId` to the pipeline's first
+     * stage.
+     */
     readonly create: (
       command: Command,
       deal: DealCreate
     ) => Effect.Effect<Outcome<Appended>, IdempotencyKeyReused | DealReferenceNotFound | ServiceUnavailable>
 
-    /** Changes what the patch names, by the moves of `dealMoves` and the rules of `dealRules`. */
+    /** Changes the fields of the patch, subject to `dealMoves` and `dealRules`. */
     readonly patch: (
       command: Command,
       id: DealId,
@@ -72,7 +75,7 @@ export class Deals extends Context.Service<
       const lookUp = find(sql)
       const creating = grouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
       const patching = grouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
-      /** Notifies the delivery workers of what the command's first run has appended. */
+      /** Notifies the delivery workers of the deliveries that the first run of a command has appended. */
       const notifying = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
         Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
 
@@ -88,12 +91,12 @@ export class Deals extends Context.Service<
             () => new DealNotFound({ detail: noSuchDeal })
           ),
         create: Effect.fnUntraced(function* (command, deal) {
-          const { at, traceparent } = yield* causeOf(command.projectId)
+          const { at, traceparent } = yield* eventContext(command.projectId)
           const id = DealId.make(yield* newId("deal"))
           return yield* notifying(command.projectId, creating(command, at, { id, traceparent, ...deal }))
         }),
         patch: Effect.fnUntraced(function* (command, id, p) {
-          const { at, traceparent } = yield* causeOf(command.projectId)
+          const { at, traceparent } = yield* eventContext(command.projectId)
           return yield* notifying(command.projectId, patching(command, at, { id, traceparent, p }))
         })
       }

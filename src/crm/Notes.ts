@@ -1,4 +1,4 @@
-/** Notes on deals, each changed and removed only at the version that the caller has seen (contract §7). */
+/** Notes on deals. A change or removal names the version that the caller has read (contract §7). */
 import { Clock, Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Note, NoteCreate, NotePatch } from "../api/crm/Notes.ts"
@@ -22,7 +22,7 @@ import { create, list, type NotePath, patch, remove } from "./Notes/Repo.ts"
 export class Notes extends Context.Service<
   Notes,
   {
-    /** A deal's notes, newest first, `limit` to a page. */
+    /** Lists the notes of a deal, newest first, up to `limit` on a page. */
     readonly list: (
       projectId: ProjectId,
       dealId: DealId,
@@ -36,14 +36,14 @@ export class Notes extends Context.Service<
       note: NoteCreate
     ) => Effect.Effect<Outcome, IdempotencyKeyReused | NoteNotFound | ServiceUnavailable>
 
-    /** Replaces the text of a note that is still at the expected version. */
+    /** Replaces the text of a note, unless its version differs from the expected one. */
     readonly patch: (
       command: Command,
       path: NotePath,
       patch: NotePatch
     ) => Effect.Effect<Outcome, IdempotencyKeyReused | NoteNotFound | VersionConflict | ServiceUnavailable>
 
-    /** Removes a note that is still at the expected version. */
+    /** Removes a note, unless its version differs from the expected one. */
     readonly remove: (
       command: Command,
       path: NotePath,
@@ -67,7 +67,7 @@ export class Notes extends Context.Service<
             Effect.flatMap(statement(list(sql, projectId, dealId, window)), ({ dealExists, notes }) =>
               dealExists
                 ? Effect.succeed(notes)
-                : Effect.fail(new DealNotFound({ detail: "The path names no deal of this project." }))
+                : Effect.fail(new DealNotFound({ detail: "The project has no deal with the id in the path." }))
             )
           ),
         create: Effect.fnUntraced(function* (command, authorKeyId, dealId, { body }) {

@@ -1,14 +1,14 @@
-/** Whether what a record refers to is there, told in the statement that writes the record. */
+/** Checks the references of a record inside the statement that writes it. */
 import type { SqlClient, Statement } from "effect/sql"
 
-/** A member of the request, the column of the row that it sets, and the table that it names a record of. */
+/** A reference: the member of the request, the column that it sets, and the table of the referenced records. */
 export interface Reference {
   readonly member: string
   readonly column: string
   readonly table: string
 }
 
-/** What the CRM's records refer to outside of their own kind. */
+/** References that several records share. */
 export const client: Reference = { member: "clientId", column: "client_id", table: "clients" }
 export const organization: Reference = { member: "organizationId", column: "organization_id", table: "organizations" }
 export const responsibleMember: Reference = {
@@ -19,11 +19,11 @@ export const responsibleMember: Reference = {
 export const deal: Reference = { member: "dealId", column: "deal_id", table: "deals" }
 
 /**
- * The members, each after a space, whose column in `row` names a record that the row's project lacks. No record of these
- * tables is ever removed, so none has to be locked. `row` holds what the request names: what a locked row refers to may
- * be newer than what the statement sees.
+ * Returns the members, each after a space, whose column in `row` references a record that does not exist in the row's
+ * project. Records of these tables are never removed, so none has to be locked. `row` has the values of the request: a
+ * reference of a locked row may be newer than the statement's snapshot.
  */
-export const dangling = (
+export const missingReferences = (
   sql: SqlClient.SqlClient,
   row: string,
   references: ReadonlyArray<Reference>

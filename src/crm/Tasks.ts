@@ -1,14 +1,14 @@
-/** Tasks: pieces of work. Operators create and complete them with commands; webhooks are told (contract §7, §13). */
+/** Tasks. Operators create and complete them with commands, which emit events (contract §7, §13). */
 import { Context, Data, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { type ClientId, type DealId, type ProjectId, TaskId } from "../api/Ids.ts"
 import { newId } from "../platform/NewId.ts"
-import { causeOf } from "../platform/outbox/Outbox.ts"
+import { eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
 import { complete, create } from "./Tasks/Repo.ts"
 
-/** What a new task says. */
+/** The fields of a new task. */
 export interface NewTask {
   readonly title: string
   readonly dealId: DealId | null
@@ -17,7 +17,7 @@ export interface NewTask {
   readonly dueAt: string | null
 }
 
-/** The project has no task, deal or client of an id that the command names. */
+/** The command names a task, deal or client that the project does not have. */
 export class TaskReferenceUnknown extends Data.TaggedError("TaskReferenceUnknown")<{
   readonly projectId: ProjectId
   readonly unknown: ReadonlyArray<{ readonly kind: "task" | "deal" | "client"; readonly id: string }>
@@ -30,13 +30,13 @@ export class TaskReferenceUnknown extends Data.TaggedError("TaskReferenceUnknown
 export class Tasks extends Context.Service<
   Tasks,
   {
-    /** Adds an open task, and tells the webhooks. */
+    /** Creates an open task and emits `crm.task.created.v1`. */
     readonly create: (
       projectId: ProjectId,
       task: NewTask
     ) => Effect.Effect<TaskId, ProjectUnknown | TaskReferenceUnknown>
 
-    /** Completes a task, and tells the webhooks; a completed one stays as it is. */
+    /** Completes a task and emits `crm.task.completed.v1`. A completed task stays as it is. */
     readonly complete: (projectId: ProjectId, id: TaskId) => Effect.Effect<void, ProjectUnknown | TaskReferenceUnknown>
   }
 >()("developer-api/crm/Tasks") {
@@ -49,7 +49,7 @@ export class Tasks extends Context.Service<
       return {
         create: Effect.fn("Tasks.create")(function* (projectId, task) {
           const id = TaskId.make(yield* newId("task"))
-          const [verdict] = yield* create(sql, yield* causeOf(projectId), id, task).pipe(Effect.orDie)
+          const [verdict] = yield* create(sql, yield* eventContext(projectId), id, task).pipe(Effect.orDie)
           if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
           const unknown = [
             ...(verdict.members.includes("dealId") ? [{ kind: "deal", id: String(task.dealId) } as const] : []),
@@ -60,7 +60,7 @@ export class Tasks extends Context.Service<
           return id
         }),
         complete: Effect.fn("Tasks.complete")(function* (projectId, id) {
-          const [verdict] = yield* complete(sql, yield* causeOf(projectId), id).pipe(Effect.orDie)
+          const [verdict] = yield* complete(sql, yield* eventContext(projectId), id).pipe(Effect.orDie)
           if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
           if (!verdict.known) return yield* new TaskReferenceUnknown({ projectId, unknown: [{ kind: "task", id }] })
           yield* notifier.appended(projectId, verdict.appended)

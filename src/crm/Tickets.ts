@@ -1,4 +1,4 @@
-/** Tickets, of which the API knows the rating (contract §7). */
+/** Ratings of tickets (contract §7). */
 import { Clock, Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { TicketRating } from "../api/crm/Tickets.ts"
@@ -17,7 +17,7 @@ import { rate } from "./Tickets/Repo.ts"
 export class Tickets extends Context.Service<
   Tickets,
   {
-    /** Records the operator's rating of a resolved or closed ticket, in place of the operator's earlier one. */
+    /** Records the operator's rating of a resolved or closed ticket. It replaces the operator's earlier rating. */
     readonly rate: (
       command: Command,
       id: TicketId,

@@ -25,7 +25,7 @@ import { SqlClient } from "effect/sql"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { Worker } from "../platform/background/Worker.ts"
 import { deadLetteringLayer, maintenanceLayer, statement } from "../platform/Database.ts"
-import { Measured } from "../platform/Measured.ts"
+import { MetricsEnabled } from "../platform/MetricsEnabled.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
@@ -82,7 +82,7 @@ const make = Effect.gen(function* () {
   const worker = yield* Worker
   const parts = { secrets: Secrets.make(yield* SecretBox), sender: yield* Sender }
   const { webhooks } = yield* Settings
-  const measured = yield* Measured
+  const measured = yield* MetricsEnabled
   const clock = yield* Clock.Clock
   const now = () => clock.currentTimeMillisUnsafe()
   const concurrency = webhooks.endpointConcurrency

@@ -1,4 +1,6 @@
-/** Calls of providers. Each is made once for its attempt, and its outcome is recorded even if its caller is gone. */
+/**
+ * Provider calls. An attempt calls its provider once, and its outcome is recorded even if the caller is interrupted.
+ */
 import { Context, Duration, Effect, Fiber, FiberSet, identity, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
@@ -13,27 +15,27 @@ import type { Message } from "./Messages/Record.ts"
 import { resultOf } from "./Messages/Schedule.ts"
 import { outcomes, Providers } from "./Providers.ts"
 
-/** The message after the attempt; none where the lease was lost and another process has recorded the outcome. */
+/** The message after the attempt; none if the lease was lost and another process has recorded the outcome. */
 type Recorded = Option.Option<Message>
 
-/** What is done around a call. */
+/** Wraps a call, for example with a circuit breaker. */
 export type Guard = (call: Effect.Effect<Outcome>) => Effect.Effect<Outcome>
 
 export class Calls extends Context.Service<
   Calls,
   {
-    /** Duration of an attempt's lease: the deadline of a call, and time to record its outcome (contract §8). */
+    /** Duration of an attempt's lease: the deadline of a call plus time to record its outcome (contract §8). */
     readonly lease: Duration.Duration
     /**
-     * Makes a leased attempt, its call as `guard` says. The call goes on, and is recorded, when the caller is
+     * Makes a leased attempt, with its call wrapped by `guard`. The call continues and is recorded when the caller is
      * interrupted.
      */
     readonly make: (attempt: Attempt, guard?: Guard) => Effect.Effect<Recorded, ServiceUnavailable>
-    /** Records an attempt whose process has died as one with an unknown outcome. */
+    /** Records an attempt of a dead process as one with an unknown outcome. */
     readonly lose: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
-    /** Postpones a leased attempt that this process does not make any more. */
+    /** Postpones a leased attempt that this process does not make. */
     readonly postpone: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
-    /** Waits until no call is under way. */
+    /** Waits until no call is in flight. */
     readonly drain: Effect.Effect<void>
   }
 >()("developer-api/messaging/Calls") {
@@ -76,7 +78,7 @@ export class Calls extends Context.Service<
       const attempt = (leased: Attempt, guard: Guard) =>
         Effect.uninterruptibleMask((restore) =>
           restore(guard(call(leased))).pipe(
-            // The process ends during the call: the provider may have accepted the message.
+            // The process ends during the call; the provider may have accepted the message.
             Effect.onInterrupt(() =>
               recorded(leased, outcomes.interrupted).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
             ),
@@ -95,7 +97,7 @@ export class Calls extends Context.Service<
 
       return {
         lease,
-        // A caller that is interrupted before the call leaves no lease behind without a fiber that works on it.
+        // A caller that is interrupted before the call leaves no lease without a fiber that works on it.
         make: (leased, guard = identity) =>
           Effect.uninterruptible(
             Effect.flatMap(FiberSet.run(fibers, Effect.interruptible(attempt(leased, guard))), (fiber) =>

@@ -1,9 +1,9 @@
-/** Limits of calls in flight as tables of a claim's statement: `channel_limit` and `project_limit`. */
+/** Limits of calls in flight, as tables of a claim: `channel_limit` and `project_limit`. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { Limits } from "../platform/background/Slots.ts"
 import type { Resting } from "./Circuits.ts"
 
-/** The limits with those of open circuits: such a channel has no permit, or one for its probe. */
+/** Adds the limits of open circuits: such a channel has no permit, or one for its probe. */
 export const withCircuits = (limits: Limits, resting: ReadonlyArray<Resting>): Limits => {
   const admits = new Map(resting.map((channel) => [nameOf(channel.projectId, channel.channelId), channel]))
   const keys = limits.keys.map((limit) => {
@@ -21,7 +21,7 @@ export const withCircuits = (limits: Limits, resting: ReadonlyArray<Resting>): L
 
 const nameOf = (projectId: string, channelId: string) => JSON.stringify([projectId, channelId])
 
-/** Both tables, as the first of a WITH. */
+/** Both tables, as the first common table expressions of a WITH. */
 export const limitTables = (sql: SqlClient.SqlClient, { keys, tenants }: Limits): Statement.Fragment => sql`
   channel_limit (project_id, channel_id, free) AS MATERIALIZED (
     SELECT * FROM unnest(${keys.map(({ tenant }) => tenant)}::text[], ${keys.map(({ key }) => key)}::text[],

@@ -1,13 +1,13 @@
 /**
  * A circuit breaker for each channel.
  *
- *   closed ── five calls in a row without an answer ──▶ open ── rest has passed ──▶ half-open
+ *   closed ── five calls in a row without an answer ──▶ open ── open period over ──▶ half-open
  *      ▲                                                 ▲                             │
  *      └──────────── the probe is answered ──────────────┼─────────────────────────────┤
  *                                                        └── the probe is not answered ┘
  *
- * An answer of the provider, whatever it says, counts as a success: the breaker keeps calls from providers that hang or
- * can't be reached. An open circuit rests for 5 s, doubled with each failed probe up to a minute. The state is that of
+ * Any answer of the provider counts as a success: the breaker only prevents calls to providers that hang or cannot be
+ * reached. An open circuit admits a probe after 5 s, doubled with each failed probe up to a minute. The state is local to
  * this process.
  */
 import { Context, Data, Duration, Effect, Exit, Layer, Schedule } from "effect"
@@ -25,12 +25,12 @@ export interface Channel {
   readonly channelId: ChannelId
 }
 
-/** A channel whose circuit is not closed, and the number of calls that may be made now. */
+/** A channel whose circuit is not closed, and the number of calls that it admits now. */
 export interface Resting extends Channel {
   readonly admits: 0 | 1
 }
 
-/** The call was not made, as the channel's circuit is open. */
+/** The call was not made because the channel's circuit is open. */
 export class ChannelResting extends Data.TaggedError("ChannelResting") {}
 
 const isProbeDue = (state: CircuitBreaker.State) =>
@@ -39,7 +39,7 @@ const isProbeDue = (state: CircuitBreaker.State) =>
 export class Circuits extends Context.Service<
   Circuits,
   {
-    /** Makes a call unless the channel's circuit is open, and learns from its outcome. */
+    /** Makes a call unless the channel's circuit is open, and records its outcome in the circuit. */
     readonly guard: <R>(
       channel: Channel,
       call: Effect.Effect<Outcome, never, R>
@@ -61,7 +61,7 @@ export class Circuits extends Context.Service<
       const stateOf = Effect.fnUntraced(function* (channel: Channel) {
         const state = yield* breaker.state(keyOf(channel))
         if (state._tag === "Closed") watched.delete(keyOf(channel))
-        // Whether the rest is over shows in the state only once a probe is admitted.
+        // The state shows the end of the open period only once a probe is admitted.
         const admits: Resting["admits"] = isProbeDue(state) ? 1 : 0
         return state._tag === "Closed" ? [] : [{ ...channel, admits }]
       })

@@ -1,65 +1,40 @@
-/** What sends a text over a channel: one connector for each type of provider (contract §8). */
-import { Context, type Duration, Effect, Layer, type Option } from "effect"
+/** Connectors send texts over channels, one connector for each type of provider (contract §8). */
+import { Context, type Duration, Effect, Layer } from "effect"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
-import type { ConversationId, MessageId } from "../api/Ids.ts"
 import { Settings } from "../platform/Settings.ts"
-import type { ChannelConfig, Configs } from "./Connectors/Config.ts"
-import { http } from "./Connectors/Http.ts"
-import { sandbox } from "./Connectors/Sandbox.ts"
-import { telegram } from "./Connectors/Telegram.ts"
+import { type ChannelConfig, type Configs, connectors } from "./Connectors/Config.ts"
+import type { Outcome, Outgoing } from "./Connectors/Connector.ts"
 
-/** A text and whom it is for. */
-export interface Outgoing {
-  /** The key under which a provider with idempotent sends knows it. */
-  readonly messageId: MessageId
-  /** Null for a campaign's message. */
-  readonly conversationId: ConversationId | null
-  readonly recipient: string
-  readonly text: string
-}
-
-/** What one call of a provider came to. Error codes are stable, and stored with the attempt. */
-export type Outcome =
-  | { readonly _tag: "accepted"; readonly providerMessageId: string }
-  | { readonly _tag: "refused"; readonly errorCode: string }
-  /** Surely not processed: it may be tried again, no earlier than the provider asks. */
-  | { readonly _tag: "postponed"; readonly errorCode: string; readonly retryAfter: Option.Option<Duration.Duration> }
-  /** It may have been processed, or not. */
-  | { readonly _tag: "unknown"; readonly errorCode: string }
-
-/** How one type of provider is spoken to. */
-export interface Connector<Config> {
-  /** Whether a send that is repeated under the same message id has no second effect. */
-  readonly idempotent: boolean
-  /** Calls the provider once. Never fails, and ends within `PROVIDER_TIMEOUT`. */
-  readonly send: (config: Config, message: Outgoing) => Effect.Effect<Outcome>
-}
+export type { Outcome, Outgoing } from "./Connectors/Connector.ts"
 
 export class Connectors extends Context.Service<
   Connectors,
   {
     /** Whether a provider's sends are idempotent. */
     readonly isIdempotent: (providerType: ProviderType) => boolean
-    /** Calls the channel's provider once, by its connector. */
+    /** Calls the channel's provider once, with its connector. */
     readonly send: (channel: ChannelConfig, message: Outgoing) => Effect.Effect<Outcome>
   }
 >()("developer-api/messaging/Connectors") {
   static readonly layer = Layer.effect(
     Connectors,
-    Effect.map(Settings, ({ providerTimeout }) => {
-      const connectors: Table = { http: http(providerTimeout), telegram: telegram(providerTimeout), sandbox }
-      return {
-        isIdempotent: (providerType) => connectors[providerType].idempotent,
-        send: (channel, message) => send(connectors, channel, message)
-      }
-    })
+    Effect.map(Settings, ({ providerTimeout }) => ({
+      isIdempotent: (providerType) => table[providerType].idempotent,
+      send: (channel, message) => send(channel, message, providerTimeout)
+    }))
   )
 }
 
-type Table = { readonly [Type in ProviderType]: Connector<Configs[Type]> }
+/** The compiler reports a type of provider without a connector. */
+const table: {
+  readonly [Type in ProviderType]: {
+    readonly idempotent: boolean
+    readonly send: (config: Configs[Type], message: Outgoing, timeout: Duration.Duration) => Effect.Effect<Outcome>
+  }
+} = connectors
 
 const send = <Type extends ProviderType>(
-  connectors: Table,
   { config, providerType }: { readonly providerType: Type; readonly config: Configs[Type] },
-  message: Outgoing
-) => connectors[providerType].send(config, message)
+  message: Outgoing,
+  timeout: Duration.Duration
+) => table[providerType].send(config, message, timeout)

@@ -1,4 +1,4 @@
-/** Messaging over HTTP. */
+/** HTTP handlers of messaging. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
@@ -22,7 +22,7 @@ const inProject = <A, E, R>(
     expected === undefined || expected === projectId ? operation(projectId) : Effect.fail(mismatch())
   )
 
-const mismatch = () => new ProjectMismatch({ detail: "The token is of another project than expectedProjectId says." })
+const mismatch = () => new ProjectMismatch({ detail: "The token belongs to another project than expectedProjectId." })
 
 export const layer = HttpApiBuilder.group(
   Api,
@@ -40,11 +40,7 @@ export const layer = HttpApiBuilder.group(
       sendMessage: (request) =>
         inProject(request.payload.expectedProjectId, (projectId) =>
           Effect.flatMap(
-            sending.send(
-              command(projectId, "sendMessage", request),
-              request.params.conversationId,
-              request.payload.text
-            ),
+            sending.send(command(projectId, request), request.params.conversationId, request.payload.text),
             answerOf
           )
         )
@@ -52,31 +48,32 @@ export const layer = HttpApiBuilder.group(
   })
 )
 
-/** Answers the state of a message (contract §8). */
+/** Answers with the state of a message (contract §8). */
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   const { deliveryStatus, messageId, waitMillis } = message
   const wait = waitMillis ?? undefined
-  // A message of a process that died stays pending until the retrier claims it; its outcome is unknown once the lease ends.
+  // A message of a dead process stays pending until the retrier claims it; its outcome is unknown once the lease ends.
   const isUnknown = deliveryStatus === "unknown" || (deliveryStatus === "pending" && wait !== undefined && wait <= 0)
   const replay = replayHeader(replayed)
   if (isUnknown) {
     yield* addAnswerHeaders({ ...replay, "retry-after": String(retryAfter(wait)) })
     return yield* new ProviderOutcomeUnknown({
-      detail: "Ask again with the same idempotency-key: it sends nothing, and tells what has become of the message.",
+      detail:
+        "Send the request again with the same idempotency-key: it does not send the message again, and answers its state.",
       messageId
     })
   }
   if (deliveryStatus === "failed") {
     yield* addAnswerHeaders({ ...replay })
     return yield* new ProviderConflict({
-      detail: `The message was not sent${reasonOf(message.attempts)}. A new message takes a new idempotency-key.`,
+      detail: `The message was not sent${reasonOf(message.attempts)}. A new message needs a new idempotency-key.`,
       messageId
     })
   }
   return HttpApiSchema.withHeaders({ body: receiptOf(message), headers: replay })
 })
 
-/** Whole seconds until the next attempt, or, where only an operator can tell, a while. */
+/** Whole seconds until the next attempt; a default where only an operator can settle the message. */
 const retryAfter = (wait: number | undefined) => (wait === undefined ? 60 : Math.max(1, Math.ceil(wait / 1000)))
 
 const reasonOf = (attempts: ReadonlyArray<MessageAttempt>) => {
@@ -84,7 +81,7 @@ const reasonOf = (attempts: ReadonlyArray<MessageAttempt>) => {
   return last?.errorCode == null ? ": its channel is revoked" : ` (${last.errorCode})`
 }
 
-/** The members in the order of the contract: jsonb has one of its own. */
+/** Orders the members as in the contract; jsonb has another order. */
 const receiptOf = (message: Sent["message"]): MessageReceipt => ({
   messageId: message.messageId,
   conversationId: message.conversationId,

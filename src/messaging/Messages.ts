@@ -1,4 +1,4 @@
-/** Messages as operators see them, and settle them (contract §13). */
+/** Messages for operators, who list and settle them (contract §13). */
 import { Clock, Context, Data, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
@@ -27,13 +27,15 @@ export class MessageNotUnsettled extends Data.TaggedError("MessageNotUnsettled")
 export class Messages extends Context.Service<
   Messages,
   {
-    /** Those of a project, in one state if wanted, newest first. */
+    /** Lists the messages of a project, optionally of one status, newest first. */
     readonly list: (
       projectId: ProjectId,
       status: Option.Option<MessageStatus>
     ) => Effect.Effect<ReadonlyArray<Listed>, ProjectUnknown>
 
-    /** Says what became of a message whose outcome is unknown; that it is so already changes nothing. */
+    /**
+     * Records the outcome of a message whose outcome is unknown. A message that has this outcome already is unchanged.
+     */
     readonly settle: (
       projectId: ProjectId,
       id: string,

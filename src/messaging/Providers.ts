@@ -1,4 +1,4 @@
-/** Calls of the providers of channels. A sealed config is opened for the one call that needs it. */
+/** Calls the providers of channels. A sealed config is opened only for the call that needs it. */
 import { Context, Effect, Layer, Option } from "effect"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
@@ -8,7 +8,7 @@ import { openConfig, type SealedChannel } from "./Connectors/Sealed.ts"
 export class Providers extends Context.Service<
   Providers,
   {
-    /** The types whose sends may be repeated under the same message id without a second effect. */
+    /** Whether a provider's sends are idempotent. */
     readonly isIdempotent: (providerType: ProviderType) => boolean
     /** Calls the channel's provider once, within `PROVIDER_TIMEOUT`. Never fails. */
     readonly send: (channel: SealedChannel, message: Outgoing) => Effect.Effect<Outcome>
@@ -24,7 +24,7 @@ export class Providers extends Context.Service<
         send: ({ channelId, config, projectId, providerType }, message) =>
           openConfig(box, projectId, channelId, providerType, config).pipe(
             Effect.flatMap((channel) => send(channel, message)),
-            // A fault of SECRET_KEY: the provider was not called.
+            // The stored config needs another SECRET_KEY; the provider was not called.
             Effect.catchTag("SecretUnreadable", () =>
               Effect.as(
                 Effect.logError(`The config of channel ${channelId} can't be opened with this SECRET_KEY`),
@@ -42,12 +42,12 @@ export class Providers extends Context.Service<
   static readonly layer = Providers.layerNoDeps.pipe(Layer.provide(Connectors.layer))
 }
 
-/** Outcomes of calls that no provider has answered. */
+/** Outcomes of calls without an answer of the provider. */
 export const outcomes = {
   configUnreadable: { _tag: "postponed", errorCode: "config_unreadable", retryAfter: Option.none() },
   /** The process ended before the call. */
   notCalled: { _tag: "postponed", errorCode: "interrupted", retryAfter: Option.none() },
-  /** The call was not made, as the channel's circuit is open. */
+  /** The channel's circuit is open, so the call was not made. */
   circuitOpen: { _tag: "postponed", errorCode: "circuit_open", retryAfter: Option.none() },
   internal: { _tag: "unknown", errorCode: "internal" },
   interrupted: { _tag: "unknown", errorCode: "interrupted" },

@@ -1,14 +1,13 @@
 /**
- * Makes the attempts of messages that wait, and settles those that a dead process has left. Any number of processes may
- * run it. The states of a message and the moves between them are in `Messages/States.ts`; here is what a due message
- * meets:
+ * Makes the attempts of due messages, and takes over those of dead processes. Any number of processes may run it.
+ * `Messages/States.ts` has the states of a message and the moves between them. The handling of a due message:
  *
  *   due ── permit free, circuit closed ──▶ called, outcome recorded
  *    │  └─ permit free, circuit open ────▶ recorded as postponed (`circuit_open`), without a call
  *    │  └─ no permit of its channel, project or process ──▶ stays due
  *    └─ its lease has ended, or its worker is dead ──▶ recorded as unknown (`lease_lost`)
  *
- * A lease lasts as long as a call may take and 5 s more, by the database's clock, and is never extended.
+ * A lease lasts for the deadline of a call plus 5 s, by the database's clock, and is never extended.
  */
 import { Clock, Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
@@ -17,7 +16,7 @@ import * as Slots from "../platform/background/Slots.ts"
 import { Worker } from "../platform/background/Worker.ts"
 import { databaseNow } from "../platform/DatabaseClock.ts"
 import { statement } from "../platform/Database.ts"
-import { Measured } from "../platform/Measured.ts"
+import { MetricsEnabled } from "../platform/MetricsEnabled.ts"
 import { untraced } from "../platform/Telemetry.ts"
 import { Calls, type Guard } from "./Calls.ts"
 import { Circuits } from "./Circuits.ts"
@@ -26,7 +25,7 @@ import { type Claim, claim, endLeasesOfDead } from "./Messages/Attempts.ts"
 import * as Metrics from "./Messages/Metrics.ts"
 import { outcomes } from "./Providers.ts"
 
-/** Attempts in flight in one process. */
+/** Maximum numbers of attempts in flight in one process. */
 const permits: Slots.Options = {
   total: 64,
   perKey: 16,
@@ -43,7 +42,7 @@ const stalledAfter = Duration.seconds(30)
 export class Retrier extends Context.Service<
   Retrier,
   {
-    /** Claims nothing more, and waits until what is claimed has been attempted. */
+    /** Stops claiming, and waits until every claimed message has been attempted. */
     readonly drain: Effect.Effect<void>
   }
 >()("developer-api/messaging/Retrier") {
@@ -61,7 +60,7 @@ export class Retrier extends Context.Service<
       let ending = false
       const fibers = yield* FiberSet.make()
 
-      /** Makes the call with the permit of its channel, unless the circuit of the channel is open. */
+      /** Makes the call with the permit of its channel, unless the channel's circuit is open. */
       const guardOf =
         (claim: Claim, permit: Slots.Permit): Guard =>
         (call) =>
@@ -79,14 +78,14 @@ export class Retrier extends Context.Service<
         )
       }
 
-      // A claim that returns while the process ends: its messages were surely not sent.
+      // A claim that returns while the process ends: its messages were certainly not sent.
       const giveBack = (claim: Claim) =>
         (claim.lost ? calls.lose(claim) : calls.postpone(claim)).pipe(
           Effect.timeoutOption(Duration.seconds(2)),
           Effect.ignoreCause
         )
 
-      // A leased message is attempted or given back, even if this fiber is interrupted meanwhile.
+      // A leased message is attempted or released, even if this fiber is interrupted meanwhile.
       const claimDue = Effect.gen(function* () {
         const limits = slots.limits()
         if (stopped || limits.free === 0) return
@@ -106,16 +105,17 @@ export class Retrier extends Context.Service<
 
       yield* forkPeriodic("message claims", { interval: claimEvery, stalledAfter }, claimDue)
       yield* forkPeriodic("message takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
-      if (yield* Measured) {
+      if (yield* MetricsEnabled) {
         const measure = Effect.flatMap(clock, (now) => untraced(Metrics.gauge(sql, now)))
         yield* forkPeriodic("message metrics", { interval: measureEvery }, measure)
       }
-      // The last finalizer is the first to run: a claim in progress does not wait for the end of other fibers.
+      // Finalizers run in reverse order, so this one runs first: a claim in progress does not wait for the other
+      // fibers.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (ending = stopped = true)))
       return {
         drain: Effect.suspend(() => {
           stopped = true
-          // A claim in progress is the last.
+          // No claim starts after the one in progress.
           return Effect.andThen(claiming.withPermit(Effect.void), FiberSet.awaitEmpty(fibers))
         })
       }

@@ -1,4 +1,4 @@
-/** Text replies: a message is sent once, and a repeated request only asks what became of it (contract §8). */
+/** Text replies. A message is sent once; a repeated request returns its state (contract §8). */
 import { Clock, Context, Duration, Effect, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { type ConversationId, MessageId, type ProjectId } from "../api/Ids.ts"
@@ -12,20 +12,20 @@ import { statement } from "../platform/Database.ts"
 import { type Command, mutate } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
-import { causeOf } from "../platform/outbox/Outbox.ts"
+import { eventContext } from "../platform/outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { databaseNow, later } from "../platform/DatabaseClock.ts"
 import { Calls } from "./Calls.ts"
 import { create, type Destination, find, type Message } from "./Messages/Record.ts"
 
-/** Names the message that is on record, though nobody can tell how it stands. */
-const known = <A>(messageId: MessageId, message: Effect.Effect<A, ServiceUnavailable>) =>
+/** Adds the id of a stored message to the problem of a request that cannot read its state. */
+const withMessageId = <A>(messageId: MessageId, message: Effect.Effect<A, ServiceUnavailable>) =>
   Effect.mapError(
     message,
     ({ detail = "" }) => new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId })
   )
 
-/** A message as it stands, and whether an earlier request has made it. */
+/** The current state of a message, and whether an earlier request has created it. */
 export interface Sent {
   readonly message: Message
   readonly replayed: boolean
@@ -35,8 +35,7 @@ export class Sending extends Context.Service<
   Sending,
   {
     /**
-     * Makes the message, and calls the provider. Under a key that is known it calls nobody, and waits for a call that is
-     * under way.
+     * Creates the message and calls the provider. With a withMessageId key it makes no call, and waits for a call in flight.
      */
     readonly send: (
       command: Command,
@@ -62,7 +61,7 @@ export class Sending extends Context.Service<
           )
         )
 
-      /** As it is once the first call has had its time, whichever process makes it. */
+      /** Returns the state of a message after its first call has ended, in whichever process. */
       const settled = Effect.fnUntraced(function* (projectId: ProjectId, id: MessageId) {
         return yield* current(projectId, id).pipe(
           Effect.repeat({
@@ -72,29 +71,30 @@ export class Sending extends Context.Service<
         )
       })
 
-      // A call that took all its time has yet to be recorded, and those who wait are told what it came to, too.
-      const patience = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
+      // Longest wait: the deadline of a call, and time to record its outcome.
+      const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
       const isCalling = ({ createdAt, deliveryStatus }: Message, now: number) =>
-        deliveryStatus === "pending" && now < Date.parse(createdAt) + patience
+        deliveryStatus === "pending" && now < Date.parse(createdAt) + longestWait
 
       return {
-        // Who hangs up while the message is being committed leaves none that nobody calls for.
+        // Uninterruptible until the call is started: a caller that disconnects during the commit leaves no message
+        // without a call.
         send: Effect.fnUntraced(function* (command, conversationId, text) {
           const { projectId } = command
-          const cause = yield* causeOf(projectId)
+          const context = yield* eventContext(projectId)
           const messageId = MessageId.make(yield* newId("msg"))
           const leaseEnd = later(sql, yield* now, Duration.toMillis(calls.lease))
           const { replayed, resourceId, returned } = yield* mutate<ConversationNotFound, Destination>(
             mutations,
             command,
-            create(sql, cause, { id: messageId, conversationId, text }, leaseEnd)
+            create(sql, context, { id: messageId, conversationId, text }, leaseEnd)
           )
           if (replayed || returned === null) {
             const id = MessageId.make(resourceId)
-            return { message: yield* known(id, Effect.interruptible(settled(projectId, id))), replayed }
+            return { message: yield* withMessageId(id, Effect.interruptible(settled(projectId, id))), replayed }
           }
-          const asItIs = current(projectId, messageId)
-          if (returned.status === "revoked") return { message: yield* known(messageId, asItIs), replayed }
+          const state = current(projectId, messageId)
+          if (returned.status === "revoked") return { message: yield* withMessageId(messageId, state), replayed }
           const call = calls.make({
             projectId,
             messageId,
@@ -104,10 +104,10 @@ export class Sending extends Context.Service<
             text,
             number: 1,
             inDoubt: false,
-            traceparent: cause.traceparent
+            traceparent: context.traceparent
           })
-          const recorded = Effect.flatMap(call, Option.match({ onNone: () => asItIs, onSome: Effect.succeed }))
-          return { message: yield* known(messageId, recorded), replayed }
+          const recorded = Effect.flatMap(call, Option.match({ onNone: () => state, onSome: Effect.succeed }))
+          return { message: yield* withMessageId(messageId, recorded), replayed }
         }, Effect.uninterruptible)
       }
     })

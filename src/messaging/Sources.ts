@@ -1,4 +1,4 @@
-/** Where conversations come from: a project's channels, as integrators see them (contract §8). */
+/** Sources of conversations: the project's channels as callers see them (contract §8). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ConversationId, ProjectId } from "../api/Ids.ts"
@@ -11,13 +11,13 @@ import { list, ofConversation, type Row } from "./Sources/Repo.ts"
 export class Sources extends Context.Service<
   Sources,
   {
-    /** All of the project, revoked ones included, newest first, `limit` to a page. */
+    /** Lists the sources of a project, revoked ones included, newest first, up to `limit` on a page. */
     readonly list: (
       projectId: ProjectId,
       query: { readonly limit: number; readonly cursor: string | undefined }
     ) => Effect.Effect<Page<Source>, CursorInvalid | ServiceUnavailable>
 
-    /** The source on which the conversation was last seen. */
+    /** Returns the source on which the conversation was last seen. */
     readonly ofConversation: (
       projectId: ProjectId,
       id: ConversationId
@@ -40,7 +40,9 @@ export class Sources extends Context.Service<
         ofConversation: Effect.fnUntraced(function* (projectId, id) {
           const [found] = yield* statement(ofConversation(sql, projectId, id))
           if (found === undefined) {
-            return yield* new ConversationNotFound({ detail: "The path names no conversation of this project." })
+            return yield* new ConversationNotFound({
+              detail: "The project has no conversation with the id in the path."
+            })
           }
           const { observedAt, ...row } = found
           return { conversationId: id, source: sourceOf(row), observedAt }

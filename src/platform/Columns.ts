@@ -1,26 +1,46 @@
 /**
- * Which member of a record stands in which column, as data: said once for what is read, told in events and patched, whose
- * SQL is made of it. Repositories make it when they are loaded, not for every statement.
+ * The columns of a record as data. A record declares them once; the SQL of reads, events, inserts, patches and project files
+ * is made from the declaration when a module is loaded, not for every statement.
  */
+import { Record } from "effect"
 import * as Instants from "./Instants.ts"
 
 Instants.register()
 
-type ColumnType = "text" | "text[]" | "integer" | "bigint" | "date" | "timestamptz"
+type ColumnType =
+  | "text"
+  | "text[]"
+  | "boolean"
+  | "integer"
+  | "smallint"
+  | "bigint"
+  | "bytea"
+  | "date"
+  | "jsonb"
+  | "timestamptz"
 
-/** By the record's members: the column, and its type where that is not `text`. */
-export type Columns = Readonly<Record<string, string | readonly [column: string, type: ColumnType]>>
+/** The column of each member of a record, with its type unless it is `text`. */
+export type Columns<Member extends string = string> = Readonly<
+  Record<Member, string | readonly [column: string, type: ColumnType]>
+>
 
-interface Column {
+/** A member of a record and its column. */
+export interface Column {
   readonly member: string
   readonly column: string
   readonly type: ColumnType
 }
 
-const listed = (columns: Columns): ReadonlyArray<Column> =>
-  Object.entries(columns).map(([member, column]) =>
-    typeof column === "string" ? { member, column, type: "text" } : { member, column: column[0], type: column[1] }
-  )
+const columnOf = (member: string, column: Columns[string]): Column =>
+  typeof column === "string" ? { member, column, type: "text" } : { member, column: column[0], type: column[1] }
+
+/** The columns as a list, in the order of their declaration. */
+export const listOf = (columns: Columns): ReadonlyArray<Column> =>
+  Object.entries(columns).map(([member, column]) => columnOf(member, column))
+
+/** The types of the members, which are the arguments of a mutation that takes them all. */
+export const argumentsOf = <Member extends string>(columns: Columns<Member>): Readonly<Record<Member, ColumnType>> =>
+  Record.map(columns, (column, member) => columnOf(member, column).type)
 
 /** A column's value in JSON that PostgreSQL writes; times in UTC with milliseconds. */
 const wire = (value: string, type: ColumnType): string => {
@@ -37,7 +57,7 @@ const wire = (value: string, type: ColumnType): string => {
 /** A column's value as the driver decodes it to what JSON writes. */
 const decoded = (value: string, type: ColumnType): string => {
   switch (type) {
-    // The codec of `Instants.ts` makes text of it.
+    // The codec of `Instants.ts` decodes it to text.
     case "timestamptz":
       return `${value} AT TIME ZONE 'UTC'`
     // Exact to 2^53.
@@ -50,7 +70,7 @@ const decoded = (value: string, type: ColumnType): string => {
 
 /** For a SELECT whose rows are the record; `table` qualifies the columns where a join needs it. */
 export const selected = (columns: Columns, table?: string): string =>
-  listed(columns)
+  listOf(columns)
     .map(({ column, member, type }) => {
       const value = table === undefined ? column : `${table}.${column}`
       return `${decoded(value, type)} AS "${member}"`
@@ -59,13 +79,25 @@ export const selected = (columns: Columns, table?: string): string =>
 
 /** The record as a JSON object, from a row called `row`. */
 export const jsonObject = (columns: Columns, row: string): string =>
-  `json_build_object(${listed(columns)
+  `json_build_object(${listOf(columns)
     .map(({ column, member, type }) => `'${member}', ${wire(`${row}.${column}`, type)}`)
     .join(", ")})`
 
-/** For a SELECT of the next values: those that the patch `p` (jsonb) names, and the columns as they are else. */
+/** The names of the columns, for an INSERT. */
+export const inserted = (columns: Columns): string =>
+  listOf(columns)
+    .map(({ column }) => column)
+    .join(", ")
+
+/** The values of an INSERT from a row whose columns are the members of the record. An absent array is empty. */
+export const insertedValues = (columns: Columns): string =>
+  listOf(columns)
+    .map(({ member, type }) => (type === "text[]" ? `coalesce("${member}", '{}')` : `"${member}"`))
+    .join(", ")
+
+/** For a SELECT of the next values: those that the patch `p` (jsonb) names, otherwise the current ones. */
 export const patched = (columns: Columns): string =>
-  listed(columns)
+  listOf(columns)
     .map(({ column, member, type }) => {
       const given =
         type === "text[]" ? `ARRAY(SELECT jsonb_array_elements_text(p->'${member}'))` : `(p->>'${member}')::${type}`
@@ -75,7 +107,7 @@ export const patched = (columns: Columns): string =>
 
 /** The columns of a row called `row`. */
 export const qualified = (columns: Columns, row: string): string =>
-  listed(columns)
+  listOf(columns)
     .map(({ column }) => `${row}.${column}`)
     .join(", ")
 
@@ -85,6 +117,6 @@ export const differ = (columns: Columns, one: string, other: string): string =>
 
 /** For the SET of an UPDATE from a row called `row`. */
 export const assigned = (columns: Columns, row: string): string =>
-  listed(columns)
+  listOf(columns)
     .map(({ column }) => `${column} = ${row}.${column}`)
     .join(", ")

@@ -1,7 +1,7 @@
 /** How the database is used: the connections of each pool, and the statements of requests and of the background. */
 import { Context, Effect, Metric } from "effect"
 import type { Socket } from "node:net"
-import { Measured } from "./Measured.ts"
+import { MetricsEnabled } from "./MetricsEnabled.ts"
 
 const connections = Metric.gauge("db_client_connection_count", { description: "Open connections, by pool" })
 
@@ -19,7 +19,7 @@ const duration = Metric.histogram("db_client_operation_duration_seconds", {
 
 /** Counts the connections of a pool, each from here to its end. */
 export const counted = Effect.fnUntraced(function* (pool: string, maxConnections: number) {
-  if (!(yield* Measured)) return (connection: Socket) => connection
+  if (!(yield* MetricsEnabled)) return (connection: Socket) => connection
   const context = yield* Effect.context<never>()
   const attributes = { db_client_connection_pool_name: pool }
   const open = Metric.withAttributes(connections, attributes)
@@ -34,7 +34,7 @@ const unmeasured = () => {}
 
 /** Measures a statement from here until what is returned is called. */
 export const begin = (context: Context.Context<never>): (() => void) => {
-  if (!Context.get(context, Measured)) return unmeasured
+  if (!Context.get(context, MetricsEnabled)) return unmeasured
   const began = performance.now()
   inFlight.modifyUnsafe(1, context)
   return () => {

@@ -7,17 +7,17 @@ import * as Session from "./EmbeddedPostgres/Session.ts"
 
 export { EmbeddedPostgresError }
 
-/** Where the cluster lives and what it is tuned to. */
+/** The location and the settings of the cluster. */
 export interface EmbeddedPostgresOptions {
-  /** DATA_DIR. The cluster is `postgres` below it, beside `postgres-password` and `postgres.log`. */
+  /** DATA_DIR. It contains the cluster in `postgres`, `postgres-password` and `postgres.log`. */
   readonly directory: string
-  /** More settings of PostgreSQL, for when this process is the one to start it. */
+  /** Further settings of PostgreSQL, used if this process starts it. */
   readonly flags?: Readonly<Record<string, string>> | undefined
 }
 
 /**
- * PostgreSQL from an npm package, for as long as anybody uses it. Processes that share a data directory share the
- * server: the first one starts it, each of them starts it again when it dies, and the last one to leave stops it.
+ * The embedded PostgreSQL of an npm package. Processes with the same data directory share the server: the first one
+ * starts it, each of them restarts it when it dies, and the last one stops it.
  */
 export class EmbeddedPostgres extends Context.Service<
   EmbeddedPostgres,
@@ -39,7 +39,7 @@ export class EmbeddedPostgres extends Context.Service<
     )
 }
 
-/** Finds the server or starts it, and keeps a session open so that others who leave see that we are here. */
+/** Finds or starts the server, and keeps a session open that shows other processes that this one uses it. */
 const enter = (
   cluster: Cluster.Cluster,
   port?: number
@@ -56,14 +56,14 @@ const enter = (
     yield* Session.createDatabase(session)
     return server
   }).pipe(
-    // It may be starting or stopping on behalf of another process, or its remains may still be in the way.
+    // Another process may be starting or stopping the server, or its lock file may still exist.
     Effect.retry({
       while: ({ reason }) => reason === "Busy",
       schedule: Schedule.spaced("200 millis").pipe(Schedule.upTo({ duration: "20 seconds" }))
     })
   )
 
-/** Brings the server back whenever it has died, on the same port: clients keep the url they were given. */
+/** Restarts the server when it has died, on the same port, so that clients keep their URL. */
 const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: Postmaster.Server) {
   const died = Effect.fnUntraced(function* ({ pid }: Postmaster.Server) {
     yield* gone(pid, "250 millis")
@@ -78,14 +78,14 @@ const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: 
   return yield* Effect.forever(Effect.scoped(Effect.flatMap(comeBack, died)))
 })
 
-/** The last one out turns off the light, whoever turned it on. */
+/** Stops the server if no other process uses it. */
 const leave = (cluster: Cluster.Cluster): Effect.Effect<void> =>
   Effect.gen(function* () {
     const server = yield* Postmaster.running(cluster)
     if (server === undefined || (yield* Session.othersPresent(cluster, server))) return
     yield* Postmaster.stop(server.pid)
   }).pipe(
-    // Another one may be stopping it this very moment.
+    // Another process may be stopping it at this moment.
     Effect.retry({
       while: ({ reason }) => reason === "Busy",
       schedule: Schedule.spaced("200 millis").pipe(Schedule.upTo({ duration: "5 seconds" }))

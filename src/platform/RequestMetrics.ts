@@ -1,6 +1,6 @@
 /** How long requests take, by route, method and status, and how many only repeated another. */
 import { Context, Effect, Layer, Metric } from "effect"
-import { Measured } from "./Measured.ts"
+import { MetricsEnabled } from "./MetricsEnabled.ts"
 
 /** Seconds, as OpenTelemetry's semantic conventions advise for HTTP. */
 const boundaries = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
@@ -24,7 +24,7 @@ export class RequestMetrics extends Context.Service<
   static readonly layer = Layer.effect(
     RequestMetrics,
     Effect.gen(function* () {
-      if (!(yield* Measured)) return { record: undefined }
+      if (!(yield* MetricsEnabled)) return { record: undefined }
 
       const context = yield* Effect.context<never>()
       const duration = Metric.histogram("http_server_request_duration_seconds", {

@@ -1,8 +1,11 @@
-/** OpenTelemetry: nothing at all without an endpoint, else traces, metrics and logs over OTLP/HTTP. */
+/** OpenTelemetry: without an endpoint nothing, otherwise traces, metrics and logs over OTLP/HTTP. */
 import { Context, Effect, Layer, Option, Predicate, References, Tracer } from "effect"
 import { Settings } from "./Settings.ts"
 
-/** Exports what the settings ask for. The SDK is loaded only then: it costs a start more than everything else. */
+/**
+ * Provides the exporters of the settings. The SDK is loaded only when it is used: loading it takes longer than the rest
+ * of a start.
+ */
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const { telemetry } = yield* Settings
@@ -13,13 +16,13 @@ export const layer = Layer.unwrap(
 )
 
 /**
- * For what background fibers do to find work, several times a second: most of it finds none, and each statement would be
- * a trace of its own. What is found is traced where it is done.
+ * Disables tracing of the statements with which background fibers look for work several times a second. Most find none,
+ * and each would be a trace of its own. The work itself is traced.
  */
 export const untraced: <A, E, R>(look: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
   Effect.withTracerEnabled(false)
 
-/** Gives the server span of a request its name, `METHOD <route template>`, once the route is known. */
+/** Names the server span of a request `METHOD <route template>`, once the route is known. */
 export const nameServerSpan = (context: Context.Context<never>, name: string): void => {
   const span = Context.getOrUndefined(context, Tracer.ParentSpan)
   if (span === undefined || !Predicate.hasProperty(span, "span")) return

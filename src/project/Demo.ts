@@ -1,7 +1,7 @@
-/** The project that a first start without a database loads, so that there is something to look at. */
+/** The demo project, which the first start with the embedded database loads. */
 import type { ProjectFile } from "./ProjectFile.ts"
 
-/** A small project file. All persons are invented; their addresses are of a domain reserved for examples (RFC 2606). */
+/** A small project file with invented persons. Their addresses are in a domain reserved for examples (RFC 2606). */
 export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
   project: {
     id: "demo",
@@ -131,7 +131,7 @@ export const demoProjectFile: (typeof ProjectFile)["Encoded"] = {
       channelId: "chan_sandbox",
       address: "mara"
     },
-    // Somebody who isn't a client yet.
+    // A person who is not a client.
     { id: "0193f0cb-f607-4a81-92a3-14b5c6d7e8f9", channelId: "chan_sandbox", address: "somebody" }
   ],
   segments: [

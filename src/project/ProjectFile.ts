@@ -1,4 +1,4 @@
-/** The project file: all of one project that operators set, as JSON (contract §12). */
+/** The project file: the JSON in which operators describe a project (contract §12). */
 import { Result, Schema } from "effect"
 import { Module } from "../api/Access.ts"
 import { text } from "../api/Fields.ts"
@@ -40,7 +40,7 @@ const Project = Schema.Struct({
   defaultPipelineId: optional(Schema.NullOr(PipelineId))
 })
 
-/** The file. Records are found by id; those that the file doesn't name are left alone. */
+/** The schema of the file. Records are matched by id; records that the file does not name are left alone. */
 export const ProjectFile = Schema.Struct({
   project: Project,
   members: Schema.optionalKey(Schema.Array(Member)),
@@ -64,7 +64,7 @@ export type ProjectFile = typeof ProjectFile.Type
 const strict = { onExcessProperty: "error", errors: "all" } as const
 const decode = Schema.decodeUnknownResult(ProjectFile, strict)
 
-/** Reads JSON text as a project file, or tells every fault of its shape, a line each: `path: message`. */
+/** Parses JSON text as a project file, or lists every fault of its shape, one line each: `path: message`. */
 export const parseProjectFile = (text: string): Result.Result<ProjectFile, ReadonlyArray<string>> =>
   parseJson(text).pipe(
     Result.mapError((fault) => [fault]),
@@ -79,7 +79,7 @@ export const parseProjectFile = (text: string): Result.Result<ProjectFile, Reado
 
 const document = Schema.toJsonSchemaDocument(ProjectFile, { onExcessProperty: strict.onExcessProperty })
 
-/** The file's JSON Schema, draft 2020-12. What it can't say (zones, dates, references) only applying tells. */
+/** The file's JSON Schema, draft 2020-12. It does not cover time zones, dates and references. */
 export const jsonSchema: Record<string, unknown> = {
   $schema: "https://json-schema.org/draft/2020-12/schema",
   ...document.schema,

@@ -1,4 +1,4 @@
-/** Applies project files: the one way in for a project, its members, and all that the API does not create. */
+/** Applies project files. They create projects, members and all other records that the API does not create. */
 import { Context, Data, DateTime, Effect, Layer, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
@@ -23,7 +23,7 @@ import {
 } from "./Projects/References.ts"
 import { type Counts, type Part, upsert } from "./Projects/Upsert.ts"
 
-/** Everything that is wrong with a project file, a line each: `path: message`. Nothing was written. */
+/** The faults of a project file, one line each: `path: message`. Nothing was written. */
 export class ProjectFileInvalid extends Data.TaggedError("ProjectFileInvalid")<{
   readonly faults: ReadonlyArray<string>
 }> {
@@ -32,7 +32,7 @@ export class ProjectFileInvalid extends Data.TaggedError("ProjectFileInvalid")<{
   }
 }
 
-/** What applying a file did: the count of records by the file's member names, of the members that it has. */
+/** The numbers of created, updated and unchanged records, by the members of the file. */
 export interface ApplyReport {
   readonly projectId: ProjectId
   readonly created: Record<string, number>
@@ -56,7 +56,8 @@ export class Projects extends Context.Service<
       const applyFile = Effect.fnUntraced(function* (file: ProjectFile) {
         const { id } = file.project
         const { created, row } = yield* ProjectRow.open(sql, file.project)
-        // Read under the lock, so that `updatedAt` never goes back behind a change that we waited for.
+        // Read after the lock is taken, so that `updatedAt` is never earlier than that of a change the apply waited
+        // for.
         const now = yield* DateTime.nowAsDate
         const channels = yield* Channels.resolve(sql, box, file)
         const pipelines = yield* Pipelines.load(sql, file)
@@ -78,7 +79,7 @@ export class Projects extends Context.Service<
 
         const updated = yield* ProjectRow.update(sql, id, row)
         const counts: Record<string, Counts> = { project: countOne(created, updated) }
-        // What is referred to comes before what refers to it.
+        // Referenced records precede the records that reference them.
         const parts: ReadonlyArray<[name: string, part: Part, records: ReadonlyArray<FileRecord> | undefined]> = [
           ["members", Parts.members(sql), file.members],
           ["organizations", Parts.organizations(sql), file.organizations],

@@ -14,7 +14,7 @@ import { Providers } from "../messaging/Providers.ts"
 import { Retrier } from "../messaging/Retrier.ts"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { Worker } from "../platform/background/Worker.ts"
-import { Bulk } from "../platform/Bulk.ts"
+import { LongRunning } from "../platform/LongRunning.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
 import { PublicUrl } from "../platform/Responses.ts"
@@ -23,7 +23,7 @@ import * as Heap from "../platform/Heap.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import * as Pruner from "../platform/idempotency/Pruner.ts"
 import * as Logging from "../platform/Logging.ts"
-import * as Measured from "../platform/Measured.ts"
+import * as MetricsEnabled from "../platform/MetricsEnabled.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { assertMigrated, migrate } from "../platform/Migrations.ts"
 import { Pages } from "../platform/Pages.ts"
@@ -60,7 +60,7 @@ const platform = Layer.mergeAll(
   Layer.provideMerge(StoredSecrets.layer, SecretBox.layer),
   Notifier.layer,
   Drain.layer,
-  Bulk.layer,
+  LongRunning.layer,
   Mutations.layer
 ).pipe(
   Layer.provide(SecretKey.layer),
@@ -69,7 +69,7 @@ const platform = Layer.mergeAll(
   Layer.provideMerge(Supervisor.layer),
   Layer.provideMerge(Database.DatabaseUrl.layer),
   Layer.provideMerge(Telemetry.layer),
-  Layer.provideMerge(Measured.layer),
+  Layer.provideMerge(MetricsEnabled.layer),
   Layer.provideMerge(Logging.layer),
   Layer.provideMerge(Settings.layer),
   Layer.provide(NodeServices.layer)
@@ -89,8 +89,8 @@ const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.la
   Layer.provide([Worker.layer, Circuits.layer])
 )
 
-/** The HTTP face of a role, on `HOST:PORT`, with the metrics on `ADMIN_HOST:ADMIN_PORT` where that is set. */
-const face = (role: Role) =>
+/** The HTTP server of a role on `HOST:PORT`, and that of the metrics on `ADMIN_HOST:ADMIN_PORT` if that is set. */
+const httpServer = (role: Role) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const { adminHost, adminPort, host, port, publicUrl } = yield* Settings
@@ -113,7 +113,7 @@ const face = (role: Role) =>
 
 /** The whole service in one role: what it serves, what it works on, and what both stand on. */
 export const application = (role: Role) =>
-  (role === "api" ? face(role) : Layer.merge(face(role), background)).pipe(
+  (role === "api" ? httpServer(role) : Layer.merge(httpServer(role), background)).pipe(
     Layer.provideMerge(Calls.layer.pipe(Layer.provideMerge(Providers.layer))),
     Layer.provideMerge(platform)
   )

@@ -9,7 +9,7 @@ import { count, type Findings, profile, progress } from "./Options.ts"
 import { requestsOf } from "./requests/Case.ts"
 import { type CaseName, caseNames, cases } from "./requests/Cases.ts"
 import { compare, sample } from "./requests/Check.ts"
-import { document, type Measured, remarks, text } from "./requests/Report.ts"
+import { document, type MetricsEnabled, remarks, text } from "./requests/Report.ts"
 import type { Round, RoundPlan } from "./requests/Round.ts"
 import { fastify, load, make } from "./requests/Servers.ts"
 import { BenchFailed, type Running, service } from "./Stage.ts"
@@ -121,7 +121,7 @@ export const measure = Effect.fnUntraced(function* (options: Options) {
   const { cursors, notes } = yield* compare([one, other], token, sql, options.cases)
   for (const note of notes) yield* progress(note)
 
-  const measured: Array<Measured> = []
+  const measured: Array<MetricsEnabled> = []
   for (const name of options.cases) {
     const plan = { case: name, token, connections, cursors: cursors(name), seconds }
     const loaded = yield* alternate([one, other], sql, plan, rounds)

@@ -209,7 +209,7 @@ describe("the metrics", () => {
     await listClients(service.url, token)
     await listClients(service.url, token)
     await send(`${service.url}${clients}/nobody`, { headers: bearer(token) })
-    await createClient(service.url, token, "for-the-metrics", "Measured")
+    await createClient(service.url, token, "for-the-metrics", "MetricsEnabled")
     await send(`${service.url}${clients}`)
     await send(`${service.url}/no/such/path/${token}`)
 

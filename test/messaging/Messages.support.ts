@@ -95,12 +95,17 @@ export const openProject = Effect.fnUntraced(function* (provider: Provider) {
     )
   yield* apply(channelOf(provider))
   const payload = { text: "Hello" }
-  const request = { headers: { "idempotency-key": "key" }, params: { conversationId }, payload }
+  const request = {
+    endpoint: { identifier: "sendMessage" },
+    headers: { "idempotency-key": "key" },
+    params: { conversationId },
+    payload
+  }
   return {
     projectId,
     /** Always the same request, under the same key. */
     send: Effect.suspend(() =>
-      sending.send(command(projectId, "sendMessage", request), conversationId, payload.text).pipe(Effect.orDie)
+      sending.send(command(projectId, request), conversationId, payload.text).pipe(Effect.orDie)
     ),
     settle: (id: string, as: "sent" | "failed") => messages.settle(projectId, id, as),
     revoke: apply(channelOf(provider, "revoked")),

@@ -15,9 +15,10 @@ const shuffled = (value: unknown): unknown => {
   )
 }
 
-const fingerprint = (operation: string, payload: object, params: object = {}) =>
+const fingerprint = (identifier: string, payload: object, params: object = {}) =>
   Buffer.from(
-    command(ProjectId.make("p"), operation, { headers: { "idempotency-key": "k" }, params, payload }).fingerprint
+    command(ProjectId.make("p"), { endpoint: { identifier }, headers: { "idempotency-key": "k" }, params, payload })
+      .fingerprint
   ).toString("hex")
 
 const body = fc.dictionary(fc.string(), fc.jsonValue())

@@ -19,7 +19,7 @@ const withApi = Layer.mergeAll(Clients.layer, Deals.layer).pipe(
 
 /** A command of a project under a key of its own; keys and bodies need not differ otherwise. */
 const commandOf = (projectId: string, key: string) =>
-  command(ProjectId.make(projectId), "test", { headers: { "idempotency-key": key } })
+  command(ProjectId.make(projectId), { endpoint: { identifier: "test" }, headers: { "idempotency-key": key } })
 
 /** Whether the API takes a create. */
 const create = Effect.fnUntraced(function* (projectId: string, key: string) {

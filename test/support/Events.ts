@@ -1,7 +1,7 @@
 /** What webhooks would be told: subscriptions, and what the outbox holds for them. */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
-import { eventData } from "../../src/api/integrations/Events.ts"
+import { events } from "../../src/api/integrations/Events.ts"
 
 const eventTypes = [
   "crm.deal.created.v1",
@@ -58,7 +58,7 @@ export const eventsOf = (sql: SqlClient.SqlClient, projectId: string) =>
     FROM events WHERE project_id = ${projectId} 
     ORDER BY occurred_at, (data #>> '{deal,version}')::int, type DESC, id`.pipe(
     Effect.tap(
-      Effect.forEach(({ data, type }) => Schema.decodeUnknownEffect(Schema.Union([eventData[type]]), strict)(data))
+      Effect.forEach(({ data, type }) => Schema.decodeUnknownEffect(Schema.Union([events[type].data]), strict)(data))
     ),
     Effect.orDie
   )

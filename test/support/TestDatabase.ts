@@ -12,7 +12,7 @@ const urlOf = (database: string) => {
   return Redacted.make(url.href)
 }
 
-const administrator = PgClient.layer({ url: urlOf("postgres"), maxConnections: 1 })
+const administrator = Layer.suspend(() => PgClient.layer({ url: urlOf("postgres"), maxConnections: 1 }))
 
 /** A new database with every migration applied, or with none when `empty`, then in a `language` of its own if need be. */
 export const makeDatabase = (options?: { readonly empty?: boolean; readonly language?: string }) =>

@@ -1,14 +1,14 @@
-/** Problems in the OpenAPI document: as they are sent, with what they mean and what to do about them. */
+/** Problems in the OpenAPI document: their wire form, meaning and remedy. */
 import { Predicate } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"
 import { advice } from "./Advice.ts"
 
 type Schemas = OpenApi.OpenAPISpec["components"]["schemas"]
 
-/** What every problem carries on the wire, though a program that makes one need not say it. */
+/** Members that every problem has on the wire, although they are optional when a program makes one. */
 const members = ["type", "title", "status", "instance", "code"]
 
-/** Problems are called by their code; the suffix tells the wire's form from the program's, which no reader needs. */
+/** Problems are named by their code. The suffix distinguishes the wire form from the decoded form. */
 const codeOf = (name: string) => name.replace(/Encoded$/, "")
 
 const titleOf = (properties: object): string | undefined => {
@@ -16,7 +16,7 @@ const titleOf = (properties: object): string | undefined => {
   return Predicate.hasProperty(title, "enum") && Array.isArray(title.enum) ? title.enum.join() : undefined
 }
 
-/** Completes the schemas of problems, and returns each one's title by its code. */
+/** Completes the schemas of problems and returns the titles by code. */
 export const completeProblems = (schemas: Schemas): ReadonlyMap<string, string> => {
   const titles = new Map<string, string>()
   for (const [name, schema] of Object.entries(schemas)) {
@@ -33,12 +33,12 @@ export const completeProblems = (schemas: Schemas): ReadonlyMap<string, string> 
   return titles
 }
 
-/** What an answer of several problems says of itself. */
+/** Describes a response by the problems that it may contain. */
 export const meaningsOf = (titles: ReadonlyMap<string, string>, { content }: OpenApi.OpenApiSpecResponse): string =>
   [...JSON.stringify(content).matchAll(/"#\/components\/schemas\/([a-z_]+)/g)]
     .map(([, code = ""]) => `- \`${code}\`: ${titles.get(code)}`)
     .join("\n")
 
-/** Calls problems by their code throughout a document. */
+/** Names the problems by their code throughout a document. */
 export const calledByCode = (document: string): string =>
   document.replace(/"((?:#\/components\/schemas\/)?[a-z_]+)Encoded"(?=[,:}\]])/g, '"$1"')

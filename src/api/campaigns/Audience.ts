@@ -1,22 +1,22 @@
-/** The audience of a campaign: specification, sections 2.4 and 2.5. */
+/** The audience of a campaign (contract §9). */
 import { Effect, Schema } from "effect"
 import { text } from "../Fields.ts"
 
 const ids = Schema.Array(text(1, 160)).check(Schema.isMaxLength(100, { expected: "at most 100 items" }))
 
-const oneOf = ids.annotate({ default: [], description: "One of them" })
+const oneOf = ids.annotate({ default: [], description: "At least one of them" })
 
 const balance = Schema.Int.check(
   Schema.isBetween({ minimum: 0, maximum: 1_000_000_000 }, { expected: "an integer from 0 to 1000000000" })
 )
 
-/** Whom a campaign is for. Empty lists and null filter nothing; ids that name nothing match nobody. */
+/** The filter of an audience. Empty arrays and null do not filter; ids that name nothing match nobody. */
 export const AudienceFilter = Schema.Struct({
   contactStatus: Schema.Literals(["active", "archived", "all"]),
   segmentId: Schema.NullOr(text(1, 160))
-    .annotate({ default: null, description: "The candidates; null: all clients of the project" })
+    .annotate({ default: null, description: "The segment of the candidates; null: all clients of the project" })
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(null))),
-  providerTypes: ids.annotate({ description: "The channels that count, by the type of their provider" }),
+  providerTypes: ids.annotate({ description: "Types of providers whose channels count" }),
   requiredTags: ids.annotate({ description: "All of them" }),
   stageIds: ids.annotate({ description: "An active open deal in one of them" }),
   loyaltyCardRequired: Schema.Boolean.annotate({ default: false }).pipe(
@@ -30,7 +30,7 @@ export const AudienceFilter = Schema.Struct({
 }).annotate({ identifier: "DeveloperCampaignAudienceFilter" })
 export type AudienceFilter = typeof AudienceFilter.Type
 
-/** Why a candidate is not eligible, in the order in which the reasons are looked for: the first that applies counts. */
+/** The reasons for an exclusion, in the order in which they are checked. The first that applies counts. */
 export const exclusions = [
   "merged",
   "filter_mismatch",
@@ -43,7 +43,7 @@ export type Exclusion = (typeof exclusions)[number]
 
 const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))
 
-/** What a freeze has found, in numbers: `candidateCount` is `eligibleCount` and all exclusions together. */
+/** The counts of a frozen audience: `candidateCount` is `eligibleCount` plus all exclusions. */
 export const Audience = Schema.Struct({
   filter: Schema.toType(AudienceFilter).annotate({ identifier: "DeveloperCampaignAudienceFrozenFilter" }),
   candidateCount: count,

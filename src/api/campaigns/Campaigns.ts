@@ -1,4 +1,4 @@
-/** Campaigns: specification, section 4.3. */
+/** Endpoints of campaigns (contract §9). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -24,12 +24,12 @@ import { CampaignAudience } from "./Audience.ts"
 import { CampaignCommand } from "./Commands.ts"
 import { describeMoves, operations } from "./States.ts"
 
-/** A list of clients that a campaign can be aimed at. */
+/** A named list of clients that a campaign can select as its candidates. */
 export const Segment = Schema.Struct({
   id: SegmentId,
   name: text(1, 160),
   description: Schema.NullOr(text(0, 1000)),
-  contactCount: Schema.Int.annotate({ description: "All its clients, archived and merged ones included" }),
+  contactCount: Schema.Int.annotate({ description: "All its clients, including archived and merged ones" }),
   createdAt: Timestamp,
   updatedAt: Timestamp
 }).annotate({ identifier: "DeveloperCampaignSegment" })
@@ -85,7 +85,7 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .annotate(Access, reading)
       .annotate(Examples, { answer: { items: [segmentExample], nextCursor: null } })
       .annotate(OpenApi.Summary, "List the audience segments")
-      .annotate(OpenApi.Description, "The segments that a campaign's audience can be taken from, newest first."),
+      .annotate(OpenApi.Description, "The segments that an audience can select its candidates from, newest first."),
     HttpApiEndpoint.get("getCampaignAudience", `${path}/:campaignId/audience`, {
       params: { campaignId: CampaignId },
       success: HttpApiSchema.WithHeaders(CampaignAudience, { etag: ETag }),
@@ -96,7 +96,7 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .annotate(OpenApi.Summary, "Get the frozen audience")
       .annotate(
         OpenApi.Description,
-        "The audience that the campaign has frozen last, in numbers; it never tells who is in it. The `etag` is the " +
+        "The counts of the audience that the campaign froze last, without the identities of recipients. The `etag` is the " +
           "version of the campaign, for `expectedVersion`."
       ),
     HttpApiEndpoint.patch("patchCampaign", `${path}/:campaignId`, {
@@ -123,16 +123,15 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .annotate(OpenApi.Summary, "Command a campaign")
       .annotate(
         OpenApi.Description,
-        "Carries out one command, the one that `operation` names. The states that it is allowed in, and where it leads " +
-          `when it moves the campaign:\n\n${table}\n\nAnything else is \`campaign_state_conflict\`. A command that finds ` +
-          "everything as it wants it answers `changed: false`; `freeze_audience` always takes a new snapshot. Of several " +
-          "conflicts the first is told: state, version, references (what is missing, then a channel that is revoked), " +
-          "schedule, readiness.\n\n" +
-          "`schedule` takes a time in the project's time zone, or null for now. A time that is past, that no calendar " +
-          "has, or that a change to daylight-saving time skips is `schedule_invalid`; of a time that occurs twice it is " +
-          "the earlier. It needs a primary route and a frozen audience with somebody eligible in it. `duplicate` copies " +
-          "the name, with ` copy` unless it names another, and the routes: `resourceId` and `etag` are the new campaign's."
+        "Runs the command that `operation` selects. Each command is allowed in these states, and moves the campaign as " +
+          `shown:\n\n${table}\n\nEvery other state is \`campaign_state_conflict\`. A command that ` +
+          "changes nothing answers `changed: false`; `freeze_audience` always takes a new snapshot. Of several conflicts " +
+          "the first is reported: state, version, references (missing ones, then a revoked channel), schedule, readiness.\n\n" +
+          "`schedule` takes a time in the project's time zone, or null for now. A past time, an impossible date, or a " +
+          "time that a change to daylight-saving time skips is `schedule_invalid`; a time that occurs twice is the earlier " +
+          "one. `schedule` needs a primary route and a frozen audience with eligible recipients. `duplicate` copies the " +
+          "name, with ` copy` unless the command has another, and the routes: `resourceId` and `etag` are the new campaign's."
       )
   )
   .annotate(OpenApi.Title, "Campaigns")
-  .annotate(OpenApi.Description, "Segments, the commands of campaigns, and the frozen audience in numbers.") {}
+  .annotate(OpenApi.Description, "Segments, the commands of campaigns, and the counts of frozen audiences.") {}

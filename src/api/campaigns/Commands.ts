@@ -1,4 +1,4 @@
-/** The commands on a campaign, each a variant of one body: specification, section 4.3. */
+/** The commands on a campaign, each a variant of one body (contract §9). */
 import { Schema } from "effect"
 import { text, Version } from "../Fields.ts"
 import { ChannelId, TemplateId } from "../Ids.ts"
@@ -10,7 +10,7 @@ const name = text(1, 160)
 const templateVersion = Version
 const route = { templateId: TemplateId, templateVersion, channelId: ChannelId }
 
-/** A time on the project's clocks. Whether there is such a time, and whether it is past, is judged apart. */
+/** A local time of the project. Whether it exists, and whether it is past, is checked later. */
 const LocalTime = Schema.String.check(
   Schema.isPattern(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}$/, { expected: "a local time, written YYYY-MM-DDThh:mm" })
 )
@@ -19,7 +19,7 @@ const sendsPerMinute = Schema.Int.check(
   Schema.isBetween({ minimum: 1, maximum: 60_000 }, { expected: "an integer from 1 to 60000" })
 )
 
-/** `set_primary_route` is `DeveloperCampaignSetPrimaryRoute` in the document. */
+/** The schema name of a command: `set_primary_route` is `DeveloperCampaignSetPrimaryRoute`. */
 const identifier = (operation: string) =>
   `DeveloperCampaign${operation
     .split("_")

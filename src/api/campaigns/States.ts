@@ -1,11 +1,11 @@
-/** The life of a campaign, as data (contract §9): its states, and what each operation makes of each of them. */
+/** The states of a campaign and the moves of its commands, as data (contract §9). */
 import { Schema } from "effect"
 
 export const campaignStatuses = ["draft", "scheduled", "running", "paused", "completed", "cancelled"] as const
 export const CampaignStatus = Schema.Literals(campaignStatuses)
 export type CampaignStatus = typeof CampaignStatus.Type
 
-/** The commands of the specification, section 4.3. */
+/** The commands on a campaign. */
 export const operations = [
   "rename",
   "delete",
@@ -23,12 +23,12 @@ export const operations = [
 ] as const
 export type Operation = (typeof operations)[number]
 
-/** Where an operation leads: a state, the one that the campaign was paused from, or out of being. */
+/** The target of a command: a state, the state that the campaign was paused from, or its removal. */
 export type Move = CampaignStatus | "where it was" | "gone"
 
 const draftOnly = { draft: "draft" } as const
 
-/** By operation and the state that the campaign is in. What is missing is refused. */
+/** The moves, by command and current state. A command without a move is refused. */
 export const moves: Readonly<Record<Operation, Readonly<Partial<Record<CampaignStatus, Move>>>>> = {
   rename: { draft: "draft", scheduled: "scheduled", paused: "paused" },
   delete: { draft: "gone", completed: "gone", cancelled: "gone" },
@@ -39,7 +39,7 @@ export const moves: Readonly<Record<Operation, Readonly<Partial<Record<CampaignS
   remove_fallback_route: draftOnly,
   freeze_audience: draftOnly,
   schedule: { draft: "scheduled", scheduled: "scheduled" },
-  /** The campaign itself stays what it is; the new one is a draft. */
+  /** The campaign keeps its state; the copy is a draft. */
   duplicate: {
     draft: "draft",
     scheduled: "scheduled",
@@ -53,11 +53,11 @@ export const moves: Readonly<Record<Operation, Readonly<Partial<Record<CampaignS
   cancel: { scheduled: "cancelled", running: "cancelled", paused: "cancelled", cancelled: "cancelled" }
 }
 
-/** The states that an operation is allowed in. */
+/** Returns the states in which a command is allowed. */
 export const allowedIn = (operation: Operation): ReadonlyArray<CampaignStatus> =>
   campaignStatuses.filter((status) => moves[operation][status] !== undefined)
 
-/** What the table says of an operation, for the reference: `scheduled` → `paused`, and so on. */
+/** Describes the moves of a command for the reference: `scheduled` → `paused`, and so on. */
 export const describeMoves = (operation: Operation): string =>
   allowedIn(operation)
     .map((status) => {

@@ -1,5 +1,5 @@
-/** CRM clients: operations 1 to 4 of the specification, section 4.1. */
-import { Schema } from "effect"
+/** Endpoints of clients (contract §7). */
+import { Schema, Struct } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
@@ -24,7 +24,7 @@ import { JsonBody } from "../Requests.ts"
 export const ClientStatus = Schema.Literals(["active", "archived"])
 export type ClientStatus = typeof ClientStatus.Type
 
-/** The fields that a caller writes, with the types that every way in shares (API, project file, import). */
+/** The fields that callers write, with their types in the API, the project file and imports. */
 export const clientFields = {
   displayName: text(1, 160),
   firstName: Schema.NullOr(text(1, 100)),
@@ -35,16 +35,19 @@ export const clientFields = {
     Schema.isMaxLength(100, { expected: "at most 100 tags" }),
     Schema.isUnique({ expected: "tags without repeats" })
   ),
-  externalId: Schema.NullOr(text(1, 160))
+  externalId: Schema.NullOr(text(1, 160)),
+  organizationId: Schema.NullOr(OrganizationId),
+  responsibleMemberId: Schema.NullOr(MemberId),
+  status: ClientStatus
 }
+
+/** The fields that have fixed values in a new client; only a patch sets them. */
+export const setByPatch = ["organizationId", "responsibleMemberId", "status"] as const
 
 /** A contact of the project. */
 export const Client = Schema.Struct({
   id: ClientId,
   ...clientFields,
-  organizationId: Schema.NullOr(OrganizationId),
-  responsibleMemberId: Schema.NullOr(MemberId),
-  status: ClientStatus,
   version: Version,
   createdAt: Timestamp,
   updatedAt: Timestamp,
@@ -52,36 +55,20 @@ export const Client = Schema.Struct({
 }).annotate({ identifier: "DeveloperClient" })
 export type Client = typeof Client.Type
 
-/** What a create takes: `displayName`, and whatever else is known. */
+/** The body of a create: `displayName` is required, every other field that a new client can have is optional. */
 export const ClientCreate = Schema.Struct({
   displayName: clientFields.displayName,
-  firstName: Schema.optionalKey(clientFields.firstName),
-  lastName: Schema.optionalKey(clientFields.lastName),
-  email: Schema.optionalKey(clientFields.email),
-  phone: Schema.optionalKey(clientFields.phone),
-  tags: Schema.optionalKey(clientFields.tags),
-  externalId: Schema.optionalKey(clientFields.externalId)
+  ...Struct.map(Struct.omit(clientFields, ["displayName", ...setByPatch]), Schema.optionalKey)
 }).annotate({ identifier: "DeveloperClientCreate" })
 export type ClientCreate = typeof ClientCreate.Type
 
-/** What a patch takes: an absent member keeps, `null` clears, at least one member. */
-export const ClientPatch = Schema.Struct({
-  displayName: Schema.optionalKey(clientFields.displayName),
-  firstName: Schema.optionalKey(clientFields.firstName),
-  lastName: Schema.optionalKey(clientFields.lastName),
-  email: Schema.optionalKey(clientFields.email),
-  phone: Schema.optionalKey(clientFields.phone),
-  tags: Schema.optionalKey(clientFields.tags),
-  externalId: Schema.optionalKey(clientFields.externalId),
-  organizationId: Schema.optionalKey(Schema.NullOr(OrganizationId)),
-  responsibleMemberId: Schema.optionalKey(Schema.NullOr(MemberId)),
-  status: Schema.optionalKey(ClientStatus)
-})
+/** The body of a patch: an absent member keeps its value, `null` clears it; at least one member. */
+export const ClientPatch = Schema.Struct(Struct.map(clientFields, Schema.optionalKey))
   .check(Schema.isMinProperties(1, { expected: "at least one member to change" }))
   .annotate({ identifier: "DeveloperClientPatch" })
 export type ClientPatch = typeof ClientPatch.Type
 
-/** Which clients a list shows. Absent means all, like `all`. */
+/** The status filter of the list. Absent equals `all`. */
 export const ClientStatusFilter = Schema.Literals(["active", "archived", "all"])
 export type ClientStatusFilter = typeof ClientStatusFilter.Type
 
@@ -163,9 +150,9 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(OpenApi.Summary, "Change a client")
       .annotate(
         OpenApi.Description,
-        "An absent member keeps its value, `null` clears it. An archived client takes nothing but exactly " +
-          '`{"status":"active"}`, which needs room in the contact capacity. When nothing differs, `changed` is false.'
+        "An absent member keeps its value, `null` clears it. An archived client accepts only exactly " +
+          '`{"status":"active"}`, within the contact capacity. A patch that changes nothing answers `changed: false`.'
       )
   )
   .annotate(OpenApi.Title, "CRM clients")
-  .annotate(OpenApi.Description, "The people that a project does business with, archived ones included.") {}
+  .annotate(OpenApi.Description, "The contacts of a project.") {}

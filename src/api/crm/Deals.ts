@@ -1,5 +1,5 @@
-/** CRM deals: operations 5 to 8 of the specification, section 4.1. */
-import { Effect, Schema } from "effect"
+/** Endpoints of deals (contract §7). */
+import { Effect, Schema, Struct } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
@@ -21,8 +21,8 @@ export const DealLifecycle = Schema.Literals(["active", "archived"])
 export type DealLifecycle = typeof DealLifecycle.Type
 
 /**
- * Where a deal can move from where it is; staying is no move. Leaving `open` sets `closedAt`; coming back clears it, and
- * `lostReason`.
+ * The allowed moves from each state; staying is no move. Leaving `open` sets `closedAt`; returning to it clears
+ * `closedAt` and `lostReason`.
  */
 export const dealMoves = {
   status: { open: ["won", "lost"], won: ["open"], lost: ["open"] },
@@ -32,7 +32,7 @@ export const dealMoves = {
   readonly lifecycle: Record<DealLifecycle, ReadonlyArray<DealLifecycle>>
 }
 
-/** The fields that a caller writes, with the types that every way in shares (API, project file, import). */
+/** The fields that callers write, with their types in the API, the project file and imports. */
 export const dealFields = {
   title: text(1, 160),
   clientId: Schema.NullOr(ClientId),
@@ -48,7 +48,10 @@ export const dealFields = {
   lostReason: Schema.NullOr(text(1, 500))
 }
 
-/** A chance of business, on a stage of a pipeline. */
+/** The fields that have fixed values in a new deal; only a patch sets them. */
+export const setByPatch = ["status", "lifecycle", "lostReason"] as const
+
+/** A deal, on a stage of a pipeline. */
 export const Deal = Schema.Struct({
   id: DealId,
   ...dealFields,
@@ -59,7 +62,10 @@ export const Deal = Schema.Struct({
 }).annotate({ identifier: "DeveloperDeal" })
 export type Deal = typeof Deal.Type
 
-/** The rules between the fields of a deal, by the field at fault. They hold for the record that a change results in. */
+/**
+ * The rules between the fields of a deal, by the field that is reported. They apply to the record that results from a
+ * change.
+ */
 export const dealRules = {
   currency: "is required with an amount",
   amountMinor: "is required with a currency",
@@ -68,21 +74,14 @@ export const dealRules = {
 
 const isSet = (value: unknown) => value !== undefined && value !== null
 
-/** Which of the two that stand together is missing beside the other. */
+/** Returns the missing one of amount and currency, when only the other is set. */
 export const missingOfMoney = (deal: { readonly amountMinor?: unknown; readonly currency?: unknown }) =>
   isSet(deal.amountMinor) === isSet(deal.currency) ? undefined : isSet(deal.currency) ? "amountMinor" : "currency"
 
-/** What a create takes: `title`, and whatever else is known. */
+/** The body of a create: `title` is required, every other field that a new deal can have is optional. */
 export const DealCreate = Schema.Struct({
   title: dealFields.title,
-  clientId: Schema.optionalKey(dealFields.clientId),
-  organizationId: Schema.optionalKey(dealFields.organizationId),
-  pipelineId: Schema.optionalKey(dealFields.pipelineId),
-  stageId: Schema.optionalKey(dealFields.stageId),
-  amountMinor: Schema.optionalKey(dealFields.amountMinor),
-  currency: Schema.optionalKey(dealFields.currency),
-  expectedCloseDate: Schema.optionalKey(dealFields.expectedCloseDate),
-  responsibleMemberId: Schema.optionalKey(dealFields.responsibleMemberId)
+  ...Struct.map(Struct.omit(dealFields, ["title", ...setByPatch]), Schema.optionalKey)
 })
   .check(
     Schema.makeFilter(
@@ -90,33 +89,20 @@ export const DealCreate = Schema.Struct({
         const member = missingOfMoney(deal)
         return member === undefined ? undefined : { path: [member], issue: dealRules[member] }
       },
-      // Judged beside the faults of the members, not only when there are none.
+      // Checked also when members have faults.
       { "~structural": true }
     )
   )
   .annotate({ identifier: "DeveloperDealCreate" })
 export type DealCreate = typeof DealCreate.Type
 
-/** What a patch takes: an absent member keeps, `null` clears, at least one member. */
-export const DealPatch = Schema.Struct({
-  title: Schema.optionalKey(dealFields.title),
-  clientId: Schema.optionalKey(dealFields.clientId),
-  organizationId: Schema.optionalKey(dealFields.organizationId),
-  pipelineId: Schema.optionalKey(dealFields.pipelineId),
-  stageId: Schema.optionalKey(dealFields.stageId),
-  status: Schema.optionalKey(dealFields.status),
-  lifecycle: Schema.optionalKey(dealFields.lifecycle),
-  amountMinor: Schema.optionalKey(dealFields.amountMinor),
-  currency: Schema.optionalKey(dealFields.currency),
-  expectedCloseDate: Schema.optionalKey(dealFields.expectedCloseDate),
-  responsibleMemberId: Schema.optionalKey(dealFields.responsibleMemberId),
-  lostReason: Schema.optionalKey(dealFields.lostReason)
-})
+/** The body of a patch: an absent member keeps its value, `null` clears it; at least one member. */
+export const DealPatch = Schema.Struct(Struct.map(dealFields, Schema.optionalKey))
   .check(Schema.isMinProperties(1, { expected: "at least one member to change" }))
   .annotate({ identifier: "DeveloperDealPatch" })
 export type DealPatch = typeof DealPatch.Type
 
-/** Which deals a list shows. */
+/** The filters of the list. */
 export const DealStatusFilter = Schema.Literals(["open", "won", "lost", "all"])
 export type DealStatusFilter = typeof DealStatusFilter.Type
 export const DealLifecycleFilter = Schema.Literals(["active", "archived", "all"])
@@ -130,7 +116,8 @@ const createExample = {
   expectedCloseDate: "2026-12-15"
 }
 
-const example = {
+/** The example of a deal in the document. */
+export const dealExample = {
   id: "deal_0193f0c9b2c37d5e8f60718293a4b5c6",
   ...createExample,
   organizationId: null,
@@ -146,7 +133,7 @@ const example = {
   updatedAt: "2026-11-20T10:00:00.000Z"
 }
 
-const receiptExample = { resourceId: example.id, changed: true }
+const receiptExample = { resourceId: dealExample.id, changed: true }
 
 const moves = Object.entries(dealMoves.status)
   .map(([from, to]) => `\`${from}\` → ${to.map((status) => `\`${status}\``).join(" or ")}`)
@@ -166,7 +153,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       error: [CursorInvalid]
     })
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
-      .annotate(Examples, { answer: { items: [example], nextCursor: null } })
+      .annotate(Examples, { answer: { items: [dealExample], nextCursor: null } })
       .annotate(OpenApi.Summary, "List deals")
       .annotate(
         OpenApi.Description,
@@ -185,7 +172,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(
         OpenApi.Description,
         "Adds an open deal: on the project's default pipeline unless `pipelineId` names another, on the pipeline's first " +
-          "stage unless `stageId` does. Amount and currency stand together or not at all. Emits `crm.deal.created.v1`."
+          "stage unless `stageId` does. Amount and currency are set together or not at all. Emits `crm.deal.created.v1`."
       ),
     HttpApiEndpoint.get("getDeal", `${path}/:dealId`, {
       params: { dealId: DealId },
@@ -193,7 +180,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       error: [DealNotFound]
     })
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
-      .annotate(Examples, { answer: example })
+      .annotate(Examples, { answer: dealExample })
       .annotate(OpenApi.Summary, "Get a deal")
       .annotate(OpenApi.Description, "One deal, archived ones included."),
     HttpApiEndpoint.patch("patchDeal", `${path}/:dealId`, {
@@ -209,14 +196,11 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Summary, "Change a deal")
       .annotate(
         OpenApi.Description,
-        "An absent member keeps its value, `null` clears it; what has to stand together is judged on the deal as it " +
-          `would be. The status moves ${moves}: closing sets \`closedAt\`, opening again clears it and \`lostReason\`. ` +
-          "A new `pipelineId` alone moves to that pipeline's first stage. Emits `crm.deal.updated.v1`, and " +
-          "`crm.deal.stage_changed.v1` too when the stage changed. When nothing differs, `changed` is false."
+        "An absent member keeps its value, `null` clears it; rules between members apply to the resulting deal. The status " +
+          `moves ${moves}: closing sets \`closedAt\`, opening again clears it and \`lostReason\`. ` +
+          "A new `pipelineId` alone moves the deal to that pipeline's first stage. Emits `crm.deal.updated.v1`, and " +
+          "`crm.deal.stage_changed.v1` too when the stage changed. A patch that changes nothing answers `changed: false`."
       )
   )
   .annotate(OpenApi.Title, "CRM deals")
-  .annotate(
-    OpenApi.Description,
-    "Deals in pipelines: their stages, amounts, and how they end. Changes are told by webhook."
-  ) {}
+  .annotate(OpenApi.Description, "Deals in pipelines, with their stages and amounts. Their changes emit events.") {}

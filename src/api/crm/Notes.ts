@@ -1,4 +1,4 @@
-/** Notes on a deal: operations 9 to 12 of the specification, section 4.1. */
+/** Endpoints of notes (contract §7). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -12,7 +12,7 @@ import { page, pageQuery } from "../Page.ts"
 import { CursorInvalid, DealNotFound, NoteNotFound, VersionConflict } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
-/** The fields that a caller writes, with the types that every way in shares (API, import). */
+/** The fields that callers write, with their types in the API and in imports. */
 export const noteFields = { body: text(1, 10_000) }
 
 /** A note on a deal. */
@@ -20,7 +20,7 @@ export const Note = Schema.Struct({
   id: NoteId,
   dealId: DealId,
   ...noteFields,
-  authorKeyId: KeyId.annotate({ description: "The API key that wrote it first" }),
+  authorKeyId: KeyId.annotate({ description: "The API key that created it" }),
   version: Version,
   createdAt: Timestamp,
   updatedAt: Timestamp
@@ -30,7 +30,7 @@ export type Note = typeof Note.Type
 export const NoteCreate = Schema.Struct(noteFields).annotate({ identifier: "DeveloperDealNoteCreate" })
 export type NoteCreate = typeof NoteCreate.Type
 
-/** A change to the note as it was at `expectedVersion`. */
+/** The body of a patch. `expectedVersion` is the version that the caller has read. */
 export const NotePatch = Schema.Struct({ ...noteFields, expectedVersion: Version }).annotate({
   identifier: "DeveloperDealNotePatch"
 })

@@ -1,4 +1,4 @@
-/** Tasks have no endpoint; this is what every way in shares (commands, project file, import). */
+/** The fields of tasks, with their types in commands, the project file and imports. Tasks have no endpoint. */
 import { Schema } from "effect"
 import { text } from "../Fields.ts"
 import { Instant } from "../Instant.ts"

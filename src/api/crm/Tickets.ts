@@ -1,4 +1,4 @@
-/** Ticket ratings: specification, section 4.5. */
+/** The endpoint of ticket ratings (contract §7). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -14,16 +14,16 @@ import { JsonBody } from "../Requests.ts"
 export const TicketStatus = Schema.Literals(["open", "pending", "resolved", "closed"])
 export type TicketStatus = typeof TicketStatus.Type
 
-/** The states in which a ticket takes the operator's feedback. */
+/** The states in which a ticket can be rated. */
 export const rateable = ["resolved", "closed"] as const satisfies ReadonlyArray<TicketStatus>
 
-/** The fields of a rating, with the types that every way in shares (API, project file). */
+/** The fields of a rating, with their types in the API and the project file. */
 export const ratingFields = {
   score: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 5 }, { expected: "an integer from 1 to 5" })),
   comment: Schema.optionalKey(Schema.NullOr(text(1, 1000)))
 }
 
-/** Operator feedback on a ticket; without `comment` there is none. */
+/** An operator's rating. An absent `comment` removes an earlier comment. */
 export const TicketRating = Schema.Struct(ratingFields).annotate({ identifier: "DeveloperTicketRating" })
 export type TicketRating = typeof TicketRating.Type
 
@@ -46,9 +46,9 @@ export class TicketsGroup extends HttpApiGroup.make("tickets")
       .annotate(
         OpenApi.Description,
         `Records the operator's feedback on a ticket that is ${rateable.map((state) => `\`${state}\``).join(" or ")}, in ` +
-          "place of the operator's earlier one, comment included: without `comment` there is none. The same rating again is " +
-          "`changed: false`. A rating by the customer can't be replaced. `resourceId` is the ticket's id."
+          "place of the operator's earlier one and its comment. The same rating again is `changed: false`. A rating by the " +
+          "customer cannot be replaced. `resourceId` is the ticket's id."
       )
   )
   .annotate(OpenApi.Title, "CRM tickets")
-  .annotate(OpenApi.Description, "Ratings of support tickets that are resolved or closed.") {}
+  .annotate(OpenApi.Description, "Ratings of resolved and closed support tickets.") {}

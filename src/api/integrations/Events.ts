@@ -1,11 +1,11 @@
-/** What happens in a project and is told to its outbound webhooks: specification, section 6; contract §10. */
-import { Schema } from "effect"
-import { Deal } from "../crm/Deals.ts"
+/** The events of a project that its outbound webhooks receive (contract §10). */
+import { Schema, Struct } from "effect"
+import { Deal, dealExample } from "../crm/Deals.ts"
 import { taskFields } from "../crm/Tasks.ts"
 import { Timestamp } from "../Fields.ts"
 import { ClientId, DealId, EventId, InstallationId, MemberId, ProjectId, StageId, TaskId } from "../Ids.ts"
 
-/** A piece of work. Tasks have no endpoint; operators create and complete them with commands. */
+/** A task. Tasks have no endpoint; operators create and complete them with commands. */
 export const Task = Schema.Struct({
   id: TaskId,
   title: taskFields.title,
@@ -18,25 +18,60 @@ export const Task = Schema.Struct({
 }).annotate({ identifier: "DeveloperTask" })
 export type Task = typeof Task.Type
 
-/** The `data` of each event type: the record as it was when it happened. */
-export const eventData = {
-  "crm.deal.created.v1": Schema.Struct({ deal: Deal }),
-  "crm.deal.updated.v1": Schema.Struct({ deal: Deal }),
-  "crm.deal.stage_changed.v1": Schema.Struct({ deal: Deal, previousStageId: StageId }),
-  "crm.task.created.v1": Schema.Struct({ task: Task }),
-  "crm.task.completed.v1": Schema.Struct({ task: Task })
+const deal = { ...dealExample, stageId: "stage_offer", version: 2 }
+
+const task = {
+  id: "task_0193f0cae4f58071829304a5b6c7d8e9",
+  title: "Call back about the offer",
+  dealId: deal.id,
+  clientId: null,
+  assigneeId: null,
+  dueAt: "2026-11-27T09:00:00.000Z",
+  completedAt: null,
+  createdAt: "2026-11-20T10:00:00.000Z"
 }
-export type EventType = keyof typeof eventData
 
-export const eventTypes = [
-  "crm.deal.created.v1",
-  "crm.deal.updated.v1",
-  "crm.deal.stage_changed.v1",
-  "crm.task.created.v1",
-  "crm.task.completed.v1"
-] as const satisfies ReadonlyArray<EventType>
+/**
+ * Every event type, with the name of its schema in the document, when it is emitted, its `data` (the record at the time of
+ * the event), and an example of that.
+ */
+export const events = {
+  "crm.deal.created.v1": {
+    identifier: "DeveloperDealCreatedEvent",
+    summary: "A deal was created",
+    data: Schema.Struct({ deal: Deal }),
+    example: { deal: { ...deal, version: 1 } }
+  },
+  "crm.deal.updated.v1": {
+    identifier: "DeveloperDealUpdatedEvent",
+    summary: "A deal was changed",
+    data: Schema.Struct({ deal: Deal }),
+    example: { deal }
+  },
+  "crm.deal.stage_changed.v1": {
+    identifier: "DeveloperDealStageChangedEvent",
+    summary: "A deal moved to another stage",
+    data: Schema.Struct({ deal: Deal, previousStageId: StageId }),
+    example: { deal, previousStageId: "stage_talking" }
+  },
+  "crm.task.created.v1": {
+    identifier: "DeveloperTaskCreatedEvent",
+    summary: "A task was created",
+    data: Schema.Struct({ task: Task }),
+    example: { task }
+  },
+  "crm.task.completed.v1": {
+    identifier: "DeveloperTaskCompletedEvent",
+    summary: "A task was completed",
+    data: Schema.Struct({ task: Task }),
+    example: { task: { ...task, completedAt: "2026-11-20T11:30:00.000Z" } }
+  }
+}
+export type EventType = keyof typeof events
 
-/** The body of a delivery: an event as one installation is told of it. */
+export const eventTypes: ReadonlyArray<EventType> = Struct.keys(events)
+
+/** The body of a delivery: an event, addressed to one installation. */
 export const eventBody = <Type extends EventType>(type: Type) =>
   Schema.Struct({
     id: EventId.annotate({ description: "Of the event: the same for every installation" }),
@@ -44,13 +79,7 @@ export const eventBody = <Type extends EventType>(type: Type) =>
     timestamp: Timestamp,
     projectId: ProjectId,
     installationId: InstallationId,
-    data: eventData[type]
-  }).annotate({ identifier: identifiers[type] })
+    data: dataOf(type)
+  }).annotate({ identifier: events[type].identifier })
 
-const identifiers = {
-  "crm.deal.created.v1": "DeveloperDealCreatedEvent",
-  "crm.deal.updated.v1": "DeveloperDealUpdatedEvent",
-  "crm.deal.stage_changed.v1": "DeveloperDealStageChangedEvent",
-  "crm.task.created.v1": "DeveloperTaskCreatedEvent",
-  "crm.task.completed.v1": "DeveloperTaskCompletedEvent"
-} as const satisfies Record<EventType, string>
+const dataOf = <Type extends EventType>(type: Type): (typeof events)[Type]["data"] => events[type].data

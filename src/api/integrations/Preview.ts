@@ -1,4 +1,4 @@
-/** The import preview: specification, sections 2.6 and 4.6; contract §11. */
+/** The endpoint of the import preview (contract §11). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -9,17 +9,17 @@ import { text } from "../Fields.ts"
 import { InstallationId } from "../Ids.ts"
 import { InstallationNotFound, InstallationNotReady } from "../Problems.ts"
 
-/** What an installation can stage records of. */
+/** The types of records that an installation can stage. */
 export const entityTypes = ["contact", "organization", "lead", "deal", "task", "activity", "note"] as const
 export const EntityType = Schema.Literals(entityTypes)
 export type EntityType = typeof EntityType.Type
 
-/** The name of a field in the system that the records come from. */
+/** The name of a field in the external system. */
 export const ExternalField = text(1, 100)
 
 const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))
 
-/** Why a field would not be imported. */
+/** The reason why a field is not imported. */
 export const UnsupportedReason = Schema.Literals(["not_mapped", "unsupported_type", "restricted"])
 export type UnsupportedReason = typeof UnsupportedReason.Type
 
@@ -28,13 +28,13 @@ export const UnsupportedField = Schema.Struct({
   externalField: ExternalField,
   reason: UnsupportedReason.annotate({
     description:
-      "`not_mapped`: the profile has no mapping for it; `restricted`: the profile keeps it out; `unsupported_type`: at " +
+      "`not_mapped`: the profile has no mapping for it; `restricted`: the profile excludes it; `unsupported_type`: at " +
       "least one of its values does not fit the field that it is mapped to"
   })
 })
 export type UnsupportedField = typeof UnsupportedField.Type
 
-/** `DeveloperIntegrationPreview` of the specification, section 2.6. */
+/** The preview (contract §11). */
 export const ImportPreview = Schema.Struct({
   counts: Schema.Struct({
     contact: count,
@@ -48,7 +48,7 @@ export const ImportPreview = Schema.Struct({
   duplicateCount: count.annotate({ description: "Records that repeat an earlier one of the batch" }),
   unsupportedFields: Schema.Array(UnsupportedField),
   estimatedChanges: Schema.Struct({ create: count, update: count, skip: count }).annotate({
-    description: "What would become of the records; together as many as `counts`"
+    description: "The changes that an import would make; their sum is that of `counts`"
   }),
   profileVersion: count,
   fingerprint: Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
@@ -80,15 +80,15 @@ export class PreviewGroup extends HttpApiGroup.make("preview")
       .annotate(OpenApi.Summary, "Preview the import of staged records")
       .annotate(
         OpenApi.Description,
-        "Tells what an import of the installation's staged records would do, and does nothing. A record is a duplicate " +
+        "Previews the import of the installation's staged records and changes nothing. A record is a duplicate " +
           "when an earlier one has its entity type and external id, or, of contacts, its email in any letter case or its " +
           "phone; it would be skipped. A contact is matched to the oldest client with its external id, else its email, " +
           "else its phone, and updates it where a mapped field differs. Everything else would be created. Values that do " +
-          "not fit their field are left out; of several fields that are mapped to one, the first by name with a value " +
-          "that fits counts. `fingerprint` names the batch: the SHA-256 of the canonical JSON (RFC 8785) of " +
+          "not fit their field are ignored; of several fields that are mapped to one, the first by name with a value " +
+          "that fits is used. `fingerprint` identifies the batch: the SHA-256 of the canonical JSON (RFC 8785) of " +
           "`{installationId, profileVersion, records}`, each record `{entityType, externalId, fields}`, sorted by its own " +
           "canonical form."
       )
   )
   .annotate(OpenApi.Title, "Integration import preview")
-  .annotate(OpenApi.Description, "What an import of an installation's staged records would do. It changes nothing.") {}
+  .annotate(OpenApi.Description, "The preview of an import of staged records.") {}

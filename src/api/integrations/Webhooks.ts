@@ -1,4 +1,4 @@
-/** Outbound webhooks: specification, section 4.4. */
+/** Endpoints of outbound webhooks (contract §10). */
 import { Schema, SchemaGetter } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -13,7 +13,7 @@ import { InstallationNotFound, VersionConflict, WebhookReferenceInvalid, Webhook
 import { JsonBody } from "../Requests.ts"
 import { type EventType, eventTypes } from "./Events.ts"
 
-/** Where the events go: a URL by its form alone; whether it may be called is judged apart. */
+/** The URL of an endpoint. Only its form is checked here; the address is checked by `EndpointUrl.ts`. */
 export const EndpointUrl = text(1, 2048).check(
   Schema.makeFilter((url: string) => URL.canParse(url), {
     expected: "a URL of at most 2048 characters",
@@ -21,7 +21,7 @@ export const EndpointUrl = text(1, 2048).check(
   })
 )
 
-/** What an installation is told: a set, so order and repeats don't count. */
+/** The subscribed event types. They are a set: order and repeats do not count. */
 export const EventTypes = Schema.Array(Schema.Literals(eventTypes))
   .check(Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" }))
   .pipe(
@@ -43,12 +43,12 @@ export const WebhookRotate = Schema.Struct({ expectedVersion: Version }).annotat
 })
 export type WebhookRotate = typeof WebhookRotate.Type
 
-/** `DeveloperOutboundWebhookMutationResponse` of the specification, section 2.2. */
+/** The receipt of a command on a webhook (contract §10). */
 export const WebhookReceipt = Schema.Struct({
   resourceId: text(1, 160),
   changed: Schema.Boolean,
   signingSecret: Schema.optionalKey(
-    Schema.String.annotate({ description: "The secret in force, in the first answer only: a replay comes without it." })
+    Schema.String.annotate({ description: "The secret in force, only in the first answer: a replay does not have it." })
   )
 }).annotate({ identifier: "DeveloperOutboundWebhookMutationResponse" })
 export type WebhookReceipt = typeof WebhookReceipt.Type
@@ -82,7 +82,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
         OpenApi.Description,
         "Creates the installation's webhook (`expectedVersion` null), or changes the one at `expectedVersion`; a " +
           "webhook that was disabled is enabled again. The endpoint is `https` at a public address, without credentials " +
-          "and fragment. The first answer carries the signing secret in force: new with a new webhook, else as it was."
+          "and fragment. The first answer has the signing secret in force: new for a new webhook, otherwise unchanged."
       ),
     HttpApiEndpoint.post("rotateWebhookSecret", `${path}/rotate-secret`, {
       params: { installationId: InstallationId },
@@ -100,8 +100,8 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(OpenApi.Summary, "Rotate the signing secret")
       .annotate(
         OpenApi.Description,
-        "Makes a new signing secret, which signs at once; for 24 hours deliveries carry a signature of the old one, too. " +
-          "Only the first answer shows the secret."
+        "Makes a new signing secret, which signs at once. For 24 hours deliveries also have a signature of the old secret. " +
+          "Only the first answer has the secret."
       ),
     HttpApiEndpoint.post("retryDelivery", `${path}/deliveries/:deliveryId/retry`, {
       params: { installationId: InstallationId, deliveryId: DeliveryId },
@@ -121,5 +121,5 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
   .annotate(OpenApi.Title, "Integration webhooks")
   .annotate(
     OpenApi.Description,
-    "The webhook of an installation: where it goes, what it is told, how it signs, and what is sent again."
+    "The webhook of an installation: its endpoint, subscriptions and signing secret, and the retry of dead deliveries."
   ) {}

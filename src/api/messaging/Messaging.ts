@@ -1,4 +1,4 @@
-/** Messaging: specification, section 4.2. */
+/** Endpoints of messaging (contract §8). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -19,7 +19,7 @@ import {
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
-/** The providers that a channel can be of. */
+/** The types of providers, each with a connector in `src/messaging/Connectors/`. */
 export const providerTypes = ["http", "telegram", "sandbox"] as const
 export const ProviderType = Schema.Literals(providerTypes)
 export type ProviderType = typeof ProviderType.Type
@@ -27,7 +27,7 @@ export type ProviderType = typeof ProviderType.Type
 export const ChannelStatus = Schema.Literals(["active", "revoked"])
 export type ChannelStatus = typeof ChannelStatus.Type
 
-/** Where conversations come from: a channel as integrators see it. */
+/** A source of conversations: a channel as callers see it. */
 export const Source = Schema.Struct({
   id: SourceId,
   channelId: ChannelId,
@@ -35,7 +35,7 @@ export const Source = Schema.Struct({
   displayName: text(1, 160),
   status: ChannelStatus,
   capabilities: Schema.Struct({
-    textReply: Schema.Boolean.annotate({ description: "Whether a text reply can be sent: not over a revoked source" })
+    textReply: Schema.Boolean.annotate({ description: "Whether a text reply can be sent; false for a revoked source" })
   }),
   connectedAt: Timestamp,
   revokedAt: Schema.NullOr(Timestamp)
@@ -77,7 +77,7 @@ export const MessageAttempt = Schema.Struct({
 }).annotate({ identifier: "DeveloperMessageAttempt" })
 export type MessageAttempt = typeof MessageAttempt.Type
 
-/** What is known of a message. Only `sent` is confirmed: `pending` and `retrying` may yet come to anything. */
+/** The state of a message. Only `sent` is confirmed. */
 export const MessageReceipt = Schema.Struct({
   messageId: MessageId,
   conversationId: ConversationId,
@@ -154,7 +154,7 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
         }
       })
       .annotate(OpenApi.Summary, "Get the source of a conversation")
-      .annotate(OpenApi.Description, "The source on which the conversation was last seen."),
+      .annotate(OpenApi.Description, "The latest stored source of the conversation."),
     HttpApiEndpoint.post("sendMessage", `${conversation}/messages`, {
       params: { conversationId: ConversationId },
       headers: MutationHeaders,
@@ -168,12 +168,12 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       .annotate(OpenApi.Summary, "Send a text reply")
       .annotate(
         OpenApi.Description,
-        "Sends a text into the conversation, over its source, once. 200 with `deliveryStatus` `sent` is confirmed; with " +
-          "`retrying` the provider has surely not taken it yet, and it is tried again, five times in all. 503 " +
-          "`provider_outcome_unknown` means just that: send it again with the same `idempotency-key`, which sends nothing " +
-          "but tells how it came out: `pending` (200) or unknown (503) until that is known, then `sent` (200) or " +
-          "`provider_conflict` (409). A new key is a new message."
+        "Sends a text into the conversation over its source, once. 200 with `deliveryStatus` `sent` is confirmed. With " +
+          "`retrying` the provider has certainly not accepted it yet, and it is retried, with five attempts in all. After 503 " +
+          "`provider_outcome_unknown` send the request again with the same `idempotency-key`: it does not send the message " +
+          "again, and answers its state: `pending` (200) or unknown (503), later `sent` (200) or `provider_conflict` (409). " +
+          "A new key is a new message."
       )
   )
   .annotate(OpenApi.Title, "Messaging")
-  .annotate(OpenApi.Description, "Sources of conversations, and text replies that are sent once.") {}
+  .annotate(OpenApi.Description, "Sources of conversations, and text replies.") {}

@@ -1,4 +1,4 @@
-/** The commands that change columns of a campaign, each as the values that it sets and what it is judged by. */
+/** The commands that change columns of a campaign, each as the values that it sets and its guards. */
 import type { SqlClient } from "effect/sql"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
 import type { Operation } from "../../api/campaigns/States.ts"
@@ -14,7 +14,7 @@ import {
 } from "../../api/Problems.ts"
 import { assigned, differ, patched } from "../../platform/Columns.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
-import type { Cause } from "../../platform/outbox/Outbox.ts"
+import type { EventContext } from "../../platform/outbox/Outbox.ts"
 import * as Target from "./Target.ts"
 import { ZoneChanged } from "./ZoneChanged.ts"
 
@@ -37,24 +37,24 @@ const columns = { ...settable, status: "status" } as const
 const differs = differ(columns, "next", "target")
 const assignments = assigned(columns, "next")
 
-/** What a command refers to. */
+/** The records that a command references. */
 interface References {
   readonly templateId?: TemplateId
   readonly templateVersion?: number
   readonly channelId?: ChannelId
 }
 
-/** When a campaign is to start. */
+/** The start time of a schedule. */
 export interface Start {
-  /** None where there is a fault. */
+  /** Null when there is a fault. */
   readonly at: Date | null
-  /** What is wrong with the local time. */
+  /** The fault of the local time; null if there is none. */
   readonly fault: string | null
-  /** Where the clocks were looked at; null: it is the same in every zone. */
+  /** The zone in which the local time was read; null: the time is the same in every zone. */
   readonly timeZone: string | null
 }
 
-/** What a command sets, absent members apart, and what it is judged by beside the state. */
+/** The columns that a command sets (absent ones keep their value), and its guards beside the state. */
 export interface Change {
   readonly operation: Operation
   readonly values: Partial<Record<keyof typeof settable, string | number | null | undefined>>
@@ -69,7 +69,7 @@ const primary = ({ channelId, templateId, templateVersion }: References) => ({
   primaryChannelId: channelId
 })
 
-/** PostgreSQL knows years beyond 9999, but not the sign that ISO 8601 puts before them. */
+/** PostgreSQL accepts years beyond 9999, but not the sign that ISO 8601 puts before them. */
 const timestamp = (at: Date) => at.toISOString().replace(/^\+0*/, "")
 
 export const scheduling = ({ operation, sendsPerMinute }: CommandOf<"schedule">, start: Start): Change => ({
@@ -78,7 +78,7 @@ export const scheduling = ({ operation, sendsPerMinute }: CommandOf<"schedule">,
   start
 })
 
-/** What each of the other commands comes to. */
+/** Returns the change of each of the other commands. */
 export const changeOf = (
   command: CommandOf<Exclude<Operation, "delete" | "duplicate" | "freeze_audience" | "schedule">>
 ): Change => {
@@ -113,7 +113,10 @@ export const changeOf = (
 
 const none = (sql: Sql) => sql.literal("")
 
-/** Members that name nothing, each after a space. No template or channel is ever removed, so none has to be locked. */
+/**
+ * The members that reference nothing, each after a space. Templates and channels are never removed, so none has to be
+ * locked.
+ */
 const missingReferences = (sql: Sql, projectId: ProjectId, { channelId, templateId, templateVersion }: References) => {
   const templates = sql`SELECT FROM templates WHERE project_id = ${projectId} AND id = ${templateId ?? null}::text`
   return sql`concat(
@@ -137,7 +140,7 @@ const referenceConflicts = (sql: Sql, projectId: ProjectId, references: Referenc
     WHERE project_id = ${projectId} AND id = ${references.channelId ?? null}::text AND status = 'revoked'
   ) THEN 'campaign_state_conflict channel'`
 
-/** What a campaign lacks to be scheduled, each after a space. */
+/** The parts that a campaign lacks to be scheduled, each after a space. */
 const lacking = `concat(
   CASE WHEN num_nulls(target.primary_template_id, target.primary_channel_id) > 0 THEN ' primary_route' END,
   CASE WHEN frozen.id IS NULL THEN ' audience' WHEN frozen.eligible_count = 0 THEN ' eligible_recipients' END
@@ -162,7 +165,7 @@ export const change = (
   projectId: ProjectId,
   id: CampaignId,
   { expectedVersion, operation, references, start, values }: Change,
-  { at, traceparent }: Pick<Cause, "at" | "traceparent">
+  { at, traceparent }: Pick<EventContext, "at" | "traceparent">
 ): Mutation<Conflict> => ({
   at,
   verdict: sql`

@@ -1,4 +1,4 @@
-/** Freezes an audience: classifies the candidates and keeps the eligible ones, in the one statement of the command. */
+/** Freezes an audience in one statement: classifies the candidates and stores the eligible ones. */
 import type { SqlClient } from "effect/sql"
 import { type AudienceFilter, exclusions } from "../../api/campaigns/Audience.ts"
 import type { AudienceId, CampaignId, ProjectId } from "../../api/Ids.ts"
@@ -10,8 +10,8 @@ import * as Target from "./Target.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * The clients that a segment names, or all. `OFFSET 0` here and below has each looked up by its key: a plan that joins
- * two lists believed short would take the square of their length, and what is known of tables can be old.
+ * The clients of a segment, or all. `OFFSET 0`, here and below, forces a look-up by key for each row: the planner may
+ * expect short lists from outdated statistics, and its join would then be quadratic.
  */
 const clients = (sql: Sql, projectId: ProjectId, segmentId: string | null) =>
   segmentId === null
@@ -23,7 +23,7 @@ const clients = (sql: Sql, projectId: ProjectId, segmentId: string | null) =>
 const memberOf = (sql: Sql, projectId: ProjectId, segmentId: string | null) =>
   segmentId === null ? sql`true` : sql`member.project_id = ${projectId} AND member.segment_id = ${segmentId}`
 
-/** Whether `client` passes every part of the filter; NULL is no. */
+/** Whether `client` passes every part of the filter; NULL counts as no. */
 const passes = (sql: Sql, projectId: ProjectId, filter: AudienceFilter) => sql`(
   (${filter.contactStatus}::text = 'all' OR status = ${filter.contactStatus}::text)
   AND tags @> ${[...filter.requiredTags]}::text[]
@@ -40,7 +40,7 @@ const passes = (sql: Sql, projectId: ProjectId, filter: AudienceFilter) => sql`(
     OR ready_stamp_offer_ids && ${[...filter.readyStampOfferIds]}::text[])
 )`
 
-/** Each reason with the number of those whom it keeps out. */
+/** The number of candidates for each exclusion. */
 const counted = exclusions.map((exclusion) => `count(*) FILTER (WHERE outcome = '${exclusion}')`).join(", ")
 
 export const freeze = (

@@ -1,4 +1,4 @@
-/** The SQL of campaigns that come and go, and of what is read of them. Every statement names the project first. */
+/** SQL that reads, duplicates and deletes campaigns. */
 import type { SqlClient } from "effect/sql"
 import type { Audience } from "../../api/campaigns/Audience.ts"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
@@ -9,7 +9,7 @@ import * as Target from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A campaign's version, and what is told of its audience. */
+/** A campaign's version, and the counts of its audience. */
 export interface Current {
   readonly version: number
   readonly audience: Audience | null
@@ -28,7 +28,7 @@ export const current = (sql: Sql, projectId: ProjectId, id: CampaignId) => sql<C
     ON audiences.project_id = campaigns.project_id AND audiences.id = campaigns.audience_id
   WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}`
 
-/** Leaves the target's audience, if it has one, to the pruner. */
+/** Marks the target's audience, if it has one, for the pruner. */
 export const abandoned = (sql: Sql, projectId: ProjectId, at: Date) => sql`
   abandoned AS (
     UPDATE audiences SET abandoned_at = ${at}::timestamptz FROM claim
@@ -60,7 +60,7 @@ export const remove = (
   }
 })
 
-/** Makes the campaign `copy`, a draft. */
+/** Creates the campaign `copy` as a draft. */
 export const duplicate = (
   sql: Sql,
   projectId: ProjectId,

@@ -1,4 +1,4 @@
-/** The campaign that a command is for, locked, and the guards that all commands share. */
+/** The locked campaign of a command, and the guards that all commands share. */
 import type { SqlClient, Statement } from "effect/sql"
 import { allowedIn, campaignStatuses, type Move, moves, type Operation } from "../../api/campaigns/States.ts"
 import type { CampaignId, ProjectId } from "../../api/Ids.ts"
@@ -12,7 +12,10 @@ import type { Refusal } from "../../platform/idempotency/Idempotency.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** No row where there is none. Of many commands one after the other sees what the one before has left. */
+/**
+ * The campaign, locked; no row if it does not exist. Concurrent commands run one after the other, and each sees the
+ * changes of the one before.
+ */
 export const target = (sql: Sql, id: CampaignId): Statement.Fragment => sql`
   target AS MATERIALIZED (
     SELECT campaign.* FROM project, LATERAL (
@@ -22,7 +25,7 @@ export const target = (sql: Sql, id: CampaignId): Statement.Fragment => sql`
 
 const destination = (move: Move) => (move === "where it was" ? "target.paused_from" : `'${move}'`)
 
-/** Where an operation leads the target: NULL where the table of moves knows none. */
+/** The state that an operation moves the target to; NULL if the move is not allowed. */
 export const moved = (operation: Operation): string =>
   `CASE target.status ${campaignStatuses
     .flatMap((status) => {
@@ -31,20 +34,23 @@ export const moved = (operation: Operation): string =>
     })
     .join(" ")} END`
 
-/** What a command is judged by, in SQL over `project`, `target`, its `frozen` audience, and what `from` joins to them. */
+/** The guards of a command, in SQL over `project`, `target`, its `frozen` audience, and the joins of `from`. */
 export interface Judgement {
   /** `WHEN … THEN …` for the conflicts after that of the state, in their order. */
   readonly conflicts?: Statement.Fragment
   readonly changed: Statement.Fragment
-  /** The version that the command leaves behind. */
+  /** The campaign's version after the command. */
   readonly version: Statement.Fragment
   /** Further joins. */
   readonly from?: Statement.Fragment
-  /** Of the receipt, where it is not the campaign's. */
+  /** The id of the receipt, if it is not the campaign's. */
   readonly resourceId?: CampaignId
 }
 
-/** `verdict` of a mutation: the campaign is there, in a state that allows the operation, and nothing else is against it. */
+/**
+ * Builds the `verdict` of a mutation: the campaign exists, its state allows the operation, and there is no other
+ * conflict.
+ */
 export const verdict = (
   sql: Sql,
   projectId: ProjectId,
@@ -75,34 +81,34 @@ export const verdict = (
 export const versionGuard = (sql: Sql, expectedVersion: number) => sql`
   WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'`
 
-export const noSuchCampaign = "The path names no campaign of this project."
+export const noSuchCampaign = "The project has no campaign with the id in the path."
 
 export const campaign_not_found = () => new CampaignNotFound({ detail: noSuchCampaign })
 
-/** A campaign in the wrong state, by that state; or a channel that is revoked. */
+/** The failure of a campaign in the wrong state, by that state, or of a revoked channel. */
 export const campaign_state_conflict =
   (operation: Operation) =>
   ({ faults: [fault = ""] }: Refusal) =>
     new CampaignStateConflict({
       detail:
         fault === "channel"
-          ? "channelId names a channel that is revoked."
-          : `The campaign is ${fault}; ${operation} takes one that is ${allowedIn(operation).join(" or ")}.`
+          ? "The channel in channelId is revoked."
+          : `The campaign is ${fault}; ${operation} is allowed when it is ${allowedIn(operation).join(" or ")}.`
     })
 
 export const version_conflict = ({ version }: Refusal) =>
   new VersionConflict({
-    detail: `The campaign is at version ${version}. Look at what has changed, then decide.`,
+    detail: `The campaign is at version ${version}. Read its audience again before you change it.`,
     currentVersion: version
   })
 
-/** What a command refers to, by the word for its fault. */
-const noSuchReference: Readonly<Record<string, string>> = {
-  templateId: "templateId names no template of the project.",
-  templateVersion: "The template has no version like templateVersion.",
-  channelId: "channelId names no channel of the project.",
-  segmentId: "filter.segmentId names no segment of the project."
+/** The detail of each missing reference, by its name in a failure. */
+const missingDetails: Readonly<Record<string, string>> = {
+  templateId: "The project has no template with the id in templateId.",
+  templateVersion: "The template does not have the version in templateVersion.",
+  channelId: "The project has no channel with the id in channelId.",
+  segmentId: "The project has no segment with the id in filter.segmentId."
 }
 
 export const campaign_reference_not_found = ({ faults }: Refusal) =>
-  new CampaignReferenceNotFound({ detail: faults.map((fault) => noSuchReference[fault] ?? fault).join(" ") })
+  new CampaignReferenceNotFound({ detail: faults.map((fault) => missingDetails[fault] ?? fault).join(" ") })

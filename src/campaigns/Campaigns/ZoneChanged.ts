@@ -1,4 +1,4 @@
 import { Data } from "effect"
 
-/** The project has another time zone than the one that a local time was read in. */
+/** The project's time zone differs from the one in which a local time was read. */
 export class ZoneChanged extends Data.TaggedError("ZoneChanged")<{ readonly timeZone: string }> {}

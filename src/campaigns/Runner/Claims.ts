@@ -1,7 +1,7 @@
 /**
- * Claims of recipients for the next moment, paced and limited. A campaign's row is the gate of its pace over all
- * processes: the claim that holds it takes the sends that fall into the window, evenly spaced, and moves the time of the
- * next one on; other claims pass the campaign by.
+ * Claims recipients for the next window, within pace and limits. A campaign's row serializes its pace over all
+ * processes: the claim that locks it takes the sends of the window, evenly spaced, and advances the time of the next
+ * send; other claims skip the campaign.
  *
  * Lock order: campaigns, then recipients, each with SKIP LOCKED.
  */
@@ -16,7 +16,7 @@ import { after } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A recipient to be sent to after `delayMillis`. */
+/** A recipient to send to after `delayMillis`. */
 export interface Claim {
   readonly projectId: ProjectId
   readonly campaignId: CampaignId
@@ -24,36 +24,36 @@ export interface Claim {
   readonly position: number
   readonly clientId: ClientId
   readonly route: "primary" | "fallback"
-  /** The number of the attempt on this route; with the route, the fence of its lease. */
+  /** The number of the attempt on this route. Route and number are the fence of the lease. */
   readonly attempt: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
-  /** Whether another route is left when this one fails. */
+  /** Whether another route remains when this one fails. */
   readonly hasFallback: boolean
-  /** By the database's clock. */
+  /** The time of the send by the database's clock. */
   readonly sendAt: Date
-  /** From the claim to `sendAt`. */
+  /** Milliseconds from the claim to `sendAt`. */
   readonly delayMillis: number
   readonly channelId: ChannelId
   readonly providerType: ProviderType
-  /** Sealed. */
+  /** The sealed config. */
   readonly config: Uint8Array
   readonly address: string
   readonly template: string
   readonly displayName: string
   readonly firstName: string | null
   readonly lastName: string | null
-  /** Of the command that set the campaign going. */
+  /** The trace of the command that scheduled the campaign. */
   readonly traceparent: string
 }
 
 export interface Terms {
   readonly now: Statement.Fragment
-  /** Sends up to this time are claimed. */
+  /** The end of the window: sends before this time are claimed. */
   readonly until: Statement.Fragment
-  /** From the time of a send to the end of its lease. */
+  /** Milliseconds from the time of a send to the end of its lease. */
   readonly leaseMillis: number
-  /** The worker that leases; null: the leases end by their time alone. */
+  /** The worker that holds the lease; null: the lease ends only by its time. */
   readonly workerId: bigint | null
   readonly limits: Limits
   /** Providers whose sends may be repeated although they may have been processed. */
@@ -100,9 +100,9 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   ORDER BY send_at`
 
 /**
- * As many recipients as the limits admit, with the time of each send: first those within the quota of their campaign, of
- * those as many as their channel has permits for, and of those as many as their project has. The first of each project
- * goes before the second of any. `turn` has no gaps, so that a channel without permits does not thin out the pace.
+ * The recipients that the limits admit, with the time of each send: limited by the quota of their campaign, then by the
+ * permits of their channel, then by those of their project. The first recipient of each project precedes the second of
+ * any. `turn` has no gaps, so that a channel without permits does not reduce the pace.
  */
 const chosen = (sql: Sql, { free, newKey, newTenant }: Limits) => sql`
   ranked AS (
@@ -127,12 +127,12 @@ const chosen = (sql: Sql, { free, newKey, newTenant }: Limits) => sql`
     ORDER BY project_rank, project_id LIMIT ${free}::int
   )`
 
-/** Leases ended at once in one statement. */
+/** Maximum number of leases that one statement ends. */
 const reclaimBatch = 1_000
 
 /**
- * Ends leases that have run out, and those of workers that have died: the call may have been made. The recipient waits for
- * another attempt where its provider is idempotent and attempts are left; else its outcome is unknown.
+ * Ends expired leases, and those of dead workers: the call may have been made. The recipient gets another attempt if
+ * its provider is idempotent and attempts are left; otherwise its outcome is unknown.
  */
 export const reclaim = (
   sql: Sql,

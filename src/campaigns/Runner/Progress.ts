@@ -1,12 +1,12 @@
-/** The moves that the runner makes on campaigns: it starts those that are due and completes those that are settled. */
+/** The moves of campaigns by the runner: it starts due campaigns and completes settled ones. */
 import type { SqlClient, Statement } from "effect/sql"
 
-/** A campaign that is this late is paused instead of started: an operator decides whether it is still to be sent. */
+/** Maximum delay of a start. A campaign that is later is paused instead, and an operator decides. */
 const latest = "6 hours"
 
 /**
- * Starts and completes campaigns; each move raises the version. Returns whether any is running. A resumed campaign starts
- * however late it is, as an operator has decided.
+ * Starts and completes campaigns; each move increments the version. Returns whether any campaign is running. A resumed
+ * campaign starts with any delay, as an operator has decided.
  */
 export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly running: boolean }>`
   WITH due AS MATERIALIZED (

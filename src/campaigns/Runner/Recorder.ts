@@ -1,4 +1,4 @@
-/** Results of sends on their way to the database, in batches. */
+/** Records the results of sends in batches. */
 import { Cause, Duration, Effect, Exit, Latch } from "effect"
 import type { SqlClient } from "effect/sql"
 import { statement } from "../../platform/Database.ts"
@@ -8,22 +8,25 @@ import { record, type Result } from "./Results.ts"
 
 const batchSize = 500
 const stalledAfter = Duration.seconds(30)
-/** Pause after which a batch is recorded again while the database is away. Leases may run out meanwhile. */
+/** Delay before a batch is recorded again while the database is unreachable. Leases may expire meanwhile. */
 const retryAfter = Duration.millis(500)
 /** Longest wait for results. */
 const idleAfter = Duration.seconds(5)
-/** How long the last batch may take when the process ends. */
+/** Maximum duration of the last batch when the process ends. */
 const lastBatchTimeout = Duration.seconds(2)
 
 export interface Recorder {
   readonly finish: (result: Result) => Effect.Effect<void>
-  /** Counts claims that will each come to one result. */
+  /** Adds to the number of claims whose results are expected. */
   readonly expect: (claims: number) => void
-  /** Claims whose result is not recorded yet. */
+  /** Returns the number of claims whose result is not recorded yet. */
   readonly open: () => number
 }
 
-/** Starts a recorder. When its scope closes it records what is left; so it has to be made before what makes results. */
+/**
+ * Starts a recorder. When its scope closes it records the remaining results, so make it before the fibers that produce
+ * results.
+ */
 export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const supervisor = yield* Supervisor
   const clock = yield* databaseNow(sql)

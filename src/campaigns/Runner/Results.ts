@@ -5,17 +5,20 @@ import { resultOf } from "../../messaging/Messages/Schedule.ts"
 import type { Claim } from "./Claims.ts"
 import { after, type Event } from "./States.ts"
 
-/** Result of an attempt. */
+/** The result of an attempt. */
 export interface Result extends Pick<Claim, "projectId" | "audienceId" | "position" | "route" | "attempt"> {
   readonly on: Event
   /** The route of the next attempt, if there is one. */
   readonly nextRoute: Claim["route"]
   readonly inDoubt: boolean
-  /** Milliseconds until the next attempt; null where it is due at once, or never. */
+  /** Milliseconds until the next attempt; null if it is due at once or there is none. */
   readonly delayMillis: number | null
 }
 
-/** Applies the rules of messages (contract §8). A recipient that surely failed on the primary route goes on to the fallback. */
+/**
+ * Applies the rules of messages (contract §8). A recipient that certainly failed on the primary route continues on the
+ * fallback route.
+ */
 export const recipientResult = (claim: Claim, idempotent: boolean, outcome: Outcome): Result => {
   const { attempt, audienceId, inDoubt, position, projectId, route } = claim
   const { delayMillis, on } = resultOf({ number: attempt, inDoubt, idempotent }, outcome)
@@ -43,7 +46,7 @@ export const recipientResult = (claim: Claim, idempotent: boolean, outcome: Outc
   }
 }
 
-/** Result of a claim whose provider was not called: as if the recipient had never been claimed. */
+/** The result of a claim whose provider was not called: the recipient is as before the claim. */
 export const released = ({ attempt, audienceId, inDoubt, position, projectId, route }: Claim): Result => ({
   projectId,
   audienceId,
@@ -56,7 +59,7 @@ export const released = ({ attempt, audienceId, inDoubt, position, projectId, ro
   delayMillis: null
 })
 
-/** Records results. Results of attempts that have lost their lease change nothing. */
+/** Records results. The results of attempts that have lost their lease are ignored. */
 export const record = (sql: SqlClient.SqlClient, now: Statement.Fragment, results: ReadonlyArray<Result>) => sql`
   UPDATE campaign_recipients AS recipient SET
     status = result."to", route = result."nextRoute", in_doubt = result."inDoubt", worker_id = NULL,

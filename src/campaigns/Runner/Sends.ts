@@ -21,8 +21,8 @@ export interface Parts {
 }
 
 /**
- * Waits for the time of a claim, calls the provider, and hands the result to the recorder. A claim whose provider was not
- * called, because the circuit of its channel is open or the process ends, is released as if it had never been made.
+ * Waits for the time of a claim, calls the provider, and passes the result to the recorder. A claim without a call,
+ * because the channel's circuit is open or the process ends, is released.
  */
 export const send = ({ circuits, providers, recorder }: Parts, claim: Claim, permit: Permit): Effect.Effect<void> => {
   let calling = false
@@ -56,7 +56,7 @@ export const send = ({ circuits, providers, recorder }: Parts, claim: Claim, per
   )
 }
 
-/** The same for each attempt on a route: the key by which an idempotent provider knows that it is one message. */
+/** Derives the message id, which is the same for each attempt on a route: the idempotency key of the provider. */
 const messageIdOf = ({ audienceId, clientId, projectId, route }: Claim): MessageId => {
   const digest = createHash("sha256")
     .update(JSON.stringify([projectId, audienceId, clientId, route]))

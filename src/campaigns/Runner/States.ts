@@ -1,4 +1,4 @@
-/** The life of a recipient of a campaign, as data (contract §9): every move, on what it is made, and where it leads. */
+/** The states of a recipient of a campaign, with all moves between them (contract §9). */
 export const states = ["pending", "sending", "sent", "failed", "unknown", "skipped"] as const
 export type State = (typeof states)[number]
 
@@ -12,17 +12,17 @@ export const moves = [
   { on: "claimed", from: "pending", to: "sending" },
   /** The client withdrew consent, was suppressed, archived or merged after the freeze. */
   { on: "skipped", from: "pending", to: "skipped" },
-  /** No route leads to the client any more. */
+  /** No route reaches the client any more. */
   { on: "unreachable", from: "pending", to: "failed" },
-  /** In doubt, and skipped or without the route of the last attempt: the outcome can't be found out. */
+  /** In doubt, and skipped or without the route of the last attempt: the outcome cannot be determined. */
   { on: "stranded", from: "pending", to: "unknown" },
   { on: "accepted", from: "sending", to: "sent" },
-  /** Surely not processed: the same route again, after the backoff. */
+  /** Certainly not processed: the same route again, after the backoff. */
   { on: "postponed", from: "sending", to: "pending" },
-  /** Refused, or never processed, on the primary route: the fallback is next. */
+  /** Refused or never processed on the primary route: the fallback route is next. */
   { on: "diverted", from: "sending", to: "pending" },
   { on: "refused", from: "sending", to: "failed" },
-  /** It may have been processed, and the provider is idempotent: the same call again, after the backoff. */
+  /** Possibly processed, with an idempotent provider: the same call again, after the backoff. */
   { on: "repeated", from: "sending", to: "pending" },
   { on: "unclear", from: "sending", to: "unknown" },
   /** The provider was not called: the circuit of the channel is open, or the process ends. */

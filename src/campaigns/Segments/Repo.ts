@@ -1,4 +1,4 @@
-/** The SQL of segments. Every statement names the project first. */
+/** SQL reads of segments. */
 import type { SqlClient } from "effect/sql"
 import type { Segment } from "../../api/campaigns/Campaigns.ts"
 import type { ProjectId } from "../../api/Ids.ts"

@@ -1,10 +1,10 @@
-/** The contact capacity of projects (contract §7): the count of active clients is exact under concurrency. */
+/** The contact capacity of projects (contract §7). The count of active clients is exact under concurrency. */
 import type { SqlClient, Statement } from "effect/sql"
 import { ContactCapacityExhausted } from "../../api/Problems.ts"
 
 /**
- * The free places of the limited projects among `projects`, a query of ids, each once and in their order. Their rows are
- * locked before the count is read: of two statements for the last place, one sees the other's client.
+ * Locks the rows of the limited projects among `projects`, a query of distinct ids in their order, and reads their free
+ * capacity. The lock comes before the read: of two concurrent statements, the second sees the clients of the first.
  */
 export const places = (sql: SqlClient.SqlClient, projects: Statement.Fragment) => sql`
   places AS MATERIALIZED (
@@ -15,7 +15,7 @@ export const places = (sql: SqlClient.SqlClient, projects: Statement.Fragment) =
     ) AS counter
   )`
 
-/** Counts the clients that became active, and those that are so no longer; `moves` is a query of projects and changes. */
+/** Adds the changes of active clients to the projects' counters; `moves` is a query of projects and changes. */
 export const counted = (sql: SqlClient.SqlClient, moves: Statement.Fragment) => sql`
   moves (project_id, change) AS MATERIALIZED (${moves}),
   counted AS (
@@ -25,4 +25,4 @@ export const counted = (sql: SqlClient.SqlClient, moves: Statement.Fragment) => 
   )`
 
 export const contact_capacity_exhausted = () =>
-  new ContactCapacityExhausted({ detail: "Archive a client, or ask for a larger contact capacity." })
+  new ContactCapacityExhausted({ detail: "Archive a client, or ask the operator for a larger contact capacity." })

@@ -1,27 +1,23 @@
-/** The creation of clients. */
+/** The create of clients. */
 import type { SqlClient } from "effect/sql"
 import type { ClientCreate } from "../../api/crm/Clients.ts"
 import type { ClientId } from "../../api/Ids.ts"
 import type { ContactCapacityExhausted } from "../../api/Problems.ts"
+import { argumentsOf, inserted, insertedValues } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
 import { contact_capacity_exhausted, counted, places } from "./Capacity.ts"
+import { creatable } from "./Record.ts"
 
 export interface NewClient extends ClientCreate {
   readonly id: ClientId
 }
 
-/** A command that may be one too many for its project is refused once the project has no place at all. */
+/**
+ * In a group, a command that exceeds the remaining capacity is undecided, as it depends on the commands before it;
+ * without any capacity left, it is refused.
+ */
 export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacityExhausted> => ({
-  args: {
-    id: "text",
-    displayName: "text",
-    firstName: "text",
-    lastName: "text",
-    email: "text",
-    phone: "text",
-    tags: "text[]",
-    externalId: "text"
-  },
+  args: { id: "text", ...argumentsOf(creatable) },
   decided: ({ crowded, distinct, rank }) => sql`
     ${places(sql, sql`SELECT ${distinct} project_id FROM command WHERE contact_capacity IS NOT NULL ORDER BY 1`)},
     decided AS MATERIALIZED (
@@ -36,10 +32,8 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacit
   effect: sql`
     ${counted(sql, sql`SELECT project_id, 1 FROM claim WHERE claim.counted`)},
     created AS (
-      INSERT INTO clients (project_id, id, display_name, first_name, last_name, email, phone, tags, external_id,
-                           status, version, created_at, updated_at)
-      SELECT project_id, id, "displayName", "firstName", "lastName", email, phone, coalesce(tags, '{}'), "externalId",
-             'active', 1, at, at
+      INSERT INTO clients (project_id, id, ${sql.literal(inserted(creatable))}, status, version, created_at, updated_at)
+      SELECT project_id, id, ${sql.literal(insertedValues(creatable))}, 'active', 1, at, at
       FROM claim
     )`,
   problems: { contact_capacity_exhausted }

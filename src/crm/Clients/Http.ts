@@ -1,4 +1,4 @@
-/** Clients over HTTP. */
+/** HTTP handlers of clients. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"
@@ -16,14 +16,14 @@ export const layer = HttpApiBuilder.group(Api, "clients", (handlers) =>
         ),
       createClient: (request) =>
         Principal.use(({ projectId }) =>
-          Effect.map(clients.create(command(projectId, "createClient", request), request.payload), receiptAnswer)
+          Effect.map(clients.create(command(projectId, request), request.payload), receiptAnswer)
         ),
       getClient: ({ params }) =>
         Principal.use(({ projectId }) => Effect.map(clients.get(projectId, params.clientId), recordAnswer)),
       patchClient: (request) =>
         Principal.use(({ projectId }) =>
           Effect.map(
-            clients.patch(command(projectId, "patchClient", request), request.params.clientId, request.payload),
+            clients.patch(command(projectId, request), request.params.clientId, request.payload),
             receiptAnswer
           )
         )

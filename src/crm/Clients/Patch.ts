@@ -20,7 +20,7 @@ const differs = differ(writable, "next", "target")
 const assignments = assigned(writable, "claim")
 const nextValues = qualified(writable, "next")
 
-export const noSuchClient = "The path names no client of this project."
+export const noSuchClient = "The project has no client with the id in the path."
 
 export interface ClientChange {
   readonly id: ClientId
@@ -88,10 +88,12 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
   problems: {
     client_not_found: () => new ClientNotFound({ detail: noSuchClient }),
     client_archived: () => new ClientArchived({ detail: 'Send exactly {"status":"active"} first.' }),
-    member_not_found: () => new MemberNotFound({ detail: "responsibleMemberId names no member of the project." }),
+    member_not_found: () =>
+      new MemberNotFound({ detail: "The project has no member with the id in responsibleMemberId." }),
     organization_not_found: () =>
-      new OrganizationNotFound({ detail: "organizationId names no organization of the project." }),
-    organization_archived: () => new OrganizationArchived({ detail: "organizationId names an archived organization." }),
+      new OrganizationNotFound({ detail: "The project has no organization with the id in organizationId." }),
+    organization_archived: () =>
+      new OrganizationArchived({ detail: "The organization in organizationId is archived." }),
     contact_capacity_exhausted
   }
 })

@@ -1,6 +1,9 @@
-/** Which member of a client stands in which column. */
+/** The columns of clients. */
+import { Struct } from "effect"
+import { type Client, setByPatch } from "../../api/crm/Clients.ts"
+import type { Columns } from "../../platform/Columns.ts"
 
-/** What a patch may change. */
+/** The columns that a patch can set. */
 export const writable = {
   displayName: "display_name",
   firstName: "first_name",
@@ -14,6 +17,9 @@ export const writable = {
   status: "status"
 } as const
 
+/** The columns that a create can set. */
+export const creatable = Struct.omit(writable, setByPatch)
+
 export const columns = {
   id: "id",
   ...writable,
@@ -21,4 +27,17 @@ export const columns = {
   createdAt: ["created_at", "timestamptz"],
   updatedAt: ["updated_at", "timestamptz"],
   archivedAt: ["archived_at", "timestamptz"]
+} as const satisfies Columns<keyof Client>
+
+/** The columns that a project file can set. The API does not have those of consent, merging and loyalty. */
+export const fileColumns = {
+  ...writable,
+  ...Struct.pick(columns, ["createdAt"]),
+  marketingConsent: ["marketing_consent", "boolean"],
+  suppressed: ["suppressed", "boolean"],
+  mergedIntoClientId: "merged_into_client_id",
+  loyaltyCardNumber: "loyalty_card_number",
+  loyaltyLevelId: "loyalty_level_id",
+  loyaltyBalance: ["loyalty_balance", "integer"],
+  readyStampOfferIds: ["ready_stamp_offer_ids", "text[]"]
 } as const

@@ -1,4 +1,4 @@
-/** The SQL of clients that are read. Every statement names the project first. */
+/** SQL reads of clients. */
 import type { SqlClient } from "effect/sql"
 import type { Client, ClientStatusFilter } from "../../api/crm/Clients.ts"
 import type { ProjectId } from "../../api/Ids.ts"
@@ -9,7 +9,7 @@ import { columns } from "./Record.ts"
 
 const record = selected(columns)
 
-/** The look-up of a client. */
+/** Looks up a client by id. */
 export const find = (sql: SqlClient.SqlClient) => lookup<Client>(sql, "clients", columns)
 
 export const list = (

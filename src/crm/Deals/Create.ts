@@ -1,12 +1,14 @@
-/** The creation of deals. */
+/** The create of deals. */
+import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DealCreate } from "../../api/crm/Deals.ts"
 import type { DealId } from "../../api/Ids.ts"
 import type { DealReferenceNotFound } from "../../api/Problems.ts"
+import { argumentsOf, inserted, insertedValues } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
-import { append, appended } from "../../platform/outbox/Outbox.ts"
-import { dangling } from "../References.ts"
-import { eventDeal } from "./Record.ts"
+import { append, appended, eventType } from "../../platform/outbox/Outbox.ts"
+import { missingReferences } from "../References.ts"
+import { creatable, eventDeal } from "./Record.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
 
 export interface NewDeal extends DealCreate {
@@ -14,22 +16,17 @@ export interface NewDeal extends DealCreate {
   readonly traceparent: string
 }
 
+/** Columns that take the values of the command unchanged. Pipeline and stage have defaults. */
+const given = Struct.omit(creatable, ["pipelineId", "stageId"])
+
 const createdData = `json_build_object(${eventDeal("created")})`
 
-/** A deal is on the project's default pipeline, and on the pipeline's first stage, unless the command names others. */
+/** `next` adds the defaults of pipeline and stage; `decided` checks the references. */
 export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNotFound> => ({
   args: {
     id: "text",
     traceparent: "text",
-    title: "text",
-    clientId: "text",
-    organizationId: "text",
-    pipelineId: "text",
-    stageId: "text",
-    amountMinor: "bigint",
-    currency: "text",
-    expectedCloseDate: "date",
-    responsibleMemberId: "text"
+    ...argumentsOf(creatable)
   },
   decided: () => sql`
     next AS MATERIALIZED (
@@ -45,7 +42,7 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
     ),
     decided AS MATERIALIZED (
       SELECT next.*, 'deal_reference_not_found' || nullif(concat(
-          ${dangling(sql, "next", references)},
+          ${missingReferences(sql, "next", references)},
           CASE
             WHEN next.stage_id IS NOT NULL THEN ''
             WHEN next.pipeline_id IS NULL THEN ' defaultPipeline'
@@ -58,18 +55,16 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
     )`,
   effect: sql`
     created AS (
-      INSERT INTO deals (project_id, id, title, client_id, organization_id, pipeline_id, stage_id, status, lifecycle,
-                         amount_minor, currency, expected_close_date, responsible_member_id,
+      INSERT INTO deals (project_id, id, ${sql.literal(inserted(given))}, pipeline_id, stage_id, status, lifecycle,
                          version, created_at, updated_at)
-      SELECT project_id, id, title, client_id, organization_id, pipeline_id, stage_id, 'open', 'active',
-             "amountMinor", currency, "expectedCloseDate", responsible_member_id, 1, at, at
+      SELECT project_id, id, ${sql.literal(insertedValues(given))}, pipeline_id, stage_id, 'open', 'active', 1, at, at
       FROM claim
       RETURNING *
     ),
     ${append(
       sql,
       sql`
-        SELECT created.project_id, 'crm.deal.created.v1', ${sql.literal(createdData)}, created.created_at,
+        SELECT created.project_id, ${eventType(sql, "crm.deal.created.v1")}, ${sql.literal(createdData)}, created.created_at,
           claim.traceparent
         FROM created JOIN claim USING (project_id, id)`
     )}`,

@@ -1,4 +1,4 @@
-/** Deals over HTTP. */
+/** HTTP handlers of deals. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"
@@ -18,16 +18,13 @@ export const layer = HttpApiBuilder.group(Api, "deals", (handlers) =>
         ),
       createDeal: (request) =>
         Principal.use(({ projectId }) =>
-          Effect.map(deals.create(command(projectId, "createDeal", request), request.payload), receiptAnswer)
+          Effect.map(deals.create(command(projectId, request), request.payload), receiptAnswer)
         ),
       getDeal: ({ params }) =>
         Principal.use(({ projectId }) => Effect.map(deals.get(projectId, params.dealId), recordAnswer)),
       patchDeal: (request) =>
         Principal.use(({ projectId }) =>
-          Effect.map(
-            deals.patch(command(projectId, "patchDeal", request), request.params.dealId, request.payload),
-            receiptAnswer
-          )
+          Effect.map(deals.patch(command(projectId, request), request.params.dealId, request.payload), receiptAnswer)
         )
     })
   )

@@ -1,16 +1,16 @@
-/** The patch of deals, by the moves of `dealMoves` and the rules of `dealRules`. */
+/** The patch of deals, subject to `dealMoves` and `dealRules`. */
 import type { SqlClient } from "effect/sql"
 import { dealMoves, type DealPatch, dealRules } from "../../api/crm/Deals.ts"
 import type { DealId } from "../../api/Ids.ts"
 import { DealNotFound, type DealReferenceNotFound, DealStatusInvalid, ValidationFailed } from "../../api/Problems.ts"
 import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
-import { append, appended } from "../../platform/outbox/Outbox.ts"
-import { dangling } from "../References.ts"
+import { append, appended, eventType } from "../../platform/outbox/Outbox.ts"
+import { missingReferences } from "../References.ts"
 import { eventDeal, writable } from "./Record.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
 
-/** A patch sets these as it says; the other two follow from the record. */
+/** Columns that a patch sets to its own values. The other two also depend on the current record. */
 const { lostReason: _, stageId: __, ...patchable } = writable
 
 const patchedValues = patched(patchable)
@@ -18,9 +18,9 @@ const differs = differ(writable, "next", "target")
 const assignments = assigned(writable, "claim")
 const nextValues = qualified(writable, "judged")
 
-export const noSuchDeal = "The path names no deal of this project."
+export const noSuchDeal = "The project has no deal with the id in the path."
 
-/** The moves of `status` as pairs for an IN. */
+/** The moves of `status` as pairs for an SQL IN. */
 const statusMoves = Object.entries(dealMoves.status)
   .flatMap(([from, targets]) => targets.map((to) => `('${from}', '${to}')`))
   .join(", ")
@@ -50,7 +50,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
           WHEN judged.ord IS NULL THEN ${absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
           WHEN invalid <> '' THEN 'validation_failed' || invalid
           WHEN immovable THEN 'deal_status_invalid'
-          WHEN dangling <> '' THEN 'deal_reference_not_found' || dangling
+          WHEN missing_references <> '' THEN 'deal_reference_not_found' || missing_references
         END AS failure,
         command.id AS resource_id, differs AS changed, old_version + differs::int AS version
       FROM command LEFT JOIN judged ON judged.ord = command.ord
@@ -72,11 +72,11 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
     ${append(
       sql,
       sql`
-        SELECT project_id, 'crm.deal.updated.v1', json_build_object(${sql.literal(eventDeal("updated"))}), updated_at,
+        SELECT project_id, ${eventType(sql, "crm.deal.updated.v1")}, json_build_object(${sql.literal(eventDeal("updated"))}), updated_at,
           traceparent
         FROM updated
         UNION ALL
-        SELECT project_id, 'crm.deal.stage_changed.v1',
+        SELECT project_id, ${eventType(sql, "crm.deal.stage_changed.v1")},
           json_build_object(${sql.literal(eventDeal("updated"))}, 'previousStageId', previous_stage_id), updated_at,
           traceparent
         FROM updated WHERE stage_id <> previous_stage_id`
@@ -86,12 +86,12 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
     deal_not_found: () => new DealNotFound({ detail: noSuchDeal }),
     validation_failed: ({ faults }) => invalid(faults),
     deal_status_invalid: () =>
-      new DealStatusInvalid({ detail: "Between won and lost a deal has to be opened again first." }),
+      new DealStatusInvalid({ detail: "Open the deal again before it moves between won and lost." }),
     deal_reference_not_found
   }
 })
 
-/** The deals as they would be. */
+/** Computes the deals as the patches would leave them. */
 const next = (sql: SqlClient.SqlClient) => sql`
   next AS MATERIALIZED (
     SELECT target.ord, target.p, target.status AS old_status, target.version AS old_version,
@@ -114,7 +114,7 @@ const next = (sql: SqlClient.SqlClient) => sql`
     ) AS next
   )`
 
-/** What is wrong with them. */
+/** Checks the resulting deals: rules between fields, references, and the move of the status. */
 const judged = (sql: SqlClient.SqlClient) => sql`
   judged AS (
     SELECT
@@ -127,7 +127,7 @@ const judged = (sql: SqlClient.SqlClient) => sql`
         CASE WHEN next.status <> 'lost' AND next.lost_reason IS NOT NULL THEN ' lostReason' END
       ) AS invalid,
       concat(
-        ${dangling(sql, "given", references)},
+        ${missingReferences(sql, "given", references)},
         CASE
           WHEN EXISTS (
             SELECT FROM stages
@@ -137,7 +137,7 @@ const judged = (sql: SqlClient.SqlClient) => sql`
           WHEN ${pipelineExists(sql)} THEN ' stageId'
           ELSE ' pipelineId'
         END
-      ) AS dangling,
+      ) AS missing_references,
       next.status <> old_status AND (old_status, next.status) NOT IN (${sql.literal(statusMoves)}) AS immovable
     FROM next, LATERAL (
       SELECT next.project_id, p->>'clientId' AS client_id, p->>'organizationId' AS organization_id,

@@ -1,6 +1,9 @@
-/** Which member of a deal stands in which column. */
-import { jsonObject } from "../../platform/Columns.ts"
+/** The columns of deals. */
+import { Struct } from "effect"
+import { type Deal, setByPatch } from "../../api/crm/Deals.ts"
+import { type Columns, jsonObject } from "../../platform/Columns.ts"
 
+/** The columns that a patch can set. */
 export const writable = {
   title: "title",
   clientId: "client_id",
@@ -16,6 +19,9 @@ export const writable = {
   lostReason: "lost_reason"
 } as const
 
+/** The columns that a create can set. */
+export const creatable = Struct.omit(writable, setByPatch)
+
 export const columns = {
   id: "id",
   ...writable,
@@ -23,7 +29,10 @@ export const columns = {
   version: ["version", "integer"],
   createdAt: ["created_at", "timestamptz"],
   updatedAt: ["updated_at", "timestamptz"]
-} as const
+} as const satisfies Columns<keyof Deal>
 
-/** The `deal` of an event, of a row that a create or a patch leaves. */
+/** The columns that a project file can set. */
+export const fileColumns = { ...writable, ...Struct.pick(columns, ["closedAt", "createdAt"]) } as const
+
+/** The member `deal` of an event's data, from a row that a create or a patch returns. */
 export const eventDeal = (row: string) => `'deal', ${jsonObject(columns, row)}`

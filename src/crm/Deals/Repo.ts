@@ -1,4 +1,4 @@
-/** The SQL of deals that are read. Every statement names the project first. */
+/** SQL reads of deals. */
 import type { SqlClient } from "effect/sql"
 import type { Deal, DealLifecycleFilter, DealStatusFilter } from "../../api/crm/Deals.ts"
 import type { ProjectId } from "../../api/Ids.ts"
@@ -11,7 +11,7 @@ type Sql = SqlClient.SqlClient
 
 const record = selected(columns)
 
-/** The look-up of a deal. */
+/** Looks up a deal by id. */
 export const find = (sql: Sql) => lookup<Deal>(sql, "deals", columns)
 
 export const list = (

@@ -1,4 +1,4 @@
-/** Notes over HTTP. */
+/** HTTP handlers of notes. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"
@@ -17,7 +17,7 @@ export const layer = HttpApiBuilder.group(Api, "notes", (handlers) =>
       createNote: (request) =>
         Principal.use(({ keyId, projectId }) =>
           Effect.map(
-            notes.create(command(projectId, "createNote", request), keyId, request.params.dealId, request.payload),
+            notes.create(command(projectId, request), keyId, request.params.dealId, request.payload),
             receiptAnswer
           )
         ),
@@ -25,7 +25,7 @@ export const layer = HttpApiBuilder.group(Api, "notes", (handlers) =>
         Principal.use(({ projectId }) =>
           Effect.map(
             notes.patch(
-              command(projectId, "patchNote", request),
+              command(projectId, request),
               { dealId: request.params.dealId, id: request.params.noteId },
               request.payload
             ),
@@ -36,7 +36,7 @@ export const layer = HttpApiBuilder.group(Api, "notes", (handlers) =>
         Principal.use(({ projectId }) =>
           Effect.map(
             notes.remove(
-              command(projectId, "deleteNote", request),
+              command(projectId, request),
               { dealId: request.params.dealId, id: request.params.noteId },
               request.query.expectedVersion
             ),

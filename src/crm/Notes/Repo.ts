@@ -1,4 +1,4 @@
-/** The SQL of notes. Every statement names the project first. */
+/** SQL of notes. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { Note, NoteCreate, NotePatch } from "../../api/crm/Notes.ts"
@@ -23,13 +23,13 @@ const columns = {
 
 const record = selected(columns)
 
-/** Where a note is: on which deal. */
+/** The ids of a note and of its deal. */
 export interface NotePath {
   readonly dealId: DealId
   readonly id: NoteId
 }
 
-/** The notes after a place, and whether there is a deal that they could be on: a row without a note if there are none. */
+/** Reads the notes after a position, and whether the deal exists: a deal without notes is one row of nulls. */
 export const list = (sql: Sql, projectId: ProjectId, dealId: DealId, { after, limit }: Window) =>
   sql<Note | { readonly id: null }>`
     SELECT note.* FROM deals LEFT JOIN LATERAL (
@@ -46,11 +46,11 @@ export const list = (sql: Sql, projectId: ProjectId, dealId: DealId, { after, li
     }))
   )
 
-const note_not_found = () => new NoteNotFound({ detail: "The path names no note on a deal of this project." })
+const note_not_found = () => new NoteNotFound({ detail: "The deal in the path has no note with the id in the path." })
 
 const version_conflict = ({ version }: Refusal) =>
   new VersionConflict({
-    detail: `The note is at version ${version}. Read it again, then decide.`,
+    detail: `The note is at version ${version}. Read it again before you change it.`,
     currentVersion: version
   })
 
@@ -78,7 +78,7 @@ export const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
 
 export interface NoteChange extends NotePatch, NotePath {}
 
-/** Of many writers one after the other sees what the one before has left. */
+/** Concurrent patches of a note run one after the other; each sees the version that the one before has written. */
 export const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
   args: { id: "text", dealId: "text", body: "text", expectedVersion: "bigint" },
   record: ({ id }) => id,

@@ -1,9 +1,9 @@
-/** The SQL of tasks. Every statement names the project first, and gives no row when there is none. */
+/** SQL of tasks. A statement returns no row when the project does not exist. */
 import type { SqlClient } from "effect/sql"
 import type { ProjectId, TaskId } from "../../api/Ids.ts"
 import { jsonObject } from "../../platform/Columns.ts"
-import { append, type Appended, appended, type Cause } from "../../platform/outbox/Outbox.ts"
-import { client, dangling, deal } from "../References.ts"
+import { append, type Appended, appended, type EventContext, eventType } from "../../platform/outbox/Outbox.ts"
+import { client, missingReferences, deal } from "../References.ts"
 import type { NewTask } from "../Tasks.ts"
 
 type Sql = SqlClient.SqlClient
@@ -19,17 +19,17 @@ const columns = {
   createdAt: ["created_at", "timestamptz"]
 } as const
 
-/** The `data` of the task events, of the rows that the two statements leave. */
+/** The `data` of the task events, from the rows that the two statements return. */
 const createdData = `json_build_object('task', ${jsonObject(columns, "created")})`
 const completedData = `json_build_object('task', ${jsonObject(columns, "completed")})`
 
-/** The project, locked before what is in it, in the order that a project file locks them, too. */
+/** Locks the project before its records, in the same order as a project file. */
 const project = (sql: Sql, projectId: ProjectId) => sql`
   project AS MATERIALIZED (SELECT project_id FROM projects WHERE project_id = ${projectId} FOR KEY SHARE)`
 
-/** Creates the task unless it refers to what the project lacks: then `members` names that. */
-export const create = (sql: Sql, cause: Cause, id: TaskId, task: NewTask) => {
-  const { at, projectId, traceparent } = cause
+/** Creates the task, unless a reference is missing; `members` names the missing ones. */
+export const create = (sql: Sql, context: EventContext, id: TaskId, task: NewTask) => {
+  const { at, projectId, traceparent } = context
   return sql<{ readonly members: string; readonly appended: Appended }>`
     WITH ${project(sql, projectId)},
     given AS (
@@ -37,7 +37,7 @@ export const create = (sql: Sql, cause: Cause, id: TaskId, task: NewTask) => {
              ${task.dueAt}::timestamptz AS due_at
       FROM project
     ),
-    verdict AS (SELECT concat(${dangling(sql, "given", [deal, client])}) AS members FROM given),
+    verdict AS (SELECT concat(${missingReferences(sql, "given", [deal, client])}) AS members FROM given),
     created AS (
       INSERT INTO tasks (project_id, id, title, deal_id, client_id, due_at, version, created_at)
       SELECT ${projectId}::text, ${id}::text, title, deal_id, client_id, due_at, 1, ${at}::timestamptz
@@ -47,14 +47,14 @@ export const create = (sql: Sql, cause: Cause, id: TaskId, task: NewTask) => {
     ${append(
       sql,
       sql`
-        SELECT project_id, 'crm.task.created.v1', ${sql.literal(createdData)}, created_at, ${traceparent}::text FROM created`
+        SELECT project_id, ${eventType(sql, "crm.task.created.v1")}, ${sql.literal(createdData)}, created_at, ${traceparent}::text FROM created`
     )}
     SELECT members, ${appended(sql, sql`${projectId}`)} AS appended FROM verdict`
 }
 
-/** Completes the task if it is open. Of two that do so at once, the second waits, and finds it completed. */
-export const complete = (sql: Sql, cause: Cause, id: TaskId) => {
-  const { at, projectId, traceparent } = cause
+/** Completes an open task. Of two concurrent commands, the second waits and finds the task completed. */
+export const complete = (sql: Sql, context: EventContext, id: TaskId) => {
+  const { at, projectId, traceparent } = context
   return sql<{ readonly known: boolean; readonly appended: Appended }>`
     WITH ${project(sql, projectId)},
     completed AS (
@@ -66,7 +66,7 @@ export const complete = (sql: Sql, cause: Cause, id: TaskId) => {
     ${append(
       sql,
       sql`
-        SELECT project_id, 'crm.task.completed.v1', ${sql.literal(completedData)}, completed_at, ${traceparent}::text FROM completed`
+        SELECT project_id, ${eventType(sql, "crm.task.completed.v1")}, ${sql.literal(completedData)}, completed_at, ${traceparent}::text FROM completed`
     )}
     SELECT EXISTS (SELECT FROM tasks WHERE project_id = ${projectId} AND id = ${id}) AS known,
       ${appended(sql, sql`${projectId}`)} AS appended

@@ -1,4 +1,4 @@
-/** Tickets over HTTP. */
+/** HTTP handlers of tickets. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"
@@ -12,10 +12,7 @@ export const layer = HttpApiBuilder.group(Api, "tickets", (handlers) =>
     handlers.handleAll({
       rateTicket: (request) =>
         Principal.use(({ projectId }) =>
-          Effect.map(
-            tickets.rate(command(projectId, "rateTicket", request), request.params.ticketId, request.payload),
-            receiptAnswer
-          )
+          Effect.map(tickets.rate(command(projectId, request), request.params.ticketId, request.payload), receiptAnswer)
         )
     })
   )

@@ -1,4 +1,4 @@
-/** The SQL of tickets. Every statement names the project first. */
+/** SQL of tickets. */
 import type { SqlClient } from "effect/sql"
 import { rateable, type TicketRating } from "../../api/crm/Tickets.ts"
 import type { ProjectId, TicketId } from "../../api/Ids.ts"
@@ -39,9 +39,9 @@ export const rate = (
       WHERE tickets.project_id = ${projectId} AND tickets.id = ${id} AND claim.changed
     )`,
   problems: {
-    ticket_not_found: () => new TicketNotFound({ detail: "The path names no ticket of this project." }),
+    ticket_not_found: () => new TicketNotFound({ detail: "The project has no ticket with the id in the path." }),
     ticket_not_rateable: () =>
       new TicketNotRateable({ detail: `A ticket can be rated once it is ${rateable.join(" or ")}.` }),
-    rating_customer_owned: () => new RatingCustomerOwned({ detail: "What a customer has said can't be replaced." })
+    rating_customer_owned: () => new RatingCustomerOwned({ detail: "A rating by the customer cannot be replaced." })
   }
 })

@@ -4,7 +4,7 @@ import type { SqlClient, SqlError } from "effect/sql"
 import { forkPeriodic } from "../../platform/background/Periodic.ts"
 import type { Worker } from "../../platform/background/Worker.ts"
 import { statement } from "../../platform/Database.ts"
-import { Measured } from "../../platform/Measured.ts"
+import { MetricsEnabled } from "../../platform/MetricsEnabled.ts"
 import { untraced } from "../../platform/Telemetry.ts"
 import type { Endpoint } from "./Claim.ts"
 import { type Batch, discard, expire } from "./DeadLetter.ts"
@@ -42,7 +42,7 @@ export interface Options {
 /** Runs for as long as the scope lives. */
 export const maintain = Effect.fnUntraced(function* (options: Options) {
   const { deadLettering, leaseMillis, maintenance, maxAge, sql, visit, worker } = options
-  const measured = yield* Measured
+  const measured = yield* MetricsEnabled
   const periodic = <A, E, R>(name: string, interval: Duration.Duration, effect: Effect.Effect<A, E, R>) =>
     forkPeriodic(`deliveries ${name}`, { interval }, untraced(effect))
 

@@ -1,7 +1,11 @@
 /** The SQL of the preview: one statement, so all of it is seen at one moment. */
+import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { ImportPreview } from "../../api/integrations/Preview.ts"
+import { columns } from "../../crm/Clients/Record.ts"
+import { listOf } from "../../platform/Columns.ts"
+import { importFields } from "./Fields.ts"
 
 /** What the records and the profile say, and what the clients add to that. */
 interface Found {
@@ -17,24 +21,17 @@ interface Found {
   readonly differing: number
 }
 
-/** The columns of the clients by the fields that contacts can be mapped to; tags are a set. */
-const columns = {
-  displayName: "display_name",
-  firstName: "first_name",
-  lastName: "last_name",
-  email: "email",
-  phone: "phone"
-} as const
-
-const differs = [
-  ...Object.entries(columns).map(
-    ([field, column]) => `contact.mapped ? '${field}' AND contact.mapped->>'${field}' IS DISTINCT FROM client.${column}`
-  ),
-  `contact.mapped ? 'tags' AND NOT (
-    client.tags <@ ARRAY(SELECT jsonb_array_elements_text(contact.mapped->'tags'))
-    AND client.tags @> ARRAY(SELECT jsonb_array_elements_text(contact.mapped->'tags'))
+/** Whether a contact has another value than its client, by the fields that contacts can be mapped to. Arrays are sets. */
+const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
+  .map(({ column, member, type }) =>
+    type === "text[]"
+      ? `contact.mapped ? '${member}' AND NOT (
+    client.${column} <@ ARRAY(SELECT jsonb_array_elements_text(contact.mapped->'${member}'))
+    AND client.${column} @> ARRAY(SELECT jsonb_array_elements_text(contact.mapped->'${member}'))
   )`
-].join(" OR ")
+      : `contact.mapped ? '${member}' AND contact.mapped->>'${member}' IS DISTINCT FROM client.${column}`
+  )
+  .join(" OR ")
 
 /** The ways to find a contact's client; the first that finds one counts. */
 const ways = [

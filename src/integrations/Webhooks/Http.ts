@@ -17,33 +17,21 @@ export const layer = HttpApiBuilder.group(Api, "webhooks", (handlers) =>
       configureWebhook: (request) =>
         Principal.use(({ projectId }) =>
           Effect.map(
-            webhooks.configure(
-              command(projectId, "configureWebhook", request),
-              request.params.installationId,
-              request.payload
-            ),
+            webhooks.configure(command(projectId, request), request.params.installationId, request.payload),
             secretAnswer
           )
         ),
       rotateWebhookSecret: (request) =>
         Principal.use(({ projectId }) =>
           Effect.map(
-            webhooks.rotate(
-              command(projectId, "rotateWebhookSecret", request),
-              request.params.installationId,
-              request.payload
-            ),
+            webhooks.rotate(command(projectId, request), request.params.installationId, request.payload),
             secretAnswer
           )
         ),
       retryDelivery: (request) =>
         Principal.use(({ projectId }) =>
           Effect.map(
-            webhooks.retry(
-              command(projectId, "retryDelivery", request),
-              request.params.installationId,
-              request.params.deliveryId
-            ),
+            webhooks.retry(command(projectId, request), request.params.installationId, request.params.deliveryId),
             unversionedReceiptAnswer
           )
         )

@@ -1,4 +1,4 @@
-/** One call of a provider over HTTP: a connection of its own, one deadline over everything, one span. */
+/** One provider call over HTTP, with its own connection, deadline and span. */
 import { Clock, type Duration, Effect, type Option } from "effect"
 import type { MessageId } from "../../api/Ids.ts"
 import { freshConnections } from "../../platform/outbound/Connections.ts"
@@ -6,33 +6,33 @@ import { inClientSpan, postAttributes } from "../../platform/outbound/ClientSpan
 import { exchange, type ExchangeFailed } from "../../platform/outbound/Exchange.ts"
 import { delayOf } from "../../platform/outbound/RetryAfter.ts"
 import { userAgent } from "../../platform/outbound/UserAgent.ts"
-import type { Outcome } from "../Connectors.ts"
+import type { Outcome } from "./Connector.ts"
 import { byFailure, type Failure } from "./Outcomes.ts"
 
 export interface Call {
   readonly messageId: MessageId
-  /** It may hold a secret: nothing of it but its origin is told. */
+  /** The URL may contain a secret: only its origin is logged and traced. */
   readonly url: URL
-  /** JSON in UTF-8, and the headers that go with it. Made within the call's span. */
+  /** JSON in UTF-8 with its headers, made within the call's span. */
   readonly request: Effect.Effect<{ readonly body: Uint8Array; readonly headers: Readonly<Record<string, string>> }>
   readonly outcomeOf: (reply: Reply) => Outcome
 }
 
-/** A provider's whole answer. */
+/** The complete answer of a provider. */
 export interface Reply {
   readonly status: number
-  /** None when it is too long to be read. */
+  /** None when it exceeds the limit. */
   readonly body: Option.Option<Uint8Array>
-  /** For how long it asks to be left alone. */
+  /** The delay of `Retry-After`. */
   readonly retryAfter: Option.Option<Duration.Duration>
 }
 
-/** An answer's body may have 64 KiB. */
+/** An answer's body has at most 64 KiB. */
 const bodyLimit = 64 * 1024 + 1
 
 /**
- * Calls once. The system finds the host, wherever it is: the URL is the operator's choice. Interruption destroys the
- * connection.
+ * Calls the provider once. The system resolves the host without restrictions, as the URL is the operator's choice.
+ * Interruption destroys the connection.
  */
 export const call = (
   timeout: Duration.Duration,
@@ -47,7 +47,7 @@ export const call = (
       bodyLimit
     }
     let mayBeWritten = false
-    // Never on a kept connection: one that turned out stale would leave open whether the request was processed.
+    // Never a reused connection: if it turns out stale, it is unknown whether the request was processed.
     return yield* exchange(freshConnections, post, () => (mayBeWritten = true)).pipe(
       Effect.flatMap(({ body, retryAfter, status }) =>
         Effect.gen(function* () {
@@ -67,6 +67,6 @@ const errorOf = (outcome: Outcome) => (outcome._tag === "accepted" ? undefined :
 
 const failureOf = (code: ExchangeFailed["code"], mayBeWritten: boolean): Failure => {
   if (code === "invalid_response") return "unreadable_answer"
-  // TLS can also fail when the request is through, and then it may have been processed.
+  // TLS can also fail after the request was written, and then it may have been processed.
   return mayBeWritten ? "connection_lost" : code
 }

@@ -1,50 +1,27 @@
-/** What each type of provider needs to know of a channel: a project file brings it, and it is stored sealed. */
+/** The connectors, and the channels that they make possible. A new connector is one line in each of the three. */
 import { Schema } from "effect"
-import { text } from "../../api/Fields.ts"
+import { http } from "./Http.ts"
+import { sandbox } from "./Sandbox.ts"
+import { telegram } from "./Telegram.ts"
 
-const isHttpUrl = (text: string) => {
-  if (!URL.canParse(text)) return false
-  const { password, protocol, username } = new URL(text)
-  return ["http:", "https:"].includes(protocol) && username === "" && password === ""
-}
+/** The connectors by type of provider. */
+export const connectors = { http, telegram, sandbox }
 
-/** The operator's own choice, so no address is out of bounds. Credentials in it would not be sent. */
-const HttpUrl = text(1, 2048).check(
-  Schema.makeFilter(isHttpUrl, {
-    expected: "an http or https URL without credentials",
-    toJsonSchema: () => ({ format: "uri" })
-  })
-)
+/** The decoded config of each provider. */
+export type Configs = { readonly [Type in keyof typeof connectors]: (typeof connectors)[Type]["config"]["Type"] }
 
-const secret = (pattern: RegExp, expected: string) =>
-  Schema.RedactedFromValue(text(1, 500).check(Schema.isPattern(pattern, { expected })))
-
-/** In either base64 alphabet, as the libraries of Standard Webhooks read it. */
-const signingSecret = secret(/^(?:whsec_)?[A-Za-z0-9+/_-]+={0,2}$/u, "a signing secret: whsec_ and base64")
-
-/** It becomes part of a path. */
-const telegramToken = secret(/^[A-Za-z0-9:._~-]+$/u, "a bot token")
-
-export const telegramApi = "https://api.telegram.org"
-
-/** The members of each provider's `config`; one that may be absent says what it is then. */
-export const configs = {
-  http: Schema.Struct({ url: HttpUrl, signingSecret }),
-  telegram: Schema.Struct({
-    apiBaseUrl: Schema.optionalKey(HttpUrl).annotateKey({ default: telegramApi }),
-    token: telegramToken
-  }),
-  // A Struct without members would take anything but null.
-  sandbox: Schema.Record(Schema.String, Schema.Never.annotate({ message: "is not known here" }))
-}
-
-/** What each provider needs of a channel, once it is read. */
-export type Configs = { readonly [Type in keyof typeof configs]: (typeof configs)[Type]["Type"] }
-
-/** A channel's provider, and what it needs. */
+/** A type of provider with its config. */
 export const ChannelConfig = Schema.Union([
-  Schema.Struct({ providerType: Schema.Literal("http"), config: configs.http }),
-  Schema.Struct({ providerType: Schema.Literal("telegram"), config: configs.telegram }),
-  Schema.Struct({ providerType: Schema.Literal("sandbox"), config: configs.sandbox })
+  Schema.Struct({ providerType: Schema.Literal("http"), config: http.config }),
+  Schema.Struct({ providerType: Schema.Literal("telegram"), config: telegram.config }),
+  Schema.Struct({ providerType: Schema.Literal("sandbox"), config: sandbox.config })
 ])
 export type ChannelConfig = typeof ChannelConfig.Type
+
+/** A channel of a project file: other fields, the type of the provider, and optionally its config. */
+export const channelsWith = <Fields extends Schema.Struct.Fields>(fields: Fields) =>
+  Schema.Union([
+    Schema.Struct({ ...fields, providerType: Schema.Literal("http"), config: Schema.optionalKey(http.config) }),
+    Schema.Struct({ ...fields, providerType: Schema.Literal("telegram"), config: Schema.optionalKey(telegram.config) }),
+    Schema.Struct({ ...fields, providerType: Schema.Literal("sandbox"), config: Schema.optionalKey(sandbox.config) })
+  ])

@@ -1,17 +1,25 @@
-/** A provider that speaks our own protocol: signed like webhooks, and idempotent by the message's id (contract §8). */
-import { Clock, type Duration, Effect, Option, Schema } from "effect"
+/**
+ * The connector of providers with this service's own protocol: signed like webhooks, idempotent by message id (contract
+ * §8).
+ */
+import { Clock, Effect, Option, Schema } from "effect"
 import { currentTraceparent } from "../../platform/outbound/ClientSpan.ts"
 import { signedHeaders } from "../../platform/StandardWebhooks.ts"
 import { isUnsafe } from "../../platform/UnsafeText.ts"
-import type { Connector, Outcome } from "../Connectors.ts"
 import { call, type Reply } from "./Call.ts"
-import type { Configs } from "./Config.ts"
+import { connector, type Outcome } from "./Connector.ts"
+import { HttpUrl, secret } from "./Fields.ts"
 import { jsonBody } from "./JsonBody.ts"
 import { byFailure, byStatus, meaningOf } from "./Outcomes.ts"
 
-export const http = (timeout: Duration.Duration): Connector<Configs["http"]> => ({
+/** A secret in either base64 alphabet, as the libraries of Standard Webhooks accept it. */
+const signingSecret = secret(/^(?:whsec_)?[A-Za-z0-9+/_-]+={0,2}$/u, "a signing secret: whsec_ and base64")
+
+export const http = connector({
+  config: Schema.Struct({ url: HttpUrl, signingSecret }),
+  defaults: {},
   idempotent: true,
-  send: ({ signingSecret, url }, { conversationId, messageId, recipient, text }) =>
+  send: ({ signingSecret, url }, { conversationId, messageId, recipient, text }, timeout) =>
     call(timeout, {
       messageId,
       url: new URL(url),
@@ -28,7 +36,7 @@ export const http = (timeout: Duration.Duration): Connector<Configs["http"]> => 
     })
 })
 
-/** The id is stored and shown: one that can't be is none. */
+/** The id is stored and shown, so it must not contain unsafe characters. */
 const read = jsonBody(
   Schema.Struct({ providerMessageId: Schema.String.check(Schema.makeFilter((id: string) => !isUnsafe(id))) })
 )

@@ -1,10 +1,10 @@
-/** Outcomes of calls by the provider's answer, or by the failure that prevented one (contract §8): two tables. */
+/** Outcomes of provider calls, by status of the answer or by failure (contract §8), as two tables. */
 import { Duration, Option } from "effect"
-import type { Outcome } from "../Connectors.ts"
+import type { Outcome } from "./Connector.ts"
 
 export type Meaning = Outcome["_tag"]
 
-/** The first row that contains a status counts. `accepted` also needs an answer that can be read. */
+/** The first row that contains a status applies. `accepted` also requires an answer that can be decoded. */
 export const statuses: ReadonlyArray<{ readonly from: number; readonly to: number; readonly means: Meaning }> = [
   { from: 200, to: 299, means: "accepted" },
   // Redirects are not followed, and the provider may have processed the message before it redirected.
@@ -16,17 +16,19 @@ export const statuses: ReadonlyArray<{ readonly from: number; readonly to: numbe
   { from: 503, to: 503, means: "postponed" },
   // The provider failed while processing, or a gateway lost its answer.
   { from: 500, to: 599, means: "unknown" },
-  // Not a status of HTTP.
+  // Not an HTTP status.
   { from: 100, to: 999, means: "unknown" }
 ]
 
-/** By error code. A request is written only once its connection is established: before that nothing was processed. */
+/**
+ * By error code. A request is written only once its connection is established, so before that nothing was processed.
+ */
 export const failures = {
-  /** The host's name can't be resolved. */
+  /** The host name cannot be resolved. */
   dns_failed: "postponed",
-  /** The connection is refused, or the host can't be reached. */
+  /** The connection is refused, or the host is unreachable. */
   connect_failed: "postponed",
-  /** The TLS handshake failed, or the certificate is not of the URL's host. */
+  /** The TLS handshake failed, or the certificate does not match the host. */
   tls_failed: "postponed",
   /** The deadline passed before the connection was established. */
   connect_timeout: "postponed",
@@ -34,26 +36,26 @@ export const failures = {
   timeout: "unknown",
   /** The connection ended before the answer was complete. */
   connection_lost: "unknown",
-  /** The answer is not HTTP, or a success without the provider's id of the message. */
+  /** The answer is not HTTP, or a success without the provider's message id. */
   unreadable_answer: "unknown"
 } as const satisfies Record<string, Exclude<Meaning, "accepted">>
 
 export type Failure = keyof typeof failures
 
-/** Failures that say that the provider can't be reached or hangs. */
+/** Failures of a provider that is unreachable or hangs. */
 const unanswered = new Set<string>(Object.keys(failures).filter((failure) => failure !== "unreadable_answer"))
 
-/** Whether a call has ended without an answer of the provider. */
+/** Whether a call ended without an answer. */
 export const isUnanswered = (outcome: Outcome): boolean =>
   outcome._tag !== "accepted" && unanswered.has(outcome.errorCode)
 
-/** Longest `Retry-After` that is honoured. */
+/** Maximum `Retry-After` that is honoured. */
 const longestRetryAfter = Duration.hours(1)
 
 export const meaningOf = (status: number): Meaning =>
   statuses.find(({ from, to }) => from <= status && status <= to)?.means ?? "unknown"
 
-/** Outcome of an answer without the provider's id of the message; `source` names the origin of the status. */
+/** Returns the outcome of an answer without a message id; `source` names the origin of the status. */
 export const byStatus = (
   source: "http" | "telegram",
   status: number,

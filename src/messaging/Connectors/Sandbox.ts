@@ -1,9 +1,11 @@
-/** A provider for trying the service out: it takes every message, in the process, and sends it nowhere. */
-import { Effect } from "effect"
-import type { Connector } from "../Connectors.ts"
-import type { Configs } from "./Config.ts"
+/** The connector for trials: accepts every message in the process and sends nothing. */
+import { Effect, Schema } from "effect"
+import { connector } from "./Connector.ts"
 
-export const sandbox: Connector<Configs["sandbox"]> = {
+export const sandbox = connector({
+  // A Struct without members would accept any value but null.
+  config: Schema.Record(Schema.String, Schema.Never.annotate({ message: "is not known here" })),
+  defaults: {},
   idempotent: true,
   send: (_, { messageId }) => Effect.succeed({ _tag: "accepted", providerMessageId: `sandbox_${messageId}` })
-}
+})

@@ -1,4 +1,4 @@
-/** Channels' configs at rest: sealed whole, each for its own channel, so that another's can't be put in its place. */
+/** Encryption of channel configs at rest. Each is bound to its channel, so that it cannot be used for another. */
 import { Effect, Redacted, Schema } from "effect"
 import type { ChannelId, ProjectId } from "../../api/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
@@ -18,20 +18,25 @@ export interface SealedChannel {
 
 const ownerOf = (projectId: ProjectId, channelId: ChannelId) => ["channel", projectId, channelId]
 
-const encode = Schema.encodeEffect(ChannelConfig)
+const encode = Schema.encodeUnknownEffect(ChannelConfig)
 const decode = Schema.decodeUnknownEffect(ChannelConfig)
 const parse = Schema.decodeEffect(Schema.fromJsonString(Schema.Unknown))
 
-/** Seals the config of a channel. The same config is sealed differently each time. */
-export const sealConfig = (box: Box, projectId: ProjectId, channelId: ChannelId, channel: ChannelConfig) =>
+/** Seals the config of a channel. Sealing is randomized: equal configs have different ciphertexts. */
+export const sealConfig = (
+  box: Box,
+  projectId: ProjectId,
+  channelId: ChannelId,
+  channel: { readonly providerType: ProviderType; readonly config: unknown }
+) =>
   encode(channel).pipe(
     Effect.orDie,
     Effect.flatMap(({ config }) => box.seal(ownerOf(projectId, channelId), Redacted.make(JSON.stringify(config))))
   )
 
 /**
- * Opens the config of a channel of this type. What is no config of that type counts as unreadable, too: what the schema
- * says of it could quote a secret.
+ * Opens the config of a channel. A config that its schema cannot decode also counts as unreadable, as the schema's
+ * message could quote a secret.
  */
 export const openConfig = (
   box: Box,

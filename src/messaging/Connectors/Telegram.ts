@@ -1,14 +1,24 @@
-/** Telegram's Bot API: https://core.telegram.org/bots/api#making-requests, `sendMessage`. It knows no idempotency. */
+/**
+ * The connector of Telegram's Bot API, `sendMessage` (https://core.telegram.org/bots/api#making-requests). Sends are
+ * not idempotent.
+ */
 import { Duration, Effect, Option, Redacted, Schema } from "effect"
-import type { Connector, Outcome } from "../Connectors.ts"
 import { call, type Reply } from "./Call.ts"
-import { type Configs, telegramApi } from "./Config.ts"
+import { connector, type Outcome } from "./Connector.ts"
+import { HttpUrl, secret } from "./Fields.ts"
 import { jsonBody } from "./JsonBody.ts"
 import { byFailure, byStatus, meaningOf } from "./Outcomes.ts"
 
-export const telegram = (timeout: Duration.Duration): Connector<Configs["telegram"]> => ({
+/** A bot token. It becomes part of a path. */
+const token = secret(/^[A-Za-z0-9:._~-]+$/u, "a bot token")
+
+const telegramApi = "https://api.telegram.org"
+
+export const telegram = connector({
+  config: Schema.Struct({ apiBaseUrl: Schema.optionalKey(HttpUrl).annotateKey({ default: telegramApi }), token }),
+  defaults: { apiBaseUrl: telegramApi },
   idempotent: false,
-  send: ({ apiBaseUrl, token }, { messageId, recipient, text }) =>
+  send: ({ apiBaseUrl, token }, { messageId, recipient, text }, timeout) =>
     call(timeout, {
       messageId,
       url: sendMessage(apiBaseUrl ?? telegramApi, token),
@@ -17,7 +27,7 @@ export const telegram = (timeout: Duration.Duration): Connector<Configs["telegra
     })
 })
 
-/** The base in its canonical form takes the path whatever it is, so that no error ever tells the token. */
+/** The canonical form of the base URL accepts any path, so that no error message can quote the token. */
 const sendMessage = (base: string, token: Redacted.Redacted) =>
   new URL(`${new URL(base).href.replace(/\/+$/, "")}/bot${Redacted.value(token)}/sendMessage`)
 
@@ -25,7 +35,7 @@ const Answer = Schema.Union([
   Schema.Struct({ ok: Schema.Literal(true), result: Schema.Struct({ message_id: Schema.Int }) }),
   Schema.Struct({
     ok: Schema.Literal(false),
-    /** Like a status of HTTP. */
+    /** An HTTP status. */
     error_code: Schema.optionalKey(Schema.Int.check(Schema.isBetween({ minimum: 100, maximum: 999 })))
   })
 ])
@@ -46,7 +56,7 @@ const outcomeOf = ({ body, retryAfter, status }: Reply): Outcome => {
       ? { _tag: "accepted", providerMessageId: String(answer.result.message_id) }
       : byFailure("unreadable_answer")
   }
-  // Without a code of its own the Bot API has not spoken, but something before it.
+  // An answer without `error_code` is not from the Bot API but from a proxy before it.
   if (answer?.error_code === undefined) return byStatus("http", status, retryAfter)
   const asked = Option.map(readRetryAfter(body), ({ parameters }) => Duration.seconds(parameters.retry_after))
   return byStatus(

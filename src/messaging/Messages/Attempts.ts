@@ -1,4 +1,4 @@
-/** Attempts to send a message: claimed, leased, and recorded. Every statement names the project first. */
+/** SQL of attempts to send a message: claim, lease, record. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ConversationId, MessageId, ProjectId } from "../../api/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
@@ -11,18 +11,18 @@ import { after } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** An attempt that is to be made now, with all that its call needs. */
+/** An attempt to make now, with the data of its call. */
 export interface Attempt {
   readonly projectId: ProjectId
   readonly messageId: MessageId
   readonly conversationId: ConversationId
   readonly channelId: ChannelId
   readonly providerType: ProviderType
-  /** Sealed. */
+  /** The sealed config. */
   readonly config: Uint8Array
   readonly address: string
   readonly text: string
-  /** The number of the attempt, and the fence of its lease. */
+  /** The number of the attempt, which is also the fence of its lease. */
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
@@ -30,8 +30,8 @@ export interface Attempt {
 }
 
 /**
- * Records what became of an attempt, unless another process has by now: then no row. All times are the database's, so that
- * the next attempt is due when the receipt says.
+ * Records the result of an attempt. Returns no row if another process has recorded it. All times are those of the
+ * database, so that the next attempt is due at the time in the receipt.
  */
 export const record = (
   sql: Sql,
@@ -54,11 +54,11 @@ export const record = (
     RETURNING ${columns(sql, now)}`
 }
 
-/** A time as the contract writes it. */
+/** Formats a time as the contract does. */
 const instant = (sql: Sql, time: Statement.Fragment) =>
   sql`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
-/** A claimed message: its next attempt, or (`lost`) an attempt whose lease has ended, to be recorded as unknown. */
+/** A claimed message: its next attempt, or (`lost`) an attempt whose lease has ended, to record as unknown. */
 export interface Claim extends Attempt {
   readonly lost: boolean
 }
@@ -66,20 +66,20 @@ export interface Claim extends Attempt {
 export interface Terms {
   readonly now: Statement.Fragment
   readonly leaseMillis: number
-  /** The worker that leases; null: the leases end by their time alone. */
+  /** The worker that holds the lease; null: the lease ends only by its time. */
   readonly workerId: bigint | null
   readonly limits: Limits
-  /** When the attempts start, by the clock of the process: only shown. */
+  /** The start of the attempts by the clock of the process, only for display. */
   readonly at: Date
 }
 
 /**
- * Claims due messages and leases them, as far as the limits admit: of each project in turn, and of each of its channels in
- * turn. A lost attempt is unknown from here on, as its new lease must not make it look as if it were under way; it needs no
- * permit of its channel. A message whose channel is gone is given up here.
+ * Claims due messages and leases them within the limits: fairly across projects, and across the channels of each
+ * project. A lost attempt is marked unknown here, as its new lease must not make it look in flight; it needs no permit
+ * of its channel. A message whose channel no longer exists fails here.
  *
- * Lock order: messages alone, each row with SKIP LOCKED. The recursion finds the projects with open messages by skipping
- * through `messages_due`; the same index brings the due ones of a project in order.
+ * Lock order: messages only, each row with SKIP LOCKED. The recursion finds the projects with open messages by skipping
+ * through the index `messages_due`; the same index returns the due messages of a project in order.
  */
 export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   WITH RECURSIVE ${limitTables(sql, terms.limits)},
@@ -134,7 +134,7 @@ const due = (sql: Sql, { limits, now }: Terms) => sql`
     ) message
   )`
 
-/** As many of them as the limits admit; the first of each channel goes before the second of any. */
+/** The due messages that the limits admit; the first message of each channel precedes the second of any. */
 const chosen = (sql: Sql, { limits }: Terms) => sql`
   admitted AS (
     SELECT due.*, row_number() OVER (PARTITION BY project_id ORDER BY channel_rank, available_at, id) AS rank
@@ -150,10 +150,10 @@ const chosen = (sql: Sql, { limits }: Terms) => sql`
     ORDER BY rank, available_at LIMIT ${limits.free}::int
   )`
 
-/** Leases ended at once in one statement. */
+/** Maximum number of leases that one statement ends. */
 const takeoverBatch = 500
 
-/** Ends the leases of workers that have died, so that the next claim finds their attempts lost. */
+/** Ends the leases of dead workers, so that the next claim finds their attempts lost. */
 export const endLeasesOfDead = (sql: Sql, now: Statement.Fragment, isDead: Statement.Fragment) => sql`
   UPDATE messages SET available_at = ${now}, worker_id = NULL
   FROM (

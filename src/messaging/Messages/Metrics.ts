@@ -1,8 +1,8 @@
-/** Metrics of messages, those of campaigns included. */
+/** Metrics of messages, including those of campaigns. */
 import { Effect, Metric } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
-import { Measured } from "../../platform/Measured.ts"
+import { MetricsEnabled } from "../../platform/MetricsEnabled.ts"
 
 const attempts = Metric.counter("message_attempts_total", {
   description: "Calls of providers, by what they came to",
@@ -10,7 +10,7 @@ const attempts = Metric.counter("message_attempts_total", {
 })
 
 export const count = (provider: ProviderType, outcome: string) =>
-  Effect.flatMap(Measured, (measured) =>
+  Effect.flatMap(MetricsEnabled, (measured) =>
     measured ? Metric.update(Metric.withAttributes(attempts, { provider, outcome }), 1) : Effect.void
   )
 
@@ -22,7 +22,7 @@ const oldest = Metric.gauge("message_oldest_due_seconds", {
   description: "For how long the oldest due one has waited"
 })
 
-/** Measures the queue. */
+/** Measures the queue depth and the delay of the retrier. */
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Statement.Fragment) {
   const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT count(*)::int AS depth,

@@ -1,15 +1,15 @@
-/** A message as it is made and read. Every statement names the project first. */
+/** SQL that creates and reads a message. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../../api/Ids.ts"
 import type { MessageAttempt, MessageStatus, ProviderType } from "../../api/messaging/Messaging.ts"
 import { ConversationNotFound } from "../../api/Problems.ts"
 import { selected } from "../../platform/Columns.ts"
 import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
-import type { Cause } from "../../platform/outbox/Outbox.ts"
+import type { EventContext } from "../../platform/outbox/Outbox.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A message: its receipt, and the time it waits for. */
+/** A message: its receipt, and the time until its next change. */
 export interface Message {
   readonly messageId: MessageId
   readonly conversationId: ConversationId
@@ -18,7 +18,7 @@ export interface Message {
   readonly createdAt: string
   readonly updatedAt: string
   readonly attempts: ReadonlyArray<MessageAttempt>
-  /** Milliseconds to the end of the attempt's lease, or to the next attempt; null where nothing is to come. */
+  /** Milliseconds to the end of the attempt's lease, or to the next attempt; null where neither is due. */
   readonly waitMillis: number | null
 }
 
@@ -40,7 +40,7 @@ export const begun = (sql: Sql, number: string, at: Date) => sql`jsonb_build_obj
   'number', ${sql.literal(number)}, 'status', 'pending', 'startedAt', ${at.toISOString()}::text, 'finishedAt', NULL,
   'providerMessageId', NULL, 'errorCode', NULL, 'nextAttemptAt', NULL)`
 
-/** The conversation's data that the first attempt needs. Bytes are encoded as hex. */
+/** The data of a conversation that the first attempt needs. Bytes are encoded as hex. */
 export interface Destination {
   readonly status: "active" | "revoked"
   readonly channelId: ChannelId
@@ -49,10 +49,10 @@ export interface Destination {
   readonly config: string
 }
 
-/** Makes a message with its first attempt, leased to the caller. Over a revoked channel the message fails at once. */
+/** Creates a message with its first attempt, leased to the caller. On a revoked channel the message fails at once. */
 export const create = (
   sql: Sql,
-  { at, projectId, traceparent }: Cause,
+  { at, projectId, traceparent }: EventContext,
   message: { readonly id: MessageId; readonly conversationId: ConversationId; readonly text: string },
   leaseEnd: Statement.Fragment
 ): Mutation<ConversationNotFound> => ({
@@ -87,7 +87,7 @@ export const create = (
     FROM conversation)`,
   problems: {
     conversation_not_found: () =>
-      new ConversationNotFound({ detail: "The path names no conversation of this project." })
+      new ConversationNotFound({ detail: "The project has no conversation with the id in the path." })
   }
 })
 

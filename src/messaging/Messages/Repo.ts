@@ -1,4 +1,4 @@
-/** The SQL of messages as operators see them. Every statement names the project first. */
+/** SQL of messages for operators. */
 import type { SqlClient } from "effect/sql"
 import type { ConversationId, MessageId, ProjectId } from "../../api/Ids.ts"
 import type { MessageStatus } from "../../api/messaging/Messaging.ts"
@@ -7,7 +7,7 @@ import { after, type Event } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A message as operators see it (contract §13). */
+/** A message in the list of operators (contract §13). */
 export interface Listed {
   readonly messageId: MessageId
   readonly conversationId: ConversationId
@@ -27,7 +27,7 @@ export const list = (sql: Sql, projectId: ProjectId, status: MessageStatus | nul
   WHERE project_id = ${projectId} AND (${status}::text IS NULL OR status = ${status})
   ORDER BY created_at DESC, id DESC`
 
-/** Settles a message of unknown outcome. An attempt in flight can't record its outcome any more. */
+/** Settles a message of unknown outcome. An attempt in flight can no longer record its outcome. */
 export const settle = (
   sql: Sql,
   projectId: ProjectId,

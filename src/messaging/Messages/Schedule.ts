@@ -1,4 +1,4 @@
-/** Result of an attempt by the outcome of its call (contract §8), and the time of the next attempt. */
+/** Returns the result of an attempt by the outcome of its call (contract §8), with the time of the next attempt. */
 import { Duration, Option } from "effect"
 import type { Outcome } from "../Connectors.ts"
 import type { Event } from "./States.ts"
@@ -9,12 +9,12 @@ const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30),
 /** Maximum number of attempts. */
 export const maxAttempts = backoff.length + 1
 
-/** An attempt that was made. */
+/** A finished attempt. */
 export interface Attempted {
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
-  /** Whether it may be repeated without a second effect. */
+  /** Whether it can be repeated without a second effect. */
   readonly idempotent: boolean
 }
 

@@ -1,7 +1,10 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 
-/** Of all projects: messages that wait to be settled, and those whose lease ended a minute ago without a takeover. */
+/**
+ * Counts, over all projects, the messages that wait for an operator, and those whose lease ended a minute ago without a
+ * takeover.
+ */
 export const standing = Effect.fn("Messages.standing")(function* (sql: SqlClient.SqlClient, now: Date) {
   const [row] = yield* sql<{ unsettled: number; abandoned: number }>`
     SELECT count(*) FILTER (WHERE status = 'unknown' AND available_at IS NULL)::int AS unsettled,

@@ -1,11 +1,11 @@
-/** The states of a message and of its attempts, and all moves between them (contract §8). */
+/** The states of a message and of its attempts, with all moves between them (contract §8). */
 import type { AttemptStatus, MessageStatus } from "../../api/messaging/Messaging.ts"
 
 interface Move {
   readonly on: string
   readonly from: ReadonlyArray<MessageStatus>
   readonly to: MessageStatus
-  /** The status of the attempt in flight, where there is one. */
+  /** The new status of the attempt in flight, if there is one. */
   readonly attempt?: AttemptStatus
 }
 
@@ -14,15 +14,15 @@ const open = ["pending", "retrying", "unknown"] as const satisfies ReadonlyArray
 export const moves = [
   { on: "accepted", from: open, to: "sent", attempt: "accepted" },
   { on: "refused", from: open, to: "failed", attempt: "rejected" },
-  /** Surely not processed, and attempts are left. */
+  /** Certainly not processed, and attempts are left. */
   { on: "postponed", from: open, to: "retrying", attempt: "retrying" },
-  /** Surely not processed, and that was the last attempt. */
+  /** Certainly not processed, and it was the last attempt. */
   { on: "exhausted", from: open, to: "failed", attempt: "rejected" },
-  /** The last attempt was surely not processed, but an earlier one may have been. */
+  /** The last attempt was certainly not processed, but an earlier one may have been. */
   { on: "exhausted_in_doubt", from: open, to: "unknown", attempt: "rejected" },
   /** It may have been processed. */
   { on: "unclear", from: open, to: "unknown", attempt: "unknown" },
-  /** Before the next attempt its channel was revoked, or its provider changed. */
+  /** Before the next attempt its channel was revoked, or changed its provider. */
   { on: "channel_lost", from: ["retrying"], to: "failed" },
   { on: "channel_lost_in_doubt", from: ["retrying", "unknown"], to: "unknown" },
   /** An operator has settled it. */
@@ -34,5 +34,5 @@ export type Event = (typeof moves)[number]["on"]
 
 const byEvent: Readonly<Record<string, Move>> = Object.fromEntries(moves.map((move) => [move.on, move]))
 
-/** Returns the move that an event makes. */
+/** Returns the move of an event. */
 export const after = (on: Event): Move => byEvent[on] ?? moves[0]

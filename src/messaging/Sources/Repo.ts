@@ -1,11 +1,11 @@
-/** The SQL of sources. Every statement names the project first. */
+/** SQL reads of sources. */
 import type { SqlClient } from "effect/sql"
 import type { ConversationId, ProjectId } from "../../api/Ids.ts"
 import type { Source } from "../../api/messaging/Messaging.ts"
 import { selected } from "../../platform/Columns.ts"
 import { following, type Window } from "../../platform/Pages.ts"
 
-/** A source as it is read; what it can do follows from its status. */
+/** A row of a source; its capabilities derive from its status. */
 export interface Row extends Omit<Source, "capabilities" | "connectedAt"> {
   readonly createdAt: string
 }

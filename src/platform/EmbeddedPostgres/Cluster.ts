@@ -8,7 +8,7 @@ import { linesFrom, sizeOf } from "./Log.ts"
 import * as Privileges from "./Privileges.ts"
 import { gone, isRunning, signal, spawn } from "./Processes.ts"
 
-/** A data directory that PostgreSQL can start on, and all that is needed to start and enter it. */
+/** A data directory on which PostgreSQL can start, and the data to start it and connect to it. */
 export interface Cluster {
   /** `<DATA_DIR>/postgres`, symbolic links resolved: the same path in every process that shares it. */
   readonly data: string
@@ -19,7 +19,7 @@ export interface Cluster {
   readonly flags: Readonly<Record<string, string>>
 }
 
-/** Opens the cluster below `directory` (DATA_DIR), creating it on first use. Nothing runs yet. */
+/** Opens the cluster below `directory` (DATA_DIR), and creates it on first use. Starts no server. */
 export const open = Effect.fnUntraced(function* (options: {
   readonly directory: string
   readonly flags?: Readonly<Record<string, string>> | undefined
@@ -65,8 +65,8 @@ const exists = (path: string) =>
     )
   )
 
-// The cluster is made elsewhere and moved into place whole, so that a crash leaves none rather than half of one.
-// Where two processes do so at once, the first to move wins and the other takes what it finds.
+// Creates the cluster in a staging directory and moves it into place, so that a crash leaves no partial cluster. Of two
+// concurrent processes, the first to move wins and the other uses its cluster.
 const create = (place: Place) =>
   Effect.acquireUseRelease(
     Effect.andThen(
@@ -103,10 +103,13 @@ const createIn = Effect.fnUntraced(function* (staging: string, place: Place) {
   )
 })
 
-/** A hard link appears with its whole content and never replaces another: all processes read one password. */
+/**
+ * Creates the password as a hard link, which appears with its whole content and never replaces another: all processes
+ * read the same password.
+ */
 const agreeOnPassword = async (staging: string, passwordFile: string): Promise<string> => {
   const proposal = Path.join(staging, "password")
-  // Flushed, as a cluster on disk whose password is not would be lost.
+  // Flushed, as a stored cluster without its password would be lost.
   await writeFile(proposal, randomBytes(24).toString("hex"), { mode: 0o600, flush: true })
   await link(proposal, passwordFile).catch(async (cause: unknown) => {
     await stat(passwordFile).catch(() => Promise.reject(cause))
@@ -122,7 +125,7 @@ const initdb = (place: Place, args: ReadonlyArray<string>) =>
     const ended = yield* Effect.acquireUseRelease(
       spawn(command, place.log),
       (child) => child.exited,
-      // Interrupted half way: nothing of it may go on writing below the directory that is about to be removed.
+      // After an interruption, no process may go on writing below the directory that is about to be removed.
       (child, exit) =>
         Exit.isSuccess(exit) ? Effect.void : Effect.andThen(signal(-child.pid, "SIGKILL"), gone(child.pid, "20 millis"))
     )
@@ -134,7 +137,7 @@ const initdb = (place: Place, args: ReadonlyArray<string>) =>
     })
   })
 
-// Process ids are used again (in a container ours is always 1), hence the second part.
+// Process ids are reused (in a container it is always 1), hence the random part.
 const stagingPrefix = `postgres.init-${process.pid}-${randomBytes(4).toString("hex")}-`
 
 const removeLeftovers = Effect.fnUntraced(function* (directory: string) {
@@ -147,6 +150,6 @@ const removeLeftovers = Effect.fnUntraced(function* (directory: string) {
   }
 })
 
-// Best effort: an initdb whose maker was killed may still be writing there. Then it is left for the next time.
+// Best effort: an initdb whose parent was killed may still be writing. The directory then stays until the next start.
 const removeAll = (path: string) =>
   Effect.promise(() => rm(path, { recursive: true, force: true }).catch(() => undefined))

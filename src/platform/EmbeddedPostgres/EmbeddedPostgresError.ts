@@ -1,12 +1,11 @@
 import { Effect, Schema } from "effect"
 
 /**
- * The embedded PostgreSQL could not be created, started or reached. `message` is one line for a person; `reason`
- * tells the code whether another attempt may help.
- *
+ * The embedded PostgreSQL could not be created, started or reached. `message` is one line for a person; `reason` shows
+ * whether a retry may help.
  * - `PortTaken`: another program listens on the port.
- * - `Busy`: passes by itself (another process is starting or stopping the server, a dead one is still being buried).
- * - `Failed`: stays so until somebody changes something.
+ * - `Busy`: temporary (another process starts or stops the server, or the remains of a dead one are being removed).
+ * - `Failed`: permanent until an operator changes something.
  */
 export class EmbeddedPostgresError extends Schema.TaggedError<EmbeddedPostgresError>()("EmbeddedPostgresError", {
   reason: Schema.Literals(["PortTaken", "Busy", "Failed"]),
@@ -14,7 +13,7 @@ export class EmbeddedPostgresError extends Schema.TaggedError<EmbeddedPostgresEr
   cause: Schema.optionalKey(Schema.Defect())
 }) {}
 
-/** Runs a promise whose rejection nobody here can mend; `what` names the attempt in the error's message. */
+/** Runs a promise whose rejection no caller can handle; `what` names the attempt in the error's message. */
 export const attempt = <A>(what: string, promise: () => Promise<A>): Effect.Effect<A, EmbeddedPostgresError> =>
   Effect.tryPromise({
     try: promise,

@@ -4,35 +4,36 @@ import * as Net from "node:net"
 import * as Path from "node:path"
 import { isRunning } from "./Processes.ts"
 
-/** What `postmaster.pid` says of the server that holds the data directory. */
+/** The content of `postmaster.pid`, which describes the server of a data directory. */
 export interface LockFile {
   readonly pid: number
-  /** When it started, in seconds since 1970: with the process id, this tells one server from another. */
+  /** Start time in seconds since 1970. With the process id it identifies a server. */
   readonly started: string
   readonly port: number
   /** `starting`, `ready`, `stopping` … */
   readonly status: string
 }
 
-/** What lies there, of whomever it speaks. */
+/** Reads the lock file, without checking whether its server runs. */
 export const read = (data: string): Effect.Effect<LockFile | undefined> =>
   Effect.map(textOf(pathIn(data)), (text) => (text === undefined ? undefined : parse(text)))
 
-/** The lock of a server that lives. Whatever else lies there is no lock, and is cleared where PostgreSQL would not. */
+/** Returns the lock of a running server. Removes a stale lock file that PostgreSQL would not remove. */
 export const live = Effect.fnUntraced(function* (data: string): Effect.fn.Return<LockFile | undefined> {
   const path = pathIn(data)
   const text = yield* textOf(path)
   if (text === undefined) return undefined
   const lock = parse(text)
   if (lock === undefined) {
-    // The server is writing it just now, or a machine crash has left an empty one, which nobody else would remove.
+    // Either the server is writing the file now, or a machine crash has left an empty one, which no other process
+    // removes.
     yield* removeIfOld(path)
     return undefined
   }
-  // PostgreSQL itself replaces the lock of a dead process, and does so without races.
+  // PostgreSQL itself replaces the lock of a dead process, without races.
   if (!(yield* isRunning(lock.pid))) return undefined
   if (yield* serves(data, lock)) return lock
-  // The process id has passed to an unrelated program, which PostgreSQL would take for a server.
+  // The process id now belongs to an unrelated program, which PostgreSQL would take for a server.
   yield* removeIfSame(path, text)
   return undefined
 })
@@ -50,13 +51,16 @@ const parse = (text: string): LockFile | undefined => {
     : undefined
 }
 
-/** A server works in its data directory; where the system does not tell, its port must speak PostgreSQL's protocol. */
+/**
+ * Whether the process of a lock is a server of this data directory: its working directory is the data directory, or,
+ * where the system does not show that, its port speaks PostgreSQL's protocol.
+ */
 const serves = Effect.fnUntraced(function* (data: string, lock: LockFile) {
   const workingDirectory = yield* Effect.promise(() => readlink(`/proc/${lock.pid}/cwd`).catch(() => undefined))
   if (workingDirectory !== undefined) return workingDirectory === data
-  // One that is stopping answers no more.
+  // A server that is stopping does not answer.
   if (lock.status === "stopping") return true
-  // One that is starting takes the lock a moment before it listens.
+  // A server that is starting locks the directory shortly before it listens.
   return yield* answers(lock.port).pipe(
     Effect.repeat({ until: (answered) => answered, schedule: Schedule.spaced("100 millis"), times: 10 })
   )
@@ -64,7 +68,7 @@ const serves = Effect.fnUntraced(function* (data: string, lock: LockFile) {
 
 const sslRequest = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47])
 
-/** Asks for TLS, which PostgreSQL answers with one letter, yes or no, before anything else. */
+/** Sends an SSLRequest, which PostgreSQL answers with one letter before anything else. */
 const answers = (port: number) =>
   Effect.callback<boolean>((resume) => {
     const socket = Net.connect({ host: "127.0.0.1", port, timeout: 1000 })
@@ -79,14 +83,14 @@ const answers = (port: number) =>
     socket.once("timeout", () => tell(false))
   })
 
-// The file system's clock wrote that time, so the machine's is asked, too, and not the fiber's.
+// The file's time is from the clock of the file system, so it is compared with the system's clock, not the fiber's.
 const removeIfOld = (path: string) =>
   Effect.promise(async () => {
     const written = await stat(path).catch(() => undefined)
     if (written !== undefined && Date.now() - written.mtimeMs > 5000) await rm(path, { force: true })
   })
 
-// Read again: another process may have cleared the lock and started a server in the meantime.
+// Read again: another process may have removed the lock and started a server in the meantime.
 const removeIfSame = (path: string, text: string) =>
   Effect.promise(async () => {
     const now = await readFile(path, "utf8").catch(() => undefined)

@@ -3,17 +3,17 @@ import { readFile, stat, truncate } from "node:fs/promises"
 
 const tooLarge = 10 * 1024 * 1024
 
-/** Empties a log that has grown too large. Writers append, so that one who still writes to it goes on at its start. */
+/** Truncates a log that has grown too large. Writers append, so an open writer continues at its start. */
 export const bound = (log: string): Effect.Effect<void> =>
   Effect.promise(async () => {
     const size = await sizeNow(log)
     if (size > tooLarge) await truncate(log).catch(() => undefined)
   })
 
-/** Where the log ends now: what a child says later is found after it. */
+/** Returns the current end of the log. */
 export const sizeOf = (log: string): Effect.Effect<number> => Effect.promise(() => sizeNow(log))
 
-/** The lines written since `from`. */
+/** Returns the lines written since `from`. */
 export const linesFrom = (log: string, from: number): Effect.Effect<ReadonlyArray<string>> =>
   Effect.promise(async () => {
     const bytes = await readFile(log).catch(() => Buffer.alloc(0))

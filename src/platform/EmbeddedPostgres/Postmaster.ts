@@ -14,9 +14,8 @@ export interface Server {
 }
 
 /**
- * The server of this cluster: the one that runs, else one that is started now, on `port` if given. Two processes may
- * ask at once: PostgreSQL's own lock decides who starts it, and the other fails as `Busy` and finds it when it asks
- * again.
+ * Returns the running server of a cluster, or starts one, on `port` if given. Of two concurrent processes, PostgreSQL's
+ * own lock decides which one starts it; the other fails as `Busy` and finds the server when it retries.
  */
 export const serve = Effect.fnUntraced(function* (
   cluster: Cluster,
@@ -26,7 +25,7 @@ export const serve = Effect.fnUntraced(function* (
   return server ?? (yield* start(cluster, port))
 })
 
-/** The server that runs, once it is ready; undefined if none does. */
+/** Returns the running server once it is ready; undefined if none runs. */
 export const running = Effect.fnUntraced(function* (
   cluster: Cluster
 ): Effect.fn.Return<Server | undefined, EmbeddedPostgresError> {
@@ -40,7 +39,7 @@ export const running = Effect.fnUntraced(function* (
   return yield* Effect.raceFirst(ready(cluster, lock.pid), stopped).pipe(inTime(cluster))
 })
 
-/** Stops a server fast (sessions are cut, what they committed is kept), then harder as its time runs out. */
+/** Stops a server fast (sessions end, their commits are kept), and harder when that takes too long. */
 export const stop = Effect.fnUntraced(function* (pid: number) {
   for (const [name, limit] of stopping) {
     if (!(yield* isRunning(pid))) return
@@ -49,7 +48,7 @@ export const stop = Effect.fnUntraced(function* (pid: number) {
   }
 })
 
-// A large database may take its time for the last checkpoint; without one, the next start recovers from the log.
+// The last checkpoint of a large database takes time; without it, the next start recovers from the log.
 const stopping = [
   ["SIGINT", "60 seconds"],
   ["SIGQUIT", "10 seconds"],
@@ -59,7 +58,7 @@ const stopping = [
 const start = Effect.fnUntraced(function* (cluster: Cluster, port: number | undefined) {
   yield* Log.bound(cluster.log)
   if (port !== undefined) return yield* launch(cluster, port)
-  // The same port as last time if possible: somebody whose server has just died may be waiting for it there.
+  // Prefers the last port: clients of a server that has just died may retry there.
   const last = yield* lastPort(cluster)
   const onNewPort = Effect.flatMap(somePort, (some) => launch(cluster, some)).pipe(
     Effect.retry({ while: portTaken, times: 20 })
@@ -71,11 +70,11 @@ const start = Effect.fnUntraced(function* (cluster: Cluster, port: number | unde
 
 const portTaken = (error: EmbeddedPostgresError) => error.reason === "PortTaken"
 
-// Below the range from which systems take ports for outgoing connections: out of that range, a client that tries to
-// reconnect to a server that is down may be given this very port, and then occupies it by talking to itself.
+// Below the range of ephemeral ports: from that range, a client that reconnects while the server is down may get this
+// very port and connect to itself.
 const somePort = Random.nextIntBetween(20000, 30000)
 
-/** PostgreSQL keeps the arguments it was last started with. */
+/** PostgreSQL stores the arguments of its last start. */
 const lastPort = (cluster: Cluster) =>
   Effect.promise(async () => {
     const options = await readFile(Path.join(cluster.data, "postmaster.opts"), "utf8").catch(() => "")
@@ -86,7 +85,7 @@ const lastPort = (cluster: Cluster) =>
 const launch = (cluster: Cluster, port: number) =>
   Effect.gen(function* () {
     const from = yield* Log.sizeOf(cluster.log)
-    // In a container a server often has the same process id after a crash as before: the lock left behind is not its.
+    // In a container a server often has the same process id after a crash as before; the old lock is not its own.
     const remains = yield* LockFile.read(cluster.data)
     return yield* Effect.acquireUseRelease(
       spawn(cluster.privileges.command(cluster.postgres, serverArguments(cluster, port)), cluster.log),
@@ -95,12 +94,12 @@ const launch = (cluster: Cluster, port: number) =>
           ready(cluster, child.pid, remains),
           Effect.flatMap(child.exited, (ended) => refusal(cluster, child.pid, ended, from))
         ).pipe(inTime(cluster)),
-      // What did not get ready, or was no longer wanted by then, must not stay behind.
+      // A server that did not get ready, or whose start was interrupted, is stopped.
       (child, exit) => (Exit.isSuccess(exit) ? Effect.sync(child.unref) : stop(child.pid))
     )
   })
 
-/** Recovery after a crash may take minutes; what takes longer than these hangs. */
+/** Maximum duration of a start. Recovery after a crash may take minutes. */
 const inTime = (cluster: Cluster) =>
   Effect.timeoutOrElse({
     duration: "5 minutes",
@@ -130,7 +129,7 @@ const serverArguments = (cluster: Cluster, port: number) => {
   ]
 }
 
-/** Waits until the server with this process id accepts connections. `remains` is the lock of one before it. */
+/** Waits until the server with this process id accepts connections. `remains` is the lock of an earlier server. */
 const ready = (cluster: Cluster, pid: number, remains?: LockFile.LockFile): Effect.Effect<Server> =>
   LockFile.read(cluster.data).pipe(
     Effect.delay("25 millis"),
@@ -141,10 +140,10 @@ const ready = (cluster: Cluster, pid: number, remains?: LockFile.LockFile): Effe
     Effect.map(({ port }) => ({ pid, port }))
   )
 
-/** Why a server that was started has ended again, as its last words tell. */
+/** Returns the reason why a started server has ended, from its last log lines. */
 const refusal = Effect.fnUntraced(function* (cluster: Cluster, pid: number, ended: string, from: number) {
   const lines = yield* Log.linesFrom(cluster.log, from)
-  // Several processes may be at it: each of their lines carries its process id.
+  // Several processes may write to the log; each line has its process id.
   const own = lines.filter((line) => line.includes(`[${pid}]`)).join("\n")
   const words = /FATAL: +(.*)/.exec(own)?.[1] ?? lines.at(-1) ?? "no message"
   return yield* new EmbeddedPostgresError({
@@ -157,5 +156,5 @@ const refusal = Effect.fnUntraced(function* (cluster: Cluster, pid: number, ende
   })
 })
 
-// Another process was faster; or sessions of a server that was killed have not yet noticed and let go of its memory.
+// Another process started first, or sessions of a killed server still hold its shared memory.
 const busy = /lock file "postmaster\.pid" (already exists|is empty)|shared memory block .* is still in use/

@@ -7,11 +7,11 @@ import type { Binaries } from "./Binaries.ts"
 import { attempt, EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
 import type { Account, Command } from "./Processes.ts"
 
-/** Which user PostgreSQL runs as, and how to become it. */
+/** The user that PostgreSQL runs as. */
 export interface Privileges {
-  /** Gives a directory (and what is below it) to PostgreSQL's user. */
+  /** Makes PostgreSQL's user the owner of a directory and its content. */
   readonly give: (directory: string) => Effect.Effect<void, EmbeddedPostgresError>
-  /** The same, where it has come into root's hands, as by a restored backup. */
+  /** The same, where root owns it again, for example after a restored backup. */
   readonly reclaim: (directory: string) => Effect.Effect<void, EmbeddedPostgresError>
   readonly command: (file: string, args: ReadonlyArray<string>) => Command
 }
@@ -22,7 +22,10 @@ const asOurselves: Privileges = {
   command: (file, args) => ({ file, args })
 }
 
-/** PostgreSQL refuses to run as root: root hands over to a lesser user, everybody else stays who they are. */
+/**
+ * Resolves the user. PostgreSQL refuses to run as root, so root runs it as another user; all others run it as
+ * themselves.
+ */
 export const resolve = Effect.fnUntraced(function* (options: {
   readonly directory: string
   readonly data: string
@@ -55,10 +58,10 @@ export const resolve = Effect.fnUntraced(function* (options: {
   return { give, reclaim, command: (file, args) => ({ file: "setpriv", args: [...prefix, file, ...args] }) }
 })
 
-// A checkout below a directory closed to others (/root, `mktemp -d`) hides the programs and the data from that user.
-// dac_override alone of root's powers lets it pass, and containers have it where they lack dac_read_search.
-// PostgreSQL looks for its own program with access(2), which drops capabilities of a non-root user unless
-// no_setuid_fixup is set; capabilities other than the ambient one are lost at exec all the same.
+// A checkout below a directory that is closed to others (/root, `mktemp -d`) hides the programs and the data from that
+// user. The capability dac_override alone passes it; containers have it where they lack dac_read_search. PostgreSQL
+// looks for its own program with access(2), which drops the capabilities of a non-root user unless no_setuid_fixup is
+// set; capabilities other than the ambient one are lost at exec anyway.
 const throughClosedDirectories = [
   "--inh-caps=+dac_override",
   "--ambient-caps=+dac_override",
@@ -73,7 +76,7 @@ const ownerOf = (data: string) =>
 
 const execFile = promisify(ChildProcess.execFile)
 
-// `id` asks the system's directory (LDAP and the like included), where /etc/passwd is only a part of it.
+// `id` also queries directories such as LDAP, unlike /etc/passwd.
 const accountNamed = (name: string) =>
   Effect.promise(async (): Promise<Account | undefined> => {
     const ask = async (what: string) => Number((await execFile("id", [what, name])).stdout)
@@ -83,7 +86,7 @@ const accountNamed = (name: string) =>
     )
   })
 
-// The directory itself last: as long as it is root's, what was interrupted is done again.
+// The directory itself comes last: while root owns it, an interrupted change is repeated.
 const chownAll = async (directory: string, { uid, gid }: Account) => {
   const names = await readdir(directory, { recursive: true })
   await Promise.all(names.map((name) => lchown(Path.join(directory, name), uid, gid)))

@@ -3,32 +3,33 @@ import * as ChildProcess from "node:child_process"
 import { open, readFile } from "node:fs/promises"
 import { attempt, EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
 
-/** A user to run as. */
+/** A user account. */
 export interface Account {
   readonly uid: number
   readonly gid: number
 }
 
-/** A program and its arguments, as some other user where `account` is given. Never a shell string. */
+/** A program with its arguments, run as `account` if given. Never a shell string. */
 export interface Command {
   readonly file: string
   readonly args: ReadonlyArray<string>
   readonly account?: Account
 }
 
-/** A running child. Its process keeps ours alive until `unref`. */
+/** A running child process. It keeps this process alive until `unref`. */
 export interface Child {
   readonly pid: number
-  /** How it ended, in words: `exit code 1`, `signal SIGKILL`. */
+  /** The end of the process in words: `exit code 1`, `signal SIGKILL`. */
   readonly exited: Effect.Effect<string>
   readonly unref: () => void
 }
 
-// PostgreSQL needs none of our environment, and secrets are in it. Windows programs cannot start without theirs.
+// PostgreSQL needs none of this process's environment, which contains secrets. Windows programs cannot start without
+// theirs.
 const environment =
   process.platform === "win32" ? {} : { env: { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" } }
 
-/** Starts a program in a process group of its own (Ctrl-C on us must not reach it); what it prints goes to `log`. */
+/** Starts a program in its own process group, so that Ctrl-C does not reach it. Its output goes to `log`. */
 export const spawn = (command: Command, log: string): Effect.Effect<Child, EmbeddedPostgresError> =>
   Effect.acquireUseRelease(
     attempt(`Cannot write the PostgreSQL log ${log}`, () => open(log, "a", 0o600)),
@@ -63,31 +64,31 @@ export const spawn = (command: Command, log: string): Effect.Effect<Child, Embed
     (file) => Effect.promise(() => file.close())
   )
 
-/** Signals a process or, by a negative pid, a group. One that is gone, or that is not ours to signal, is left alone. */
+/** Sends a signal to a process or, by a negative pid, to a group. Errors are ignored. */
 export const signal = (pid: number, name: NodeJS.Signals): Effect.Effect<void> =>
   Effect.sync(() => {
     try {
       process.kill(pid, name)
     } catch {
-      // ESRCH or EPERM: whether it is gone is found out by looking.
+      // ESRCH or EPERM: `isRunning` shows whether the process has ended.
     }
   })
 
-/** Whether the process runs. A zombie (dead, but not yet reaped by its parent) does not. */
+/** Whether the process runs. A zombie (ended, but not reaped by its parent) does not. */
 export const isRunning = (pid: number): Effect.Effect<boolean> =>
   Effect.promise(async () => {
     try {
       process.kill(pid, 0)
     } catch (cause) {
-      // EPERM: it lives, as another user.
+      // EPERM: it runs as another user.
       if (!(cause instanceof Error && "code" in cause && cause.code === "EPERM")) return false
     }
     const state = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "")
-    // `pid (name) S …`: the name may hold blanks and brackets, so the state is what follows the last bracket.
+    // `pid (name) S …`: the name may contain blanks and brackets, so the state follows the last bracket.
     return !/^\) [ZX]/.test(state.slice(state.lastIndexOf(")")))
   })
 
-/** Waits until the process runs no more, looking again after each `interval`. */
+/** Waits until the process has ended, checking at each `interval`. */
 export const gone = (pid: number, interval: Duration.Input): Effect.Effect<void> =>
   isRunning(pid).pipe(
     Effect.repeat({ while: (running) => running, schedule: Schedule.spaced(interval) }),

@@ -7,11 +7,11 @@ import type { Server } from "./Postmaster.ts"
 
 const database = "developer_api"
 
-/** Where clients find the database. */
+/** Returns the URL of the database for clients. */
 export const url = (cluster: Cluster, server: Server): Redacted.Redacted =>
   Redacted.make(`postgres://postgres:${Redacted.value(cluster.password)}@127.0.0.1:${server.port}/${database}`)
 
-/** A session that stays open until the scope closes: it tells other processes that somebody is here. */
+/** Opens a session for the lifetime of the scope. It shows other processes that the server is in use. */
 export const join = (
   cluster: Cluster,
   server: Server
@@ -26,7 +26,7 @@ export const createDatabase = Effect.fnUntraced(
       .pipe(Effect.map(({ rowCount }) => rowCount > 0))
     if (yield* exists) return
     yield* session.query(`create database ${database}`, [], false).pipe(
-      // Another process may have been faster.
+      // Another process may have created it first.
       Effect.catch((error) => Effect.flatMap(exists, (created) => (created ? Effect.void : Effect.fail(error))))
     )
   },
@@ -35,7 +35,7 @@ export const createDatabase = Effect.fnUntraced(
 
 const leaving = "developer-api: leaving"
 
-/** Whether anybody else is connected. Two that leave at the same moment do not take each other for somebody. */
+/** Whether another process is connected. Two processes that leave at the same moment do not count each other. */
 export const othersPresent = Effect.fnUntraced(
   function* (cluster: Cluster, server: Server) {
     const session = yield* open(cluster, server, leaving)
@@ -49,7 +49,7 @@ export const othersPresent = Effect.fnUntraced(
     return rowCount > 0
   },
   Effect.scoped,
-  // The server takes a moment to notice that sessions of ours, closed just before, have ended.
+  // The server takes a moment to notice that sessions of this process have ended.
   Effect.repeat({ while: (present) => present, schedule: Schedule.spaced("50 millis"), times: 10 })
 )
 

@@ -1,4 +1,4 @@
-/** The OpenTelemetry SDK, bound to Effect's tracer, metrics and logger. */
+/** Binds the OpenTelemetry SDK to Effect's tracer, metrics and logger. */
 import * as NodeSdk from "@effect/opentelemetry/NodeSdk"
 import { OTLPLogExporter } from "@opentelemetry/exporter-logs-otlp-http"
 import { OTLPMetricExporter } from "@opentelemetry/exporter-metrics-otlp-http"
@@ -17,7 +17,7 @@ import {
 import { redactSecrets } from "../Redaction.ts"
 import type { TelemetrySettings } from "../Settings.ts"
 
-/** Traces, metrics and logs to `<endpoint>/v1/…`, flushed when the layer's scope closes. */
+/** Exports traces, metrics and logs to `<endpoint>/v1/…`, flushed when the layer's scope closes. */
 export const exporters = ({ endpoint, resourceAttributes, sampler, samplerArgument, serviceName }: TelemetrySettings) =>
   NodeSdk.layer(() => ({
     resource: { serviceName, attributes: resourceAttributes },
@@ -47,7 +47,7 @@ const samplers: Record<TelemetrySettings["sampler"], (argument: number) => Sampl
   parentbased_traceidratio: (ratio) => parentBased(new TraceIdRatioBasedSampler(ratio))
 }
 
-/** Tokens can stand in a path or a query, so in a URL attribute or an error's message. */
+/** A path or a query may contain a token, and with it a URL attribute or the message of an error. */
 class RedactingSpans extends BatchSpanProcessor {
   override onEnd(span: ReadableSpan): void {
     redactAttributes(span.attributes)

@@ -9,7 +9,7 @@
  * the reason, is stalled: readiness fails and a gauge is set until it reports progress again.
  */
 import { Cause, Clock, Context, Duration, Effect, type Fiber, Layer, Metric, Random, type Scope } from "effect"
-import { Measured } from "../Measured.ts"
+import { MetricsEnabled } from "../MetricsEnabled.ts"
 
 export const firstDelay = Duration.millis(250)
 export const longestDelay = Duration.seconds(30)
@@ -62,7 +62,7 @@ const stalledGauge = Metric.gauge("background_stalled", {
 
 const make = Effect.gen(function* () {
   const clock = yield* Clock.Clock
-  const measured = yield* Measured
+  const measured = yield* MetricsEnabled
   const entries = new Set<Entry>()
 
   const isStalled = ({ progressAt, stalledAfter }: Entry) =>

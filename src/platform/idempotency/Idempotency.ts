@@ -24,8 +24,8 @@ export interface Command {
 /** Reads the command out of a decoded request. */
 export const command = (
   projectId: ProjectId,
-  operation: string,
   request: {
+    readonly endpoint: { readonly identifier: string }
     readonly headers: { readonly "idempotency-key": string }
     readonly params?: object
     readonly query?: object
@@ -35,7 +35,9 @@ export const command = (
   projectId,
   key: request.headers["idempotency-key"],
   fingerprint: createHash("sha256")
-    .update(canonicalJson([operation, request.params ?? {}, request.query ?? {}, request.payload ?? {}]))
+    .update(
+      canonicalJson([request.endpoint.identifier, request.params ?? {}, request.query ?? {}, request.payload ?? {}])
+    )
     .digest()
 })
 

@@ -1,9 +1,12 @@
-/** The spans of requests that go out. */
+/** Spans of outbound requests. */
 import { Effect, Option, References, type Tracer } from "effect"
 import { traceparentOf } from "../TraceContext.ts"
 import { hostOf } from "./Host.ts"
 
-/** OpenTelemetry's semantic conventions for HTTP clients. Path and query stay out: with many they hold a secret. */
+/**
+ * Attributes of OpenTelemetry's semantic conventions for HTTP clients. Path and query are left out, as they often
+ * contain a secret.
+ */
 export const postAttributes = (url: URL) => ({
   "http.request.method": "POST",
   "url.full": `${url.origin}/REDACTED`,
@@ -12,8 +15,8 @@ export const postAttributes = (url: URL) => ({
 })
 
 /**
- * Makes a request in a span of its own. `errorOf` names what was wrong with an outcome, if anything was: the span then
- * ends with an error of that type. To those who wait for it such an outcome is one like any other.
+ * Runs a request in a span of its own. `errorOf` returns the error type of an outcome, or undefined for a success; the
+ * span then ends with an error of that type. The outcome itself is returned unchanged.
  */
 export const inClientSpan =
   <A>(errorOf: (outcome: A) => string | undefined, options: Tracer.SpanOptions) =>
@@ -31,7 +34,7 @@ export const inClientSpan =
 const failing = <A>(outcome: A, type: string) =>
   Effect.andThen(Effect.annotateCurrentSpan("error.type", type), Effect.fail({ outcome, message: type }))
 
-/** The `traceparent` (W3C Trace Context) of the current span; none where nothing is traced. */
+/** The `traceparent` (W3C Trace Context) of the current span; none when tracing is disabled. */
 export const currentTraceparent: Effect.Effect<Option.Option<string>> = Effect.gen(function* () {
   const span = (yield* References.TracerEnabled) ? yield* Effect.option(Effect.currentParentSpan) : Option.none()
   return Option.map(span, traceparentOf)

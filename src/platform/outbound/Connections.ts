@@ -1,4 +1,4 @@
-/** Connections for requests that go out: `undici` clients of one connection each, with one request on it at a time. */
+/** Connections of outbound requests: `undici` clients of one connection each, with one request in flight. */
 import { Effect } from "effect"
 import { connect as overTcp, isIP, isIPv6, type LookupFunction, type Socket } from "node:net"
 import { connect as overTls } from "node:tls"
@@ -6,57 +6,60 @@ import { Client } from "undici"
 import { hostOf } from "./Host.ts"
 import { skipInterim } from "./Interim.ts"
 
-/** How far a connection has come; names what a failure means then. */
+/** The phase that a connection has reached, named by what a failure in it means. */
 export type Phase = "connect_failed" | "dns_failed" | "tls_failed" | "connection_lost"
 
-/** A client and its one connection. undici opens that when a request is dispatched, and anew after it has closed. */
+/**
+ * A client and its one connection. undici opens the connection when a request is dispatched, and again after it has
+ * closed.
+ */
 export interface Connection {
   readonly client: Client
-  /** Whether the other side is to keep it open after its answer. */
+  /** Whether the connection stays open after the answer. */
   readonly isKept: boolean
   readonly state: {
     socket: Socket | undefined
     phase: Phase
     /** Requests answered on the connection. */
     served: number
-    /** By the clock of `performance.now()`. */
+    /** MetricsEnabled by `performance.now()`. */
     idleSince: number
-    /** Called before each request. */
+    /** Prepares the socket for the next answer. */
     expectAnswer: () => void
   }
 }
 
 export interface Connections {
-  /** Returns a connection that no other request uses, to one of `addresses` if there are any. */
+  /** Returns a connection without a request in flight, to one of `addresses` if given. */
   readonly take: (url: URL, addresses: ReadonlyArray<string> | undefined) => Connection
-  /** Takes back a connection whose request has been answered whole. */
+  /** Takes back a connection whose answer is complete. */
   readonly keep: (connection: Connection) => void
 }
 
-/** No more of an answer's header section is read, nor of its trailers. */
+/** Maximum size of an answer's header section, and of its trailers, in bytes. */
 const headerLimit = 16_384
 
-/** How long an address has to itself before the next one is tried, in ms; the last one has until the deadline. */
+/** Time before the next address is tried, in ms; the last address has until the deadline. */
 const attemptTimeout = 1_000
 
-/** Idle connections are few for an origin, few in all, and soon closed. */
+/** Limits of idle connections: time in ms, number per origin, number in all. */
 const idleFor = 15_000
 const idlePerOrigin = 8
 const idleInAll = 256
-/** Time, in milliseconds, for which a connection may be idle beyond these limits. */
+/** Time, in ms, for which a connection may be idle beyond these limits. */
 const trimAfter = 100
 
-/** Ends a connection, whatever it does. */
+/** Closes a connection in any phase. */
 export const destroy = ({ client, state }: Connection): void => {
-  // The client does not know of a socket that is still connecting.
+  // The client has no reference to a socket that is still connecting.
   state.socket?.destroy()
   void client.destroy()
 }
 
-/** Connections for one request each. */
+/** Opens a connection for each request. */
 export const freshConnections: Connections = { take: (url, addresses) => open(url, addresses, false), keep: destroy }
 
-/** Keeps idle connections for the next request to the same origin at the same addresses. All end with the scope. */
+/** Keeps idle connections for the next request to the same origin at the same addresses. All close with the scope. */
 export const keptConnections = Effect.acquireRelease(
   Effect.sync(() => {
     const idle = new Map<string, Array<Connection>>()
@@ -78,7 +81,7 @@ export const keptConnections = Effect.acquireRelease(
       destroy(connection)
     }
 
-    /** Ends idle connections beyond the limits, those that were used last excepted. */
+    /** Closes idle connections beyond the limits, the least recently used first. */
     const trim = () => {
       trimming = undefined
       const before = performance.now() - trimAfter
@@ -114,7 +117,7 @@ export const keptConnections = Effect.acquireRelease(
         list.push(connection)
         idle.set(key, list)
         connection.state.idleSince = performance.now()
-        // Answers come in bursts, and most connections are taken again at once.
+        // Answers arrive in bursts, and most connections are reused at once.
         if (list.length > idlePerOrigin || idle.size * idlePerOrigin > idleInAll) {
           trimming ??= setTimeout(trim, trimAfter).unref()
         }
@@ -156,7 +159,7 @@ const open = (url: URL, addresses: ReadonlyArray<string> | undefined, isKept: bo
           waiting = false
           callback(null, socket)
         })
-        // After the callback the client has listeners of its own.
+        // After the callback the client installs its own listeners.
         .on("error", (error) => {
           if (waiting) callback(error, null)
           waiting = false
@@ -176,12 +179,12 @@ const connect = (url: URL, addresses: ReadonlyArray<string> | undefined): Socket
     ...(addresses === undefined ? {} : { lookup: pinned(addresses) })
   }
   if (url.protocol === "http:") return overTcp({ ...options, port: Number(url.port || 80) })
-  // In TLS a name has no dot at its end (RFC 6066, section 3), and an address is no name.
+  // A TLS server name has no trailing dot (RFC 6066, section 3) and is never an address.
   const servername = isIP(host) === 0 ? host.replace(/\.$/, "") : ""
   return overTls({ ...options, port: Number(url.port || 443), servername, ALPNProtocols: ["http/1.1"] })
 }
 
-/** In place of a look-up: the addresses that were checked, and no others. */
+/** Replaces the DNS look-up by the checked addresses. */
 const pinned =
   (addresses: ReadonlyArray<string>): LookupFunction =>
   (_, __, callback) =>

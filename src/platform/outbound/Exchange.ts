@@ -1,44 +1,44 @@
-/** One request and its answer over HTTP/1.1, with limits on what the other side may do. */
+/** One HTTP/1.1 request and its answer, with limits on the answer. */
 import { Data, Effect, Option, Predicate } from "effect"
 import type { Dispatcher } from "undici"
 import { type Connection, type Connections, destroy, type Phase } from "./Connections.ts"
 
-/** What goes to the other side, and where that is. */
+/** An outbound POST. */
 export interface Post {
   readonly url: URL
   /**
-   * Addresses of the host, at least one: a connection goes to one of these. Not used where the host is an address. Absent:
-   * those that the system finds.
+   * Addresses of the host, at least one, to connect to. Ignored when the host is an address. Absent: the system
+   * resolves the host.
    */
   readonly addresses?: ReadonlyArray<string>
   readonly headers: Readonly<Record<string, string>>
-  /** Text goes out as UTF-8, in one piece with the headers. */
+  /** Text is sent as UTF-8, in one write with the headers. */
   readonly body: string | Uint8Array
-  /** An answer's body that is as long as this, in bytes, is cut off there. */
+  /** Maximum size of the answer's body in bytes; a longer body is cut off. */
   readonly bodyLimit: number
-  /** Deadline of the answer, by the clock of `performance.now()`. Absent: the caller interrupts. */
+  /** Deadline of the answer, measured by `performance.now()`. Absent: the caller interrupts. */
   readonly until?: number
 }
 
-/** An answer that came to its end, or to the limit of what is read of it. */
+/** A complete answer, or one that reached the limit of its body. */
 export interface Answer {
   readonly status: number
-  /** The header as it came. */
+  /** The unparsed header. */
   readonly retryAfter: Option.Option<string>
-  /** None when it was cut off. */
+  /** None when the body was cut off. */
   readonly body: Option.Option<Uint8Array>
 }
 
-/** No answer, or not a whole one. */
+/** The request got no answer, or an incomplete one. */
 export class ExchangeFailed extends Data.TaggedError("ExchangeFailed")<{
   readonly code: Phase | "invalid_response" | "timeout"
-  /** The connection had served before, and was gone before the answer began: a fresh one may do. */
+  /** Whether a reused connection ended before the answer began; a fresh connection may succeed. */
   readonly stale: boolean
 }> {}
 
 /**
- * Makes the request on a connection that `connections` has for it. Interruption destroys the connection. `onReady` is
- * called when the connection stands, TLS included: before that nothing of the request is written.
+ * Makes the request on a connection of `connections`. Interruption destroys the connection. `onReady` is called when
+ * the connection is established, TLS included: nothing of the request is written before.
  */
 export const exchange = (
   connections: Connections,
@@ -56,7 +56,7 @@ export const exchange = (
       over = true
       clearTimeout(timer)
       if (isClean) state.served++
-      // An answer that did not wait for the whole request: nobody would read the rest.
+      // An answer that came before the whole request was written: the rest of the request would stay in the socket.
       if (isClean && state.socket?.writableLength === 0) connections.keep(connection)
       else destroy(connection)
       resume(result)
@@ -73,7 +73,7 @@ export const exchange = (
         origin: post.url.origin,
         method: "POST",
         path: `${post.url.pathname}${post.url.search}`,
-        // An answer is short, and its limit is of what comes: it need not be packed.
+        // The limit counts received bytes, so the answer must not be compressed.
         headers: { ...post.headers, "accept-encoding": "identity" },
         body: post.body,
         reset: !connection.isKept
@@ -98,7 +98,7 @@ interface Outcome {
   readonly failed: (error: Error) => void
 }
 
-/** Reads an answer up to a limit of its body. */
+/** Reads an answer up to the limit of its body. */
 const reader = (bodyLimit: number, onReady: () => void, { answered, failed }: Outcome): Dispatcher.DispatchHandler => {
   const chunks: Array<Uint8Array> = []
   let read = 0
@@ -106,10 +106,10 @@ const reader = (bodyLimit: number, onReady: () => void, { answered, failed }: Ou
   let retryAfter: Option.Option<string> = Option.none()
   return {
     onRequestStart: onReady,
-    // Nobody asked for another protocol.
+    // The request asked for no upgrade.
     onRequestUpgrade: (controller) => controller.abort(new Error("Unexpected upgrade")),
     onResponseStart: (_, statusCode, headers) => {
-      // Interim answers come before the answer.
+      // Interim answers precede the answer.
       if (statusCode < 200) return
       status = statusCode
       const header = headers["retry-after"]
@@ -125,7 +125,7 @@ const reader = (bodyLimit: number, onReady: () => void, { answered, failed }: Ou
   }
 }
 
-/** What undici and the parser of HTTP say of an answer that is none. */
+/** Error codes of undici and of the HTTP parser for a malformed answer. */
 const invalid = new Set(["UND_ERR_HEADERS_OVERFLOW", "UND_ERR_RES_CONTENT_LENGTH_MISMATCH"])
 
 const codeOf = (error: Error, { state }: Connection): ExchangeFailed["code"] => {
@@ -133,6 +133,6 @@ const codeOf = (error: Error, { state }: Connection): ExchangeFailed["code"] => 
   if (error.name === "HTTPParserError" || invalid.has(code) || /^bad (?:response|upgrade)$/.test(error.message)) {
     return "invalid_response"
   }
-  // Such as the alert by which a server of TLS 1.3 refuses us, after the handshake.
+  // For example the alert by which a TLS 1.3 server rejects the client after the handshake.
   return code.startsWith("ERR_SSL_") ? "tls_failed" : state.phase
 }

@@ -1,19 +1,19 @@
 /**
- * Passes over interim answers with status 100. A client has to take them even if it asked for none (RFC 9110, section
- * 15.2); undici ends the connection.
+ * Skips interim answers with status 100. A client must accept them even if it asked for none (RFC 9110, section 15.2);
+ * undici closes the connection instead.
  */
 import type { Socket } from "node:net"
 
-/** Bytes of one interim answer; beyond that it is left to the parser. */
+/** Maximum size of an interim answer in bytes; a longer one is passed to the parser. */
 const limit = 16_384
 const interim = /^HTTP\/1\.[01] 100[^\r\n]*(?:\r|$)/
 const start = "HTTP/1.1 100"
 const end = "\r\n\r\n"
 
-/** Returns whether a text that is not empty is the begin of an interim answer, or may become that. */
+/** Whether a non-empty text is, or may become, the beginning of an interim answer. */
 const isPart = (text: string) => text.length < limit && interim.test(text + start.slice(text.length))
 
-/** Removes whole interim answers from the front; `held` is what may be the begin of another. */
+/** Removes complete interim answers from the front; `held` may be the beginning of another. */
 const split = (bytes: Buffer): { readonly passed: Buffer; readonly held: Buffer } => {
   const text = bytes.toString("latin1")
   let at = 0
@@ -27,8 +27,8 @@ const split = (bytes: Buffer): { readonly passed: Buffer; readonly held: Buffer 
 }
 
 /**
- * Has a socket's `read` skip interim answers. Returns a function to call before each request: the first bytes that follow
- * are those of an answer.
+ * Makes a socket's `read` skip interim answers. Returns a function to call before each request: the next bytes are then
+ * the beginning of an answer.
  */
 export const skipInterim = (socket: Socket): (() => void) => {
   const read = socket.read.bind(socket)

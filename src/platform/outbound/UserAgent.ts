@@ -1,4 +1,4 @@
 import manifest from "../../../package.json" with { type: "json" }
 
-/** Who calls. */
+/** The `user-agent` of outbound requests. */
 export const userAgent = `developer-api/${manifest.version}`

@@ -25,13 +25,13 @@ const encode = Schema.encodeSync(Payload)
 /** Decodes the payload of a NOTIFY. */
 export const noticeOf: (payload: string) => Option.Option<Notice> = Schema.decodeUnknownOption(Payload)
 
-/** Maximum number of notices that wait for the database. The sweep finds what one that is dropped would have announced. */
+/** Maximum number of queued notices. The sweep finds the deliveries of a dropped notice. */
 const maxNotices = 10_000
 
 /** Maximum number of installations in one payload. PostgreSQL takes 8,000 bytes; an id has up to 160. */
 const installationsPerNotice = 40
 
-/** Longest wait for a notice before the notifier reports that it is alive. */
+/** Longest wait for a notice before the notifier reports progress. */
 const idleAfter = Duration.seconds(5)
 const stalledAfter = Duration.seconds(30)
 
@@ -44,7 +44,7 @@ export class Notifier extends Context.Service<
     readonly changed: (projectId: ProjectId, installationId: InstallationId) => Effect.Effect<void>
   }
 >()("developer-api/platform/outbox/Notifier") {
-  /** For requests, which do not wait for the NOTIFY. Notices that gather while one is sent are merged. */
+  /** For requests, which do not wait for the NOTIFY. Notices that queue up while one is sent are merged. */
   static readonly layer = Layer.effect(
     Notifier,
     Effect.gen(function* () {
@@ -64,7 +64,7 @@ export class Notifier extends Context.Service<
     })
   )
 
-  /** For commands, whose process ends right after. */
+  /** For commands, whose process ends after them. */
   static readonly layerInline = Layer.effect(
     Notifier,
     Effect.map(PgClient.PgClient, (sql) =>

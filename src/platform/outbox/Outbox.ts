@@ -1,37 +1,42 @@
 /**
- * The transactional outbox (contract §10): an event and its deliveries are rows that the statement of the change itself
- * appends, so all of it is committed or nothing. What sends them finds them there.
+ * The transactional outbox (contract §10). The statement of a change also appends its events and their deliveries, so
+ * that all of it is committed or nothing.
  */
 import { Clock, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
-import { causeTraceparent } from "../TraceContext.ts"
+import type { EventType } from "../../api/integrations/Events.ts"
+import { currentOrNewTraceparent } from "../TraceContext.ts"
 
-/** What the events of a change have in common. */
-export interface Cause {
+/** The context that the events of a change share. */
+export interface EventContext {
   readonly projectId: ProjectId
   readonly at: Date
-  /** Where the cause stands in a trace (W3C Trace Context). */
+  /** The position of the change in a trace (W3C Trace Context). */
   readonly traceparent: string
 }
 
-/** What happens in the project now, for the request or command that runs. */
-export const causeOf = Effect.fnUntraced(function* (projectId: ProjectId): Effect.fn.Return<Cause> {
-  return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* causeTraceparent }
+/** Returns the context of the current request or command. */
+export const eventContext = Effect.fnUntraced(function* (projectId: ProjectId): Effect.fn.Return<EventContext> {
+  return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* currentOrNewTraceparent }
 })
+
+/** An event type as an SQL literal. */
+export const eventType = (sql: SqlClient.SqlClient, type: EventType): Statement.Fragment => sql.literal(`'${type}'`)
 
 /** Installations that have new deliveries. */
 export type Appended = ReadonlyArray<InstallationId>
 
-/** The installations of a project for which the statement that contains `append` has made deliveries, as `text[]`. */
+/**
+ * The installations of a project for which the statement that contains `append` has appended deliveries, as `text[]`.
+ */
 export const appended = (sql: SqlClient.SqlClient, projectId: Statement.Fragment): Statement.Fragment =>
   sql`ARRAY(SELECT DISTINCT installation_id FROM delivery WHERE delivery.project_id = ${projectId})`
 
 /**
  * Common table expressions that append each event of `happened`, a query of project, `type`, `data` (json), time and
- * traceparent, with a delivery for every enabled webhook of its project that subscribes to its type. An event that nobody
- * subscribes to leaves no row. A webhook that is disabled at the same time may get a delivery yet, as none of its rows is
- * locked.
+ * traceparent, with a delivery for every enabled webhook of its project that subscribes to its type. An event without a
+ * subscriber leaves no row. A webhook that is disabled concurrently may still get a delivery, as its row is not locked.
  */
 export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): Statement.Fragment => sql`
   event AS (

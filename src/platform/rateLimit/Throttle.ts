@@ -5,7 +5,7 @@ import type { RateLimit } from "../../api/Authentication.ts"
 import type { ProjectId } from "../../api/Ids.ts"
 import { RateLimitExceeded, RateLimiterUnavailable } from "../../api/Problems.ts"
 import type { CurrentRequestShape } from "../CurrentRequest.ts"
-import { Measured } from "../Measured.ts"
+import { MetricsEnabled } from "../MetricsEnabled.ts"
 import { type Decision, RateLimits } from "./RateLimits.ts"
 
 const decisions = Metric.counter("rate_limit_decisions_total", {
@@ -22,7 +22,7 @@ export type Throttle = (
 
 export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.gen(function* () {
   const limits = yield* RateLimits
-  const measured = yield* Measured
+  const measured = yield* MetricsEnabled
   const context = yield* Effect.context<never>()
   const count = (policy: Policy, decision: "allowed" | "refused" | "unavailable") => {
     if (measured) Metric.withAttributes(decisions, { policy, decision }).updateUnsafe(1, context)

@@ -1,4 +1,4 @@
-/** The campaigns' part of a project file. */
+/** The segments, templates and campaigns of a project file. */
 import { Schema } from "effect"
 import { text } from "../../api/Fields.ts"
 import { CampaignId, ClientId, SegmentId, TemplateId } from "../../api/Ids.ts"
@@ -11,7 +11,7 @@ export const Segment = Schema.Struct({
   clientIds: Schema.Array(ClientId)
 })
 
-/** One version of a template; several may share an id. */
+/** One version of a template. Several versions share an id. */
 export const Template = Schema.Struct({ id: TemplateId, version: positive, name, body: text(1, 4096) })
 
 export const Campaign = Schema.Struct({ id: CampaignId, name })

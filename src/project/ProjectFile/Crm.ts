@@ -1,6 +1,6 @@
-/** The CRM's part of a project file: who and what the project deals with. */
-import { Schema } from "effect"
-import { clientFields, ClientStatus } from "../../api/crm/Clients.ts"
+/** The CRM records of a project file. */
+import { Schema, Struct } from "effect"
+import { clientFields } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"
 import { taskFields } from "../../api/crm/Tasks.ts"
 import { ratingFields, TicketStatus } from "../../api/crm/Tickets.ts"
@@ -52,16 +52,10 @@ const Loyalty = Schema.Struct({
 
 export const Client = Schema.Struct({
   id: ClientId,
+  ...Struct.map(clientFields, Schema.optionalKey),
   displayName: clientFields.displayName,
-  firstName: optional(clientFields.firstName),
-  lastName: optional(clientFields.lastName),
-  email: optional(clientFields.email),
-  phone: optional(clientFields.phone),
   tags: optional(clientFields.tags, []),
-  externalId: optional(clientFields.externalId),
-  status: optional(ClientStatus, "active"),
-  organizationId: optional(Schema.NullOr(OrganizationId)),
-  responsibleMemberId: optional(Schema.NullOr(MemberId)),
+  status: optional(clientFields.status, "active"),
   marketingConsent: optional(Schema.Boolean, false),
   suppressed: optional(Schema.Boolean, false),
   mergedIntoClientId: optional(Schema.NullOr(ClientId)),
@@ -72,18 +66,10 @@ export const Client = Schema.Struct({
 
 export const Deal = Schema.Struct({
   id: DealId,
+  ...Struct.map(dealFields, Schema.optionalKey),
   title: dealFields.title,
-  clientId: optional(dealFields.clientId),
-  organizationId: optional(dealFields.organizationId),
-  pipelineId: optional(dealFields.pipelineId),
-  stageId: optional(dealFields.stageId),
   status: optional(dealFields.status, "open"),
   lifecycle: optional(dealFields.lifecycle, "active"),
-  amountMinor: optional(dealFields.amountMinor),
-  currency: optional(dealFields.currency),
-  expectedCloseDate: optional(dealFields.expectedCloseDate),
-  responsibleMemberId: optional(dealFields.responsibleMemberId),
-  lostReason: optional(dealFields.lostReason),
   closedAt: optional(Schema.NullOr(Instant)),
   createdAt: optional(Instant)
 })

@@ -1,4 +1,4 @@
-/** The integrations' part of a project file: installations, and what they have staged for import. */
+/** The installations of a project file, with their staged records. */
 import { Schema, Struct } from "effect"
 import { text } from "../../api/Fields.ts"
 import { InstallationId } from "../../api/Ids.ts"

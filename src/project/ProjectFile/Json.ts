@@ -1,9 +1,9 @@
-/** JSON as operators write it: every fault told with its place, none of it with what stands there. */
+/** Parses the JSON of operators. Faults name the place, but never quote the text, which may be a secret. */
 import { Result } from "effect"
 import type { Fault } from "../../api/Faults.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 
-/** Deeper values would exhaust the stack of whatever walks them. */
+/** Maximum nesting. Deeper values would exhaust the stack of recursive functions. */
 const maxDepth = 64
 
 const token = new RegExp(
@@ -15,10 +15,10 @@ const token = new RegExp(
   "y"
 )
 
-/** What may come next: a value, a member's name, the colon after it, or a comma or the end of what is open. */
+/** The tokens that may follow: a value, a member's name, the colon after it, or a comma or closing bracket. */
 type Expected = "value" | "value or ]" | "name" | "name or }" | ":" | "more"
 
-/** Where JSON text stops being JSON. `JSON.parse` itself tells it for some faults only. */
+/** Returns the offset at which JSON text becomes invalid. `JSON.parse` reports it for some faults only. */
 const offsetOfFault = (text: string): number => {
   const open: Array<"{" | "["> = []
   let expected: Expected = "value"
@@ -60,23 +60,23 @@ const afterSign = (expected: Expected, sign: string, open: Array<"{" | "[">): Ex
   return "more"
 }
 
-/** Parses JSON text, or tells the line and column (from 1, in UTF-16 units) where it stops being JSON. */
+/** Parses JSON text, or returns the line and column (from 1, in UTF-16 units) at which it becomes invalid. */
 export const parseJson = (text: string): Result.Result<unknown, string> => {
   try {
     return Result.succeed(JSON.parse(text))
   } catch {
-    // The parser's message quotes what it read, and that can be a secret.
+    // The parser's message quotes the text, which may be a secret.
     const before = text.slice(0, offsetOfFault(text)).split("\n")
     return Result.fail(`invalid JSON at line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1}`)
   }
 }
 
-/** What no member's schema looks for: text that the database can't store, numbers and nesting without end. */
+/** Lists faults that no schema checks: text that the database cannot store, infinite numbers and too deep nesting. */
 export const faultsOfJson = (root: unknown): ReadonlyArray<Fault> => {
   const faults: Array<Fault> = []
   const visit = (value: unknown, path: ReadonlyArray<PropertyKey>): void => {
     if (typeof value === "string" && isUnsafe(value)) faults.push({ path, message: unsafeMessage })
-    // JSON.parse makes Infinity of it, which JSON can't write.
+    // `JSON.parse` reads it as Infinity, which JSON cannot represent.
     if (typeof value === "number" && !Number.isFinite(value)) faults.push({ path, message: "must be a smaller number" })
     if (typeof value !== "object" || value === null) return
     if (path.length > maxDepth) {

@@ -1,26 +1,19 @@
-/** The messaging part of a project file: channels, and the conversations on them. */
+/** The channels and conversations of a project file. */
 import { Schema } from "effect"
 import { text } from "../../api/Fields.ts"
 import { ChannelId, ClientId, ConversationId } from "../../api/Ids.ts"
-import { ChannelStatus, type ProviderType } from "../../api/messaging/Messaging.ts"
-import { configs } from "../../messaging/Connectors/Config.ts"
+import { ChannelStatus, providerTypes } from "../../api/messaging/Messaging.ts"
+import { channelsWith } from "../../messaging/Connectors/Config.ts"
 import { name, optional } from "./Parts.ts"
 
-const channel = <Provider extends ProviderType, Config extends Schema.Top>(provider: Provider, config: Config) =>
-  Schema.Struct({
-    id: ChannelId,
-    providerType: Schema.Literal(provider),
-    displayName: name,
-    status: optional(ChannelStatus, "active"),
-    config: optional(config)
-  })
+const listed = (names: ReadonlyArray<string>) => `${names.slice(0, -1).join(", ")} or ${names.at(-1)}`
 
-/** A channel, with the settings of the connector that its `providerType` names (contract §8). */
-export const Channel = Schema.Union([
-  channel("http", configs.http),
-  channel("telegram", configs.telegram),
-  channel("sandbox", configs.sandbox)
-]).annotate({ expected: "a channel whose providerType is http, telegram or sandbox" })
+/** A channel with the config of its connector, which `providerType` selects (contract §8). */
+export const Channel = channelsWith({
+  id: ChannelId,
+  displayName: name,
+  status: optional(ChannelStatus, "active")
+}).annotate({ expected: `a channel whose providerType is ${listed(providerTypes)}` })
 
 export const Conversation = Schema.Struct({
   id: ConversationId,

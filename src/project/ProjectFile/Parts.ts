@@ -1,12 +1,12 @@
-/** What the parts of a project file are made of. */
+/** Schemas that several parts of a project file share. */
 import { Schema } from "effect"
 import { text } from "../../api/Fields.ts"
 
-/** An id of a record that has no brand of its own. */
+/** The id of a record whose type has no brand. */
 export const id = text(1, 160)
 export const name = text(1, 160)
 
-/** The largest integer that the database's `integer` holds. */
+/** The maximum of PostgreSQL's `integer`. */
 const maxInteger = 2_147_483_647
 
 const integerFrom = (minimum: number) =>
@@ -20,8 +20,8 @@ export const count = integerFrom(0)
 export const positive = integerFrom(1)
 
 /**
- * A member that may be absent: an existing record keeps what it has, a new one gets `initial`.
- * The schema only shows `initial`; whoever applies the member fills it in, as it alone knows what exists.
+ * An optional member: an existing record keeps its value, a new record gets `initial`. The schema only documents
+ * `initial`; the upsert sets it, as it knows which records exist.
  */
 export const optional = <S extends Schema.Top>(member: S, initial?: S["Encoded"]) =>
   Schema.optionalKey(member).annotateKey(initial === undefined ? {} : { default: initial })

@@ -1,9 +1,9 @@
-/** The channels of a file as they are stored: what a file may leave out of a config is what the channel has already. */
-import { Effect, Equal, Result } from "effect"
+/** Resolves the channels of a file: members that a file may omit from a config keep the stored values. */
+import { Effect, Equal, Record, Result } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ChannelId } from "../../api/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
-import { type ChannelConfig, telegramApi } from "../../messaging/Connectors/Config.ts"
+import { type ChannelConfig, connectors } from "../../messaging/Connectors/Config.ts"
 import { openConfig, sealConfig } from "../../messaging/Connectors/Sealed.ts"
 import type { Fault } from "../../api/Faults.ts"
 import type { SecretBox } from "../../platform/SecretBox.ts"
@@ -18,14 +18,14 @@ interface Old {
   readonly config: Uint8Array
 }
 
-/** Why a channel has no config that the file could leave as it is, or build upon. */
+/** The reasons why no stored config can be kept. */
 const isNew = "is required for a new channel"
 const isOther = "is required when the providerType changes"
 const isUnreadable =
   "is required, as this SECRET_KEY can't open the one that is stored: give it anew, or set the key that sealed it"
-type Had = Result.Result<ChannelConfig, string>
+type Stored = Result.Result<ChannelConfig, string>
 
-/** Each channel with its config sealed, and what is missing from the configs of the others. */
+/** Returns each channel with its sealed config, and the faults of the others. */
 export const resolve = Effect.fnUntraced(function* (
   sql: Sql,
   box: SecretBox["Service"],
@@ -39,7 +39,7 @@ export const resolve = Effect.fnUntraced(function* (
     ORDER BY id FOR NO KEY UPDATE`
   const olds = new Map(rows.map((row) => [row.id, row]))
 
-  const hadBy = Effect.fnUntraced(function* ({ id, providerType }: Given): Effect.fn.Return<Had> {
+  const storedOf = Effect.fnUntraced(function* ({ id, providerType }: Given): Effect.fn.Return<Stored> {
     const old = olds.get(id)
     if (old === undefined) return Result.fail(isNew)
     if (old.providerType !== providerType) return Result.fail(isOther)
@@ -48,35 +48,38 @@ export const resolve = Effect.fnUntraced(function* (
   })
 
   const resolveOne = Effect.fnUntraced(function* (given: Given, index: number) {
-    const had = yield* hadBy(given)
-    const next = yield* Effect.fromResult(configOf(given, had)).pipe(
+    const stored = yield* storedOf(given)
+    const next = yield* Effect.fromResult(configOf(given, stored)).pipe(
       Effect.mapError(({ message, path }): Fault => ({ path: ["channels", index, ...path], message }))
     )
     const old = olds.get(given.id)
-    // Sealed anew it would differ, and a file that changes nothing would change the channel.
-    const isSame = old !== undefined && Result.isSuccess(had) && Equal.equals(had.success, next)
-    const sealed = isSame ? old.config : yield* sealConfig(box, project.id, given.id, next)
+    // Sealing is randomized: sealing an equal config again would count as a change.
+    const isSame = old !== undefined && Result.isSuccess(stored) && Equal.equals(stored.success.config, next)
+    const sealed = isSame
+      ? old.config
+      : yield* sealConfig(box, project.id, given.id, { providerType: given.providerType, config: next })
     return { ...given, config: `\\x${Buffer.from(sealed).toString("hex")}` }
   })
   const [records, faults] = yield* Effect.partition(channels, resolveOne)
   return { records, faults }
 })
 
-/** The config that a channel will have: what the file gives, then what the channel has, then the default. */
-const configOf = (given: Given, had: Had): Result.Result<ChannelConfig, Fault> => {
-  // There is nothing in it that could be lost.
-  if (given.providerType === "sandbox") return Result.succeed({ providerType: "sandbox", config: {} })
-  if (given.config === undefined) return Result.mapError(had, (message) => ({ path: ["config"], message }))
-  if (given.providerType === "http") return Result.succeed({ providerType: "http", config: given.config })
-
-  // The old base URL can't be kept, and the default may be the wrong one.
-  if (given.config.apiBaseUrl === undefined && Result.isFailure(had) && had.failure === isUnreadable) {
-    return Result.fail({ path: ["config", "apiBaseUrl"], message: isUnreadable })
+/** Returns the config of a channel: the members of the file, then those that are stored, then the defaults. */
+const configOf = (given: Given, stored: Stored): Result.Result<unknown, Fault> => {
+  const { defaults } = connectors[given.providerType]
+  // The config of a sandbox has no members, so nothing of it can be missing.
+  const config = given.config ?? (given.providerType === "sandbox" ? {} : undefined)
+  if (config === undefined) {
+    return Result.mapBoth(stored, {
+      onSuccess: (channel) => channel.config,
+      onFailure: (message) => ({ path: ["config"], message })
+    })
   }
-  const old = Result.getOrUndefined(had)
-  const kept = old?.providerType === "telegram" ? old.config.apiBaseUrl : undefined
-  return Result.succeed({
-    providerType: "telegram",
-    config: { apiBaseUrl: kept ?? telegramApi, ...given.config }
-  })
+  const old: object = Result.isSuccess(stored) ? stored.success.config : {}
+  const omitted = Object.keys(defaults).find((member) => !(member in config))
+  // The stored value cannot be read, and the default may be another.
+  if (omitted !== undefined && Result.isFailure(stored) && stored.failure === isUnreadable) {
+    return Result.fail({ path: ["config", omitted], message: isUnreadable })
+  }
+  return Result.succeed({ ...defaults, ...Record.filter({ ...old }, (_, member) => member in defaults), ...config })
 }

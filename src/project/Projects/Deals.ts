@@ -1,8 +1,9 @@
-/** The deals of a file as they will be: what a file may leave out follows from the deal as it is, and from its pipeline. */
-import { Effect } from "effect"
+/** Resolves the deals of a file: members that a file may omit depend on the stored deal and its pipeline. */
+import { Effect, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import { type Deal, dealRules, missingOfMoney } from "../../api/crm/Deals.ts"
 import type { PipelineId, StageId } from "../../api/Ids.ts"
+import * as Record from "../../crm/Deals/Record.ts"
 import { selected } from "../../platform/Columns.ts"
 import type { Fault } from "../../api/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
@@ -11,28 +12,28 @@ import { type Pipelines, stagesOf } from "./Pipelines.ts"
 type Sql = SqlClient.SqlClient
 type Given = NonNullable<ProjectFile["deals"]>[number]
 
-/** The members that the rules of a deal join to others. */
-const columns = {
-  id: "id",
-  pipelineId: "pipeline_id",
-  stageId: "stage_id",
-  status: "status",
-  amountMinor: ["amount_minor", "bigint"],
-  currency: "currency",
-  lostReason: "lost_reason",
-  closedAt: ["closed_at", "timestamptz"]
-} as const
+/** The columns of the members that the rules of a deal relate to each other. */
+const columns = Struct.pick(Record.columns, [
+  "id",
+  "pipelineId",
+  "stageId",
+  "status",
+  "amountMinor",
+  "currency",
+  "lostReason",
+  "closedAt"
+])
 type Old = Pick<Deal, keyof typeof columns>
 
-/** What the deals of a file rest on. */
+/** The records that the deals depend on. */
 export interface Around {
   readonly pipelines: Pipelines
-  /** The project's, as the file leaves it. */
+  /** The default pipeline after the file is applied. */
   readonly defaultPipelineId: PipelineId | null
   readonly now: Date
 }
 
-/** Each deal with the members of `columns` filled in, and all that is wrong with them. */
+/** Returns each deal with the members of `columns` filled in, and the faults of all. */
 export const resolve = Effect.fnUntraced(function* (sql: Sql, { deals = [], project }: ProjectFile, around: Around) {
   if (deals.length === 0) return { records: [], faults: [] }
   const rows = yield* sql<Old>`
@@ -46,7 +47,7 @@ export const resolve = Effect.fnUntraced(function* (sql: Sql, { deals = [], proj
   return { records: resolved.map(({ deal }) => deal), faults }
 })
 
-/** What the file gives, be it null, and something else where it is silent. */
+/** Returns a given value, null included, or a default if it is absent. */
 const orElse = <A, B>(given: A | undefined, otherwise: B): A | B => (given === undefined ? otherwise : given)
 
 const next = (given: Given, old: Old | undefined, { defaultPipelineId, now, pipelines }: Around) => {
@@ -65,7 +66,10 @@ const next = (given: Given, old: Old | undefined, { defaultPipelineId, now, pipe
   }
 }
 
-/** The rules that a deal breaks, by the member at fault. Files state what is so: a deal may go from won to lost. */
+/**
+ * Lists the broken rules of a deal, by the member that is reported. A file describes states, not moves: a deal may
+ * change from won to lost.
+ */
 const wrongIn = (given: Given, deal: ReturnType<typeof next>, { pipelines }: Around) => {
   const missing = missingOfMoney(deal)
   const isOpen = deal.status === "open"
@@ -81,6 +85,9 @@ const wrongIn = (given: Given, deal: ReturnType<typeof next>, { pipelines }: Aro
   return rules.filter(([, , broken]) => broken)
 }
 
-/** Whether a stage will be there, but on another pipeline. What won't be there at all is a fault of reference. */
+/**
+ * Whether a stage belongs to another pipeline after the file is applied. A stage that does not exist is a missing
+ * reference.
+ */
 const isElsewhere = (stageId: StageId | undefined, pipelineId: PipelineId | null, pipelines: Pipelines): boolean =>
   stageId !== undefined && pipelines.stages.has(stageId) && stagesOf(pipelines, pipelineId)?.has(stageId) === false

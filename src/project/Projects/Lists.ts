@@ -1,7 +1,8 @@
-/** Lists inside the records of a project file whose items are rows of a table of their own, in order. */
+/** Lists inside the records of a project file, whose items are rows of a table of their own. */
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
+import type { Column } from "../../platform/Columns.ts"
 
 type Sql = SqlClient.SqlClient
 type Fragment = Statement.Fragment
@@ -12,37 +13,20 @@ export interface FileRecord {
   readonly [member: string]: unknown
 }
 
-/** Which member of an object stands in which column. */
-export interface Column {
-  readonly member: string
-  readonly column: string
-  readonly type:
-    | "text"
-    | "text[]"
-    | "boolean"
-    | "integer"
-    | "smallint"
-    | "bigint"
-    | "bytea"
-    | "date"
-    | "jsonb"
-    | "timestamptz"
-}
-
-/** A member that holds a list. A given list replaces the old one whole; an absent one keeps it. */
+/** A member that is a list. A given list replaces the stored one; an absent list keeps it. */
 export interface List {
   readonly member: string
   readonly table: string
-  /** The columns of the record's id, and of the item's place from 0. */
+  /** The columns of the record's id and of the item's position, from 0. */
   readonly owner: string
   readonly position: string
-  /** What an item holds, all of it required. */
+  /** The columns of an item, all required. */
   readonly items: ReadonlyArray<Column>
 }
 
 const name = (sql: Sql, { member }: { readonly member: string }) => sql.literal(`'${member}'`)
 
-/** Whether the list of `file`, a record of the project file, is another than that of `old`, the one that exists. */
+/** Whether the list of `file`, a record of the project file, differs from that of `old`, the stored record. */
 export const differs = (sql: Sql, projectId: ProjectId, list: List): Fragment => sql`
   (file.members ? ${name(sql, list)} AND (file.members -> ${name(sql, list)}) IS DISTINCT FROM (
     SELECT coalesce(jsonb_agg(
@@ -53,8 +37,8 @@ export const differs = (sql: Sql, projectId: ProjectId, list: List): Fragment =>
   ))`
 
 /**
- * Replaces the lists of records that are there by now. Items of one list may be those of another as it was, so all old
- * ones go first; whatever refers to items has to be checked when the transaction ends.
+ * Replaces the lists of stored records. An item may move from one list to another, so all old items are deleted first;
+ * constraints on items must be deferred to the end of the transaction.
  */
 export const replace = Effect.fnUntraced(function* (
   sql: Sql,

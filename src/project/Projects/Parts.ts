@@ -1,62 +1,60 @@
-/** How the parts of a project file are stored: which member stands in which column. */
-import type { SqlClient } from "effect/sql"
-import type { Derived, Part } from "./Upsert.ts"
+/** The tables and columns of the parts of a project file. */
+import type { SqlClient, Statement } from "effect/sql"
+import * as Clients from "../../crm/Clients/Record.ts"
+import * as Deals from "../../crm/Deals/Record.ts"
+import { type Columns, listOf } from "../../platform/Columns.ts"
+import type { Derived, Given, Part } from "./Upsert.ts"
 
 type Sql = SqlClient.SqlClient
 
+/** Returns columns with the values of a new record whose member is absent; null unless one is given. */
+const columns = (declared: Columns, initial: Readonly<Record<string, Statement.Fragment>> = {}): ReadonlyArray<Given> =>
+  listOf(declared).map((column) => {
+    const value = initial[column.member]
+    return value === undefined ? column : { ...column, initial: value }
+  })
+
 export const members = (sql: Sql): Part => ({
   table: "members",
-  given: [
-    { member: "name", column: "name", type: "text" },
-    { member: "email", column: "email", type: "text" },
-    { member: "active", column: "active", type: "boolean", initial: sql`true` }
-  ]
+  given: columns({ name: "name", email: "email", active: ["active", "boolean"] }, { active: sql`true` })
 })
 
 export const organizations = (sql: Sql): Part => ({
   table: "organizations",
-  given: [
-    { member: "name", column: "name", type: "text" },
-    { member: "archived", column: "archived", type: "boolean", initial: sql`false` }
-  ]
+  given: columns({ name: "name", archived: ["archived", "boolean"] }, { archived: sql`false` })
 })
 
 export const pipelines: Part = {
   table: "pipelines",
-  given: [{ member: "name", column: "name", type: "text" }],
+  given: columns({ name: "name" }),
   lists: [
     {
       member: "stages",
       table: "stages",
       owner: "pipeline_id",
       position: "position",
-      items: [
-        { member: "id", column: "id", type: "text" },
-        { member: "name", column: "name", type: "text" }
-      ]
+      items: columns({ id: "id", name: "name" })
     }
   ]
 }
 
 export const loyaltyLevels: Part = {
   table: "loyalty_levels",
-  given: [{ member: "name", column: "name", type: "text" }]
+  given: columns({ name: "name" })
 }
 
 export const stampOffers: Part = {
   table: "stamp_offers",
-  given: [{ member: "name", column: "name", type: "text" }]
+  given: columns({ name: "name" })
 }
 
-/** Of the records that `resolve` of Channels.ts makes. */
+/** For the records of `resolve` in Channels.ts. */
 export const channels = (sql: Sql, now: Date): Part => ({
   table: "channels",
-  given: [
-    { member: "providerType", column: "provider_type", type: "text" },
-    { member: "displayName", column: "display_name", type: "text" },
-    { member: "status", column: "status", type: "text", initial: sql`'active'` },
-    { member: "config", column: "config", type: "bytea" }
-  ],
+  given: columns(
+    { providerType: "provider_type", displayName: "display_name", status: "status", config: ["config", "bytea"] },
+    { status: sql`'active'` }
+  ),
   derived: [
     { column: "source_id", created: sql`new_id('src', ${now}::timestamptz)`, changed: sql`old.source_id` },
     { column: "connected_at", created: sql`${now}::timestamptz`, changed: sql`old.connected_at` },
@@ -76,29 +74,18 @@ const updatedAt = (sql: Sql, now: Date): Derived => ({
   changed: sql`${now}::timestamptz`
 })
 
-/** Of the records that `clientRecord` makes. */
+/** For the records of `clientRecord`. */
 export const clients = (sql: Sql, now: Date): Part => ({
   table: "clients",
-  given: [
-    { member: "displayName", column: "display_name", type: "text" },
-    { member: "firstName", column: "first_name", type: "text" },
-    { member: "lastName", column: "last_name", type: "text" },
-    { member: "email", column: "email", type: "text" },
-    { member: "phone", column: "phone", type: "text" },
-    { member: "tags", column: "tags", type: "text[]", initial: sql`'{}'` },
-    { member: "externalId", column: "external_id", type: "text" },
-    { member: "status", column: "status", type: "text", initial: sql`'active'` },
-    { member: "organizationId", column: "organization_id", type: "text" },
-    { member: "responsibleMemberId", column: "responsible_member_id", type: "text" },
-    { member: "marketingConsent", column: "marketing_consent", type: "boolean", initial: sql`false` },
-    { member: "suppressed", column: "suppressed", type: "boolean", initial: sql`false` },
-    { member: "mergedIntoClientId", column: "merged_into_client_id", type: "text" },
-    { member: "createdAt", column: "created_at", type: "timestamptz", initial: sql`${now}::timestamptz` },
-    { member: "loyaltyCardNumber", column: "loyalty_card_number", type: "text" },
-    { member: "loyaltyLevelId", column: "loyalty_level_id", type: "text" },
-    { member: "loyaltyBalance", column: "loyalty_balance", type: "integer", initial: sql`0` },
-    { member: "readyStampOfferIds", column: "ready_stamp_offer_ids", type: "text[]", initial: sql`'{}'` }
-  ],
+  given: columns(Clients.fileColumns, {
+    tags: sql`'{}'`,
+    status: sql`'active'`,
+    marketingConsent: sql`false`,
+    suppressed: sql`false`,
+    createdAt: sql`${now}::timestamptz`,
+    loyaltyBalance: sql`0`,
+    readyStampOfferIds: sql`'{}'`
+  }),
   derived: [
     version(sql),
     updatedAt(sql, now),
@@ -115,57 +102,35 @@ export const clients = (sql: Sql, now: Date): Part => ({
       table: "client_addresses",
       owner: "client_id",
       position: "position",
-      items: [
-        { member: "channelId", column: "channel_id", type: "text" },
-        { member: "address", column: "address", type: "text" }
-      ]
+      items: columns({ channelId: "channel_id", address: "address" })
     }
   ]
 })
 
-/** Of the records that `resolve` of Deals.ts makes. */
+/** For the records of `resolve` in Deals.ts. */
 export const deals = (sql: Sql, now: Date): Part => ({
   table: "deals",
-  given: [
-    { member: "title", column: "title", type: "text" },
-    { member: "clientId", column: "client_id", type: "text" },
-    { member: "organizationId", column: "organization_id", type: "text" },
-    { member: "pipelineId", column: "pipeline_id", type: "text" },
-    { member: "stageId", column: "stage_id", type: "text" },
-    { member: "status", column: "status", type: "text" },
-    { member: "lifecycle", column: "lifecycle", type: "text", initial: sql`'active'` },
-    { member: "amountMinor", column: "amount_minor", type: "bigint" },
-    { member: "currency", column: "currency", type: "text" },
-    { member: "expectedCloseDate", column: "expected_close_date", type: "date" },
-    { member: "responsibleMemberId", column: "responsible_member_id", type: "text" },
-    { member: "lostReason", column: "lost_reason", type: "text" },
-    { member: "closedAt", column: "closed_at", type: "timestamptz" },
-    { member: "createdAt", column: "created_at", type: "timestamptz", initial: sql`${now}::timestamptz` }
-  ],
+  given: columns(Deals.fileColumns, { lifecycle: sql`'active'`, createdAt: sql`${now}::timestamptz` }),
   derived: [version(sql), updatedAt(sql, now)]
 })
 
-/** Of the records that `ticketRecord` makes. */
+/** For the records of `ticketRecord`. */
 export const tickets = (sql: Sql): Part => ({
   table: "tickets",
-  given: [
-    { member: "subject", column: "subject", type: "text" },
-    { member: "status", column: "status", type: "text" },
-    { member: "clientId", column: "client_id", type: "text" },
-    { member: "ratingScore", column: "rating_score", type: "smallint" },
-    { member: "ratingComment", column: "rating_comment", type: "text" },
-    { member: "ratingBy", column: "rating_by", type: "text" }
-  ],
+  given: columns({
+    subject: "subject",
+    status: "status",
+    clientId: "client_id",
+    ratingScore: ["rating_score", "smallint"],
+    ratingComment: "rating_comment",
+    ratingBy: "rating_by"
+  }),
   derived: [version(sql)]
 })
 
 export const conversations = (sql: Sql, now: Date): Part => ({
   table: "conversations",
-  given: [
-    { member: "clientId", column: "client_id", type: "text" },
-    { member: "channelId", column: "channel_id", type: "text" },
-    { member: "address", column: "address", type: "text" }
-  ],
+  given: columns({ clientId: "client_id", channelId: "channel_id", address: "address" }),
   derived: [
     {
       column: "observed_at",
@@ -175,13 +140,10 @@ export const conversations = (sql: Sql, now: Date): Part => ({
   ]
 })
 
-/** Of the records that `segmentRecord` makes. */
+/** For the records of `segmentRecord`. */
 export const segments = (sql: Sql, now: Date): Part => ({
   table: "segments",
-  given: [
-    { member: "name", column: "name", type: "text" },
-    { member: "description", column: "description", type: "text" }
-  ],
+  given: columns({ name: "name", description: "description" }),
   derived: [
     {
       column: "contact_count",
@@ -197,24 +159,21 @@ export const segments = (sql: Sql, now: Date): Part => ({
       table: "segment_clients",
       owner: "segment_id",
       position: "position",
-      items: [{ member: "clientId", column: "client_id", type: "text" }]
+      items: columns({ clientId: "client_id" })
     }
   ]
 })
 
 export const templates: Part = {
   table: "templates",
-  key: [{ member: "version", column: "version", type: "bigint" }],
-  given: [
-    { member: "name", column: "name", type: "text" },
-    { member: "body", column: "body", type: "text" }
-  ]
+  key: columns({ version: ["version", "bigint"] }),
+  given: columns({ name: "name", body: "body" })
 }
 
-/** Only its name comes from a file; the rest is done by commands. */
+/** A file sets the name only; commands set the rest. */
 export const campaigns = (sql: Sql, now: Date): Part => ({
   table: "campaigns",
-  given: [{ member: "name", column: "name", type: "text" }],
+  given: columns({ name: "name" }),
   derived: [
     version(sql),
     { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` },
@@ -224,25 +183,28 @@ export const campaigns = (sql: Sql, now: Date): Part => ({
 
 export const tasks = (sql: Sql, now: Date): Part => ({
   table: "tasks",
-  given: [
-    { member: "title", column: "title", type: "text" },
-    { member: "dealId", column: "deal_id", type: "text" },
-    { member: "clientId", column: "client_id", type: "text" },
-    { member: "assigneeId", column: "assignee_id", type: "text" },
-    { member: "dueAt", column: "due_at", type: "timestamptz" },
-    { member: "completedAt", column: "completed_at", type: "timestamptz" }
-  ],
+  given: columns({
+    title: "title",
+    dealId: "deal_id",
+    clientId: "client_id",
+    assigneeId: "assignee_id",
+    dueAt: ["due_at", "timestamptz"],
+    completedAt: ["completed_at", "timestamptz"]
+  }),
   derived: [version(sql), { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` }]
 })
 
-/** Of the records that `installationRecord` makes. */
+/** For the records of `installationRecord`. */
 export const installations = (sql: Sql): Part => ({
   table: "installations",
-  given: [
-    { member: "name", column: "name", type: "text" },
-    { member: "status", column: "status", type: "text", initial: sql`'active'` },
-    { member: "profileVersion", column: "profile_version", type: "integer" },
-    { member: "profileMappings", column: "profile_mappings", type: "jsonb" },
-    { member: "stagedDigest", column: "staged_digest", type: "text" }
-  ]
+  given: columns(
+    {
+      name: "name",
+      status: "status",
+      profileVersion: ["profile_version", "integer"],
+      profileMappings: ["profile_mappings", "jsonb"],
+      stagedDigest: "staged_digest"
+    },
+    { status: sql`'active'` }
+  )
 })

@@ -8,7 +8,7 @@ interface Found {
   readonly value: unknown
 }
 
-/** What stands at a path such as `project/name`; a `*` in place of a name stands for every item of a list. */
+/** Returns the values at a path such as `project/name`; `*` matches every item of a list. */
 export const find = (file: ProjectFile, pattern: string): ReadonlyArray<Found> => walk(file, pattern.split("/"), [])
 
 const walk = (value: unknown, pattern: ReadonlyArray<string>, path: Fault["path"]): ReadonlyArray<Found> => {

@@ -1,4 +1,4 @@
-/** The pipelines of a project as a file will leave them, and what stands against that. */
+/** The pipelines of a project before and after a file is applied. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DealId, PipelineId, StageId } from "../../api/Ids.ts"
@@ -10,15 +10,15 @@ type StagesByPipeline = ReadonlyMap<PipelineId, ReadonlySet<StageId>>
 
 export interface Pipelines {
   readonly before: StagesByPipeline
-  /** With those of the file in the place of the old; the stages are in their order. */
+  /** The pipelines of the file replace the stored ones; stages are in their order. */
   readonly after: StagesByPipeline
-  /** The stages of all pipelines as they will be. */
+  /** The stages of all pipelines after the file is applied. */
   readonly stages: ReadonlySet<StageId>
 }
 
 const stageIds = (stages: ReadonlyArray<{ readonly id: StageId }>) => new Set(stages.map(({ id }) => id))
 
-/** Reads the pipelines of the project; the lock on its row keeps them as they are. */
+/** Reads the pipelines of the project; the lock on the project's row keeps them stable. */
 export const load = Effect.fnUntraced(function* (sql: Sql, { pipelines = [], project }: ProjectFile) {
   const rows = yield* sql<{ readonly pipelineId: PipelineId; readonly stages: ReadonlyArray<StageId> }>`
     SELECT pipeline_id AS "pipelineId", array_agg(id ORDER BY position) AS stages
@@ -29,10 +29,10 @@ export const load = Effect.fnUntraced(function* (sql: Sql, { pipelines = [], pro
   return { before, after, stages: new Set([...after.values()].flatMap((stages) => [...stages])) } satisfies Pipelines
 })
 
-/** The stages that a pipeline will have, if it will be there. */
+/** Returns the stages of a pipeline after the file is applied; undefined if the pipeline does not exist. */
 export const stagesOf = ({ after }: Pipelines, id: PipelineId | null) => (id === null ? undefined : after.get(id))
 
-/** Stages that the file puts on a pipeline while they stay on another, which it doesn't replace. */
+/** Lists stages of the file that stay on another pipeline, which the file does not replace. */
 export const takenStages = ({ pipelines = [] }: ProjectFile, { before }: Pipelines): ReadonlyArray<Fault> => {
   const replaced = new Set(pipelines.map(({ id }) => id))
   const owners = new Map(
@@ -50,7 +50,7 @@ export const takenStages = ({ pipelines = [] }: ProjectFile, { before }: Pipelin
   )
 }
 
-/** Stages that a pipeline loses while a deal is in them, be it one of the file or one that the file doesn't name. */
+/** Lists stages that the file removes although a deal, of the file or stored, is on them. */
 export const lostStages = Effect.fnUntraced(function* (
   sql: Sql,
   { deals = [], pipelines = [], project }: ProjectFile,

@@ -1,4 +1,4 @@
-/** The project's own row: made, locked, changed, and its count of active clients set right. */
+/** The project's own row: created, locked, updated, with its count of active clients. */
 import { DateTime, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { modules } from "../../api/Access.ts"
@@ -8,7 +8,7 @@ import type { ProjectFile } from "../ProjectFile.ts"
 type Sql = SqlClient.SqlClient
 type Project = ProjectFile["project"]
 
-/** What of a project can be set. */
+/** The columns that a file can set. */
 interface Row {
   readonly name: string
   readonly timeZone: string
@@ -19,7 +19,7 @@ interface Row {
   readonly defaultPipelineId: PipelineId | null
 }
 
-/** The row that a file leaves behind: what it sets, and the rest of `old`. */
+/** Returns the row after the file is applied: the members of the file, otherwise those of `old`. */
 const next = (project: Project, old: Row): Row => ({
   name: project.name,
   timeZone: project.timeZone ?? old.timeZone,
@@ -41,23 +41,24 @@ const initial: Row = {
 }
 
 /**
- * Takes exclusively the advisory lock that each mutation of the API shares (`enter_project`). Waits for the mutations in
- * flight; later ones never wait for the lock, so a file gets its turn under any stream of them.
+ * Takes exclusively the advisory lock that each mutation of the API shares (`enter_project`). Waits for the mutations
+ * in flight. Later mutations never wait for the lock, so an apply is not starved by them.
  */
 const first = (sql: Sql, projectId: ProjectId) => sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
 
 /**
- * Makes the project unless it exists, and locks it; tells whether it was made, and the row that the file leaves behind.
+ * Creates the project unless it exists, and locks it. Returns whether it was created, and the row after the file is
+ * applied.
  *
- * The advisory lock is the first that an apply takes: applies of one project wait for each other, and for every mutation
- * of the API that is in flight. Later mutations are sent again until the apply is through, and hold nothing meanwhile, so
- * no two wait for each other. The row lock keeps out the commands of operators, which lock the project `FOR KEY SHARE`.
- * Whatever the API changes is as stable under these locks as if it were locked itself.
+ * The advisory lock is the first lock of an apply. Applies of one project wait for each other, and for every mutation
+ * of the API in flight. Later mutations retry until the apply has ended and hold no lock meanwhile, so there is no
+ * deadlock. The row lock blocks the commands of operators, which lock the project `FOR KEY SHARE`. Under these locks,
+ * all records that the API changes are stable.
  */
 export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   yield* first(sql, project.id)
   const row = next(project, initial)
-  // The pipeline may be one of the file that isn't there yet: that the project refers to it is checked at the end.
+  // The default pipeline may be one of the file that is not created yet; its foreign key is checked at the end.
   const made = yield* sql`
     INSERT INTO projects
       (project_id, name, time_zone, contact_capacity, modules, entitlements, rate_limits, default_pipeline_id, created_at)
@@ -67,7 +68,7 @@ export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
     )
     ON CONFLICT DO NOTHING
     RETURNING project_id`
-  // A statement of its own, so that it sees what a concurrent apply has committed while the INSERT waited for it.
+  // A separate statement, so that it sees what a concurrent apply committed while the INSERT waited for it.
   const [old = initial] = yield* sql<Row>`
     SELECT name, time_zone AS "timeZone", contact_capacity AS "contactCapacity", modules, entitlements,
       rate_limits AS "rateLimits", default_pipeline_id AS "defaultPipelineId"
@@ -75,7 +76,7 @@ export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   return { created: made.length > 0, row: next(project, old) }
 })
 
-/** Sets what differs from `row`, and tells whether anything did. */
+/** Updates the columns that differ from `row`, and returns whether any did. */
 export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId, row: Row) {
   const changed = yield* sql`
     UPDATE projects SET
@@ -93,12 +94,11 @@ export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectI
 })
 
 /**
- * Raises the project's revision, which tells the API's statements that what they have read is old, and sets
- * `active_clients` to the truth; without a capacity nobody keeps it, and it is 0.
+ * Increments the project's revision, so that statements of the API with an older snapshot are retried, and recounts
+ * `active_clients`. Without a capacity the counter is not maintained and is 0.
  *
- * The count is exact under the lock that `open` took: no create is in flight that saw another capacity than ours, be it
- * one that counts itself or one that does not. More clients than the capacity are the operator's choice; the API then
- * creates none until there is room.
+ * The count is exact under the lock of `open`: no create is in flight that has read another capacity. A file may set a
+ * capacity below the number of active clients; the API then creates no more until the number is below it.
  */
 export const close = (sql: Sql, projectId: ProjectId) => sql`
   UPDATE projects SET

@@ -1,4 +1,4 @@
-/** Records with what is nested in them laid flat, as their columns are. An absent member stays absent, and so keeps. */
+/** Flattens the nested members of records to columns. An absent member stays absent, and so keeps its stored value. */
 import { digestOf } from "../../integrations/Preview/Fingerprint.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
@@ -9,7 +9,7 @@ type Ticket = NonNullable<ProjectFile["tickets"]>[number]
 
 const noLoyalty = { cardNumber: null, levelId: null, balance: 0, readyStampOfferIds: [] }
 
-/** Each member of `loyalty` is kept on its own; without a loyalty record a client is as `noLoyalty` says. */
+/** Each member of `loyalty` is kept separately. Without a loyalty record a client has the values of `noLoyalty`. */
 export const clientRecord = ({ loyalty = {}, ...client }: Client) => {
   const { balance, cardNumber, levelId, readyStampOfferIds } = loyalty ?? noLoyalty
   return {
@@ -23,14 +23,14 @@ export const clientRecord = ({ loyalty = {}, ...client }: Client) => {
 
 const noRating = { score: null, comment: null, by: null }
 
-/** A rating is one value: a new one without a comment doesn't keep the old one's. */
+/** A rating is one value: a new rating without a comment removes the old comment. */
 export const ticketRecord = ({ rating, ...ticket }: Ticket) => {
   if (rating === undefined) return ticket
   const { by, comment = null, score } = rating ?? noRating
   return { ...ticket, ratingScore: score, ratingComment: comment, ratingBy: by }
 }
 
-/** The staged records themselves are stored apart; their digest tells whether they are others. */
+/** The staged records are stored separately; their digest shows whether they differ. */
 export const installationRecord = ({ importProfile, stagedRecords, ...installation }: Installation) => ({
   ...installation,
   profileVersion: importProfile && importProfile.version,
@@ -38,7 +38,7 @@ export const installationRecord = ({ importProfile, stagedRecords, ...installati
   stagedDigest: stagedRecords && digestOf(stagedRecords)
 })
 
-/** A segment is a set: in whatever order its clients are named, it is the same. */
+/** A segment is a set: the order of its clients does not matter. */
 export const segmentRecord = ({ clientIds, ...segment }: Segment) => ({
   ...segment,
   clients: clientIds.toSorted().map((clientId) => ({ clientId }))

@@ -1,4 +1,4 @@
-/** Faults between the records of a project file: ids that repeat, and references to records that nobody has. */
+/** Faults between the records of a project file: repeated ids and missing references. */
 import { Effect, Predicate } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { Fault } from "../../api/Faults.ts"
@@ -8,7 +8,7 @@ import type { Pipelines } from "./Pipelines.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Where an id may stand only once. A stage's is its own in the whole project, not only on its pipeline. */
+/** Paths of ids that must be unique. A stage's id is unique in the project, not only on its pipeline. */
 const ids = [
   "members/*/id",
   "organizations/*/id",
@@ -27,7 +27,7 @@ const ids = [
   "tasks/*/id"
 ]
 
-/** The tables of the records that references lead to, by the file's name of the part. */
+/** The tables of referenced records, by the file's name of the part. */
 const tables = [
   ["members", "members"],
   ["organizations", "organizations"],
@@ -62,11 +62,11 @@ const references: ReadonlyArray<readonly [pattern: string, target: Target]> = [
   ["tasks/*/assigneeId", "members"]
 ]
 
-/** The ids, or references, at a pattern: what is absent or null refers to nothing. */
+/** Returns the ids or references at a path. Absent and null members reference nothing. */
 const idsAt = (file: ProjectFile, pattern: string) =>
   find(file, pattern).flatMap(({ path, value }) => (Predicate.isString(value) ? [{ path, id: value }] : []))
 
-/** References to what neither the file nor the project has. */
+/** Lists references to records that are neither in the file nor in the project. */
 export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: ProjectFile, pipelines: Pipelines) {
   const all = references.flatMap(([pattern, target]) =>
     idsAt(file, pattern).map((reference) => ({ ...reference, target }))
@@ -90,11 +90,11 @@ export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: Pr
     .map(({ path, target }): Fault => ({ path, message: `names nothing in ${target}, here or in the project` }))
 })
 
-/** Records that repeat the id of an earlier one. */
+/** Lists records that repeat the id of an earlier one. */
 export const repeatedIds = (file: ProjectFile): ReadonlyArray<Fault> =>
   ids.flatMap((pattern) => repeatsIn(idsAt(file, pattern)))
 
-/** Addresses that a client has twice. Clients may share one: a family its telephone, a firm its mailbox. */
+/** Lists addresses that a client has twice. Several clients may share an address. */
 export const repeatedAddresses = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
   clients.flatMap(({ addresses = [] }, index) =>
     repeatsIn(
@@ -105,19 +105,19 @@ export const repeatedAddresses = ({ clients = [] }: ProjectFile): ReadonlyArray<
     )
   )
 
-/** Versions of a template that the file has twice. */
+/** Lists versions of a template that the file has twice. */
 export const repeatedTemplates = ({ templates = [] }: ProjectFile): ReadonlyArray<Fault> =>
   repeatsIn(
     templates.map(({ id, version }, index) => ({ path: ["templates", index], id: JSON.stringify([id, version]) }))
   )
 
-/** Clients that a segment has twice. */
+/** Lists clients that a segment has twice. */
 export const repeatedMembers = ({ segments = [] }: ProjectFile): ReadonlyArray<Fault> =>
   segments.flatMap(({ clientIds }, index) =>
     repeatsIn(clientIds.map((id, place) => ({ path: ["segments", index, "clientIds", place], id })))
   )
 
-/** Clients that are merged into themselves. */
+/** Lists clients that are merged into themselves. */
 export const mergedIntoSelf = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
   clients.flatMap(({ id, mergedIntoClientId }, index) =>
     id === mergedIntoClientId

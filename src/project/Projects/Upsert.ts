@@ -1,28 +1,29 @@
-/** Creates or updates the records of one part of a project file, in one statement and two more for each list in them. */
+/** Creates or updates the records of one part of a project file, in one statement and two more for each list. */
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
-import { type Column, differs, type FileRecord, type List, replace } from "./Lists.ts"
+import type { Column } from "../../platform/Columns.ts"
+import { differs, type FileRecord, type List, replace } from "./Lists.ts"
 
 type Sql = SqlClient.SqlClient
 type Fragment = Statement.Fragment
 
-/** A column that one member of a record sets. An absent member keeps it; a new record then gets `initial`. */
+/** A column that a member sets. An absent member keeps the stored value; a new record then gets `initial`. */
 export interface Given extends Column {
   readonly initial?: Fragment
 }
 
-/** A column that the service sets itself: for a new record, and for an existing one that changes. */
+/** A column that the service sets: its value in a new record, and in an existing one that changes. */
 export interface Derived {
   readonly column: string
   readonly created: Fragment
   readonly changed: Fragment
 }
 
-/** How a part is stored. In its fragments `file` is the record of the file, and `old` the one that exists. */
+/** The table of a part. In its fragments, `file` is the record of the file and `old` the stored record. */
 export interface Part {
   readonly table: string
-  /** What a record is found by beside its id. */
+  /** Further columns of the key, beside the id. */
   readonly key?: ReadonlyArray<Column>
   readonly given: ReadonlyArray<Given>
   readonly derived?: ReadonlyArray<Derived>
@@ -36,8 +37,8 @@ export interface Counts {
 }
 
 /**
- * Applies the records. The values to keep are read from `old` inside the UPDATE itself, where PostgreSQL looks at the
- * row again after waiting for its lock: what others commit meanwhile is kept, never written over.
+ * Applies the records. The UPDATE itself reads the values to keep from `old`, and PostgreSQL reads the row again after
+ * waiting for its lock: concurrent commits are kept.
  */
 export const upsert = Effect.fnUntraced(function* (
   sql: Sql,

@@ -4,7 +4,7 @@ import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Metric, Random,
 import { TestClock } from "effect/testing"
 import { forkPeriodic } from "../../../src/platform/background/Periodic.ts"
 import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
-import { Measured } from "../../../src/platform/Measured.ts"
+import { MetricsEnabled } from "../../../src/platform/MetricsEnabled.ts"
 
 const stalledAfter = Duration.seconds(10)
 
@@ -15,7 +15,7 @@ const scene = <A, E>(test: (lines: ReadonlyArray<string>) => Effect.Effect<A, E,
   return test(lines).pipe(
     Effect.scoped,
     Effect.provide(
-      Layer.provideMerge(Supervisor.layer, Layer.merge(Logger.layer([logger]), Layer.succeed(Measured, true)))
+      Layer.provideMerge(Supervisor.layer, Layer.merge(Logger.layer([logger]), Layer.succeed(MetricsEnabled, true)))
     ),
     Effect.provideService(Metric.MetricRegistry, new Map()),
     Effect.provideService(Random.Random, { nextIntUnsafe: () => 0, nextDoubleUnsafe: () => 0.5 })

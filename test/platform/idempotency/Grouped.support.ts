@@ -67,7 +67,7 @@ export const steps: fc.Arbitrary<ReadonlyArray<Step>> = fc
   .map((some) => some.map((step, index) => ({ key: `step-${index}`, ...step })))
 
 const commandOf = (projectId: ProjectId, { key, ...payload }: Step): Command =>
-  command(projectId, "test", { headers: { "idempotency-key": key }, payload })
+  command(projectId, { endpoint: { identifier: "test" }, headers: { "idempotency-key": key }, payload })
 
 /** What a step came to, without the id that the service made: a receipt, or the code of a problem. */
 export const run = Effect.fnUntraced(function* (projectId: ProjectId, step: Step) {

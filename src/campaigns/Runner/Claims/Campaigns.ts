@@ -1,10 +1,10 @@
-/** The campaigns that a claim may send for, each with its pace and its routes. */
+/** The campaigns that a claim sends for, each with its pace and its routes. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { Terms } from "../Claims.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Open recipients of a campaign: those that are due again, or those that were never tried. */
+/** Open recipients of a campaign: those that are due again, or have not been tried. */
 export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue: Statement.Fragment) => sql`
   campaign_recipients
   WHERE project_id = ${sql(campaign)}.project_id AND audience_id = ${sql(campaign)}.audience_id
@@ -14,9 +14,10 @@ const isFull = (sql: Sql, table: "channel_limit" | "project_limit", match: State
   EXISTS (SELECT FROM ${sql(table)} WHERE ${sql(table)}.project_id = campaigns.project_id AND ${match} AND free = 0)`
 
 /**
- * Running campaigns whose next send falls before `until`, locked: their rows are the gate of the pace over all processes.
- * A campaign without a recipient to send to, without a permit of its project, or whose channels all lack one, takes no
- * place from others. `quota` is how many sends fall before `until`, evenly spaced, with nothing caught up on.
+ * Running campaigns whose next send falls before `until`, locked; the lock serializes the pace over all processes.
+ * Campaigns without an open recipient or a permit of their project, or whose channels all lack a permit, are left out,
+ * so that they do not use up the limit. `quota` is the number of sends before `until`, evenly spaced; missed sends are
+ * not caught up.
  */
 export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
   campaign AS MATERIALIZED (

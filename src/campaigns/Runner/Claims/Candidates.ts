@@ -1,11 +1,11 @@
-/** The recipients that a claim looks at, and what is to become of each. */
+/** The recipients that a claim examines, and its verdict on each. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { Terms } from "../Claims.ts"
 import { openRecipients } from "./Campaigns.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Recipients looked at beyond the quota, as not all may be sent to; those are settled in the same statement. */
+/** Number of recipients examined beyond the quota, as some may be skipped; those are settled in the same statement. */
 const settledBeside = 100
 
 /** The first recipients of each campaign, locked, by `campaign_recipients_open`. */
@@ -17,15 +17,16 @@ const first = (sql: Sql, isDue: Statement.Fragment) => sql`
     FOR NO KEY UPDATE SKIP LOCKED
   ) recipient`
 
-/** Recipients that are due again, and those that were never tried. */
+/** Recipients that are due again, and those that have not been tried. */
 export const candidates = (sql: Sql, { now }: Terms) => sql`
   again AS MATERIALIZED (${first(sql, sql`available_at <= ${now}`)}),
   fresh AS MATERIALIZED (${first(sql, sql`available_at IS NULL`)})`
 
 /**
- * The verdict on each candidate, and its route. A recipient keeps its route as long as that leads to it. In doubt, only the
- * route of the last attempt will do, and only if its provider is the same and idempotent. An archived client is out if it
- * was archived after the freeze; of an audience of active clients any archived one is, whatever the clocks say.
+ * The verdict on each candidate, with its route. A recipient keeps its route while the route can reach it. In doubt,
+ * only the route of the last attempt is possible, and only if its provider is unchanged and idempotent. A client that
+ * was archived after the freeze is skipped; in an audience of active clients every archived client is, whatever the
+ * clocks show.
  */
 export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
   judged AS MATERIALIZED (

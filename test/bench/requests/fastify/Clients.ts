@@ -129,7 +129,7 @@ const contact_capacity_exhausted = () =>
     409,
     "contact_capacity_exhausted",
     "The project has as many active clients as its capacity allows.",
-    "Archive a client, or ask for a larger contact capacity."
+    "Archive a client, or ask the operator for a larger contact capacity."
   )
 
 const create = { name: "createClient", text: createClient, problems: { contact_capacity_exhausted } }

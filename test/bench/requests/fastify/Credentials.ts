@@ -130,7 +130,7 @@ export const authorize = (credential: Credential, scope: string): void => {
     throw forbidden("entitlement_unavailable", "The project is not entitled to the developer API.")
   }
   if (!credential.modules.includes("crm")) {
-    throw forbidden("module_unavailable", "The project has not switched on the module of this operation.")
+    throw forbidden("module_unavailable", "The module of this operation is not enabled in the project.")
   }
   if (!credential.membership) {
     throw forbidden("membership_unavailable", "The member behind the credential is not active.")

@@ -31,12 +31,12 @@ export const deals = (app: FastifyInstance, pool: Pool, guard: Guard): void => {
 
 /** What a deal refers to, by the word for its fault. */
 const noSuchReference: Readonly<Record<string, string>> = {
-  clientId: "clientId names no client of the project.",
-  organizationId: "organizationId names no organization of the project.",
-  responsibleMemberId: "responsibleMemberId names no member of the project.",
-  pipelineId: "pipelineId names no pipeline of the project.",
-  defaultPipeline: "The project has no default pipeline: name a pipelineId.",
-  stageId: "stageId names no stage of the pipeline."
+  clientId: "The project has no client with the id in clientId.",
+  organizationId: "The project has no organization with the id in organizationId.",
+  responsibleMemberId: "The project has no member with the id in responsibleMemberId.",
+  pipelineId: "The project has no pipeline with the id in pipelineId.",
+  defaultPipeline: "The project has no default pipeline: send a pipelineId.",
+  stageId: "The pipeline has no stage with the id in stageId."
 }
 
 const create = {
@@ -47,7 +47,7 @@ const create = {
       new Problem(
         404,
         "deal_reference_not_found",
-        "The deal refers to what the project does not have.",
+        "The deal references a record that the project does not have.",
         faults.map((fault) => noSuchReference[fault] ?? fault).join(" ")
       )
   }

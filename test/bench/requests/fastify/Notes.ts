@@ -44,14 +44,14 @@ const patch = {
         404,
         "note_not_found",
         "The deal has no such note.",
-        "The path names no note on a deal of this project."
+        "The deal in the path has no note with the id in the path."
       ),
     version_conflict: ({ version }: Refusal) =>
       new Problem(
         409,
         "version_conflict",
         "The record is no longer at the expected version.",
-        `The note is at version ${version}. Read it again, then decide.`,
+        `The note is at version ${version}. Read it again before you change it.`,
         { extensions: { currentVersion: version } }
       )
   }

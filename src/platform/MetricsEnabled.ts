@@ -1,10 +1,12 @@
-/** Whether anything reads metrics (`ADMIN_PORT`, or a telemetry endpoint): for nobody nothing is measured. */
+/** Whether metrics are measured: only with `ADMIN_PORT` or a telemetry endpoint. */
 import { Context, Effect, Layer, Option } from "effect"
 import { Settings } from "./Settings.ts"
 
-export const Measured = Context.Reference<boolean>("developer-api/platform/Measured", { defaultValue: () => false })
+export const MetricsEnabled = Context.Reference<boolean>("developer-api/platform/MetricsEnabled", {
+  defaultValue: () => false
+})
 
 export const layer = Layer.effect(
-  Measured,
+  MetricsEnabled,
   Effect.map(Settings, ({ adminPort, telemetry }) => Option.isSome(adminPort) || Option.isSome(telemetry))
 )

@@ -1,27 +1,27 @@
-/** Mutations that may take seconds: no request waits behind them, and they have more time than others. */
+/** Long-running mutations: they have a pool of their own and a longer timeout than others. */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { bulkLayer, bulkTimeout, StatementTimeout } from "./Database.ts"
 import { pools } from "./Database/Pools.ts"
 import { makeMutationClient, type MutationClient } from "./idempotency/Mutations.ts"
 
-export class Bulk extends Context.Service<
-  Bulk,
+export class LongRunning extends Context.Service<
+  LongRunning,
   {
-    /** A client of their own. */
+    /** The client of their pool. */
     readonly mutations: MutationClient
-    /** Waits for a mutation as long as one of these may take. */
-    readonly patiently: <A, E, R>(mutation: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+    /** Runs a mutation with the longer timeout. */
+    readonly withLongTimeout: <A, E, R>(mutation: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   }
->()("developer-api/platform/Bulk") {
+>()("developer-api/platform/LongRunning") {
   static readonly layer = Layer.effect(
-    Bulk,
+    LongRunning,
     Effect.gen(function* () {
       const reads = yield* SqlClient.SqlClient
       const sql = Context.get(yield* Layer.build(bulkLayer), SqlClient.SqlClient)
       return {
         mutations: makeMutationClient({ sql, reads, permits: pools.bulk.size }),
-        patiently: Effect.provideService(StatementTimeout, bulkTimeout)
+        withLongTimeout: Effect.provideService(StatementTimeout, bulkTimeout)
       }
     })
   )

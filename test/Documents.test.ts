@@ -1,0 +1,74 @@
+/** Links between the documents, and citations of the contract in comments, lead somewhere. */
+import { assert, describe, it } from "@effect/vitest"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { dirname, join, normalize } from "node:path"
+
+const root = join(import.meta.dirname, "..")
+const read = (file: string) => readFileSync(join(root, file), "utf8")
+
+const filesIn = (folder: string) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((file) => !file.includes("node_modules"))
+    .map((file) => join(folder, file))
+
+const sources = ["src", "test", "migrations", "deploy"].flatMap(filesIn)
+const documents = ["README.md", ...sources.filter((file) => file.endsWith(".md"))]
+
+/** The text of a document without its code blocks, which hold no links and no headings. */
+const proseOf = (document: string) => read(document).replaceAll(/^ *```.*?^ *```$/gms, "")
+
+/** The anchors of a document's headings, made as GitHub makes them. */
+const anchorsOf = (document: string) =>
+  new Set(
+    [...proseOf(document).matchAll(/^#+ +(.+)$/gm)].map(([, heading = ""]) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}_ -]/gu, "")
+        .replaceAll(" ", "-")
+    )
+  )
+
+const linksOf = (document: string) =>
+  [...proseOf(document).matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target = ""]) => target)
+    .filter((target) => !/^[a-z]+:/.test(target))
+
+describe("documents", () => {
+  it("every relative link leads to a file, and every anchor to a heading", () => {
+    const broken = documents.flatMap((document) =>
+      linksOf(document).filter((target) => {
+        const [path = "", anchor] = target.split("#")
+        const file = path === "" ? document : normalize(join(dirname(document), path))
+        return !existsSync(join(root, file)) || (anchor !== undefined && !anchorsOf(file).has(anchor))
+      })
+    )
+    assert.deepStrictEqual(broken, [])
+    assert.isAbove(documents.flatMap(linksOf).length, 20)
+  })
+
+  it("every source file that a document names exists", () => {
+    const missing = documents.flatMap((document) =>
+      [...proseOf(document).matchAll(/`([\w.-]+\/[\w./-]+\.(?:ts|md|ya?ml|json))`/g)]
+        .map(([, path = ""]) => path)
+        .filter((path) => ![".", "src", dirname(document)].some((base) => existsSync(join(root, base, path))))
+        .map((path) => `${document}: ${path}`)
+    )
+    assert.deepStrictEqual(missing, [])
+  })
+
+  it("every citation of the contract names one of its sections", () => {
+    const sections = new Set([...read("src/api/CONTRACT.md").matchAll(/^## §(\d+)\. /gm)].map(([, number]) => number))
+    assert.strictEqual(sections.size, 16)
+    const citing = [...documents, ...sources.filter((file) => /\.(ts|ya?ml)$/.test(file))]
+    const unknown = citing.flatMap((file) =>
+      [...read(file).matchAll(/§(\d+)/g)]
+        .filter(([, number]) => !sections.has(number))
+        .map(([citation]) => `${file}: ${citation}`)
+    )
+    assert.deepStrictEqual(unknown, [])
+  })
+
+  it("the README has at most 180 lines", () => {
+    assert.isAtMost(read("README.md").split("\n").length - 1, 180)
+  })
+})

@@ -1,0 +1,125 @@
+/** Uses every part of the service once, so that each of its statements is sent. */
+import { Duration, Effect } from "effect"
+import { demoProjectFile } from "../../src/project/Demo.ts"
+import { run } from "../cli/Cli.support.ts"
+import { newKey, referring, requestOf } from "../contract/Requests.ts"
+import { missingOf, type Sample, samples, World } from "../contract/Samples.ts"
+import { answerOf, endpoint } from "../support/Endpoints.ts"
+import { secretKey, TestServer } from "../support/TestServer.ts"
+
+const api = "/api/v1/developer"
+
+/** Every query of a list that leads to another statement. */
+const queries = [
+  "crm/clients?",
+  "crm/clients?status=active&",
+  "crm/deals?",
+  "crm/deals?lifecycle=all&",
+  "crm/deals?lifecycle=all&status=open&",
+  "crm/deals?status=open&",
+  "crm/deals/deal_own/notes?",
+  "messaging/sources?",
+  "campaigns/audience-segments?"
+]
+
+/** One command of each kind, in an order in which all are allowed. */
+const campaignCommands = [
+  { operation: "rename", name: "Renamed", expectedVersion: 1 },
+  { operation: "bind_template", templateId: "tpl_own", templateVersion: 1 },
+  { operation: "bind_sender", channelId: "chan_own" },
+  { operation: "set_primary_route", templateId: "tpl_own", templateVersion: 1, channelId: "chan_own" },
+  { operation: "set_fallback_route", templateId: "tpl_own", templateVersion: 1, channelId: "chan_own" },
+  { operation: "remove_fallback_route" },
+  { operation: "freeze_audience", filter: { contactStatus: "all", providerTypes: [], requiredTags: [], stageIds: [] } },
+  { operation: "duplicate" },
+  { operation: "schedule", scheduledForLocal: null, sendsPerMinute: 6000 },
+  { operation: "pause" },
+  { operation: "resume" }
+]
+
+export const walk = Effect.gen(function* () {
+  const server = yield* TestServer
+  const { apply, databaseUrl, send, sendBytes } = server
+  const { own, restore, seed } = yield* World
+  const json = (method: string, path: string, body?: object, token = own.token) =>
+    send({ method, path: `${api}/${path}`, token, key: newKey(), ...(body === undefined ? {} : { json: body }) })
+  const command = (...args: ReadonlyArray<string>) =>
+    run([...args, "--json"], { env: { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey } })
+
+  /** A first request, its replay, many at once, and one that refers to nothing. */
+  const ask = Effect.fnUntraced(function* (sample: Sample) {
+    const key = newKey()
+    yield* restore(sample, own.projectId)
+    for (const repeated of [key, key]) yield* send(requestOf(sample, own.token, { key: repeated }))
+    yield* Effect.forEach(Array.from({ length: 24 }, newKey), (key) => send(requestOf(sample, own.token, { key })), {
+      concurrency: "unbounded"
+    })
+    yield* send(requestOf(sample, own.token, referring(sample, sample.references ?? [], missingOf)))
+  })
+  for (const sample of Object.values(samples)) yield* ask(sample)
+
+  for (const query of queries) {
+    const first = yield* send({ path: `${api}/${query}limit=1`, token: own.token })
+    const cursor = /"nextCursor":"([^"]+)"/.exec(first.text)?.[1]
+    if (cursor !== undefined) yield* send({ path: `${api}/${query}limit=1&cursor=${cursor}`, token: own.token })
+  }
+
+  // Requests that arrive together on one connection are looked up together.
+  const lookup = `GET ${api}/crm/deals/deal_own HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${own.token}\r\n`
+  yield* sendBytes(`${`${lookup}\r\n`.repeat(4)}${lookup}connection: close\r\n\r\n`)
+
+  // Ids too long for a cursor, references to records that exist, a stage that is removed, a profile that is removed.
+  const long = yield* server.seed({
+    clients: ["\u{1f642}", "\u{1f643}"].map((id) => ({ id: id.repeat(160), displayName: "Long" }))
+  })
+  const page = yield* send({ path: `${api}/crm/clients?limit=1`, token: long.token })
+  const cursor = /"nextCursor":"([^"]+)"/.exec(page.text)?.[1]
+  yield* send({ path: `${api}/crm/clients?limit=1&cursor=${cursor}`, token: long.token })
+  yield* apply(own.projectId, {
+    tickets: [{ id: "tic_other", subject: "Other", status: "open", clientId: "cli_own" }],
+    installations: [{ id: "ins_staged", name: "Staged", importProfile: null }]
+  })
+  const stages = (...ids: ReadonlyArray<string>) => ({
+    pipelines: [{ id: "pipe_short", name: "Short", stages: ids.map((id) => ({ id, name: id })) }]
+  })
+  yield* apply(own.projectId, stages("stage_kept", "stage_removed"))
+  yield* apply(own.projectId, stages("stage_kept"))
+
+  const { projectId, token } = yield* seed()
+  for (const body of campaignCommands) yield* json("PATCH", "campaigns/cmp_own", body, token)
+  yield* apply(projectId, { campaigns: [{ id: "cmp_gone", name: "Gone" }] })
+  yield* json("PATCH", "campaigns/cmp_gone", { operation: "delete", expectedVersion: 1 }, token)
+
+  // An endpoint that accepts, one that fails, and one that is gone.
+  const statuses: Readonly<Record<string, number>> = { ins_own: 204, ins_new: 500, ins_staged: 410 }
+  for (const [installation, status] of Object.entries(statuses)) {
+    const { port } = yield* endpoint(({ socket }) => socket.write(answerOf(status)))
+    yield* json("PUT", `integrations/${installation}/outbound-webhook`, {
+      endpointUrl: `http://127.0.0.1:${port}/`,
+      eventTypes: ["crm.deal.created.v1", "crm.task.created.v1"],
+      expectedVersion: installation === "ins_own" ? 1 : null
+    })
+  }
+  yield* json("POST", "crm/deals", { title: "Announced" })
+
+  const file = JSON.stringify(demoProjectFile)
+  for (const stdin of [file, file.replace("A second grinder", "A third grinder")]) {
+    yield* run(["project", "apply", "-"], { stdin, env: { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey } })
+  }
+  const issued = yield* command("token", "issue", "--project", "demo", "--name", "sql", "--scope", "all")
+  const keyId: unknown = JSON.parse(issued.stdout).keyId
+  yield* command("token", "list", "--project", "demo")
+  yield* command("token", "rotate", "--key", String(keyId))
+  yield* command("token", "revoke", "--key", String(keyId))
+  const task = yield* command("task", "create", "--project", own.projectId, "--title", "Call", "--deal", "deal_own")
+  yield* command("task", "complete", "--project", own.projectId, "--task", String(JSON.parse(task.stdout).taskId))
+  yield* command("deliveries", "list", "--project", own.projectId)
+  yield* command("deliveries", "show", "--project", own.projectId, "--delivery", "dlv_own")
+  yield* command("deliveries", "list", "--project", own.projectId, "--installation", "ins_own")
+  yield* command("messages", "list", "--project", own.projectId)
+  yield* command("messages", "settle", "--project", own.projectId, "--message", "msg_none", "--as", "sent")
+  yield* command("doctor")
+
+  // The loops in the background: deliveries, retries, campaigns, pruning.
+  yield* Effect.sleep(Duration.seconds(4))
+})

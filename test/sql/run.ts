@@ -1,0 +1,106 @@
+/**
+ * `npm run sql`: prints the SQL statements of the service, each as it is sent to PostgreSQL but for its white space, with
+ * its declaration and the source lines that it is made of. With `--plans` each is followed by its generic plan on a freshly migrated database.
+ *
+ * The service itself builds and sends the statements while `Walk.ts` uses it; a proxy before PostgreSQL tells those that
+ * are sent from their parts. The end lists every SQL template of the source that the walk has not reached.
+ */
+import { NodeRuntime } from "@effect/platform-node"
+import { PgClient } from "@effect/sql-pg"
+import { Console, Effect, Layer, Redacted } from "effect"
+import { readdirSync } from "node:fs"
+import { join, resolve } from "node:path"
+import { migrate } from "../../src/platform/Migrations.ts"
+import { World } from "../contract/Samples.ts"
+import { startPostgres } from "../support/Postgres.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { startWireProxy } from "../support/WireProxy.ts"
+import { layOut } from "./Layout.ts"
+import { type Built, built, declarationAt, nameOf, placesOf, reached, templatesIn } from "./Recorded.ts"
+import { walk } from "./Walk.ts"
+
+const withPlans = process.argv.includes("--plans")
+
+/** A new database with every migration. */
+const makeDatabase = Effect.fnUntraced(function* (cluster: string, name: string) {
+  yield* Effect.gen(function* () {
+    const sql = yield* PgClient.PgClient
+    yield* sql`CREATE DATABASE ${sql(name)}`
+  }).pipe(Effect.provide(PgClient.layer({ url: Redacted.make(cluster), maxConnections: 1 })))
+  const url = new URL(cluster)
+  url.pathname = `/${name}`
+  yield* migrate.pipe(Effect.provide(PgClient.layer({ url: Redacted.make(url.href), maxConnections: 1 })))
+  return url.href
+})
+
+/** The texts of all statements that the service sends while it is used. */
+const sentTexts = Effect.fnUntraced(function* (databaseUrl: string) {
+  const wire = yield* startWireProxy(databaseUrl)
+  const server = startServer({
+    DATABASE_URL: wire.url,
+    ADMIN_PORT: "0",
+    WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8",
+    WEBHOOK_RETRY_SCHEDULE: "100ms"
+  })
+  yield* walk.pipe(
+    Effect.provide(World.layerNoDeps.pipe(Layer.provideMerge(Layer.effect(TestServer, server)))),
+    Effect.scoped
+  )
+  return new Set(wire.take().flatMap(({ statements }) => statements))
+})
+
+/** The outermost template outside of `src/platform` names a statement. */
+const titleOf = ({ template }: Built): string => {
+  const place = placesOf(template).find(({ file }) => !file.startsWith("src/platform/")) ?? template.place
+  return `${place.file} ${declarationAt(place)}`
+}
+
+/** The plan that PostgreSQL makes for any parameters, in a session like those of the statement's pool. */
+const planOf = (databaseUrl: string, text: string, { pool }: Built) =>
+  Effect.gen(function* () {
+    const sql = yield* PgClient.PgClient
+    const count = Math.max(0, ...[...text.matchAll(/\$([0-9]+)/g)].map(([, number]) => Number(number)))
+    const nulls = count === 0 ? "" : `(${Array.from({ length: count }, () => "NULL").join(", ")})`
+    yield* sql.unsafe(`PREPARE planned AS ${text}`)
+    const rows = yield* sql.unsafe<Record<string, string>>(`EXPLAIN EXECUTE planned${nulls}`)
+    return rows.flatMap((row) => Object.values(row)).join("\n")
+  }).pipe(
+    Effect.provide(
+      PgClient.layer({
+        url: Redacted.make(databaseUrl),
+        maxConnections: 1,
+        startupParameters: { ...pool.startupParameters, plan_cache_mode: "force_generic_plan" }
+      })
+    ),
+    Effect.catchTag("SqlError", ({ reason }) => Effect.succeed(`no plan: ${String(reason.cause)}`))
+  )
+
+const unreached = () =>
+  readdirSync(resolve(import.meta.dirname, "../../src"), { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".ts"))
+    .flatMap((file) => templatesIn(join("src", file)))
+    .filter((place) => !reached.has(nameOf(place)))
+
+const program = Effect.gen(function* () {
+  const postgres = yield* Effect.acquireRelease(Effect.promise(startPostgres), ({ stop }) => Effect.promise(stop))
+  const sent = yield* Effect.flatMap(makeDatabase(postgres.url, "walked"), sentTexts)
+  const empty = withPlans ? yield* makeDatabase(postgres.url, "planned") : ""
+
+  const statements = [...built]
+    .filter(([text]) => sent.has(text))
+    .map(([text, made]) => ({ text, made, title: titleOf(made) }))
+    .toSorted((one, other) => (one.title < other.title ? -1 : 1))
+  for (const { made, text, title } of statements) {
+    yield* Console.log(`-- ${title}`)
+    yield* Console.log(`-- pool: ${made.pool.applicationName ?? ""}`)
+    yield* Console.log(`-- source: ${[...new Set(placesOf(made.template).map(nameOf))].join(" ")}`)
+    yield* Console.log(`${layOut(text)};\n`)
+    if (withPlans && /^\s*(WITH|SELECT|INSERT|UPDATE|DELETE)/.test(text))
+      yield* Console.log(`${(yield* planOf(empty, text, made)).replaceAll(/^/gm, "--   ")}\n`)
+  }
+  yield* Console.log(`-- ${statements.length} statements`)
+  for (const place of unreached())
+    yield* Console.log(`-- not sent by the walk: ${nameOf(place)} ${declarationAt(place)}`)
+})
+
+NodeRuntime.runMain(Effect.scoped(program))
