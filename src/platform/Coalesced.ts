@@ -3,11 +3,13 @@
  * PostgreSQL costs more than to look up a record by its key, so a batch of ten costs little more than one call.
  */
 import { Context, Effect, Exit } from "effect"
+import type { ServiceUnavailable } from "../api/Problems.ts"
+import { startInTime } from "./Database.ts"
 
 interface Call<Input, Output, E> {
   readonly input: Input
   readonly context: Context.Context<never>
-  readonly resume: (effect: Effect.Effect<Output, E>) => void
+  readonly resume: (effect: Effect.Effect<Output, E | ServiceUnavailable>) => void
   interrupted: boolean
 }
 
@@ -15,17 +17,16 @@ interface Call<Input, Output, E> {
  * Makes a function of `run`, which answers each of its inputs, in their order. A batch starts once the turn of the event
  * loop ends (`setImmediate`, before the loop waits for anything), so a lone call isn't delayed. A failure of a batch
  * reaches each of its callers. An interrupted caller leaves its batch; the batch runs on for the others. A batch runs in
- * the context of its first call, whose span is the parent of the batch's.
+ * the context of its first call, whose span is the parent of the batch's, and for the time that a statement may take.
  */
 export const coalesced = <Input, Output, E>(
   maxBatch: number,
   run: (inputs: ReadonlyArray<Input>) => Effect.Effect<ReadonlyArray<Output>, E>
-): ((input: Input) => Effect.Effect<Output, E>) => {
+): ((input: Input) => Effect.Effect<Output, E | ServiceUnavailable>) => {
   let waiting: Array<Call<Input, Output, E>> = []
 
   const send = (calls: ReadonlyArray<Call<Input, Output, E>>, first: Call<Input, Output, E>) => {
-    const batch = Effect.runForkWith(first.context)(run(calls.map(({ input }) => input)))
-    batch.addObserver((exit) => {
+    startInTime(run(calls.map(({ input }) => input)), first.context, (exit) => {
       if (Exit.isFailure(exit)) for (const { resume } of calls) resume(Effect.failCause(exit.cause))
       else for (const [index, answer] of exit.value.entries()) calls[index]?.resume(Effect.succeed(answer))
     })

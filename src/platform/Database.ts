@@ -1,6 +1,6 @@
 /** PostgreSQL: its URL, the clients of its pools (`Database/Pools.ts`), and the statements of requests. */
 import { PgClient } from "@effect/sql-pg"
-import { Context, Data, Duration, Effect, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
+import { Context, Data, Duration, Effect, Exit, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
 import type { SqlError } from "effect/sql"
 import { unescape } from "node:querystring"
 import { ServiceUnavailable } from "../api/Problems.ts"
@@ -133,6 +133,11 @@ const again = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
  */
 export const statement = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
+): Effect.Effect<A, ServiceUnavailable, R> => inTime(retried(effect))
+
+/** `statement` without the bound of its time, for `startInTime`. */
+export const retried = <A, R>(
+  effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
 ): Effect.Effect<A, ServiceUnavailable, R> =>
   effect.pipe(
     // The schedule is made only for a statement that needs it.
@@ -140,8 +145,7 @@ export const statement = <A, R>(
     Effect.catchTags({
       Contended: Effect.die,
       SqlError: (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))
-    }),
-    inTime
+    })
   )
 
 /** Runs a statement like `statement`, but once: one that is contended fails. */
@@ -158,24 +162,36 @@ export const once = <A, R>(
 /** `Effect.timeoutOrElse` for every statement: one fiber, where that takes two and a race between them. */
 const inTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ServiceUnavailable, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
-    Effect.callback<A, E | ServiceUnavailable>((resume) => {
-      const measured = DatabaseMetrics.begin(context)
-      const fiber = Effect.runForkWith(context)(effect)
-      const timer = setTimeout(
-        () => {
-          resume(Effect.fail(unavailable()))
-          fiber.interruptUnsafe()
-        },
-        Duration.toMillis(Context.get(context, StatementTimeout))
-      )
-      fiber.addObserver((exit) => {
-        clearTimeout(timer)
-        measured()
-        resume(exit)
-      })
-      return Effect.suspend(() => {
-        clearTimeout(timer)
-        return Fiber.interrupt(fiber)
-      })
-    })
+    Effect.callback<A, E | ServiceUnavailable>((resume) => Effect.suspend(startInTime(effect, context, resume)))
   )
+
+/**
+ * Starts a statement in a fiber of its own, and ends it after the `StatementTimeout` of its context. Calls `onExit` once.
+ * Returns a function that interrupts it.
+ */
+export const startInTime = <A, E, R>(
+  effect: Effect.Effect<A, E, R>,
+  context: Context.Context<R>,
+  onExit: (exit: Exit.Exit<A, E | ServiceUnavailable>) => void
+): (() => Effect.Effect<void>) => {
+  const measured = DatabaseMetrics.begin(context)
+  const fiber = Effect.runForkWith(context)(effect)
+  let late = false
+  const timer = setTimeout(
+    () => {
+      late = true
+      onExit(Exit.fail(unavailable()))
+      fiber.interruptUnsafe()
+    },
+    Duration.toMillis(Context.get(context, StatementTimeout))
+  )
+  fiber.addObserver((exit) => {
+    clearTimeout(timer)
+    measured()
+    if (!late) onExit(exit)
+  })
+  return () => {
+    clearTimeout(timer)
+    return Fiber.interrupt(fiber)
+  }
+}

@@ -5,7 +5,7 @@ import type { ProjectId } from "../api/Ids.ts"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { coalesced } from "./Coalesced.ts"
 import { type Columns, selected } from "./Columns.ts"
-import { statement } from "./Database.ts"
+import { retried } from "./Database.ts"
 
 interface Key {
   readonly projectId: ProjectId
@@ -29,12 +29,12 @@ export const lookup = <Row extends { readonly id: string }>(
 
   const one = ({ id, projectId }: Key) =>
     Effect.map(
-      statement(sql<Row>`SELECT ${record} FROM ${from} WHERE project_id = ${projectId} AND id = ${id}`),
+      retried(sql<Row>`SELECT ${record} FROM ${from} WHERE project_id = ${projectId} AND id = ${id}`),
       ([row]) => [row]
     )
   const many = (keys: ReadonlyArray<Key>) =>
     Effect.map(
-      statement(sql<Row | { readonly id: null }>`
+      retried(sql<Row | { readonly id: null }>`
         SELECT ${record}
         FROM unnest(${keys.map(({ projectId }) => projectId)}::text[], ${keys.map(({ id }) => id)}::text[])
                WITH ORDINALITY AS key (project_id, id, ordinal)

@@ -58,17 +58,16 @@ export const layer = (methods: Methods) =>
                 ? Effect.succeed(problemResponse(repeatedHost(), current))
                 : Effect.catchCause(routes, (cause) => recover(cause, request, current, methods))
           return Effect.flatMap(answered, (response) =>
-            finish(
-              request,
-              current,
-              clock.currentTimeMillisUnsafe() - started,
-              HttpServerResponse.setHeaders(response, current.headers)
-            )
+            finish(request, current, clock.currentTimeMillisUnsafe() - started, withHeaders(response, current))
           )
         })
     }),
     { global: true }
   )
+
+/** Adds the headers collected for an answer, unless it was rendered with them. */
+const withHeaders = (response: Response, { headers }: CurrentRequestShape): Response =>
+  response.headers["x-request-id"] === undefined ? HttpServerResponse.setHeaders(response, headers) : response
 
 /** Adds the state of the request, and gives the router a target that it reads as the contract does. */
 const contextOf = (context: Context.Context<never>, request: Request, current: CurrentRequestShape) => {

@@ -64,7 +64,7 @@ export const makeCompile = Effect.gen(function* () {
         Effect.flatMap(() => (takesBody ? readBody(request) : Effect.undefined)),
         Effect.flatMap((body) => decode({ request, target: current.target, params, query, body })),
         Effect.flatMap(handler),
-        Effect.map(answer)
+        Effect.map((result) => answer(result, current.headers))
       )
     })
   }
@@ -75,17 +75,19 @@ export const outcomeUnknown = (detail: string) =>
   new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId: null })
 
 /**
- * Renders the handler's result. Its types are those of the wire, so it is serialized without a walk through its schema,
+ * Renders the handler's result, with the headers collected for the answer. Its types are those of the wire, so it is serialized without a walk through its schema,
  * which would double the cost of a list; the contract's tests hold every answer to the document.
  */
 const answerOf = (endpoint: HttpApiEndpoint.Top, status: number) => {
   const carriesHeaders = [...endpoint.success].some(HttpApiSchema.isWithHeaders)
-  return (result: unknown) =>
-    carriesHeaders && hasHeaders(result) ? json(result.body, status, result.headers) : json(result, status, {})
+  return (result: unknown, headers: Readonly<Record<string, string>>) =>
+    carriesHeaders && hasHeaders(result)
+      ? json(result.body, status, { ...headers, ...result.headers })
+      : json(result, status, headers)
 }
 
 const hasHeaders = (u: unknown): u is { readonly body: unknown; readonly headers: Record<string, string> } =>
   Predicate.hasProperty(u, "body") && Predicate.hasProperty(u, "headers")
 
-const json = (body: unknown, status: number, headers: Record<string, string>) =>
+const json = (body: unknown, status: number, headers: Readonly<Record<string, string>>) =>
   HttpServerResponse.text(JSON.stringify(body), { status, contentType: "application/json", headers })

@@ -19,6 +19,7 @@ import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { Credentials } from "../platform/auth/Credentials.ts"
 import { PublicUrl } from "../platform/Responses.ts"
 import * as Database from "../platform/Database.ts"
+import * as Heap from "../platform/Heap.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import * as Pruner from "../platform/idempotency/Pruner.ts"
 import * as Logging from "../platform/Logging.ts"
@@ -122,6 +123,7 @@ export const application = (role: Role) =>
  */
 export const serve = ({ role }: { readonly role: Role }) =>
   Effect.gen(function* () {
+    yield* Heap.boundGrowth
     const queue = yield* signals
     // A start can take long (migrations, recovery): a signal ends it, too.
     const ended = Effect.as(Queue.take(queue), Option.none())
@@ -137,6 +139,8 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
     for (const line of lines) yield* Console.log(line)
   }
   yield* Console.log(`listening on ${url}`)
+  // Once the first requests, which often wait for the ready line, are answered.
+  yield* Effect.forkChild(Effect.delay(Heap.releaseStart, "1 second"))
 
   const { drain } = yield* Drain
   const calls = yield* Calls

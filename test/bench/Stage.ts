@@ -8,7 +8,6 @@ import { mkdtemp, readFile, rm } from "node:fs/promises"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { fileURLToPath } from "node:url"
-import manifest from "../../package.json" with { type: "json" }
 import { scopes } from "../../src/api/Access.ts"
 import type { ProjectId } from "../../src/api/Ids.ts"
 import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
@@ -41,9 +40,6 @@ export interface Running {
 
 const here = fileURLToPath(new URL("../..", import.meta.url))
 
-/** Flags of Node that `npm start` passes. */
-const nodeFlags = manifest.scripts.start.split(" ").filter((word) => word.startsWith("--"))
-
 /** The service of a checkout, this one if not said otherwise; with a CPU profile in `profile` when it ends. */
 export const service = (
   name: string,
@@ -61,7 +57,6 @@ export const service = (
   directory,
   arguments: [
     ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
-    ...nodeFlags,
     "src/main.ts",
     ...(role === undefined ? [] : ["--role", role])
   ]

@@ -4,11 +4,11 @@
  */
 import { Clock, Effect, Fiber, Schedule } from "effect"
 import { Command } from "effect/cli"
-import { readFileSync } from "node:fs"
 import { ProjectId } from "../../src/api/Ids.ts"
 import { json } from "../../src/cli/Flags.ts"
 import { answer, table } from "../../src/cli/Output.ts"
 import { hostileBodies } from "../support/HostileBodies.ts"
+import { residentMebibytes } from "../support/Process.ts"
 import { fixed, median, quantile, ranged, round, spread } from "./Figures.ts"
 import { count, type Findings, progress } from "./Options.ts"
 import { BenchFailed, connect, database, openProject, type Running, service, start } from "./Stage.ts"
@@ -33,10 +33,6 @@ const timed = Effect.fnUntraced(function* (url: string, status: number, init?: R
   if (answered.status !== status) return yield* new BenchFailed({ message: `${answered.status} ${text.slice(0, 500)}` })
   return { millis: Number((yield* Clock.currentTimeNanos) - started) / 1e6, bytes: Buffer.byteLength(text) }
 })
-
-/** Resident memory of a process in MiB. */
-const residentMebibytes = (pid: number) =>
-  Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024
 
 const measureOne = Effect.fnUntraced(function* (server: Running, token: string, name: string, rounds: number) {
   const body = hostileBodies[name]?.body ?? ""

@@ -9,6 +9,7 @@ import {
   freePort,
   inGoodOrder,
   launchService,
+  residentMebibytes,
   runToEnd,
   type Service,
   startService,
@@ -70,6 +71,11 @@ describe("the first start on an empty DATA_DIR", () => {
     const service = await start()
     assert.strictEqual(service.stdout(), `listening on ${service.url}\n`)
   })
+})
+
+it("a service that has started holds at most 150 MiB", async () => {
+  const service = await start()
+  await eventually(() => assert.isAtMost(residentMebibytes(service.pid), 150))
 })
 
 describe("a start with settings", () => {

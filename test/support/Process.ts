@@ -53,6 +53,10 @@ export const isRunning = (pid: number): boolean => !/^[ZX]?$/.test(statOf(pid)?.
 
 export const groupOf = (pid: number): number | undefined => statOf(pid)?.group
 
+/** Resident memory of a process in MiB. */
+export const residentMebibytes = (pid: number): number =>
+  Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024
+
 /** The processes that a process has started and that run. */
 export const childrenOf = (pid: number): ReadonlyArray<number> =>
   readdirSync("/proc")

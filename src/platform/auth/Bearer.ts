@@ -1,5 +1,5 @@
 /** Authentication and authorization of a request: `Authorization` header → principal (contract §3). */
-import { Effect, Option, Redacted } from "effect"
+import { Effect, Option } from "effect"
 import type { Access } from "../../api/Access.ts"
 import {
   CredentialInvalid,
@@ -11,6 +11,7 @@ import {
   type ServiceUnavailable
 } from "../../api/Problems.ts"
 import { type Credential, Credentials } from "./Credentials.ts"
+import { present } from "./Token.ts"
 
 type Refusal =
   | CredentialMissing
@@ -32,16 +33,14 @@ export const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effec
   (credentials): Authorize =>
     (authorization, access) => {
       if (authorization === undefined) return Effect.fail(missing())
-      const token = bearer.exec(authorization)?.[1]
+      const text = bearer.exec(authorization)?.[1]
+      const token = text === undefined ? undefined : present(text)
       if (token === undefined) return Effect.fail(invalid())
-      return Effect.flatMap(
-        credentials.verify(Redacted.make(token)),
-        (credential): Effect.Effect<Credential, Refusal> => {
-          if (Option.isNone(credential)) return Effect.fail(invalid())
-          const refusal = refuse(credential.value, access)
-          return refusal === undefined ? Effect.succeed(credential.value) : Effect.fail(refusal)
-        }
-      )
+      return Effect.flatMap(credentials.verify(token), (credential): Effect.Effect<Credential, Refusal> => {
+        if (Option.isNone(credential)) return Effect.fail(invalid())
+        const refusal = refuse(credential.value, access)
+        return refusal === undefined ? Effect.succeed(credential.value) : Effect.fail(refusal)
+      })
     }
 )
 

@@ -1,12 +1,12 @@
 /** Verifies bearer tokens, with a cache short enough that a revocation holds everywhere within a second. */
-import { Cache, Context, Duration, Effect, Exit, Layer, Option, type Redacted } from "effect"
+import { Cache, Context, Duration, Effect, Exit, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../api/Access.ts"
 import type { RateLimit } from "../../api/Authentication.ts"
 import type { KeyId, MemberId, ProjectId } from "../../api/Ids.ts"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { statement } from "../Database.ts"
-import { hash, keyIdOf, sameHash } from "./Token.ts"
+import { type Presented, sameHash } from "./Token.ts"
 
 /** An API key that is in force, and what its project allows. */
 export interface Credential {
@@ -55,8 +55,8 @@ export const defaultRateLimits: Record<Policy, RateLimit> = {
 export class Credentials extends Context.Service<
   Credentials,
   {
-    /** None for a token that is unknown, malformed, expired or revoked: they look alike. */
-    readonly verify: (token: Redacted.Redacted) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
+    /** None for a token that is unknown, expired or revoked: they look alike. */
+    readonly verify: (token: Presented) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
   }
 >()("developer-api/platform/auth/Credentials") {
   static readonly layer = Layer.effect(
@@ -109,14 +109,11 @@ export class Credentials extends Context.Service<
       }
 
       return {
-        verify: (token) => {
-          const keyId = keyIdOf(token)
-          if (Option.isNone(keyId)) return Effect.succeedNone
-          return Effect.flatMap(Cache.get(keys, keyId.value), ({ entry }) => {
-            if (Option.isNone(entry) || !sameHash(entry.value.tokenHash, hash(token))) return Effect.succeedNone
+        verify: ({ hash, keyId }) =>
+          Effect.flatMap(Cache.get(keys, keyId), ({ entry }) => {
+            if (Option.isNone(entry) || !sameHash(entry.value.tokenHash, hash)) return Effect.succeedNone
             return Effect.clockWith((clock) => accept(entry.value, clock.currentTimeMillisUnsafe()))
           })
-        }
       }
     })
   )

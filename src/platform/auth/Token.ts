@@ -2,7 +2,7 @@
  * API tokens (contract §3): `dk_` + 12 characters key id + `_` + 32 characters secret + 6 characters CRC-32 of
  * everything before them. The checksum lets a mistyped or invented token be refused without a look at the database.
  */
-import { Effect, Option, Redacted } from "effect"
+import { Effect, Redacted } from "effect"
 import { hash as oneShotHash, randomInt, timingSafeEqual } from "node:crypto"
 import { crc32 } from "node:zlib"
 import { KeyId } from "../../api/Ids.ts"
@@ -36,17 +36,24 @@ export const generate: Effect.Effect<{ readonly keyId: KeyId; readonly token: Re
   return { keyId, token: Redacted.make(body + checksum(body)) }
 })
 
-/** The key that a well-formed token names. */
-export const keyIdOf = (token: Redacted.Redacted): Option.Option<KeyId> => {
-  const text = Redacted.value(token)
+/** What a token shows of itself: enough to verify it, and not to use it. */
+export interface Presented {
+  readonly keyId: KeyId
+  readonly hash: Uint8Array
+}
+
+/** Reads a token; undefined for one that is malformed or has a wrong checksum. */
+export const present = (text: string): Presented | undefined => {
   const match = pattern.exec(text)
   return match?.[1] !== undefined && match[2] === checksum(text.slice(0, -6))
-    ? Option.some(KeyId.make(match[1]))
-    : Option.none()
+    ? { keyId: KeyId.make(match[1]), hash: hashOf(text) }
+    : undefined
 }
 
 /** SHA-256 of the whole token: all that is stored of it. */
-export const hash = (token: Redacted.Redacted): Uint8Array => oneShotHash("sha256", Redacted.value(token), "buffer")
+export const hash = (token: Redacted.Redacted): Uint8Array => hashOf(Redacted.value(token))
+
+const hashOf = (text: string): Uint8Array => oneShotHash("sha256", text, "buffer")
 
 /** Compares two hashes without telling by its time where they differ. */
 export const sameHash = (left: Uint8Array, right: Uint8Array): boolean =>

@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problems.ts"
 import { coalesced } from "../Coalesced.ts"
-import { statement } from "../Database.ts"
+import { retried } from "../Database.ts"
 import type { Attempt } from "./Attempt.ts"
 import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
@@ -29,7 +29,7 @@ export const storedOutcomes = (
 }) => Effect.Effect<Stored | undefined, ServiceUnavailable>) =>
   coalesced(maxBatch, (keys) =>
     Effect.map(
-      statement(sql<Stored | { readonly fingerprint: null }>`
+      retried(sql<Stored | { readonly fingerprint: null }>`
         SELECT fingerprint, resource_id AS "resourceId", changed, version
         FROM unnest(${keys.map(({ projectId }) => projectId)}::text[], ${keys.map(({ key }) => key)}::text[])
                WITH ORDINALITY AS wanted (project_id, key, ordinal)
