@@ -27,7 +27,7 @@ const expected = (crowd: Crowd) => {
 }
 
 layer(TestDatabase.layer)("the SQL function first_come", (it) => {
-  it.effect("returns nothing for no clients and for clients without an address", () =>
+  it.effect("marks clients without addresses, and a repeated address as the first one's own", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* verdictsOf([], 0), [])
       assert.deepStrictEqual(yield* verdictsOf([[], []], 0), [0, 0])

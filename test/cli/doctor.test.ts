@@ -77,7 +77,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
     })
   )
 
-  it.effect("reports the projects whose secrets SECRET_KEY does not open", () =>
+  it.effect("reports channels whose config SECRET_KEY does not open", () =>
     Effect.gen(function* () {
       const { url } = yield* TestDatabase
       const env = at(url)

@@ -73,7 +73,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
     })
   )
 
-  it.effect("keeps one of several audiences that are frozen, and none when it is deleted", () =>
+  it.effect("keeps one audience of several freezes, and none when the campaign is deleted", () =>
     Effect.gen(function* () {
       for (let round = 0; round < 4; round++) {
         const { audience, command, projectId, recipients } = yield* open({ clients: crowd })

@@ -29,6 +29,8 @@ export interface List {
   readonly parts?: Parts
   /** Filters by their meaning: those of one group mean the same. The first group is the default. */
   readonly filters: ReadonlyArray<ReadonlyArray<string>>
+  /** The table of its records, with a column of text that may change. */
+  readonly table: readonly [name: string, text: string]
   /** Inserts `(id, at)` of `record` into a project; the default filter shows them. */
   readonly insert: (
     sql: SqlClient.SqlClient,
@@ -46,6 +48,7 @@ export const notedDeals = withDeals("a/b ü?#&", "other")
 export const lists: Readonly<Record<string, List>> = {
   listClients: {
     path: `${developer}/crm/clients`,
+    table: ["clients", "display_name"],
     pageOf,
     filters: [["", "status=all"], ["status=active"], ["status=archived"]],
     insert: (sql, { projectId }, record) => sql`
@@ -54,6 +57,7 @@ export const lists: Readonly<Record<string, List>> = {
   },
   listDeals: {
     path: `${developer}/crm/deals`,
+    table: ["deals", "title"],
     pageOf: dealPageOf,
     parts: withDeals(),
     filters: [
@@ -70,6 +74,7 @@ export const lists: Readonly<Record<string, List>> = {
   },
   listNotes: {
     path: `${developer}/crm/deals/a%2Fb%20%C3%BC%3F%23&/notes`,
+    table: ["notes", "body"],
     pageOf: notePageOf,
     parts: notedDeals,
     filters: [[""]],
@@ -79,6 +84,7 @@ export const lists: Readonly<Record<string, List>> = {
   },
   listSources: {
     path: `${developer}/messaging/sources`,
+    table: ["channels", "display_name"],
     pageOf: sourcePageOf,
     filters: [[""]],
     insert: (sql, { projectId }, record) => sql`
@@ -87,6 +93,7 @@ export const lists: Readonly<Record<string, List>> = {
   },
   listSegments: {
     path: `${developer}/campaigns/audience-segments`,
+    table: ["segments", "name"],
     pageOf: segmentPageOf,
     filters: [[""]],
     insert: (sql, { projectId }, record) => sql`
@@ -115,8 +122,10 @@ export const inOrder = (records: ReadonlyArray<{ readonly id: string; readonly c
     .map(({ id }) => id)
 
 /** Calls on a list of a project, with one of its tokens. */
-export const callsOf = ({ insert, pageOf, path }: List, server: TestServer["Service"], project: Seeded) => {
+export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServer["Service"], project: Seeded) => {
   const { projectId, token } = project
+  const { sql } = server
+  const [name, text] = table
   const ask = (query = "") => server.send({ path: query === "" ? path : `${path}?${query}`, token })
   const page = (query = "") => Effect.map(ask(query), pageOf)
   return {
@@ -131,12 +140,17 @@ export const callsOf = ({ insert, pageOf, path }: List, server: TestServer["Serv
     insert: (records: ReadonlyArray<Listed>) =>
       Effect.orDie(
         insert(
-          server.sql,
+          sql,
           project,
-          server.sql`jsonb_to_recordset(${JSON.stringify(records.map(({ createdAt, id }) => ({ id, at: createdAt })))}::jsonb)
+          sql`jsonb_to_recordset(${JSON.stringify(records.map(({ createdAt, id }) => ({ id, at: createdAt })))}::jsonb)
             AS record (id text, at timestamptz)`
         )
-      )
+      ),
+    change: (id: string) =>
+      Effect.orDie(
+        sql`UPDATE ${sql(name)} SET ${sql(text)} = 'Changed' WHERE project_id = ${projectId} AND id = ${id}`
+      ),
+    remove: (id: string) => Effect.orDie(sql`DELETE FROM ${sql(name)} WHERE project_id = ${projectId} AND id = ${id}`)
   }
 }
 

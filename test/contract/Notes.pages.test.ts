@@ -2,9 +2,8 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { notePageOf, receiptOf } from "../support/ContractAnswers.ts"
-import { walkPages } from "../support/Pages.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { at, inOrder, many } from "./Lists.ts"
+import { inOrder, many } from "./Lists.ts"
 import { open } from "./Notes.support.ts"
 
 const idsOf = ({ items }: ReturnType<typeof notePageOf>) => items.map(({ id }) => id)
@@ -17,28 +16,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("the list of notes", (i
       yield* notes.but({ dealId: "other" }).insert(many(7).map((note) => ({ ...note, id: `other ${note.id}` })))
       const written = yield* notes.created()
       assert.deepStrictEqual(idsOf(yield* notes.page()), [written, ...inOrder(many(7))])
-    })
-  )
-
-  it.effect("repeats and misses no note while others are created, changed and removed", () =>
-    Effect.gen(function* () {
-      const notes = yield* open()
-      const [stay, leave] = [many(60), many(60).map((note) => ({ ...note, id: `leaving ${note.id}` }))]
-      yield* notes.insert([...stay, ...leave])
-      const between = Effect.fnUntraced(function* (page: number) {
-        yield* notes.created()
-        yield* notes.insert([{ id: `inserted ${page}`, createdAt: at(page % 20) }])
-        const [changed, removed] = [stay[page % 60]?.id ?? "", leave[page % 60]?.id ?? ""]
-        receiptOf(yield* notes.patch(changed, { body: "Changed", expectedVersion: 1 }), 200)
-        receiptOf(yield* notes.remove(removed, 1), 200)
-      })
-      const seen = (yield* walkPages(notes.page, "limit=5", between)).flat()
-      assert.strictEqual(new Set(seen).size, seen.length)
-      const known = new Set(stay.map(({ id }) => id))
-      assert.deepStrictEqual(
-        seen.filter((id) => known.has(id)),
-        inOrder(stay)
-      )
     })
   )
 

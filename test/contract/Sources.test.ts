@@ -94,26 +94,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the list of s
     })
   )
 
-  it.effect("repeats and misses no source while channels are added, changed and revoked", () =>
-    Effect.gen(function* () {
-      const { apply, page, walk } = yield* start({ channels: Array.from({ length: 9 }, (_, n) => sandbox(`a${n}`)) })
-      const all = (yield* page("limit=100")).items.map(({ id }) => id)
-      const pages = yield* walk("limit=2", (n) =>
-        Effect.andThen(
-          aMoment,
-          apply({
-            channels: [
-              sandbox(`new${n}`),
-              ...[0, 3, 8].map((k) => sandbox(`a${k}`, { status: n % 2 ? "revoked" : "active", displayName: `${n}` }))
-            ]
-          })
-        )
-      )
-      assert.deepStrictEqual(pages.flat(), all)
-      assert.lengthOf((yield* page("limit=100")).items, 13)
-    })
-  )
-
   it.effect("takes a cursor with or without expectedProjectId", () =>
     Effect.gen(function* () {
       const { page, projectId } = yield* start({ channels: [sandbox("a"), sandbox("b")] })

@@ -94,12 +94,17 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     })
   )
 
-  walk("repeats and misses no record while others are inserted on both sides of the cursor", (list) =>
+  walk("repeats and misses no record while others are inserted, changed and removed around the cursor", (list) =>
     Effect.gen(function* () {
       const stay = many(60)
-      const { insert, walk } = yield* openList(list, stay)
-      const between = (page: number) =>
-        insert([page % 20, 19, 0, 1_000 + page].map((millis, n) => ({ id: `new ${page} ${n}`, createdAt: at(millis) })))
+      const leaving = stay.map(({ createdAt, id }) => ({ id: `leaving ${id}`, createdAt }))
+      const { change, insert, remove, walk } = yield* openList(list, [...stay, ...leaving])
+      const between = Effect.fnUntraced(function* (page: number) {
+        const places = [page % 20, 19, 0, 1_000 + page]
+        yield* insert(places.map((millis, n) => ({ id: `new ${page} ${n}`, createdAt: at(millis) })))
+        yield* change(stay[(page * 7) % 60]?.id ?? assert.fail())
+        yield* remove(leaving[(page * 7) % 60]?.id ?? assert.fail())
+      })
       const seen = (yield* walk("limit=7", between)).flat()
       assert.strictEqual(new Set(seen).size, seen.length)
       assert.deepStrictEqual(

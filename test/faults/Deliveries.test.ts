@@ -106,7 +106,7 @@ describe("a delivery worker that shuts down", () => {
     await expectAllTold(shop, receiver.seen)
   })
 
-  it("logs when deliveries that it returns were due", async () => {
+  it("records its shutdown as the end of the attempts that it returns", async () => {
     const api = await start("api")
     const receiver = await listen(hang)
     const shop = await openShop(databaseUrl, api, receiver.url)

@@ -94,9 +94,13 @@ export const openShop = async (
     /** The endpoint is left alone, as if it had asked so: claims find nothing. */
     rest: () => query(`UPDATE endpoint_health SET resting_until = 'infinity' ${ofUs}`),
     resume: () => query(`UPDATE endpoint_health SET resting_until = NULL ${ofUs}`),
-    /** As if what waits had been waiting for long: due for a claim that was begun some time ago, too. */
-    age: () =>
-      query(`UPDATE deliveries SET available_at = available_at - interval '1 hour' ${ofUs} AND status = 'pending'`),
+    /** Makes pending deliveries due long ago, also for a claim that has begun before and does not name their endpoint. */
+    age: async () => {
+      await query(
+        `UPDATE deliveries SET available_at = available_at - interval '1 hour' ${ofUs} AND status = 'pending'`
+      )
+      await query(`UPDATE endpoint_health SET next_due_at = now() - interval '1 hour' ${ofUs}`)
+    },
     /** The deliveries that are leased. */
     leased: async () =>
       (await query(`SELECT id FROM deliveries ${ofUs} AND status = 'delivering'`)).map((row) => String(row["id"])),

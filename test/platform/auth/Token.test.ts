@@ -39,18 +39,18 @@ describe("a generated token", () => {
   )
 })
 
-describe("the key id of a token", () => {
-  it("is found in any token", () => {
+describe("a presented token", () => {
+  it("contains its key id", () => {
     fc.assert(fc.property(token, ({ keyId, text }) => read(text) === keyId))
   })
 
-  it("is found together with the hash that is stored", () => {
+  it("has the hash that is stored", () => {
     fc.assert(
       fc.property(token, ({ text }) => sameHash(present(text)?.hash ?? new Uint8Array(), hash(Redacted.make(text))))
     )
   })
 
-  it("is not found in a token with one character changed, left out, added or moved", () => {
+  it("is refused with one character changed, left out, added or moved", () => {
     const place = fc.nat(54)
     const character = fc.oneof(fc.constantFrom(...alphabet), fc.string({ unit: "binary", minLength: 1, maxLength: 1 }))
     fc.assert(
@@ -66,7 +66,7 @@ describe("the key id of a token", () => {
     )
   })
 
-  it("is not found in other text, or with whitespace around a token", () => {
+  it("is refused when it is other text or has whitespace around it", () => {
     fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => read(text) === undefined))
     fc.assert(
       fc.property(token, ({ text }) => [`${text}\n`, ` ${text}`, `${text} `].every((t) => read(t) === undefined))
