@@ -44,6 +44,7 @@ describe("code that runs for each request", () => {
     "server/Http.ts",
     "server/Lifecycle.ts",
     "platform/idempotency/Pruner.ts",
+    "platform/rateLimit/RedisConnection.ts",
     "platform/rateLimit/RedisStore.ts"
   ])
   for (const file of perRequest.filter((file) => !once.has(file))) {

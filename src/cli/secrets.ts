@@ -11,7 +11,7 @@ import { answer, cli, withProgress } from "./Output.ts"
 
 const box = SecretBox.layer.pipe(Layer.provide(SecretKey.layer))
 
-/** So many of those that failed are named. */
+/** Maximum number of failed values that are named. */
 const shown = 10
 
 const reseal = Command.make(
@@ -33,7 +33,7 @@ const reseal = Command.make(
   })
 ).pipe(
   Command.withDescription(
-    "Seal what is stored under SECRET_KEY, wherever a key of SECRET_KEY_PREVIOUS has sealed it; beside the running service, and as often as you like"
+    "Seal what is stored under SECRET_KEY, wherever a key of SECRET_KEY_PREVIOUS has sealed it; safe to repeat, and beside the running service"
   ),
   Command.withExamples([
     {

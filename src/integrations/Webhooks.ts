@@ -108,7 +108,7 @@ export class Webhooks extends Context.Service<
           Effect.tapError(({ _tag }) => (_tag === "SecretReplaced" ? Cache.invalidate(held, key) : Effect.void))
         )
         if (isNew && !outcome.replayed) yield* Cache.set(held, key, { sealed: fresh, opened: Option.some(made) })
-        return told(outcome, isNew ? made : Option.getOrElse(opened, () => made))
+        return withSecret(outcome, isNew ? made : Option.getOrElse(opened, () => made))
       })
 
       return {
@@ -132,7 +132,7 @@ export class Webhooks extends Context.Service<
           const outcome = yield* mutate(mutations, command, rotate(sql, projectId, id, change, yield* now))
           if (!outcome.replayed) yield* Cache.set(held, { projectId, id }, { sealed, opened: Option.some(made) })
           yield* notifier.changed(projectId, id)
-          return told(outcome, made)
+          return withSecret(outcome, made)
         }),
         retry: Effect.fnUntraced(function* (command, id, deliveryId) {
           const outcome = yield* mutate(mutations, command, retry(sql, command.projectId, id, deliveryId, yield* now))
@@ -157,8 +157,8 @@ interface Held {
 
 const none: Held = { sealed: null, opened: Option.none() }
 
-/** The secret is in the first answer to a key alone. */
-const told = (outcome: Outcome<null>, secret: Redacted.Redacted): WebhookOutcome => ({
+/** Adds the signing secret to an outcome, unless it is a replay. */
+const withSecret = (outcome: Outcome<null>, secret: Redacted.Redacted): WebhookOutcome => ({
   ...outcome,
   returned: outcome.replayed ? null : secret
 })

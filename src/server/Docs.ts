@@ -41,7 +41,7 @@ export const layer = (publicUrl: string) =>
 
 const scalar = { withDefaultFonts: false, authentication: { preferredSecurityScheme: "DeveloperBearer" } }
 
-/** The reference as HTML. The framework has it as a route alone, so the route is asked. */
+/** The reference as HTML. The framework offers it as a route alone, which is run once. */
 const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: HttpApi.HttpApi<Id, Groups>) =>
   Effect.gen(function* () {
     const { body } = yield* Effect.flatten(HttpRouter.toHttpEffect(HttpApiScalar.layer(api, { path: "/docs", scalar })))

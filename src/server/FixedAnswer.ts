@@ -1,6 +1,6 @@
 /**
- * Answers whose body never changes while the process runs: compressed once for each encoding that callers ask for, with
- * an ETag by which browsers and caches ask whether it is still the same.
+ * Answers whose body never changes while the process runs: compressed once for each encoding that is
+ * requested, with an ETag for conditional requests.
  */
 import { Effect } from "effect"
 import { HttpServerRequest, HttpServerResponse } from "effect/http"
@@ -39,7 +39,7 @@ export const fixedAnswer = (make: Effect.Effect<Fixed>) =>
             ...headers,
             etag,
             vary: "accept-encoding",
-            // Kept, but asked for anew each time: the next version of the service has another.
+            // Stored, but revalidated each time: the next version of the service has another body.
             "cache-control": "no-cache",
             "x-content-type-options": "nosniff"
           }

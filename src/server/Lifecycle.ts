@@ -70,6 +70,7 @@ const withHeaders = (response: Response, { headers }: CurrentRequestShape): Resp
   response.headers["x-request-id"] === undefined ? HttpServerResponse.setHeaders(response, headers) : response
 
 /** A process that drains still runs: only what restarts dead ones asks for this, and must not restart it. */
+/** The liveness probe succeeds while the process drains, so that no supervisor restarts it. */
 const liveness = "/healthz"
 
 /** Adds the state of the request, and gives the router a target that it reads as the contract does. */

@@ -83,10 +83,10 @@ export const keys = Effect.gen(function* () {
     )
   }
   if (keyIds.length === 1) return ok(`SECRET_KEY opens what is stored (${byKey[0]} secrets)`)
-  const told = keyIds.map((id, i) => `${i === 0 ? "SECRET_KEY" : "previous key"} ${id} seals ${byKey[i]}`).join(", ")
+  const counts = keyIds.map((id, i) => `${i === 0 ? "SECRET_KEY" : "previous key"} ${id} seals ${byKey[i]}`).join(", ")
   return byKey.slice(1).some((count) => count > 0)
-    ? warning(told, `Run \`${cli} secrets reseal\`: SECRET_KEY_PREVIOUS is needed until it has sealed them anew.`)
-    : ok(`${told}: a previous key may go once no process seals with it and no caller holds a cursor of it`)
+    ? warning(counts, `Run \`${cli} secrets reseal\`: SECRET_KEY_PREVIOUS is needed until it has sealed them anew.`)
+    : ok(`${counts}: a previous key may go once no process seals with it and no caller holds a cursor of it`)
 }).pipe(Effect.catchCause(failure("Check SECRET_KEY, or the file secret-key under DATA_DIR.")))
 
 /** Redis answers, where rate limits are shared. */

@@ -1,8 +1,8 @@
 /**
  * Reads of API keys from the database, at a bounded rate for keys that this process has not met. Invented tokens would
- * cost a read each: beyond a burst, what is not known waits for the next read, which is one statement for all that wait.
- * Keys that were found lately are read at once, whoever else tries what. The rate is that of the process and not of an
- * address, as behind a load balancer all callers have one address, and who invents tokens may have many.
+ * cost a read each: beyond a burst, an unknown key waits for the next read, which is one statement for all that wait.
+ * Keys that were found lately are read at once. The rate is that of the process and not of an
+ * address, as all callers behind a load balancer share one address, and an attacker may have many.
  */
 import { Clock, Deferred, Duration, Effect, Exit, Option, type Scope } from "effect"
 import type { KeyId } from "../../api/Ids.ts"

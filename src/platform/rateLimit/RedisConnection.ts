@@ -28,7 +28,7 @@ export const layer = (redacted: Redacted.Redacted) => {
       const alone = yield* Scope.fork(scope)
       const redis = Context.get(yield* Layer.buildWithScope(NodeRedis.layer({ url, ...options }), alone), Redis.Redis)
       const info = yield* redis.send<string>("INFO", "cluster").pipe(
-        // A user who may not ask this is taken to be one of a single server.
+        // A user without the right to this command is taken to be one of a single server.
         Effect.catchIf(
           ({ cause }) => cause instanceof ErrorReply,
           () => Effect.succeed("")
@@ -50,11 +50,11 @@ const clustered = Effect.fnUntraced(function* (url: string) {
   )
   const log = Effect.runSyncWith(yield* Effect.context<never>())
   cluster.on("error", (cause: unknown) => log(Effect.logWarning("A node of the Redis cluster fails", cause)))
-  const attempt = <A>(ask: () => Promise<A>) =>
-    Effect.tryPromise({ try: ask, catch: (cause) => new Redis.RedisError({ cause }) })
+  const attempt = <A>(call: () => Promise<A>) =>
+    Effect.tryPromise({ try: call, catch: (cause) => new Redis.RedisError({ cause }) })
   yield* attempt(() => cluster.connect())
 
-  /** A script is loaded on every node: any of them may be the one whose keys it is to work on. */
+  /** Loads a script on every node, as each key that it works on may be on any of them. */
   const load = async <A>(args: Array<string>): Promise<A> => {
     const nodes = await Promise.all(cluster.masters.map((node) => cluster.nodeClient(node)))
     const loaded = await Promise.allSettled(nodes.map((node) => node.sendCommand<A>(args)))
