@@ -58,7 +58,7 @@ export const verdict = (
   operation: Operation,
   { changed, conflicts, from, resourceId, version }: Guards
 ): Statement.Fragment => sql`
-  judged AS (
+  checked AS (
     SELECT
       CASE
         WHEN target.id IS NULL THEN 'campaign_not_found'
@@ -75,7 +75,7 @@ export const verdict = (
   verdict AS (
     SELECT failure, ${resourceId ?? id}::text AS resource_id, changed,
       CASE WHEN failure IS NULL THEN next_version ELSE current_version END AS version
-    FROM judged
+    FROM checked
   )`
 
 export const versionGuard = (sql: Sql, expectedVersion: number) => sql`

@@ -29,7 +29,7 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
  * clocks show.
  */
 export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
-  judged AS MATERIALIZED (
+  checked AS MATERIALIZED (
     SELECT candidate.*, way.*, clients.display_name, clients.first_name, clients.last_name,
       CASE
         WHEN is_out AND in_doubt OR way.kind IS NULL AND in_doubt THEN 'stranded'
