@@ -1,6 +1,6 @@
 /**
- * Coalesced calls: the calls of one kind in one turn of the event loop run as one batch. A statement costs PostgreSQL
- * more than a look-up by key, so a batch of ten costs little more than one call.
+ * Coalesced calls: the calls of one kind that arrive in one turn of the event loop run as one batch. To wake a backend of
+ * PostgreSQL costs more than to look up a record by its key, so a batch of ten costs little more than one call.
  */
 import { Context, Effect, Exit } from "effect"
 
@@ -12,10 +12,10 @@ interface Call<Input, Output, E> {
 }
 
 /**
- * Makes a function from `run`, which answers each of its inputs in their order. A batch starts at the end of the turn
- * of the event loop (`setImmediate`), so a single call is not delayed. A failure of a batch reaches each of its
- * callers. An interrupted caller leaves its batch, which continues for the others. A batch runs in the context of its
- * first call, whose span is the parent of the batch's.
+ * Makes a function of `run`, which answers each of its inputs, in their order. A batch starts once the turn of the event
+ * loop ends (`setImmediate`, before the loop waits for anything), so a lone call isn't delayed. A failure of a batch
+ * reaches each of its callers. An interrupted caller leaves its batch; the batch runs on for the others. A batch runs in
+ * the context of its first call, whose span is the parent of the batch's.
  */
 export const coalesced = <Input, Output, E>(
   maxBatch: number,

@@ -6,14 +6,14 @@ import { openRecipients } from "./Campaigns.ts"
 type Sql = SqlClient.SqlClient
 
 /** Number of recipients examined beyond the quota, as some may be skipped; those are settled in the same statement. */
-const settledBeside = 100
+const maxSkipped = 100
 
 /** The first recipients of each campaign, locked, by `campaign_recipients_open`. */
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
     SELECT position, client_id, route AS was_on, provider_type AS was_with, attempts, in_doubt, available_at
     FROM ${openRecipients(sql, "paced", isDue)}
-    ORDER BY available_at, position LIMIT paced.quota + ${settledBeside}::int
+    ORDER BY available_at, position LIMIT paced.quota + ${maxSkipped}::int
     FOR NO KEY UPDATE SKIP LOCKED
   ) recipient`
 
