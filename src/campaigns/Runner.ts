@@ -81,9 +81,9 @@ export class Runner extends Context.Service<
       const recorder = yield* Recorder.make(sql)
       const sends = yield* FiberSet.make<void>()
 
-      const limits = Effect.map(circuits.resting, (resting) => {
+      const limits = Effect.map(circuits.open, (openCircuits) => {
         const now = slots.limits()
-        return withCircuits({ ...now, free: Math.min(now.free, openClaims - recorder.open()) }, resting)
+        return withCircuits({ ...now, free: Math.min(now.free, openClaims - recorder.open()) }, openCircuits)
       })
 
       // A leased recipient is sent to or released, even if this fiber is interrupted meanwhile.

@@ -59,6 +59,6 @@ export const withUnexpected = (answer: Effect.Effect<unknown, unknown, unknown>)
     return response.json.pipe(
       Effect.flatMap(decodeTold),
       Effect.mapError(() => error),
-      Effect.flatMap((told) => Effect.fail(new UnexpectedProblem({ ...told, status: response.status })))
+      Effect.flatMap((problem) => Effect.fail(new UnexpectedProblem({ ...problem, status: response.status })))
     )
   })

@@ -23,31 +23,31 @@ export interface Complete {
 
 /** Makes the function that validates requests to an endpoint and adds the defaults of absent members. */
 export const requestForm = (endpoint: HttpApiEndpoint.Top) => {
-  const judges = {
-    params: slotJudge("path", endpoint.params),
-    query: slotJudge("query", endpoint.query),
-    headers: slotJudge("header", endpoint.headers),
-    payload: bodyJudge([...endpoint.payload.values()].flatMap(({ schemas }) => [...schemas]))
+  const decoders = {
+    params: slotDecoder("path", endpoint.params),
+    query: slotDecoder("query", endpoint.query),
+    headers: slotDecoder("header", endpoint.headers),
+    payload: bodyDecoder([...endpoint.payload.values()].flatMap(({ schemas }) => [...schemas]))
   }
   return (request: Written): Result.Result<Complete, ValidationFailed> => {
     const { headers = {}, params = {}, payload, query = {}, ...others } = request
-    const judged = {
-      params: judges.params(texts(present(params))),
-      query: judges.query(texts(present(query))),
-      headers: judges.headers(present(headers)),
-      payload: judges.payload(present(payload))
+    const parts = {
+      params: decoders.params(texts(present(params))),
+      query: decoders.query(texts(present(query))),
+      headers: decoders.headers(present(headers)),
+      payload: decoders.payload(present(payload))
     }
     const found = [
       ...surplus(others),
       ...segmentFaults(params),
-      ...Object.values(judged).flatMap(({ faults }) => faults)
+      ...Object.values(parts).flatMap(({ faults }) => faults)
     ]
     if (found.length > 0) return Result.fail(refusal(found))
     return Result.succeed({
-      params: judged.params.value,
-      query: judged.query.value,
-      headers: judged.headers.value,
-      payload: judged.payload.value
+      params: parts.params.value,
+      query: parts.query.value,
+      headers: parts.headers.value,
+      payload: parts.payload.value
     })
   }
 }
@@ -56,26 +56,26 @@ export const requestForm = (endpoint: HttpApiEndpoint.Top) => {
 export const hasMember = (schema: Schema.Top | undefined, member: string): boolean =>
   schema?.ast._tag === "Objects" && schema.ast.propertySignatures.some(({ name }) => name === member)
 
-interface Judged {
+interface Decoded {
   readonly value: unknown
   readonly faults: ReadonlyArray<LocatedFault>
 }
 
 /** Unknown members are faults, in each part of a request. */
-const slotJudge = (name: "path" | "query" | "header", schema: Schema.Top | undefined) =>
+const slotDecoder = (name: "path" | "query" | "header", schema: Schema.Top | undefined) =>
   schema === undefined
-    ? (input: unknown): Judged => ({ value: undefined, faults: faultsOfNone(name, Object(input)) })
-    : judge(schema, (input) => faultsOfSlot(name, schema, input, strict))
+    ? (input: unknown): Decoded => ({ value: undefined, faults: faultsOfNone(name, Object(input)) })
+    : decoder(schema, (input) => faultsOfSlot(name, schema, input, strict))
 
-const bodyJudge = (schemas: ReadonlyArray<Schema.Top>) =>
+const bodyDecoder = (schemas: ReadonlyArray<Schema.Top>) =>
   schemas.length === 0
-    ? (input: unknown): Judged => ({ value: undefined, faults: input === undefined ? [] : [bodyOfNone] })
-    : judge(Schema.Union(schemas), (input) => schemas.flatMap((schema) => faultsOfBody(schema, input)))
+    ? (input: unknown): Decoded => ({ value: undefined, faults: input === undefined ? [] : [bodyOfNone] })
+    : decoder(Schema.Union(schemas), (input) => schemas.flatMap((schema) => faultsOfBody(schema, input)))
 
-const judge = (schema: Schema.Top, faultsOf: (input: unknown) => ReadonlyArray<LocatedFault>) => {
-  if (!isSelfContained(schema)) return (input: unknown): Judged => ({ value: input, faults: [] })
+const decoder = (schema: Schema.Top, faultsOf: (input: unknown) => ReadonlyArray<LocatedFault>) => {
+  if (!isSelfContained(schema)) return (input: unknown): Decoded => ({ value: input, faults: [] })
   const decode = Schema.decodeUnknownResult(schema, strict)
-  return (input: unknown): Judged =>
+  return (input: unknown): Decoded =>
     Result.match(decode(input), {
       onSuccess: (value) => ({ value, faults: [] }),
       onFailure: () => ({ value: undefined, faults: faultsOf(input) })

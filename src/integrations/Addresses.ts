@@ -1,14 +1,14 @@
 /**
- * Which addresses a delivery may connect to: those that IANA's special-purpose registries leave globally reachable, and
- * those of the networks that the operator has opened.
+ * Checks the addresses that a delivery may connect to: those that IANA's special-purpose registries define as globally
+ * reachable, and those of the networks that the operator has allowed.
  */
 import { Option } from "effect"
 import { BlockList, isIP, isIPv4, isIPv6 } from "node:net"
 
 /** `refused`: neither public nor in an allowed network. */
-export type Judgement = "public" | "allowed" | "refused"
+export type AddressClass = "public" | "allowed" | "refused"
 
-/** The networks that the operator has opened (`WEBHOOK_ALLOWED_NETWORKS`). */
+/** The networks of `WEBHOOK_ALLOWED_NETWORKS`. */
 export interface AllowedNetworks {
   readonly isEmpty: boolean
   readonly has: (address: string) => boolean
@@ -36,10 +36,10 @@ const specialIPv4 = [
   "240.0.0.0/4" // reserved, limited broadcast
 ]
 
-/** Within the above, and yet globally reachable: anycast of Port Control Protocol and of TURN. */
+/** Globally reachable exceptions: anycast of Port Control Protocol and of TURN. */
 const reachableIPv4 = ["192.0.0.9/32", "192.0.0.10/32"]
 
-/** Global unicast (RFC 4291, 2.4). Of all else only the forms that embed an IPv4 address can be public. */
+/** Global unicast (RFC 4291, 2.4). Other addresses can be public only if they embed an IPv4 address. */
 const unicastIPv6 = ["2000::/3"]
 
 /**
@@ -53,7 +53,7 @@ const specialIPv6 = [
   "3fff::/20" // documentation
 ]
 
-/** Within the above, and yet globally reachable. */
+/** Globally reachable exceptions. */
 const reachableIPv6 = [
   "2001:1::1/128", // Port Control Protocol anycast
   "2001:1::2/128", // TURN anycast
@@ -64,7 +64,7 @@ const reachableIPv6 = [
   "2001:30::/28" // drone remote id
 ]
 
-/** Families apart: a BlockList takes `::/0` for all of IPv4, too. */
+/** Families are separate, as a BlockList applies `::/0` to IPv4 as well. */
 const listOf = (networks: ReadonlyArray<Network>): AllowedNetworks => {
   const lists = { ipv4: new BlockList(), ipv6: new BlockList() }
   for (const { address, family, prefix } of networks) lists[family].addSubnet(address, prefix, family)
@@ -80,7 +80,7 @@ interface Network {
   readonly family: "ipv4" | "ipv6"
 }
 
-/** `10.0.0.0/8`, `fd00::/8`, or an address alone for itself. Bits beyond the prefix don't count. */
+/** Parses `10.0.0.0/8`, `fd00::/8`, or a single address. Bits beyond the prefix are ignored. */
 const parseNetwork = (text: string): Option.Option<Network> => {
   const [, address = "", digits] = /^([0-9A-Fa-f:.]+)(?:\/([0-9]{1,3}))?$/.exec(text) ?? []
   const version = isIP(address)
@@ -90,10 +90,10 @@ const parseNetwork = (text: string): Option.Option<Network> => {
   return Option.some({ address, prefix, family: version === 4 ? "ipv4" : "ipv6" })
 }
 
-/** Networks in CIDR notation; the settings have judged them already. */
+/** Parses networks in CIDR notation, which the settings have validated. */
 export const networksOf = (networks: ReadonlyArray<string>): AllowedNetworks => listOf(known(networks))
 
-/** Nothing but public addresses. */
+/** No allowed network: public addresses only. */
 export const noNetworks: AllowedNetworks = listOf([])
 
 const known = (networks: ReadonlyArray<string>) => networks.flatMap((text) => Option.toArray(parseNetwork(text)))
@@ -103,15 +103,16 @@ const reachable = listOf(known([...reachableIPv4, ...reachableIPv6]))
 const unicast = listOf(known(unicastIPv6))
 
 /**
- * Judges an IPv4 or IPv6 address (without brackets). One that embeds an IPv4 address (IPv4-mapped, NAT64, 6to4) is
- * judged by that, so an allowed network opens these forms of its addresses, too. What is no address is refused.
+ * Classifies an IPv4 or IPv6 address (without brackets). An address that embeds an IPv4 address (IPv4-mapped, NAT64,
+ * 6to4) is classified by that, so an allowed network also allows these forms of its addresses. Text that is no address
+ * is refused.
  */
-export const judge = (address: string, allowed: AllowedNetworks): Judgement => {
+export const judge = (address: string, allowed: AllowedNetworks): AddressClass => {
   if (isIPv4(address)) {
     if (allowed.has(address)) return "allowed"
     return special.has(address) && !reachable.has(address) ? "refused" : "public"
   }
-  // The URL parser writes any spelling in one form, and takes no zone: an address of one link is never public.
+  // The URL parser returns the canonical form of any spelling, and rejects zones: a link-local address is never public.
   const canonical = isIPv6(address) ? URL.parse(`http://[${address}]/`)?.hostname.slice(1, -1) : undefined
   if (canonical === undefined) return "refused"
   if (allowed.has(canonical)) return "allowed"
@@ -133,7 +134,7 @@ const embedded = (canonical: string): Option.Option<string> => {
 
 const dotted = (groups: ReadonlyArray<number>) => groups.flatMap((group) => [group >> 8, group & 0xff]).join(".")
 
-/** The eight groups of an address in canonical form (RFC 5952), where `::` stands for as many as are missing. */
+/** Returns the eight groups of an address in canonical form (RFC 5952); `::` stands for the missing ones. */
 const groupsOf = (canonical: string): ReadonlyArray<number> => {
   const [head = [], tail = []] = canonical
     .split("::")

@@ -1,28 +1,28 @@
-/** What a webhook's URL tells by itself of whether it may be called (contract §10); its addresses are judged at each call. */
+/** Checks of a webhook's URL (contract §10). Its addresses are checked at each delivery. */
 import { type Option, Result } from "effect"
 import { isIP } from "node:net"
 import { hostOf } from "../platform/outbound/Host.ts"
-import { type AllowedNetworks, judge, type Judgement } from "./Addresses.ts"
+import { type AllowedNetworks, judge, type AddressClass } from "./Addresses.ts"
 
-/** A URL that may be called, if its host name leads to an address that may be connected to. */
+/** An allowed URL. Its host name may still resolve to addresses that are not allowed. */
 export interface Endpoint {
   readonly url: URL
-  /** A name, or an address without brackets in its one canonical form. */
+  /** A name, or an address in canonical form without brackets. */
   readonly host: string
   readonly isAddress: boolean
 }
 
 /**
  * Checks scheme, credentials, fragment and a literal address, in any spelling that the URL standard accepts; fails with
- * what is wrong, for a person. With plain `http` a host name passes when networks are allowed at all: whether it leads
- * into one, each call sees.
+ * a message for a person. With plain `http`, a host name is accepted if any network is allowed; each delivery checks
+ * whether it resolves into one.
  */
 export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Result<Endpoint, string> => {
   const url = URL.parse(text)
   if (url === null) return Result.fail("The endpoint URL can't be read.")
   if (url.protocol !== "https:" && url.protocol !== "http:") return Result.fail("The endpoint URL must use https.")
   if (url.username !== "" || url.password !== "") return Result.fail("The endpoint URL must not hold credentials.")
-  // An empty fragment is one, too: `hash` hides it.
+  // `hash` does not show an empty fragment.
   if (url.href.includes("#")) return Result.fail("The endpoint URL must not have a fragment.")
   const host = hostOf(url)
   const isAddress = isIP(host) !== 0
@@ -32,10 +32,10 @@ export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Re
   return Result.succeed({ url, host, isAddress })
 }
 
-/** What is wrong with an endpoint's URL, for a person; none if it is taken. */
+/** Returns the message of an endpoint's URL that is not allowed; none if it is. */
 export const unacceptable = (text: string, allowed: AllowedNetworks): Option.Option<string> =>
   Result.getFailure(checkEndpoint(text, allowed))
 
-/** Whether the URL may be called at an address of this judgement: plain `http` only within an allowed network. */
-export const mayConnect = (url: URL, judgement: Judgement): boolean =>
+/** Whether the URL may be called at an address of this class: plain `http` only within an allowed network. */
+export const mayConnect = (url: URL, judgement: AddressClass): boolean =>
   judgement === "allowed" || (judgement === "public" && url.protocol === "https:")

@@ -1,4 +1,4 @@
-/** The import preview: what an import of an installation's staged records would do (contract §11). */
+/** The import preview (contract §11). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../api/Ids.ts"
@@ -10,7 +10,7 @@ import { preview } from "./Preview/Repo.ts"
 export class Preview extends Context.Service<
   Preview,
   {
-    /** Changes nothing. An installation that is disabled, or lacks a profile or staged records, is not ready. */
+    /** Previews the import. An installation that is disabled, or lacks a profile or staged records, is not ready. */
     readonly preview: (
       projectId: ProjectId,
       id: InstallationId

@@ -1,11 +1,11 @@
 /** Limits of calls in flight, as tables of a claim: `channel_limit` and `project_limit`. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { Limits } from "../platform/background/Slots.ts"
-import type { Resting } from "./Circuits.ts"
+import type { OpenCircuit } from "./Circuits.ts"
 
 /** Adds the limits of open circuits: such a channel has no permit, or one for its probe. */
-export const withCircuits = (limits: Limits, resting: ReadonlyArray<Resting>): Limits => {
-  const admits = new Map(resting.map((channel) => [nameOf(channel.projectId, channel.channelId), channel]))
+export const withCircuits = (limits: Limits, openCircuits: ReadonlyArray<OpenCircuit>): Limits => {
+  const admits = new Map(openCircuits.map((channel) => [nameOf(channel.projectId, channel.channelId), channel]))
   const keys = limits.keys.map((limit) => {
     const channel = admits.get(nameOf(limit.tenant, limit.key))
     admits.delete(nameOf(limit.tenant, limit.key))

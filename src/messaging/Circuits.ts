@@ -17,8 +17,8 @@ import type { Outcome } from "./Connectors.ts"
 import { isUnanswered } from "./Connectors/Outcomes.ts"
 
 const failuresInARow = 5
-const firstRest = Duration.seconds(5)
-const longestRest = Duration.minutes(1)
+const firstOpenPeriod = Duration.seconds(5)
+const longestOpenPeriod = Duration.minutes(1)
 
 export interface Channel {
   readonly projectId: ProjectId
@@ -26,12 +26,12 @@ export interface Channel {
 }
 
 /** A channel whose circuit is not closed, and the number of calls that it admits now. */
-export interface Resting extends Channel {
+export interface OpenCircuit extends Channel {
   readonly admits: 0 | 1
 }
 
 /** The call was not made because the channel's circuit is open. */
-export class ChannelResting extends Data.TaggedError("ChannelResting") {}
+export class CircuitOpen extends Data.TaggedError("CircuitOpen") {}
 
 const isProbeDue = (state: CircuitBreaker.State) =>
   state._tag === "Open" ? Duration.toMillis(state.retryAfter) <= 0 : state._tag === "HalfOpen" && !state.probing
@@ -43,8 +43,8 @@ export class Circuits extends Context.Service<
     readonly guard: <R>(
       channel: Channel,
       call: Effect.Effect<Outcome, never, R>
-    ) => Effect.Effect<Outcome, ChannelResting, R>
-    readonly resting: Effect.Effect<ReadonlyArray<Resting>>
+    ) => Effect.Effect<Outcome, CircuitOpen, R>
+    readonly open: Effect.Effect<ReadonlyArray<OpenCircuit>>
   }
 >()("developer-api/messaging/Circuits") {
   static readonly layer = Layer.effect(
@@ -52,7 +52,7 @@ export class Circuits extends Context.Service<
     Effect.gen(function* () {
       const breaker = yield* CircuitBreaker.make({
         tripPolicy: CircuitBreaker.consecutive(failuresInARow),
-        openDuration: Schedule.min([Schedule.exponential(firstRest), Schedule.spaced(longestRest)])
+        openDuration: Schedule.min([Schedule.exponential(firstOpenPeriod), Schedule.spaced(longestOpenPeriod)])
       })
       /** Channels whose circuit may not be closed. */
       const watched = new Map<string, Channel>()
@@ -62,7 +62,7 @@ export class Circuits extends Context.Service<
         const state = yield* breaker.state(keyOf(channel))
         if (state._tag === "Closed") watched.delete(keyOf(channel))
         // The state shows the end of the open period only once a probe is admitted.
-        const admits: Resting["admits"] = isProbeDue(state) ? 1 : 0
+        const admits: OpenCircuit["admits"] = isProbeDue(state) ? 1 : 0
         return state._tag === "Closed" ? [] : [{ ...channel, admits }]
       })
 
@@ -78,9 +78,9 @@ export class Circuits extends Context.Service<
                 return CircuitBreaker.failure()
               }
             }),
-            Effect.catchTag("CircuitBreakerError", () => Effect.fail(new ChannelResting()))
+            Effect.catchTag("CircuitBreakerError", () => Effect.fail(new CircuitOpen()))
           ),
-        resting: Effect.suspend(() =>
+        open: Effect.suspend(() =>
           Effect.map(Effect.forEach([...watched.values()], stateOf), (states) => states.flat())
         ).pipe(Effect.orDie)
       }

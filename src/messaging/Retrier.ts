@@ -66,7 +66,7 @@ export class Retrier extends Context.Service<
         (call) =>
           circuits.guard(claim, Effect.andThen(Effect.sync(permit.begin), call)).pipe(
             Effect.tap((outcome) => Effect.sync(() => permit.end(isUnanswered(outcome) ? "failed" : "succeeded"))),
-            Effect.catchTag("ChannelResting", () => Effect.succeed(outcomes.circuitOpen))
+            Effect.catchTag("CircuitOpen", () => Effect.succeed(outcomes.circuitOpen))
           )
 
       const attempt = (claim: Claim) => {

@@ -31,8 +31,8 @@ export class EmbeddedPostgres extends Context.Service<
       EmbeddedPostgres,
       Effect.gen(function* () {
         const cluster = yield* Cluster.open(options)
-        yield* Effect.addFinalizer(() => leave(cluster))
-        const server = yield* enter(cluster)
+        yield* Effect.addFinalizer(() => stopIfUnused(cluster))
+        const server = yield* findOrStart(cluster)
         yield* Effect.forkScoped(supervise(cluster, server))
         return { url: Session.url(cluster, server) }
       })
@@ -40,7 +40,7 @@ export class EmbeddedPostgres extends Context.Service<
 }
 
 /** Finds or starts the server, and keeps a session open that shows other processes that this one uses it. */
-const enter = (
+const findOrStart = (
   cluster: Cluster.Cluster,
   port?: number
 ): Effect.Effect<Postmaster.Server, EmbeddedPostgresError, Scope.Scope> =>
@@ -69,7 +69,7 @@ const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: 
     yield* gone(pid, "250 millis")
     yield* Effect.logWarning(`PostgreSQL (process ${pid}) has died and is started again; its log is ${cluster.log}`)
   })
-  const comeBack = enter(cluster, first.port).pipe(
+  const comeBack = findOrStart(cluster, first.port).pipe(
     Effect.tapError(({ message }) => Effect.logWarning(message)),
     Effect.retry(Schedule.min([Schedule.exponential("500 millis"), Schedule.spaced("10 seconds")])),
     Effect.tap(({ pid, port }) => Effect.logInfo(`PostgreSQL is back on port ${port} (process ${pid})`))
@@ -79,10 +79,10 @@ const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: 
 })
 
 /** Stops the server if no other process uses it. */
-const leave = (cluster: Cluster.Cluster): Effect.Effect<void> =>
+const stopIfUnused = (cluster: Cluster.Cluster): Effect.Effect<void> =>
   Effect.gen(function* () {
     const server = yield* Postmaster.running(cluster)
-    if (server === undefined || (yield* Session.othersPresent(cluster, server))) return
+    if (server === undefined || (yield* Session.isUsedByOthers(cluster, server))) return
     yield* Postmaster.stop(server.pid)
   }).pipe(
     // Another process may be stopping it at this moment.

@@ -12,12 +12,12 @@ interface Key {
   readonly id: string
 }
 
-/** Most records that one statement looks up. */
+/** Maximum number of records that one statement looks up. */
 const maxBatch = 64
 
 /**
- * Makes a function that looks up one record of a table, or `undefined`. The look-ups of one turn of the event loop are one
- * statement, whose rows stand in the order of the keys, one for each: without a record, its columns are null.
+ * Makes a function that looks up one record of a table, or returns `undefined`. The look-ups of one turn of the event
+ * loop are one statement, with one row for each key in their order; the columns of a missing record are null.
  */
 export const lookup = <Row extends { readonly id: string }>(
   sql: SqlClient.SqlClient,
@@ -43,7 +43,7 @@ export const lookup = <Row extends { readonly id: string }>(
       (rows) => rows.map((row) => (row.id === null ? undefined : row))
     )
 
-  // PostgreSQL answers a lone look-up faster in its plain form.
+  // PostgreSQL answers a single look-up faster in its plain form.
   return coalesced(maxBatch, (keys) => {
     const [first] = keys
     return keys.length === 1 && first !== undefined ? one(first) : many(keys)

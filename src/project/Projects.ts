@@ -71,8 +71,8 @@ export class Projects extends Context.Service<
           ...mergedIntoSelf(file),
           ...(yield* unknownReferences(sql, file, pipelines)),
           ...channels.faults,
-          ...Pipelines.takenStages(file, pipelines),
-          ...(yield* Pipelines.lostStages(sql, file, pipelines, deals.records)),
+          ...Pipelines.stagesOfOtherPipelines(file, pipelines),
+          ...(yield* Pipelines.removedStagesInUse(sql, file, pipelines, deals.records)),
           ...deals.faults
         ]
         if (faults.length > 0) return yield* new ProjectFileInvalid({ faults: faults.map(lineOf) })

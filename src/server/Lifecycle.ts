@@ -69,7 +69,6 @@ export const layer = (methods: Methods) =>
 const withHeaders = (response: Response, { headers }: CurrentRequestShape): Response =>
   response.headers["x-request-id"] === undefined ? HttpServerResponse.setHeaders(response, headers) : response
 
-/** A process that drains still runs: only what restarts dead ones asks for this, and must not restart it. */
 /** The liveness probe succeeds while the process drains, so that no supervisor restarts it. */
 const liveness = "/healthz"
 

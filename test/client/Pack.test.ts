@@ -1,4 +1,4 @@
-/** The package that `npm pack` makes, installed where nothing else is; and the README's programs, against `npm start`. */
+/** The package that `npm pack` makes, installed where nothing else is; and the programs of the client's README, against `npm start`. */
 import { readdirSync, readFileSync } from "node:fs"
 import { mkdir, writeFile } from "node:fs/promises"
 import { join } from "node:path"
@@ -137,13 +137,10 @@ describe("the packed client", () => {
 })
 
 describe("the example programs of the README", () => {
-  const [compile = "", ...programs] =
-    readFileSync(join(checkout, "README.md"), "utf8")
-      .split("## From a program")[1]
-      ?.split("\n## ")[0]
-      ?.matchAll(/```sh\n(.*?)```/gs)
-      .map(([, block = ""]) => block)
-      .toArray() ?? []
+  const [compile = "", ...programs] = readFileSync(join(checkout, "src/client/README.md"), "utf8")
+    .matchAll(/```sh\n(.*?)```/gs)
+    .map(([, block = ""]) => block)
+    .toArray()
 
   let service: Service
   let token: string

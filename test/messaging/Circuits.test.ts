@@ -17,30 +17,30 @@ const call = Effect.fnUntraced(function* (channel: Channel, outcome: Outcome) {
   const { guard } = yield* Circuits
   return yield* guard(channel, Effect.succeed(outcome)).pipe(
     Effect.map((outcome) => (outcome._tag === "accepted" ? "accepted" : outcome.errorCode)),
-    Effect.catchTag("ChannelResting", () => Effect.succeed("nobody is called"))
+    Effect.catchTag("CircuitOpen", () => Effect.succeed("nobody is called"))
   )
 })
 
-const resting = Effect.flatMap(Circuits, ({ resting }) => resting)
+const openCircuits = Effect.flatMap(Circuits, ({ open }) => open)
 
 layer(Layer.fresh(Circuits.layer))("the circuit of a channel", (it) => {
   it.effect("opens after five calls without an answer, and admits one probe after 5 s, 10 s and so on", () =>
     Effect.gen(function* () {
       const channel = channelOf("opens")
       for (const outcome of [timeout, unreachable, timeout, unreachable]) yield* call(channel, outcome)
-      assert.deepStrictEqual(yield* resting, [])
+      assert.deepStrictEqual(yield* openCircuits, [])
       yield* call(channel, timeout)
       for (const rest of [5, 10, 20, 40, 60, 60]) {
-        assert.deepStrictEqual(yield* resting, [{ ...channel, admits: 0 }])
+        assert.deepStrictEqual(yield* openCircuits, [{ ...channel, admits: 0 }])
         yield* TestClock.adjust(`${rest * 1_000 - 1} millis`)
         assert.strictEqual(yield* call(channel, timeout), "nobody is called")
         yield* TestClock.adjust("1 millis")
-        assert.deepStrictEqual(yield* resting, [{ ...channel, admits: 1 }])
+        assert.deepStrictEqual(yield* openCircuits, [{ ...channel, admits: 1 }])
         assert.strictEqual(yield* call(channel, timeout), "timeout")
       }
       yield* TestClock.adjust("60 seconds")
       assert.strictEqual(yield* call(channel, busy), "http_503")
-      assert.deepStrictEqual(yield* resting, [])
+      assert.deepStrictEqual(yield* openCircuits, [])
     })
   )
 
@@ -49,7 +49,7 @@ layer(Layer.fresh(Circuits.layer))("the circuit of a channel", (it) => {
       const channel = channelOf("answers")
       for (let n = 0; n < 20; n++)
         assert.strictEqual(yield* call(channel, n % 4 === 0 ? broken : timeout), n % 4 === 0 ? "http_500" : "timeout")
-      assert.deepStrictEqual(yield* resting, [])
+      assert.deepStrictEqual(yield* openCircuits, [])
     })
   )
 
@@ -61,12 +61,12 @@ layer(Layer.fresh(Circuits.layer))("the circuit of a channel", (it) => {
       yield* TestClock.adjust("5 seconds")
       const answer = yield* Deferred.make<Outcome>()
       const probe = yield* Effect.forkChild(guard(channel, Deferred.await(answer)), { startImmediately: true })
-      assert.deepStrictEqual(yield* resting, [{ ...channel, admits: 0 }])
+      assert.deepStrictEqual(yield* openCircuits, [{ ...channel, admits: 0 }])
       assert.strictEqual(yield* call(channel, busy), "nobody is called")
       assert.strictEqual(yield* call(channelOf("other"), busy), "http_503")
       yield* Deferred.succeed(answer, { _tag: "accepted", providerMessageId: "p" })
       yield* Fiber.join(probe)
-      assert.deepStrictEqual(yield* resting, [])
+      assert.deepStrictEqual(yield* openCircuits, [])
     })
   )
 })

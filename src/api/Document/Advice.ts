@@ -1,5 +1,20 @@
-/** The remedy of each problem, for the reference. The title explains the problem. */
-export const advice: Readonly<Record<string, string>> = {
+import type * as Problems from "../Problems.ts"
+
+/** The codes of all problems. */
+type Code = {
+  [Name in keyof typeof Problems]: (typeof Problems)[Name] extends new (...args: never) => { readonly code: infer C }
+    ? C & string
+    : never
+}[keyof typeof Problems]
+
+/** Problems of routes and of malformed HTTP, which no operation of the reference answers. */
+type OutsideOperations = "route_not_found" | "method_not_allowed" | "headers_too_large"
+
+/**
+ * The remedy of each problem, for the reference. The title explains the problem. The compiler reports a code without a
+ * remedy.
+ */
+const remedies: Readonly<Record<Exclude<Code, OutsideOperations>, string>> = {
   // 400
   validation_failed: "`errors` names each location and its rule. Correct the request; the same key may be used again.",
   malformed_json: "Send one JSON document in UTF-8, without a byte order mark.",
@@ -54,3 +69,5 @@ export const advice: Readonly<Record<string, string>> = {
   provider_outcome_unknown:
     "Wait `Retry-After` seconds and send it again with the same key: the message is not sent again, and the answer has its state."
 }
+
+export const advice: Readonly<Record<string, string | undefined>> = remedies

@@ -114,7 +114,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(OpenApi.Summary, "Retry a dead delivery")
       .annotate(
         OpenApi.Description,
-        "Returns a dead-lettered delivery to the queue, with the retry schedule anew, while the webhook is enabled and " +
+        "Returns a dead-lettered delivery to the queue, with a new retry schedule, while the webhook is enabled and " +
           "still subscribes to its event type. `resourceId` is the delivery's id, the `webhook-id` of its attempts."
       )
   )

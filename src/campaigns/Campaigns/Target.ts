@@ -35,7 +35,7 @@ export const moved = (operation: Operation): string =>
     .join(" ")} END`
 
 /** The guards of a command, in SQL over `project`, `target`, its `frozen` audience, and the joins of `from`. */
-export interface Judgement {
+export interface Guards {
   /** `WHEN … THEN …` for the conflicts after that of the state, in their order. */
   readonly conflicts?: Statement.Fragment
   readonly changed: Statement.Fragment
@@ -56,9 +56,9 @@ export const verdict = (
   projectId: ProjectId,
   id: CampaignId,
   operation: Operation,
-  { changed, conflicts, from, resourceId, version }: Judgement
+  { changed, conflicts, from, resourceId, version }: Guards
 ): Statement.Fragment => sql`
-  judged AS (
+  checked AS (
     SELECT
       CASE
         WHEN target.id IS NULL THEN 'campaign_not_found'
@@ -75,7 +75,7 @@ export const verdict = (
   verdict AS (
     SELECT failure, ${resourceId ?? id}::text AS resource_id, changed,
       CASE WHEN failure IS NULL THEN next_version ELSE current_version END AS version
-    FROM judged
+    FROM checked
   )`
 
 export const versionGuard = (sql: Sql, expectedVersion: number) => sql`

@@ -71,9 +71,9 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
     UPDATE campaign_recipients AS recipient SET available_at = NULL,
       status = CASE verdict WHEN 'skipped' THEN ${after("skipped")} WHEN 'unreachable' THEN ${after("unreachable")}
         ELSE ${after("stranded")} END
-    FROM judged
-    WHERE verdict <> 'claimed' AND recipient.project_id = judged.project_id
-      AND recipient.audience_id = judged.audience_id AND recipient.position = judged.position
+    FROM checked
+    WHERE verdict <> 'claimed' AND recipient.project_id = checked.project_id
+      AND recipient.audience_id = checked.audience_id AND recipient.position = checked.position
   ),
   claimed AS (
     UPDATE campaign_recipients AS recipient SET status = ${after("claimed")}, route = chosen.kind, provider_type = chosen.provider_type,
@@ -107,7 +107,7 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
 const chosen = (sql: Sql, { free, newKey, newTenant }: Limits) => sql`
   ranked AS (
     SELECT *, row_number() OVER (PARTITION BY project_id, id ORDER BY available_at, position) AS rank
-    FROM judged WHERE verdict = 'claimed'
+    FROM checked WHERE verdict = 'claimed'
   ),
   within_quota AS (
     SELECT *, row_number() OVER (PARTITION BY project_id, channel_id ORDER BY rank, id) AS channel_rank

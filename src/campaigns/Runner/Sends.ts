@@ -46,7 +46,7 @@ export const send = ({ circuits, providers, recorder }: Parts, claim: Claim, per
     Effect.tap((outcome) => Effect.sync(() => permit.end(isUnanswered(outcome) ? "failed" : "succeeded"))),
     Effect.onInterrupt(() => (calling ? settle(outcomes.interrupted) : recorder.finish(released(claim)))),
     Effect.flatMap(settle),
-    Effect.catchTag("ChannelResting", () => recorder.finish(released(claim))),
+    Effect.catchTag("CircuitOpen", () => recorder.finish(released(claim))),
     Effect.ensuring(Effect.sync(() => permit.end("unused"))),
     Effect.asVoid,
     Effect.withSpan("Runner.send", {

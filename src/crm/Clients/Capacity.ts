@@ -6,8 +6,8 @@ import { ContactCapacityExhausted } from "../../api/Problems.ts"
  * Locks the rows of the limited projects among `projects`, a query of distinct ids in their order, and reads their free
  * capacity. The lock comes before the read: of two concurrent statements, the second sees the clients of the first.
  */
-export const places = (sql: SqlClient.SqlClient, projects: Statement.Fragment) => sql`
-  places AS MATERIALIZED (
+export const lockCapacity = (sql: SqlClient.SqlClient, projects: Statement.Fragment) => sql`
+  capacity AS MATERIALIZED (
     SELECT limited.project_id, counter.free FROM (${projects}) AS limited, LATERAL (
       SELECT contact_capacity - active_clients AS free FROM projects
       WHERE projects.project_id = limited.project_id
@@ -16,7 +16,7 @@ export const places = (sql: SqlClient.SqlClient, projects: Statement.Fragment) =
   )`
 
 /** Adds the changes of active clients to the projects' counters; `moves` is a query of projects and changes. */
-export const counted = (sql: SqlClient.SqlClient, moves: Statement.Fragment) => sql`
+export const addActiveClients = (sql: SqlClient.SqlClient, moves: Statement.Fragment) => sql`
   moves (project_id, change) AS MATERIALIZED (${moves}),
   counted AS (
     UPDATE projects

@@ -5,7 +5,7 @@ import type { ClientId } from "../../api/Ids.ts"
 import type { ContactCapacityExhausted } from "../../api/Problems.ts"
 import { argumentsOf, inserted, insertedValues } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
-import { contact_capacity_exhausted, counted, places } from "./Capacity.ts"
+import { addActiveClients, contact_capacity_exhausted, lockCapacity } from "./Capacity.ts"
 import { creatable } from "./Record.ts"
 
 export interface NewClient extends ClientCreate {
@@ -19,18 +19,18 @@ export interface NewClient extends ClientCreate {
 export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacityExhausted> => ({
   args: { id: "text", ...argumentsOf(creatable) },
   decided: ({ crowded, distinct, rank }) => sql`
-    ${places(sql, sql`SELECT ${distinct} project_id FROM command WHERE contact_capacity IS NOT NULL ORDER BY 1`)},
+    ${lockCapacity(sql, sql`SELECT ${distinct} project_id FROM command WHERE contact_capacity IS NOT NULL ORDER BY 1`)},
     decided AS MATERIALIZED (
-      SELECT command.*, places.free IS NOT NULL AS counted,
+      SELECT command.*, capacity.free IS NOT NULL AS counted,
         CASE
-          WHEN places.free <= 0 THEN 'contact_capacity_exhausted'
-          WHEN ${rank("command.project_id")} > places.free THEN ${crowded("contact_capacity_exhausted")}
+          WHEN capacity.free <= 0 THEN 'contact_capacity_exhausted'
+          WHEN ${rank("command.project_id")} > capacity.free THEN ${crowded("contact_capacity_exhausted")}
         END AS failure,
         command.id AS resource_id, true AS changed, 1 AS version
-      FROM command LEFT JOIN places ON places.project_id = command.project_id
+      FROM command LEFT JOIN capacity ON capacity.project_id = command.project_id
     )`,
   effect: sql`
-    ${counted(sql, sql`SELECT project_id, 1 FROM claim WHERE claim.counted`)},
+    ${addActiveClients(sql, sql`SELECT project_id, 1 FROM claim WHERE claim.counted`)},
     created AS (
       INSERT INTO clients (project_id, id, ${sql.literal(inserted(creatable))}, status, version, created_at, updated_at)
       SELECT project_id, id, ${sql.literal(insertedValues(creatable))}, 'active', 1, at, at

@@ -12,7 +12,7 @@ import {
 } from "../../api/Problems.ts"
 import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
-import { contact_capacity_exhausted, counted, places } from "./Capacity.ts"
+import { addActiveClients, contact_capacity_exhausted, lockCapacity } from "./Capacity.ts"
 import { writable } from "./Record.ts"
 
 const patchedValues = patched(writable)
@@ -49,7 +49,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
         target.status <> next.status AND contact_capacity IS NOT NULL AS moved, ${sql.literal(differs)} AS differs
       FROM target, LATERAL (SELECT target.project_id, ${sql.literal(patchedValues)}) AS next
     ),
-    ${places(sql, sql`SELECT ${distinct} project_id FROM next WHERE moved ORDER BY 1`)},
+    ${lockCapacity(sql, sql`SELECT ${distinct} project_id FROM next WHERE moved ORDER BY 1`)},
     decided AS MATERIALIZED (
       SELECT command.*, ${sql.literal(nextValues)},
         moved,
@@ -60,13 +60,13 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
           WHEN p->>'organizationId' IS NOT NULL AND organization.id IS NULL THEN 'organization_not_found'
           WHEN organization.archived THEN 'organization_archived'
           WHEN moved AND next.status = 'active'
-            AND ${rank("command.project_id, moved AND next.status = 'active'")} > places.free
+            AND ${rank("command.project_id, moved AND next.status = 'active'")} > capacity.free
             THEN ${crowded("contact_capacity_exhausted")}
         END AS failure,
         command.id AS resource_id, differs AS changed, old_version + differs::int AS version
       FROM command
         LEFT JOIN next ON next.ord = command.ord
-        LEFT JOIN places ON places.project_id = command.project_id
+        LEFT JOIN capacity ON capacity.project_id = command.project_id
         LEFT JOIN LATERAL (
           SELECT id FROM members WHERE project_id = command.project_id AND id = p->>'responsibleMemberId' OFFSET 0
         ) AS member ON true
@@ -76,7 +76,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
         ) AS organization ON true
     )`,
   effect: sql`
-    ${counted(sql, sql`SELECT project_id, CASE status WHEN 'active' THEN 1 ELSE -1 END FROM claim WHERE moved`)},
+    ${addActiveClients(sql, sql`SELECT project_id, CASE status WHEN 'active' THEN 1 ELSE -1 END FROM claim WHERE moved`)},
     updated AS (
       UPDATE clients SET
         ${sql.literal(assignments)},

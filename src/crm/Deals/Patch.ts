@@ -16,7 +16,7 @@ const { lostReason: _, stageId: __, ...patchable } = writable
 const patchedValues = patched(patchable)
 const differs = differ(writable, "next", "target")
 const assignments = assigned(writable, "claim")
-const nextValues = qualified(writable, "judged")
+const nextValues = qualified(writable, "checked")
 
 export const noSuchDeal = "The project has no deal with the id in the path."
 
@@ -43,17 +43,17 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
       ) AS deal
     ),
     ${next(sql)},
-    ${judged(sql)},
+    ${checked(sql)},
     decided AS MATERIALIZED (
       SELECT command.*, ${sql.literal(nextValues)}, previous_stage_id,
         CASE
-          WHEN judged.ord IS NULL THEN ${absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
+          WHEN checked.ord IS NULL THEN ${absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
           WHEN invalid <> '' THEN 'validation_failed' || invalid
           WHEN immovable THEN 'deal_status_invalid'
           WHEN missing_references <> '' THEN 'deal_reference_not_found' || missing_references
         END AS failure,
         command.id AS resource_id, differs AS changed, old_version + differs::int AS version
-      FROM command LEFT JOIN judged ON judged.ord = command.ord
+      FROM command LEFT JOIN checked ON checked.ord = command.ord
     )`,
   effect: sql`
     updated AS (
@@ -115,8 +115,8 @@ const next = (sql: SqlClient.SqlClient) => sql`
   )`
 
 /** Checks the resulting deals: rules between fields, references, and the move of the status. */
-const judged = (sql: SqlClient.SqlClient) => sql`
-  judged AS (
+const checked = (sql: SqlClient.SqlClient) => sql`
+  checked AS (
     SELECT
       next.*,
       concat(

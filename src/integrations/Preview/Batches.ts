@@ -1,4 +1,4 @@
-/** The SQL of staged batches. Every statement names the project first. */
+/** SQL of staged batches. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
@@ -8,25 +8,25 @@ import type { Mappings } from "./Judgement.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Whose batch it is. */
+/** The installation of a batch. */
 export interface Batch {
   readonly projectId: ProjectId
   readonly installationId: InstallationId
 }
 
-/** What an installation says by now, while its batch is still as something else was. */
+/** An installation whose batch is stored, or was evaluated, for other records, another profile or other rules. */
 interface Outdated {
   readonly id: InstallationId
   readonly digest: string | null
-  /** Whether the records themselves are others, not only what judges them. */
+  /** Whether the records themselves have changed, not only the profile or the rules. */
   readonly replaced: boolean
   readonly profileVersion: number | null
   readonly mappings: Mappings | null
 }
 
 /**
- * Those of the installations whose batch is not what they say, or was judged by other rules; locked, so that no two
- * judge one at a time. `SKIP LOCKED` leaves out what somebody is just judging.
+ * Returns the installations with an outdated batch, locked, so that no two processes evaluate a batch at once. `SKIP
+ * LOCKED` leaves out batches that are being evaluated.
  */
 export const outdated = (
   sql: Sql,
@@ -48,7 +48,7 @@ export const outdated = (
     )
     FOR NO KEY UPDATE OF installation ${sql.literal(locked)}`
 
-/** The batches that other rules have judged. */
+/** The batches that were evaluated with other rules. */
 export const judgedOtherwise = (sql: Sql, rules: number) =>
   sql<Batch>`
     SELECT project_id AS "projectId", installation_id AS "installationId" FROM staged_batches WHERE rules <> ${rules}`
@@ -63,7 +63,7 @@ export const create = (sql: Sql, { installationId, projectId }: Batch, digest: s
   sql`
     INSERT INTO staged_batches (project_id, installation_id, digest) VALUES (${projectId}, ${installationId}, ${digest})`
 
-/** Adds records, the first of them at a rank. */
+/** Adds records, starting at a rank. */
 export const addRecords = (
   sql: Sql,
   { installationId, projectId }: Batch,
@@ -83,14 +83,14 @@ export const addRecords = (
       }))
     )}::json) AS record (rank integer, position integer, entity_type text, external_id text, fields json)`
 
-/** The next records of a batch in canonical order, after so many. */
+/** Reads records of a batch in canonical order, from a rank on. */
 export const readRecords = (sql: Sql, { installationId, projectId }: Batch, after: number, limit: number) =>
   sql<PlacedRecord>`
     SELECT position, entity_type AS "entityType", external_id AS "externalId", fields FROM staged_records
     WHERE project_id = ${projectId} AND installation_id = ${installationId} AND rank >= ${after}
     ORDER BY rank LIMIT ${limit}`
 
-/** A contact as its profile reads it. */
+/** A contact with its mapped values. */
 export interface MappedContact {
   readonly position: number
   readonly external_id: string
@@ -108,14 +108,14 @@ export const addContacts = (sql: Sql, { installationId, projectId }: Batch, cont
 
 export const removeContacts = (sql: Sql, batch: Batch) => emptied(sql, batch, "staged_contacts")
 
-/** Takes back what was judged of a batch. */
+/** Removes the evaluation of a batch. */
 export const withdraw = (sql: Sql, { installationId, projectId }: Batch) =>
   sql`
     UPDATE staged_batches SET profile_version = NULL, profile_mappings = NULL, rules = NULL, counts = NULL,
       duplicate_count = NULL, unsupported_fields = NULL, fingerprint = NULL
     WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
-/** What was found of a batch, and what by. */
+/** The evaluation of a batch, with the profile and the rules that it used. */
 interface Verdict {
   readonly profileVersion: number
   readonly mappings: Mappings
@@ -125,7 +125,7 @@ interface Verdict {
   readonly fingerprint: string
 }
 
-/** Those that are not the first with the same value of some columns, where these have one. */
+/** The positions of records that are not the first with the same values of some columns; NULL values do not count. */
 const repeating = (sql: Sql, { installationId, projectId }: Batch, table: string, columns: string) => sql`
   SELECT position FROM (
     SELECT position, row_number() OVER (PARTITION BY ${sql.literal(columns)} ORDER BY position) AS nth
@@ -134,11 +134,11 @@ const repeating = (sql: Sql, { installationId, projectId }: Batch, table: string
       AND (${sql.literal(columns)}) IS NOT NULL
   ) AS record WHERE nth > 1`
 
-/** Keeps the verdict, counts the duplicates, and drops the contacts among them. */
+/** Stores the evaluation, counts the duplicates, and deletes the contacts among them. */
 export const conclude = Effect.fnUntraced(function* (sql: Sql, batch: Batch, verdict: Verdict) {
   const { installationId, projectId } = batch
-  // Nobody has told the planner yet how many rows were just written. It guesses one, for which a nested loop is as good
-  // as anything; for twenty thousand it would take minutes.
+  // The planner has no statistics of the rows that were just written. It expects one, and would plan a nested loop,
+  // which takes minutes for twenty thousand.
   yield* sql`SET LOCAL enable_nestloop = off`
   yield* sql`
     WITH duplicate AS MATERIALIZED (

@@ -1,4 +1,4 @@
-/** The own fields that an import profile can map external fields to, by entity type (contract §12). */
+/** The fields that an import profile can map external fields to, by entity type (contract §12). */
 import type { Schema } from "effect"
 import { clientFields } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"
@@ -12,7 +12,7 @@ const { amountMinor, currency, expectedCloseDate, title } = dealFields
 const { displayName, email, firstName, lastName, phone, tags } = clientFields
 const sale = { title, amountMinor, currency, expectedCloseDate }
 
-/** Each with its schema: where the API has the field, that of the API, so both take the same values. */
+/** Each field has the schema of the API, where the API has the field, so that both accept the same values. */
 export const importFields = {
   contact: { displayName, firstName, lastName, email, phone, tags },
   organization: { name: text(1, 160) },
@@ -24,7 +24,7 @@ export const importFields = {
 } as const satisfies Record<EntityType, Readonly<Record<string, Schema.Codec<unknown, unknown>>>>
 
 /**
- * Names what these schemas take, and what Judgement.ts makes of it. It is kept with each batch that was judged so. Raise
- * it with every change there: what an earlier release has judged is then judged anew.
+ * The version of these schemas and of Judgement.ts, stored with each evaluated batch. Increment it with every change
+ * there, so that batches of an earlier release are evaluated again.
  */
 export const rules = 1

@@ -1,4 +1,4 @@
-/** What tells one batch of staged records from another. */
+/** Digests of batches of staged records. */
 import { createHash } from "node:crypto"
 import type { InstallationId } from "../../api/Ids.ts"
 import { canonicalJson } from "../../platform/CanonicalJson.ts"
@@ -8,19 +8,19 @@ import type { StagedRecord } from "./Judgement.ts"
 const canonical = ({ entityType, externalId, fields }: StagedRecord) =>
   canonicalJson({ entityType, externalId, fields })
 
-/** A record with its place in the batch. */
+/** A record with its position in the batch. */
 export interface PlacedRecord extends StagedRecord {
   readonly position: number
 }
 
-/** The records by their canonical form, compared as JavaScript compares strings: in UTF-16 code units. */
+/** Sorts records by their canonical form in UTF-16 code units. */
 export const inCanonicalOrder = (records: ReadonlyArray<StagedRecord>): ReadonlyArray<PlacedRecord> =>
   records
     .map((record, position) => ({ record: { ...record, position }, form: canonical(record) }))
     .sort((one, other) => (one.form < other.form ? -1 : one.form > other.form ? 1 : 0))
     .map(({ record }) => record)
 
-/** A digest of a batch as it was uploaded, in its order, on which duplicates depend; null of an empty one. */
+/** Returns a digest of a batch in the order of its upload, which determines the duplicates; null for an empty batch. */
 export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null => {
   if (records.length === 0) return null
   const hash = createHash("sha256")
@@ -29,8 +29,8 @@ export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null =>
 }
 
 /**
- * The fingerprint of contract §11: the SHA-256 of the canonical JSON of `{installationId, profileVersion, records}`. It
- * takes one record after the other, in canonical order, so that no batch has to be in memory.
+ * Computes the fingerprint of contract §11: the SHA-256 of the canonical JSON of `{installationId, profileVersion,
+ * records}`. It takes records one by one in canonical order, so that no batch has to be in memory.
  */
 export const fingerprinting = (installationId: InstallationId, profileVersion: number) => {
   const hash = createHash("sha256")

@@ -1,4 +1,4 @@
-/** The import preview over HTTP. */
+/** HTTP handler of the import preview. */
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"

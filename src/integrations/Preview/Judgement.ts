@@ -1,4 +1,7 @@
-/** Staged records under an import profile: which values would be imported, and which fields not (contract §11). */
+/**
+ * Evaluates staged records with an import profile: the values that are imported, and the unsupported fields (contract
+ * §11).
+ */
 import { Option, Schema } from "effect"
 import {
   type EntityType,
@@ -9,19 +12,19 @@ import {
 } from "../../api/integrations/Preview.ts"
 import { importFields } from "./Fields.ts"
 
-/** A record as it came from the other system. */
+/** A record of the external system. */
 export interface StagedRecord {
   readonly entityType: EntityType
   readonly externalId: string
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** From external fields to own fields, or to `restricted`. */
+/** The field for each external field, or `restricted`. */
 export type Mappings = { readonly [Type in EntityType]?: Readonly<Record<string, string>> }
 
 type Target = "restricted" | { readonly field: string; readonly fits: (value: unknown) => boolean }
 
-/** Where an external field leads; nowhere when it is not mapped. */
+/** Returns the target of an external field; undefined if it is not mapped. */
 export type Profile = (entityType: EntityType, externalField: string) => Target | undefined
 
 const fitting = (schema: Schema.Codec<unknown, unknown>) => {
@@ -38,7 +41,7 @@ const ownFields = new Map(
   ])
 )
 
-/** External names are anything, `__proto__` and `constructor` included, so they are looked up in maps. */
+/** External names are arbitrary, `__proto__` and `constructor` included, so they are looked up in maps. */
 export const profileOf = (mappings: Mappings): Profile => {
   const targets = new Map(
     entityTypes.map((type) => [
@@ -54,18 +57,18 @@ export const profileOf = (mappings: Mappings): Profile => {
   return (type, externalField) => targets.get(type)?.get(externalField)
 }
 
-/** What a record says under a profile. */
-export interface Judgement {
-  /** By own field, of the values that fit. */
+/** The evaluation of a record. */
+export interface Evaluation {
+  /** The values that fit, by field. */
   readonly values: ReadonlyMap<string, unknown>
   readonly unsupported: ReadonlyArray<readonly [externalField: string, reason: UnsupportedReason]>
 }
 
 /**
- * Judges each value alone. Several external fields may be mapped to one own field: the first by name, in code units,
- * that has a value which fits counts, whatever order the record has them in.
+ * Evaluates each value separately. When several external fields are mapped to one field, the first by name, in code
+ * units, with a value that fits is used, in any order of the record.
  */
-export const judge = (profile: Profile, { entityType, fields }: StagedRecord): Judgement => {
+export const judge = (profile: Profile, { entityType, fields }: StagedRecord): Evaluation => {
   const values = new Map<string, unknown>()
   const unsupported: Array<readonly [string, UnsupportedReason]> = []
   for (const [externalField, value] of Object.entries(fields).toSorted(byName)) {
@@ -80,17 +83,17 @@ export const judge = (profile: Profile, { entityType, fields }: StagedRecord): J
 
 const byName = ([one]: readonly [string, unknown], [other]: readonly [string, unknown]) => (one < other ? -1 : 1)
 
-/** What the preview says of a whole batch, gathered record by record. */
+/** Accumulates the counts and unsupported fields of a batch. */
 export const tally = () => {
   const counts = { contact: 0, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 0 }
   const reasons = new Map(entityTypes.map((type) => [type, new Map<string, UnsupportedReason>()]))
   return {
-    add: ({ entityType }: StagedRecord, { unsupported }: Judgement) => {
+    add: ({ entityType }: StagedRecord, { unsupported }: Evaluation) => {
       counts[entityType]++
       for (const [externalField, reason] of unsupported) reasons.get(entityType)?.set(externalField, reason)
     },
     counts: (): ImportPreview["counts"] => counts,
-    /** Sorted by both names, in code units. */
+    /** Sorted by entity type and external field, in code units. */
     unsupportedFields: (): ReadonlyArray<UnsupportedField> =>
       entityTypes
         .toSorted()

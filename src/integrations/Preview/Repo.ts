@@ -1,4 +1,4 @@
-/** The SQL of the preview: one statement, so all of it is seen at one moment. */
+/** SQL of the preview: one statement, so that all reads have one snapshot. */
 import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
@@ -7,21 +7,21 @@ import { columns } from "../../crm/Clients/Record.ts"
 import { listOf } from "../../platform/Columns.ts"
 import { importFields } from "./Fields.ts"
 
-/** What the records and the profile say, and what the clients add to that. */
+/** The evaluation of the batch, and its comparison with the clients. */
 interface Found {
   readonly status: "active" | "disabled"
   readonly hasProfile: boolean
-  /** What was judged of the batch; null while there is none, or no profile. */
+  /** The stored evaluation; null while the batch is not evaluated, or without a profile. */
   readonly judged: Pick<
     ImportPreview,
     "counts" | "duplicateCount" | "unsupportedFields" | "profileVersion" | "fingerprint"
   > | null
-  /** Contacts that have a client, and those of them that differ from it. */
+  /** Numbers of contacts that match a client, and of those that differ from it. */
   readonly matched: number
   readonly differing: number
 }
 
-/** Whether a contact has another value than its client, by the fields that contacts can be mapped to. Arrays are sets. */
+/** Whether a contact differs from its client in a field that contacts can be mapped to. Arrays are compared as sets. */
 const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
   .map(({ column, member, type }) =>
     type === "text[]"
@@ -33,10 +33,10 @@ const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
   )
   .join(" OR ")
 
-/** The ways to find a contact's client; the first that finds one counts. */
+/** The conditions to find a contact's client, in their order; the first that matches applies. */
 const ways = [
   "client.external_id = contact.external_id",
-  // By the bytes of ASCII, which is all that a mail address has, whatever the database's language makes of an I.
+  // A mail address is ASCII; its case folding must not depend on the database's locale.
   `lower(client.email COLLATE "C") = contact.email`,
   "client.phone = contact.phone"
 ]

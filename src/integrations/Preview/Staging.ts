@@ -1,4 +1,4 @@
-/** Staged batches as project files bring them: stored, and judged by the installation's profile (contract §11, §12). */
+/** Stores staged batches of project files, and evaluates them with the installation's profile (contract §11, §12). */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
@@ -6,23 +6,22 @@ import { untraced } from "../../platform/Telemetry.ts"
 import * as Batches from "./Batches.ts"
 import { rules } from "./Fields.ts"
 import { fingerprinting, inCanonicalOrder, type PlacedRecord } from "./Fingerprint.ts"
-import { type Judgement, judge, type Mappings, profileOf, type StagedRecord, tally } from "./Judgement.ts"
+import { type Evaluation, judge, type Mappings, profileOf, type StagedRecord, tally } from "./Judgement.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** So many records are in hand at a time, however many a batch has. */
+/** Maximum number of records in memory. */
 const portion = 1_000
 
-/** What a project file says of an installation, as far as its batch goes; absent records stay as they are. */
+/** The members of a project file that a batch depends on; absent records keep the stored ones. */
 interface Installation {
   readonly id: InstallationId
   readonly stagedRecords?: ReadonlyArray<StagedRecord>
 }
 
 /**
- * Brings the batches of installations, whose rows are written by now, up to what these say: other records replace the
- * old ones whole, and what another profile or other rules have judged is judged anew. Belongs into the transaction that
- * writes the rows.
+ * Updates the batches of installations whose rows are written: new records replace the stored ones, and batches with
+ * another profile or other rules are evaluated again. Call it in the transaction that writes the rows.
  */
 export const stage = Effect.fnUntraced(function* (
   sql: Sql,
@@ -42,7 +41,7 @@ export const stage = Effect.fnUntraced(function* (
   }
 })
 
-/** Judges all batches anew that were judged by the rules of another release; each in a transaction of its own. */
+/** Evaluates all batches again that were evaluated with other rules, each in a transaction of its own. */
 export const judgeAnew = Effect.fnUntraced(function* (sql: Sql) {
   for (const { installationId, projectId } of yield* untraced(Batches.judgedOtherwise(sql, rules))) {
     yield* sql.withTransaction(
@@ -69,7 +68,7 @@ const replace = Effect.fnUntraced(function* (
   }
 })
 
-/** Goes through the records as they are stored, whether they came with this file or with an earlier one. */
+/** Evaluates the stored records of a batch. */
 const judgeBatch = Effect.fnUntraced(function* (
   sql: Sql,
   batch: Batches.Batch,
@@ -106,7 +105,7 @@ const mappedContact = ({
   record: { externalId, position }
 }: {
   readonly record: PlacedRecord
-  readonly judgement: Judgement
+  readonly judgement: Evaluation
 }): Batches.MappedContact => ({
   position,
   external_id: externalId,

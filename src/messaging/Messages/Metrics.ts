@@ -5,7 +5,7 @@ import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { MetricsEnabled } from "../../platform/MetricsEnabled.ts"
 
 const attempts = Metric.counter("message_attempts_total", {
-  description: "Calls of providers, by what they came to",
+  description: "Calls of providers, by outcome",
   incremental: true
 })
 

@@ -82,7 +82,7 @@ const create = (place: Place) =>
 const createIn = Effect.fnUntraced(function* (staging: string, place: Place) {
   const pwfile = Path.join(staging, "pwfile")
   yield* attempt(`Cannot write the password file ${place.passwordFile}`, async () => {
-    const password = await agreeOnPassword(staging, place.passwordFile)
+    const password = await createOrReadPassword(staging, place.passwordFile)
     await writeFile(pwfile, password, { mode: 0o600 })
   })
   yield* place.privileges.give(staging)
@@ -107,7 +107,7 @@ const createIn = Effect.fnUntraced(function* (staging: string, place: Place) {
  * Creates the password as a hard link, which appears with its whole content and never replaces another: all processes
  * read the same password.
  */
-const agreeOnPassword = async (staging: string, passwordFile: string): Promise<string> => {
+const createOrReadPassword = async (staging: string, passwordFile: string): Promise<string> => {
   const proposal = Path.join(staging, "password")
   // Flushed, as a stored cluster without its password would be lost.
   await writeFile(proposal, randomBytes(24).toString("hex"), { mode: 0o600, flush: true })

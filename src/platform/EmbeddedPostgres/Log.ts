@@ -4,7 +4,7 @@ import { readFile, stat, truncate } from "node:fs/promises"
 const tooLarge = 10 * 1024 * 1024
 
 /** Truncates a log that has grown too large. Writers append, so an open writer continues at its start. */
-export const bound = (log: string): Effect.Effect<void> =>
+export const truncateIfLarge = (log: string): Effect.Effect<void> =>
   Effect.promise(async () => {
     const size = await sizeNow(log)
     if (size > tooLarge) await truncate(log).catch(() => undefined)

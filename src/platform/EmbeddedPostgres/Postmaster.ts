@@ -36,7 +36,7 @@ export const running = Effect.fnUntraced(function* (
     message: `PostgreSQL (process ${lock.pid}, ${lock.status}) went away again; see ${cluster.log}`
   })
   const stopped = Effect.andThen(gone(lock.pid, "100 millis"), Effect.fail(wentAway))
-  return yield* Effect.raceFirst(ready(cluster, lock.pid), stopped).pipe(inTime(cluster))
+  return yield* Effect.raceFirst(ready(cluster, lock.pid), stopped).pipe(withStartTimeout(cluster))
 })
 
 /** Stops a server fast (sessions end, their commits are kept), and harder when that takes too long. */
@@ -56,7 +56,7 @@ const stopping = [
 ] as const
 
 const start = Effect.fnUntraced(function* (cluster: Cluster, port: number | undefined) {
-  yield* Log.bound(cluster.log)
+  yield* Log.truncateIfLarge(cluster.log)
   if (port !== undefined) return yield* launch(cluster, port)
   // Prefers the last port: clients of a server that has just died may retry there.
   const last = yield* lastPort(cluster)
@@ -92,15 +92,15 @@ const launch = (cluster: Cluster, port: number) =>
       (child) =>
         Effect.raceFirst(
           ready(cluster, child.pid, remains),
-          Effect.flatMap(child.exited, (ended) => refusal(cluster, child.pid, ended, from))
-        ).pipe(inTime(cluster)),
+          Effect.flatMap(child.exited, (ended) => startFailure(cluster, child.pid, ended, from))
+        ).pipe(withStartTimeout(cluster)),
       // A server that did not get ready, or whose start was interrupted, is stopped.
       (child, exit) => (Exit.isSuccess(exit) ? Effect.sync(child.unref) : stop(child.pid))
     )
   })
 
 /** Maximum duration of a start. Recovery after a crash may take minutes. */
-const inTime = (cluster: Cluster) =>
+const withStartTimeout = (cluster: Cluster) =>
   Effect.timeoutOrElse({
     duration: "5 minutes",
     orElse: () =>
@@ -141,7 +141,7 @@ const ready = (cluster: Cluster, pid: number, remains?: LockFile.LockFile): Effe
   )
 
 /** Returns the reason why a started server has ended, from its last log lines. */
-const refusal = Effect.fnUntraced(function* (cluster: Cluster, pid: number, ended: string, from: number) {
+const startFailure = Effect.fnUntraced(function* (cluster: Cluster, pid: number, ended: string, from: number) {
   const lines = yield* Log.linesFrom(cluster.log, from)
   // Several processes may write to the log; each line has its process id.
   const own = lines.filter((line) => line.includes(`[${pid}]`)).join("\n")

@@ -16,7 +16,7 @@ export interface Privileges {
   readonly command: (file: string, args: ReadonlyArray<string>) => Command
 }
 
-const asOurselves: Privileges = {
+const asCurrentUser: Privileges = {
   give: () => Effect.void,
   reclaim: () => Effect.void,
   command: (file, args) => ({ file, args })
@@ -31,7 +31,7 @@ export const resolve = Effect.fnUntraced(function* (options: {
   readonly data: string
   readonly binaries: Binaries
 }): Effect.fn.Return<Privileges, EmbeddedPostgresError> {
-  if (process.getuid?.() !== 0) return asOurselves
+  if (process.getuid?.() !== 0) return asCurrentUser
   const owner = yield* ownerOf(options.data)
   const account = owner ?? (yield* accountNamed("postgres")) ?? (yield* accountNamed("nobody"))
   if (account === undefined) {

@@ -36,7 +36,7 @@ export const createDatabase = Effect.fnUntraced(
 const leaving = "developer-api: leaving"
 
 /** Whether another process is connected. Two processes that leave at the same moment do not count each other. */
-export const othersPresent = Effect.fnUntraced(
+export const isUsedByOthers = Effect.fnUntraced(
   function* (cluster: Cluster, server: Server) {
     const session = yield* open(cluster, server, leaving)
     const { rowCount } = yield* session

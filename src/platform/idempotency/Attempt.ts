@@ -1,19 +1,19 @@
 /** The statement of a mutation: claims the keys of its commands, applies their changes, and returns their receipts. */
 import type { SqlClient, Statement } from "effect/sql"
 
-/** What became of one command. */
+/** The result of one command. */
 export interface Attempt<Returned> {
   readonly ord: number
   readonly failure: string | null
   readonly resourceId: string
   readonly changed: boolean
   readonly version: number | null
-  /** Whether the change was applied: there is no failure, and the key was free. */
+  /** Whether the change was applied: no guard failed, and the key was free. */
   readonly claimed: boolean
   readonly returned: Returned
 }
 
-/** The parts that make one statement another than the next. */
+/** The parts in which mutation statements differ. */
 export interface Parts {
   /** A query of the commands: `ord`, `project_id`, `key`, `fingerprint`, `at`, and arguments. */
   readonly asked: Statement.Fragment
@@ -24,23 +24,23 @@ export interface Parts {
    * time_zone, …arguments)` that end in `decided`: the commands with `failure`, `resource_id`, `changed` and `version`.
    */
   readonly decided: Statement.Fragment
-  /** The columns of `decided` that `claim` has. */
+  /** The columns of `decided` that `claim` needs. */
   readonly claim: Statement.Fragment
   /** Common table expressions that apply the changes from `claim`, the commands that hold their key now. */
   readonly effect: Statement.Fragment
-  /** What the first run alone returns. */
+  /** The value that only the first run returns. */
   readonly returning?: Statement.Fragment | undefined
 }
 
 /**
- * The commands without a row are those whose project is locked by a project file, or changed by one since the statement
- * began: `enter_project` takes the shared advisory lock that a file takes exclusively, and returns the revision as it is
- * then; where the statement sees another, all that it sees may be old. The lock is never waited for, so a file that waits
- * goes first.
+ * Commands without a row are those whose project a project file locks, or has changed since the statement began:
+ * `enter_project` takes the shared advisory lock that a file takes exclusively, and returns the revision at that
+ * moment; if the statement's snapshot has another, all its reads may be old. The statement never waits for the lock, so
+ * a waiting file goes first.
  *
- * Locks are taken in one order by every statement: records, the project's row (where a capacity is counted), keys; within
- * each, by project and id. So no two statements wait for each other. OFFSET 0 keeps a look-up by key what it is: joined
- * otherwise, a table that has few rows when the plan is made would be read as a whole, and still be when it has many.
+ * Every statement takes its locks in one order: records, the project's row (where a capacity is counted), keys; within
+ * each, by project and id. So no two statements wait for each other. OFFSET 0 forces a look-up by key: a join could be
+ * planned as a scan while the table is small, and the plan kept when it has grown.
  */
 export const attempt = <Returned>(
   sql: SqlClient.SqlClient,

@@ -1,14 +1,14 @@
-/** A queue that serves projects in turns, and never two items at once that share a name. */
+/** A queue that serves projects in turn, and never two items with a common name at once. */
 
-/** Something to serve. */
+/** An item of the queue. */
 export interface Queued {
   readonly projectId: string
-  /** What no two items that are served at once may share: the key of a command, the record that it changes. */
+  /** Names that no two items in service share: the key of a command, the record that it changes. */
   readonly names: ReadonlyArray<string>
 }
 
 export class FairQueue<Item extends Queued> {
-  /** The items of each project in their order; the projects in the order of their turns. */
+  /** The waiting items of each project in their order; the projects in the order of their turns. */
   private readonly waiting = new Map<string, Array<Item>>()
   private readonly served = new Set<string>()
 
@@ -22,7 +22,7 @@ export class FairQueue<Item extends Queued> {
     else items.push(item)
   }
 
-  /** Removes an item that waits. */
+  /** Removes a waiting item. */
   remove(item: Item): void {
     const items = this.waiting.get(item.projectId)
     const index = items?.indexOf(item) ?? -1
@@ -32,9 +32,9 @@ export class FairQueue<Item extends Queued> {
   }
 
   /**
-   * Takes up to `max` items: one of each project, then another of each, and so on. A project from which items are taken
-   * goes to the end of the line. Items that share a name with one that is served, or with one that waits for that before
-   * them, stay: those of a name are served in their order.
+   * Takes up to `max` items: one of each project, then another of each, and so on. A project that items are taken from
+   * goes to the end of the order. Items stay if they share a name with one in service, or with an earlier one that
+   * stays, so that items with a common name are served in their order.
    */
   take(max: number): ReadonlyArray<Item> {
     const taken: Array<Item> = []
@@ -75,7 +75,7 @@ class Line<Item extends Queued> {
     this.served = served
   }
 
-  /** Takes the next item that may be served. */
+  /** Takes the next item that can be served. */
   take(): Item | undefined {
     for (let item = this.items[this.position]; item !== undefined; item = this.items[this.position]) {
       if (item.names.every((name) => !this.served.has(name) && !this.blocked.has(name))) {

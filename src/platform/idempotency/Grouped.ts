@@ -1,10 +1,10 @@
 /**
- * Group commit: the commands of one kind that come together run as one statement, which costs PostgreSQL little more than
- * one of them alone. A kind is written once, as SQL over a relation of commands; one command alone is a group of one.
+ * Group commit: concurrent commands of one kind run as one statement, which costs PostgreSQL little more than one
+ * command. A kind is written once, as SQL over a relation of commands; a single command is a group of one.
  *
- * Each command of a group has its own project, key, guards, outcome and problem. A group never waits for a record: where
- * one is locked, or where the outcome depends on what becomes of the command's neighbours, the command is undecided, and
- * runs alone in a statement that waits. So do all commands of a group that fails as a whole.
+ * Each command of a group has its own project, key, guards, outcome and problem. A group never waits for a record: a
+ * command whose record is locked, or whose outcome depends on other commands of the group, is undecided and runs alone
+ * in a statement that waits. So do all commands of a group that fails as a whole.
  */
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
@@ -16,31 +16,31 @@ import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
 import { repeated, settled } from "./Outcomes.ts"
 
-/** How a statement of a kind treats its commands: one or many, and whether it waits for records. */
+/** The variant of a statement: for one command or many, waiting for records or not. */
 export interface Form {
   /** Follows `FOR … UPDATE`. */
   readonly locked: Statement.Fragment
-  /** Follows SELECT of what several commands may share. */
+  /** Follows SELECT where several commands may select the same row. */
   readonly distinct: Statement.Fragment
-  /** The commands in the order in which their records, by their column `id`, are locked. */
+  /** The commands in the order in which their records, named by their column `id`, are locked. */
   readonly inOrder: Statement.Fragment
-  /** A command's number among those that want the same of its project. */
+  /** The number of a command among those of the same partition. */
   readonly rank: (partition: string) => Statement.Fragment
-  /** The failure of a command whose record could not be locked; `record` is the query of it. */
+  /** The failure of a command whose record was not locked; `record` is a query of the record. */
   readonly absent: (record: Statement.Fragment, code: string) => Statement.Fragment
-  /** The failure of a command that is refused only if its neighbours are not. */
+  /** The failure of a command that is refused only if others of its group are applied. */
   readonly crowded: (code: string) => Statement.Fragment
 }
 
-/** A mutation as SQL over many commands. `Args` are plain JSON, and carry what a command needs to know beside its key. */
+/** A mutation as SQL over many commands. `Args` is plain JSON: the arguments of a command beside its key. */
 export interface Kind<Args, Problem> {
   /** The types of `Args`, which are columns of `command`. */
   readonly args: Readonly<Record<keyof Args & string, string>>
-  /** The record that a command changes: no two commands of a group change the same. */
+  /** The record that a command changes. No two commands of a group change the same record. */
   readonly record?: (args: Args) => string
   /**
-   * Common table expressions that lock what the changes rest on, and end in `decided`: the columns of `command`, with
-   * `failure`, `resource_id`, `changed` and `version`, and whatever the effect wants to know.
+   * Common table expressions that lock the records, check the guards and end in `decided`: the columns of `command`,
+   * with `failure`, `resource_id`, `changed` and `version`, and further columns for the effect.
    */
   readonly decided: (form: Form) => Statement.Fragment
   /** Common table expressions that apply the changes from `claim`, which has the columns of `decided`. */
@@ -49,10 +49,10 @@ export interface Kind<Args, Problem> {
   readonly problems: Problems<Problem>
 }
 
-/** The failure of a command that a group can't decide. */
+/** The failure of a command that a group cannot decide. */
 export const undecided = "undecided"
 
-/** Makes the function that runs the commands of a kind. */
+/** Makes the function that runs commands of a kind. */
 export const grouped = <Args, Problem, Returned = null>(
   client: MutationClient,
   kind: Kind<Args, Problem>
@@ -109,7 +109,10 @@ const parameters = <Args>(requests: ReadonlyArray<Request<Args>>) => [
   JSON.stringify(requests.map(({ args }) => args))
 ]
 
-/** The texts of a kind's statement, which have no parameters but the commands: of many, of one, and of one that waits. */
+/**
+ * The texts of a kind's statement for many commands, for one, and for one that waits. Their only parameters are the
+ * commands.
+ */
 const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Problem>) => {
   const code = (text: string) => sql.literal(`'${text}'`)
   const one = {
@@ -167,8 +170,8 @@ const askedOne = (args: Args) => `
   FROM json_to_record($5::json -> 0) AS args (${declared(args)})`
 
 /**
- * The condition is always true. By its usual selectivity the planner expects one command, and looks up by key what commands
- * name, however few rows their tables have when the plan is made.
+ * The condition is always true. From its default selectivity the planner expects one command, and so plans look-ups by
+ * key, however small the tables are at that time.
  */
 const askedMany = (args: Args) => `
   SELECT ordinality::int AS ord, project_id COLLATE "C" AS project_id, key COLLATE "C" AS key, fingerprint, at,

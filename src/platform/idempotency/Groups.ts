@@ -1,12 +1,12 @@
-/** The queue of a kind of mutation: forms groups, runs at most two at once, and runs alone what a group can't decide. */
+/** The queue of a kind of mutation: forms groups, runs at most two at once, and runs undecided commands alone. */
 import { Cause, Context, Duration, Effect, Exit } from "effect"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { type Contended, StatementTimeout, unavailable } from "../Database.ts"
 import { FairQueue, type Queued } from "./FairQueue.ts"
 
-/** Most requests of a group. */
+/** Maximum number of requests in a group. */
 const maxGroup = 32
-/** Groups of a kind that are at the database at once. More would wait for each other there. */
+/** Maximum number of groups of a kind in flight. More would wait for each other in the database. */
 const maxGroups = 2
 
 interface Waiting<Request, Answer> extends Queued {
@@ -16,10 +16,10 @@ interface Waiting<Request, Answer> extends Queued {
 }
 
 /**
- * Makes the function that runs a request. `group` answers requests in their order, and leaves out what it can't decide;
- * `alone` decides. A request is sent at the end of the turn of the event loop in which it came (`setImmediate`), or with
- * the next group if two are under way. A caller waits no longer than `StatementTimeout`; a request that was sent runs to
- * its end, whatever becomes of its caller.
+ * Makes the function that runs a request. `group` answers requests in their order and leaves out undecided ones;
+ * `alone` runs one of those. A request is sent at the end of the current turn of the event loop (`setImmediate`), or
+ * with the next group if two are in flight. A caller waits no longer than `StatementTimeout`; a request that was sent
+ * runs to its end, even if its caller is interrupted.
  */
 export const groups = <Request extends Queued, Answer>({
   alone,
@@ -113,7 +113,7 @@ export const groups = <Request extends Queued, Answer>({
     )
 }
 
-/** The problem of a group that the database did not answer: to send its requests again would find the same. */
+/** Returns the problem of a group that the database did not answer: running its requests alone would fail as well. */
 const unavailableIn = (cause: Cause.Cause<Contended | ServiceUnavailable>): ServiceUnavailable | undefined =>
   cause.reasons
     .filter(Cause.isFailReason)

@@ -1,6 +1,6 @@
 /**
- * Idempotent mutations (contract §5): key, effect and outcome in one statement, so that after a crash at any point
- * either all of it is there or none, and a retry finds the outcome instead of having a second effect.
+ * Idempotent mutations (contract §5): key, effect and outcome are one statement, so that after a crash at any point
+ * either all of it is stored or none, and a retry finds the outcome instead of having a second effect.
  */
 import { Effect } from "effect"
 import type { Statement } from "effect/sql"
@@ -13,15 +13,15 @@ import { type Attempt, attempt } from "./Attempt.ts"
 import type { MutationClient } from "./Mutations.ts"
 import { repeated, settled } from "./Outcomes.ts"
 
-/** One request to change something: whose, under which key, and what it says. */
+/** A mutating request: its project, key and fingerprint. */
 export interface Command {
   readonly projectId: ProjectId
   readonly key: string
-  /** SHA-256 over the operation and everything that its request says. */
+  /** SHA-256 over the operation, path parameters, query and body. */
   readonly fingerprint: Uint8Array
 }
 
-/** Reads the command out of a decoded request. */
+/** Returns the command of a decoded request. */
 export const command = (
   projectId: ProjectId,
   request: {
@@ -41,50 +41,50 @@ export const command = (
     .digest()
 })
 
-/** What a command did, or what its first run did. */
+/** The outcome of a command, or that of its first run. */
 export interface Outcome<Returned = null> {
   readonly resourceId: string
   readonly changed: boolean
   /** The record's version after the command; null where the resource has none. */
   readonly version: number | null
   readonly replayed: boolean
-  /** What the first run returns beyond that, and nothing stores; null in a replay. */
+  /** A value that only the first run returns and that is not stored; null in a replay. */
   readonly returned: Returned | null
 }
 
-/** What a guard saw when it failed. */
+/** The data of a failed guard. */
 export interface Refusal {
-  /** The verdict's: of a version guard, the record's version as it is; null where there is none. */
+  /** The version in the verdict: for a version guard the record's current version; null where there is none. */
   readonly version: number | null
-  /** What the request got wrong: the words after the code. */
+  /** The faults of the request: the words after the code. */
   readonly faults: ReadonlyArray<string>
 }
 
-/** The problem behind each code of a `failure`. */
+/** The problem of each code of a `failure`. */
 export type Problems<Problem> = Readonly<Record<string, (refusal: Refusal) => Problem>>
 
 /**
- * A mutation that runs one command at a time, as SQL in two lists of common table expressions around the claim of the key.
- * `Grouped.ts` has those that run many.
+ * A mutation that runs one command at a time, as SQL in two lists of common table expressions around the claim of the
+ * key. See `Grouped.ts` for mutations that run many.
  */
 export interface Mutation<Problem> {
-  /** When it happens. */
+  /** The time of the change. */
   readonly at: Date
   /**
-   * Locks what the change rests on, and ends in `verdict (failure text, resource_id text, changed boolean, version int)`
-   * of one row; `failure` is the code of a problem, then, space-separated, what is at fault. It finds the project in
+   * Locks the records, checks the guards, and ends in one row of `verdict (failure text, resource_id text, changed
+   * boolean, version int)`; `failure` is the code of a problem, then the faults, separated by spaces. The project is in
    * `project (project_id, contact_capacity, default_pipeline_id, time_zone)`.
    */
   readonly verdict: Statement.Fragment
-  /** Applies the change from `claim (changed boolean)`, which is empty when there is a failure or the key is taken. */
+  /** Applies the change from `claim (changed boolean)`, which is empty when a guard failed or the key is taken. */
   readonly effect: Statement.Fragment
-  /** A column for what the first run alone returns: an expression over what stands before. */
+  /** The value that only the first run returns: an expression over the common table expressions. */
   readonly returning?: Statement.Fragment
   readonly problems: Problems<Problem>
 }
 
 /**
- * Runs a mutation once per key: one round trip when it applies, two when only a second look can tell why it did not
+ * Runs a mutation once per key: one round trip when it applies, two when only the stored outcome shows why it did not
  * (a replay, a reused key, or a failed guard).
  */
 export const mutate = <Problem, Returned = null>(

@@ -1,4 +1,4 @@
-/** Forgets outcomes after `IDEMPOTENCY_RETENTION`, in batches small enough that no command waits for them. */
+/** Deletes stored outcomes after `IDEMPOTENCY_RETENTION`, in batches small enough that no command waits for them. */
 import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../background/Periodic.ts"

@@ -26,7 +26,7 @@ const columns = Struct.pick(Record.columns, [
 type Old = Pick<Deal, keyof typeof columns>
 
 /** The records that the deals depend on. */
-export interface Around {
+export interface Dependencies {
   readonly pipelines: Pipelines
   /** The default pipeline after the file is applied. */
   readonly defaultPipelineId: PipelineId | null
@@ -34,15 +34,22 @@ export interface Around {
 }
 
 /** Returns each deal with the members of `columns` filled in, and the faults of all. */
-export const resolve = Effect.fnUntraced(function* (sql: Sql, { deals = [], project }: ProjectFile, around: Around) {
+export const resolve = Effect.fnUntraced(function* (
+  sql: Sql,
+  { deals = [], project }: ProjectFile,
+  dependencies: Dependencies
+) {
   if (deals.length === 0) return { records: [], faults: [] }
   const rows = yield* sql<Old>`
     SELECT ${sql.literal(selected(columns))} FROM deals
     WHERE project_id = ${project.id} AND id = ANY(${deals.map(({ id }) => id)}::text[])`
   const old = new Map(rows.map((row) => [row.id, row]))
-  const resolved = deals.map((given) => ({ given, deal: next(given, old.get(given.id), around) }))
+  const resolved = deals.map((given) => ({ given, deal: next(given, old.get(given.id), dependencies) }))
   const faults = resolved.flatMap(({ deal, given }, index) =>
-    wrongIn(given, deal, around).map(([member, message]): Fault => ({ path: ["deals", index, member], message }))
+    brokenRules(given, deal, dependencies).map(([member, message]): Fault => ({
+      path: ["deals", index, member],
+      message
+    }))
   )
   return { records: resolved.map(({ deal }) => deal), faults }
 })
@@ -50,7 +57,7 @@ export const resolve = Effect.fnUntraced(function* (sql: Sql, { deals = [], proj
 /** Returns a given value, null included, or a default if it is absent. */
 const orElse = <A, B>(given: A | undefined, otherwise: B): A | B => (given === undefined ? otherwise : given)
 
-const next = (given: Given, old: Old | undefined, { defaultPipelineId, now, pipelines }: Around) => {
+const next = (given: Given, old: Old | undefined, { defaultPipelineId, now, pipelines }: Dependencies) => {
   const pipelineId = given.pipelineId ?? old?.pipelineId ?? defaultPipelineId
   const [firstStage = null] = stagesOf(pipelines, pipelineId) ?? []
   const status = given.status ?? old?.status ?? "open"
@@ -70,12 +77,12 @@ const next = (given: Given, old: Old | undefined, { defaultPipelineId, now, pipe
  * Lists the broken rules of a deal, by the member that is reported. A file describes states, not moves: a deal may
  * change from won to lost.
  */
-const wrongIn = (given: Given, deal: ReturnType<typeof next>, { pipelines }: Around) => {
+const brokenRules = (given: Given, deal: ReturnType<typeof next>, { pipelines }: Dependencies) => {
   const missing = missingOfMoney(deal)
   const isOpen = deal.status === "open"
   const rules: ReadonlyArray<readonly [member: string, message: string, broken: boolean]> = [
     ["pipelineId", "is required while the project has no default pipeline", deal.pipelineId === null],
-    ["stageId", "names no stage of the deal's pipeline", isElsewhere(given.stageId, deal.pipelineId, pipelines)],
+    ["stageId", "names no stage of the deal's pipeline", isOnOtherPipeline(given.stageId, deal.pipelineId, pipelines)],
     ["amountMinor", dealRules.amountMinor, missing === "amountMinor"],
     ["currency", dealRules.currency, missing === "currency"],
     ["lostReason", dealRules.lostReason, deal.status !== "lost" && deal.lostReason !== null],
@@ -89,5 +96,9 @@ const wrongIn = (given: Given, deal: ReturnType<typeof next>, { pipelines }: Aro
  * Whether a stage belongs to another pipeline after the file is applied. A stage that does not exist is a missing
  * reference.
  */
-const isElsewhere = (stageId: StageId | undefined, pipelineId: PipelineId | null, pipelines: Pipelines): boolean =>
+const isOnOtherPipeline = (
+  stageId: StageId | undefined,
+  pipelineId: PipelineId | null,
+  pipelines: Pipelines
+): boolean =>
   stageId !== undefined && pipelines.stages.has(stageId) && stagesOf(pipelines, pipelineId)?.has(stageId) === false

@@ -33,7 +33,10 @@ export const load = Effect.fnUntraced(function* (sql: Sql, { pipelines = [], pro
 export const stagesOf = ({ after }: Pipelines, id: PipelineId | null) => (id === null ? undefined : after.get(id))
 
 /** Lists stages of the file that stay on another pipeline, which the file does not replace. */
-export const takenStages = ({ pipelines = [] }: ProjectFile, { before }: Pipelines): ReadonlyArray<Fault> => {
+export const stagesOfOtherPipelines = (
+  { pipelines = [] }: ProjectFile,
+  { before }: Pipelines
+): ReadonlyArray<Fault> => {
   const replaced = new Set(pipelines.map(({ id }) => id))
   const owners = new Map(
     [...before].flatMap(([pipelineId, stages]) =>
@@ -51,7 +54,7 @@ export const takenStages = ({ pipelines = [] }: ProjectFile, { before }: Pipelin
 }
 
 /** Lists stages that the file removes although a deal, of the file or stored, is on them. */
-export const lostStages = Effect.fnUntraced(function* (
+export const removedStagesInUse = Effect.fnUntraced(function* (
   sql: Sql,
   { deals = [], pipelines = [], project }: ProjectFile,
   { before }: Pipelines,

@@ -6,14 +6,14 @@ import { openRecipients } from "./Campaigns.ts"
 type Sql = SqlClient.SqlClient
 
 /** Number of recipients examined beyond the quota, as some may be skipped; those are settled in the same statement. */
-const settledBeside = 100
+const maxSkipped = 100
 
 /** The first recipients of each campaign, locked, by `campaign_recipients_open`. */
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
     SELECT position, client_id, route AS was_on, provider_type AS was_with, attempts, in_doubt, available_at
     FROM ${openRecipients(sql, "paced", isDue)}
-    ORDER BY available_at, position LIMIT paced.quota + ${settledBeside}::int
+    ORDER BY available_at, position LIMIT paced.quota + ${maxSkipped}::int
     FOR NO KEY UPDATE SKIP LOCKED
   ) recipient`
 
@@ -29,7 +29,7 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
  * clocks show.
  */
 export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
-  judged AS MATERIALIZED (
+  checked AS MATERIALIZED (
     SELECT candidate.*, way.*, clients.display_name, clients.first_name, clients.last_name,
       CASE
         WHEN is_out AND in_doubt OR way.kind IS NULL AND in_doubt THEN 'stranded'
