@@ -1,8 +1,7 @@
 /** Mutations that may take seconds: no request waits behind them, and they have more time than others. */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { bulkLayer, bulkTimeout, StatementTimeout } from "./Database.ts"
-import { pools } from "./Database/Pools.ts"
+import { bulkLayer, bulkTimeout, capacityOf, StatementTimeout } from "./Database.ts"
 import { makeMutationClient, type MutationClient } from "./idempotency/Mutations.ts"
 
 export class Bulk extends Context.Service<
@@ -20,7 +19,7 @@ export class Bulk extends Context.Service<
       const reads = yield* SqlClient.SqlClient
       const sql = Context.get(yield* Layer.build(bulkLayer), SqlClient.SqlClient)
       return {
-        mutations: makeMutationClient({ sql, reads, permits: pools.bulk.size }),
+        mutations: makeMutationClient({ sql, reads, permits: yield* capacityOf("bulk") }),
         patiently: Effect.provideService(StatementTimeout, bulkTimeout)
       }
     })
