@@ -25,7 +25,9 @@ const completedData = `json_build_object('task', ${jsonObject(columns, "complete
 
 /** The project, locked before what is in it, in the order that a project file locks them, too. */
 const project = (sql: Sql, projectId: ProjectId) => sql`
-  project AS MATERIALIZED (SELECT project_id FROM projects WHERE project_id = ${projectId} FOR KEY SHARE)`
+  project AS MATERIALIZED (
+    SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL FOR KEY SHARE
+  )`
 
 /** Creates the task unless it refers to what the project lacks: then `members` names that. */
 export const create = (sql: Sql, cause: Cause, id: TaskId, task: NewTask) => {
