@@ -12,6 +12,7 @@ const references = [
   { child: "notes", column: "author_key_id", parent: "api_keys", key: "key_id" },
   { child: "deals", column: "organization_id", parent: "organizations", key: "id" },
   { child: "deals", column: "responsible_member_id", parent: "members", key: "id" },
+  { child: "deliveries", column: "installation_id", parent: "webhooks", key: "installation_id" },
   { child: "messages", column: "conversation_id", parent: "conversations", key: "id" },
   { child: "messages", column: "channel_id", parent: "channels", key: "id" }
 ]

@@ -111,11 +111,22 @@ const complete = (
   }
 }
 
-/** The 503 of a send means this one thing, whichever of the problems that all operations share is behind it. */
+/**
+ * The 503 of a send means this one thing, whichever of the problems that all operations share is behind it; but for that
+ * of a project that is locked, where no provider was called.
+ */
 const sendUnavailable = {
-  description: "Nobody knows whether the provider has taken the message.",
+  description:
+    "`provider_outcome_unknown`: nobody knows whether the provider has taken the message. `service_unavailable`: a project file is being applied, and no provider was called.",
   content: {
-    "application/problem+json": { schema: { $ref: "#/components/schemas/provider_outcome_unknown" } }
+    "application/problem+json": {
+      schema: {
+        oneOf: [
+          { $ref: "#/components/schemas/provider_outcome_unknown" },
+          { $ref: "#/components/schemas/service_unavailable" }
+        ]
+      }
+    }
   }
 }
 

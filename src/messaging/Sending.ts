@@ -1,5 +1,5 @@
 /** Text replies: a message is sent once, and a repeated request only asks what became of it (contract §8). */
-import { Clock, Context, Duration, Effect, Layer, Option, Schedule } from "effect"
+import { Context, Duration, Effect, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { type ConversationId, MessageId, type ProjectId } from "../api/Ids.ts"
 import {
@@ -67,15 +67,17 @@ export class Sending extends Context.Service<
         return yield* current(projectId, id).pipe(
           Effect.repeat({
             schedule: Schedule.spaced(Duration.millis(100)),
-            while: (message) => Effect.map(Clock.currentTimeMillis, (now) => isCalling(message, now))
+            while: isCalling
           })
         )
       })
 
       // A call that took all its time has yet to be recorded, and those who wait are told what it came to, too.
-      const patience = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
-      const isCalling = ({ createdAt, deliveryStatus }: Message, now: number) =>
-        deliveryStatus === "pending" && now < Date.parse(createdAt) + patience
+      const patience = Duration.sum(providerTimeout, Duration.seconds(2))
+      // By the database's clock, as the lease is.
+      const atLeast = Duration.toMillis(Duration.subtract(calls.lease, patience))
+      const isCalling = ({ deliveryStatus, waitMillis }: Message) =>
+        deliveryStatus === "pending" && waitMillis !== null && waitMillis > atLeast
 
       return {
         // Who hangs up while the message is being committed leaves none that nobody calls for.

@@ -158,6 +158,15 @@ const isContended = (error: SqlError.SqlError | Contended): boolean =>
 /** Of two that make the same record at once, the one that fails sees it when it looks again. */
 const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "SerializationError", "UniqueViolation"])
 
+/** Time that a mutation waits for a project file to be through, so that it is answered within 2 s (contract §12). */
+const fileTime = Duration.millis(1_750)
+
+/** The project is locked as a whole: nothing was done, and nothing was called. */
+export class ProjectLocked extends ServiceUnavailable {}
+
+const projectLocked = () =>
+  new ProjectLocked({ detail: "A project file is being applied to this project. Send the request again." })
+
 const again = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
 
 /**
@@ -170,13 +179,22 @@ export const statement = <A, R>(
 ): Effect.Effect<A, ServiceUnavailable, R> =>
   effect.pipe(
     // The schedule is made only for a statement that needs it.
-    Effect.catchIf(isContended, () => Effect.delay(Effect.retry(effect, { while: isContended, schedule: again }), 25)),
+    Effect.catchIf(isContended, () => Effect.delay(patiently(effect), 25)),
     Effect.catchTags({
-      Contended: Effect.die,
+      Contended: () => Effect.fail(projectLocked()),
       SqlError: (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))
     }),
     inTime
   )
+
+/** Sends a statement again for as long as it is contended; for `fileTime` where the project is locked. */
+const patiently = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
+  Effect.clockWith((clock) => {
+    const end = clock.currentTimeMillisUnsafe() + Duration.toMillis(fileTime)
+    const isWaiting = (error: SqlError.SqlError | Contended) =>
+      isContended(error) && (error._tag !== "Contended" || clock.currentTimeMillisUnsafe() < end)
+    return Effect.retry(effect, { while: isWaiting, schedule: again })
+  })
 
 /** Runs a statement like `statement`, but once: one that is contended fails. */
 export const once = <A, R>(

@@ -10,6 +10,8 @@ export interface TcpProxy {
   /** New connections are accepted, and carry nothing, until `heal`. Those that are open are closed. */
   readonly hang: () => void
   readonly heal: () => void
+  /** Closes the connections that are open, and passes new ones on to another port. */
+  readonly turnTo: (target: number) => void
 }
 
 interface Pair {
@@ -22,6 +24,7 @@ export const makeProxy = async (target: number): Promise<TcpProxy> => {
   const pairs = new Set<Pair>()
   const silent = new Set<Net.Socket>()
   let hanging = false
+  let current = target
 
   const close = ({ client, server }: Pair) => {
     client.destroy()
@@ -34,7 +37,7 @@ export const makeProxy = async (target: number): Promise<TcpProxy> => {
       silent.add(client)
       return
     }
-    const server = Net.connect({ host: "127.0.0.1", port: target })
+    const server = Net.connect({ host: "127.0.0.1", port: current })
     const pair = { client, server }
     pairs.add(pair)
     server.on("error", () => server.destroy())
@@ -72,6 +75,10 @@ export const makeProxy = async (target: number): Promise<TcpProxy> => {
       hanging = false
       for (const client of silent) client.destroy()
       silent.clear()
+    },
+    turnTo: (next) => {
+      current = next
+      for (const pair of pairs) close(pair)
     }
   }
 }

@@ -153,9 +153,8 @@ export const telemetry = Effect.gen(function* () {
 /** What waits for an operator, or for a worker. */
 export const work = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const now = new Date(yield* Clock.currentTimeMillis)
-  const deliveries = yield* Deliveries.standing(sql, now)
-  const messages = yield* Messages.standing(sql, now)
+  const deliveries = yield* Deliveries.standing(sql)
+  const messages = yield* Messages.standing(sql)
   const abandoned = deliveries.abandoned + messages.abandoned
   if (abandoned > 0) {
     return failed(`${abandoned} attempts were left by a process that died`, "Start a process with --role worker.")
