@@ -112,11 +112,22 @@ const complete = (
   }
 }
 
-/** The only 503 of a send: every shared problem with this status is answered as this one. */
+/**
+ * The 503 of a send. Every shared problem with this status is answered as `provider_outcome_unknown`, except that of a locked
+ * project, as no provider was called then.
+ */
 const sendUnavailable = {
-  description: "It is unknown whether the provider accepted the message.",
+  description:
+    "`provider_outcome_unknown`: it is unknown whether the provider accepted the message. `service_unavailable`: a project file is being applied, and no provider was called.",
   content: {
-    "application/problem+json": { schema: { $ref: "#/components/schemas/provider_outcome_unknown" } }
+    "application/problem+json": {
+      schema: {
+        oneOf: [
+          { $ref: "#/components/schemas/provider_outcome_unknown" },
+          { $ref: "#/components/schemas/service_unavailable" }
+        ]
+      }
+    }
   }
 }
 

@@ -5,7 +5,7 @@ import { assertMigrated, migrate } from "../platform/Migrations.ts"
 import { Settings } from "../platform/Settings.ts"
 
 const database = Database.operatorLayer.pipe(
-  Layer.provide(Database.DatabaseUrl.layer),
+  Layer.provideMerge(Database.DatabaseUrl.layer),
   Layer.provideMerge(Settings.layer)
 )
 

@@ -27,21 +27,21 @@ export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
 // oxlint-disable-next-line no-control-regex
 export const oneLine = (text: string): string => text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, " ").trim()
 
-/** Shows on a terminal, and only there, that a long task is still at work. */
+/** Shows on a terminal, and only there, that a long task is still at work, and how far it is. */
 export const withProgress =
-  (what: string) =>
+  (what: string, reached: () => string = () => "") =>
   <A, E, R>(task: Effect.Effect<A, E, R>): Effect.Effect<A, E, R | Stdio.Stdio> =>
     Effect.gen(function* () {
       const stdio = yield* Stdio.Stdio
       if (!(yield* stdio.stderrIsTerminal)) return yield* task
       yield* Effect.addFinalizer(() => Effect.sync(() => process.stderr.write("\r\u001b[K")))
-      yield* Effect.forkScoped(tick(what))
+      yield* Effect.forkScoped(tick(what, reached))
       return yield* task
     }).pipe(Effect.scoped)
 
-const tick = Effect.fnUntraced(function* (what: string) {
+const tick = Effect.fnUntraced(function* (what: string, reached: () => string) {
   for (let seconds = 1; ; seconds++) {
     yield* Effect.sleep(Duration.seconds(1))
-    process.stderr.write(`\r${what} … ${seconds} s`)
+    process.stderr.write(`\r\u001b[K${what} … ${seconds} s${reached()}`)
   }
 })

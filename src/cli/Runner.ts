@@ -2,9 +2,10 @@
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Cause, Config, Console, Effect, Exit, Layer, Runtime } from "effect"
 import { CliConfig, CliError, CliOutput, Command, GlobalFlag } from "effect/cli"
-import { Migrator, SqlError } from "effect/sql"
+import { SqlError } from "effect/sql"
 import manifest from "../../package.json" with { type: "json" }
 import { ProjectFileInvalid } from "../project/Projects.ts"
+import { MigrationFailed } from "../platform/Migrations.ts"
 import { SettingsInvalid } from "../platform/Settings.ts"
 import { oneLine } from "./Output.ts"
 
@@ -58,7 +59,7 @@ const logLevel = Effect.orElseSucceed(Config.String("LOG_LEVEL"), () => "")
 export const faultLines = (error: unknown): ReadonlyArray<string> => {
   if (error instanceof SettingsInvalid || error instanceof ProjectFileInvalid) return error.faults
   if (error instanceof SqlError.SqlError) return [`The database can't be used: ${reasonOf(error)}`]
-  if (error instanceof Migrator.MigrationError) return [`${error.message}: ${reasonOf(error.cause)}`]
+  if (error instanceof MigrationFailed) return [`${error.message}: ${reasonOf(error.cause)}`]
   return [error instanceof Error && error.message !== "" ? error.message : String(error)]
 }
 

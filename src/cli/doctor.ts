@@ -34,15 +34,22 @@ const withoutRecords = { keys: skipped, work: skipped }
 /** Those that ask the database. One without answer says nothing, one without its tables not much. */
 const ofDatabase = Effect.gen(function* () {
   const database = yield* Checks.database
+  const pooler = yield* Checks.pooler
   const migrations = database.status === "failed" ? skipped : yield* Checks.migrations
   const clock = database.status === "failed" ? skipped : yield* Checks.clock
-  return { database, migrations, clock, ...(migrations.status === "ok" ? yield* ofRecords : withoutRecords) }
+  return { database, pooler, migrations, clock, ...(migrations.status === "ok" ? yield* ofRecords : withoutRecords) }
 }).pipe(
   onDatabase,
   Effect.catchCause((cause) =>
     Effect.map(
       failure("Check DATABASE_URL, or DATA_DIR of the embedded one.")(cause),
-      (database): Record<string, Judgement> => ({ database, migrations: skipped, clock: skipped, ...withoutRecords })
+      (database): Record<string, Judgement> => ({
+        database,
+        pooler: skipped,
+        migrations: skipped,
+        clock: skipped,
+        ...withoutRecords
+      })
     )
   )
 )

@@ -1,9 +1,10 @@
 /** `project`: the project file (contract §12). */
 import { Console, Data, Effect, FileSystem, Layer, Stdio, Stream } from "effect"
-import { Argument, Command } from "effect/cli"
+import { Argument, CliError, Command, Flag } from "effect/cli"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { SecretKey } from "../platform/SecretKey.ts"
 import { jsonSchema } from "../project/ProjectFile.ts"
+import { Offboarding } from "../project/Offboarding.ts"
 import { type ApplyReport, Projects } from "../project/Projects.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
@@ -49,9 +50,53 @@ const schema = Command.make("schema", { json: Flags.json }, () =>
   Command.withExamples([{ command: `${cli} project schema > project.schema.json` }])
 )
 
+const remove = Command.make(
+  "delete",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    confirm: Flag.String("confirm").pipe(
+      Flag.withMetavar("ID"),
+      Flag.withDescription("The project's id again (required): what is deleted can't be had back")
+    )
+  },
+  Effect.fn(function* ({ confirm, json, project }) {
+    if (confirm !== project) return yield* unconfirmed(confirm)
+    const projectId = yield* Flags.projectId(project)
+    let removed = 0
+    const removal = yield* Effect.flatMap(Offboarding, ({ remove }) =>
+      remove(projectId, (rows) => Effect.sync(() => void (removed = rows)))
+    ).pipe(
+      withProgress(`Deleting project ${project}`, () => `, ${removed} rows`),
+      Effect.provide(Offboarding.layer),
+      onMigratedDatabase
+    )
+    const tables = Object.entries(removal.deleted).map(([name, rows]) => [name, String(rows)])
+    yield* answer(json, removal, [`Project ${project} is deleted.`, "", table([["", "ROWS"], ...tables])].join("\n"))
+  })
+).pipe(
+  Command.withDescription(
+    "Delete a project with all that it has: its tokens are refused at once, its rows go in batches. Run it again when it was ended early"
+  ),
+  Command.withExamples([{ command: `${cli} project delete --project acme --confirm acme` }])
+)
+
+const unconfirmed = (value: string) =>
+  new CliError.ShowHelp({
+    commandPath: [...cli.split(" "), "project", "delete"],
+    errors: [
+      new CliError.InvalidValue({
+        option: "confirm",
+        value,
+        expected: "the project's id, as in --project",
+        kind: "flag"
+      })
+    ]
+  })
+
 export const project = Command.make("project").pipe(
-  Command.withDescription("Apply project files"),
-  Command.withSubcommands([apply, schema])
+  Command.withDescription("Apply project files, and delete projects"),
+  Command.withSubcommands([apply, schema, remove])
 )
 
 const read = Effect.fnUntraced(function* (file: string) {

@@ -19,7 +19,6 @@
  *
  * `src/integrations/README.md` follows a delivery from its commit to its record.
  */
-import { PgClient } from "@effect/sql-pg"
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../platform/background/Supervisor.ts"
@@ -76,8 +75,8 @@ interface Leased extends Claim {
 
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const maintenance = Context.get(yield* Layer.build(maintenanceLayer), PgClient.PgClient)
-  const deadLettering = Context.get(yield* Layer.build(deadLetteringLayer), PgClient.PgClient)
+  const maintenance = Context.get(yield* Layer.build(maintenanceLayer), SqlClient.SqlClient)
+  const deadLettering = Context.get(yield* Layer.build(deadLetteringLayer), SqlClient.SqlClient)
   const supervisor = yield* Supervisor
   const worker = yield* Worker
   const parts = { secrets: Secrets.make(yield* SecretBox), sender: yield* Sender }

@@ -1,5 +1,5 @@
 /** Text replies. A message is sent once; a repeated request returns its state (contract §8). */
-import { Clock, Context, Duration, Effect, Layer, Option, Schedule } from "effect"
+import { Context, Duration, Effect, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { type ConversationId, MessageId, type ProjectId } from "../api/Ids.ts"
 import {
@@ -66,15 +66,17 @@ export class Sending extends Context.Service<
         return yield* current(projectId, id).pipe(
           Effect.repeat({
             schedule: Schedule.spaced(Duration.millis(100)),
-            while: (message) => Effect.map(Clock.currentTimeMillis, (now) => isCalling(message, now))
+            while: isCalling
           })
         )
       })
 
-      // Longest wait: the deadline of a call, and time to record its outcome.
-      const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
-      const isCalling = ({ createdAt, deliveryStatus }: Message, now: number) =>
-        deliveryStatus === "pending" && now < Date.parse(createdAt) + longestWait
+      // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
+      const longestWait = Duration.sum(providerTimeout, Duration.seconds(2))
+      // By the database's clock, as the lease is.
+      const atLeast = Duration.toMillis(Duration.subtract(calls.lease, longestWait))
+      const isCalling = ({ deliveryStatus, waitMillis }: Message) =>
+        deliveryStatus === "pending" && waitMillis !== null && waitMillis > atLeast
 
       return {
         // Uninterruptible until the call is started: a caller that disconnects during the commit leaves no message

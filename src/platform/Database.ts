@@ -1,21 +1,32 @@
 /** PostgreSQL: its URL, the clients of its pools (`Database/Pools.ts`), and the statements of requests. */
 import { PgClient } from "@effect/sql-pg"
 import { Context, Data, Duration, Effect, Exit, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
-import type { SqlError } from "effect/sql"
+import type { SqlClient, SqlError } from "effect/sql"
 import { unescape } from "node:querystring"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import * as DatabaseMetrics from "./DatabaseMetrics.ts"
 import { watchedSocket } from "./DatabaseSocket.ts"
 import { EmbeddedPostgres } from "./EmbeddedPostgres.ts"
-import { optionsOf, type Pool, pools, type SharedPool, sizeOf } from "./Database/Pools.ts"
+import * as Pooler from "./Database/Pooler.ts"
+import { defaultConnections, optionsOf, type Pool, type PoolId, pools, sizesOf } from "./Database/Pools.ts"
 import { Settings } from "./Settings.ts"
 
-/** Where the database is: `DATABASE_URL`, or the embedded one under `DATA_DIR`. */
+/** How the process connects to the database. */
+export const Connections = Context.Reference<{
+  /** None: the database's URL leads to PostgreSQL itself. Some: that one leads to a pooler, and this one past it. */
+  readonly directUrl: Option.Option<Redacted.Redacted>
+  /** Most connections of all pools together. */
+  readonly max: number
+}>("developer-api/platform/Database/Connections", {
+  defaultValue: () => ({ directUrl: Option.none(), max: defaultConnections })
+})
+
+/** Where the database is: `DATABASE_URL`, or the embedded one under `DATA_DIR`; and how to connect to it. */
 export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>()(
   "developer-api/platform/DatabaseUrl"
 ) {
   static readonly layer = Layer.unwrap(
-    Effect.map(Settings, ({ dataDir, databaseUrl }) =>
+    Effect.map(Settings, ({ dataDir, databaseDirectUrl, databaseMaxConnections, databaseUrl }) =>
       Option.match(databaseUrl, {
         onSome: (url) => Layer.succeed(DatabaseUrl, url),
         onNone: () =>
@@ -23,7 +34,7 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
             DatabaseUrl,
             Effect.map(EmbeddedPostgres, ({ url }) => url)
           ).pipe(Layer.provide(EmbeddedPostgres.layer({ directory: dataDir })))
-      })
+      }).pipe(Layer.merge(Layer.succeed(Connections, { directUrl: databaseDirectUrl, max: databaseMaxConnections })))
     )
   )
 }
@@ -42,65 +53,88 @@ export const StatementTimeout = Context.Reference<Duration.Duration>(
 /** Longer than any statement of a request may take: a connection that answers nothing for this long is dead. */
 const silence = Duration.seconds(5)
 
-const client = (pool: Pool, connections: number) =>
+/** The driver's options that say where a pool connects to, and count and watch its connections. */
+const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Pool, connections: number) {
+  const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
+  const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }
+  const limit = pool.silence === undefined ? silence : pool.silence
+  const counted = yield* DatabaseMetrics.counted(pool.name, connections)
+  return {
+    url,
+    connectTimeout: answerTime,
+    // The URL says the same, but the spans of statements show these alone.
+    database: searchParams.get("dbname") ?? (unescape(pathname.slice(1)) || undefined),
+    // Without a host it is a Unix socket, which can't fall silent.
+    ...(hostname === "" ? {} : { ...server, stream: () => counted(watchedSocket(server.host, server.port, limit)) })
+  }
+})
+
+/** The client of a pool that needs sessions of its own: it connects to PostgreSQL itself. */
+const direct = (id: PoolId) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const url = yield* DatabaseUrl
-      const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
-      const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }
-      const limit = pool.silence === undefined ? silence : pool.silence
-      const counted = yield* DatabaseMetrics.counted(pool.name, connections)
-      return PgClient.layer({
-        url,
-        connectTimeout: answerTime,
-        ...optionsOf(pool, connections),
-        // The URL says the same, but the spans of statements show these alone.
-        database: searchParams.get("dbname") ?? (unescape(pathname.slice(1)) || undefined),
-        // Without a host it is a Unix socket, which can't fall silent.
-        ...(hostname === "" ? {} : { ...server, stream: () => counted(watchedSocket(server.host, server.port, limit)) })
-      })
+      const { directUrl, max } = yield* Connections
+      const pooled = yield* DatabaseUrl
+      const [pool, connections]: [Pool, number] = [pools[id], sizesOf(max)[id]]
+      const url = Option.getOrElse(directUrl, () => pooled)
+      const address = yield* addressOf(url, pool, connections)
+      return PgClient.layer({ ...address, ...optionsOf(pool, connections) })
     })
   )
 
-/** The client of a pool that takes its share of `DATABASE_MAX_CONNECTIONS`. */
-const shared = (pool: SharedPool) =>
-  Layer.unwrap(Effect.map(Settings, ({ databaseMaxConnections }) => client(pool, sizeOf(pool, databaseMaxConnections))))
+/** The client of a pool whose statements stand alone: through the pooler, where there is one. */
+const client = (id: PoolId): Layer.Layer<SqlClient.SqlClient, SqlError.SqlError, DatabaseUrl> =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const { directUrl, max } = yield* Connections
+      if (Option.isNone(directUrl)) return direct(id)
+      const [pool, connections]: [Pool, number] = [pools[id], sizesOf(max)[id]]
+      return Pooler.layer(pool, connections, yield* addressOf(yield* DatabaseUrl, pool, connections))
+    })
+  )
+
+/** How many statements a pool has under way at once. */
+export const capacityOf = (id: PoolId): Effect.Effect<number> =>
+  Effect.map(Connections, ({ directUrl, max }) => {
+    const pool: Pool = pools[id]
+    return sizesOf(max)[id] * (Option.isNone(directUrl) ? (pool.pipelined ?? 1) : 1)
+  })
 
 /** The client of reads, and of all else that requests do. */
-export const layer = shared(pools.reads)
+export const layer = client("reads")
 
 /** The client of mutations, apart from the others': see `platform/idempotency/Mutations.ts`. */
-export const mutationsLayer = shared(pools.mutations)
+export const mutationsLayer = client("mutations")
 
 /** The client of the background fibers: they wait behind no request, and no request behind them. */
-export const backgroundLayer = client(pools.background, pools.background.size)
+export const backgroundLayer = client("background")
 
 /** The client of the delivery loop. */
-export const deliveriesLayer = client(pools.deliveries, pools.deliveries.size)
+export const deliveriesLayer = client("deliveries")
 
 /** The client of requests that read many rows: no other request waits behind them on a connection, or for one. */
-export const reportLayer = client(pools.reports, pools.reports.size)
+export const reportLayer = client("reports")
 
 /** Time that callers wait for the longest command. */
 export const bulkTimeout = Duration.seconds(30)
 
 /** The client of commands that take seconds. */
-export const bulkLayer = client(pools.bulk, pools.bulk.size)
+export const bulkLayer = client("bulk")
 
 /** The client of pruning: nothing else waits behind it on its connection. */
-export const maintenanceLayer = client(pools.maintenance, pools.maintenance.size)
+export const maintenanceLayer = client("maintenance")
 
 /** The client of the sweep and of dead-lettering. */
-export const deadLetteringLayer = client(pools.deadLettering, pools.deadLettering.size)
+export const deadLetteringLayer = client("deadLettering")
 
 /** The client of operators, for migrations and project files: they take the time that they take. */
-export const operatorLayer = client(pools.operator, pools.operator.size)
+export const operatorLayer = direct("operator")
 
 /** The client of a worker's lock (`background/Worker`). */
-export const workerLayer = client(pools.worker, pools.worker.size)
+export const workerLayer = direct("worker")
 
 /** The client of the listeners: a connection that is silent for as long as nothing happens. */
-export const listenerLayer = client(pools.listener, pools.listener.size)
+export const listenerLayer = direct("listener")
 
 /**
  * Nothing answered, or what answered is going away (57P01 to 57P03: shutting down, starting up), full
@@ -124,6 +158,15 @@ const isContended = (error: SqlError.SqlError | Contended): boolean =>
 /** Of two that make the same record at once, the one that fails sees it when it looks again. */
 const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "SerializationError", "UniqueViolation"])
 
+/** Time that a mutation waits for a project file to be through, so that it is answered within 2 s (contract §12). */
+const fileTime = Duration.millis(1_750)
+
+/** The project is locked as a whole: nothing was done, and nothing was called. */
+export class ProjectLocked extends ServiceUnavailable {}
+
+const projectLocked = () =>
+  new ProjectLocked({ detail: "A project file is being applied to this project. Send the request again." })
+
 const again = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
 
 /**
@@ -141,12 +184,21 @@ export const retried = <A, R>(
 ): Effect.Effect<A, ServiceUnavailable, R> =>
   effect.pipe(
     // The schedule is made only for a statement that needs it.
-    Effect.catchIf(isContended, () => Effect.delay(Effect.retry(effect, { while: isContended, schedule: again }), 25)),
+    Effect.catchIf(isContended, () => Effect.delay(patiently(effect), 25)),
     Effect.catchTags({
-      Contended: Effect.die,
+      Contended: () => Effect.fail(projectLocked()),
       SqlError: (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))
     })
   )
+
+/** Sends a statement again for as long as it is contended; for `fileTime` where the project is locked. */
+const patiently = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
+  Effect.clockWith((clock) => {
+    const end = clock.currentTimeMillisUnsafe() + Duration.toMillis(fileTime)
+    const isWaiting = (error: SqlError.SqlError | Contended) =>
+      isContended(error) && (error._tag !== "Contended" || clock.currentTimeMillisUnsafe() < end)
+    return Effect.retry(effect, { while: isWaiting, schedule: again })
+  })
 
 /** Runs a statement like `statement`, but once: one that is contended fails. */
 export const once = <A, R>(

@@ -1,8 +1,7 @@
 /** Long-running mutations: they have a pool of their own and a longer timeout than others. */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { bulkLayer, bulkTimeout, StatementTimeout } from "./Database.ts"
-import { pools } from "./Database/Pools.ts"
+import { bulkLayer, bulkTimeout, capacityOf, StatementTimeout } from "./Database.ts"
 import { makeMutationClient, type MutationClient } from "./idempotency/Mutations.ts"
 
 export class LongRunning extends Context.Service<
@@ -20,7 +19,7 @@ export class LongRunning extends Context.Service<
       const reads = yield* SqlClient.SqlClient
       const sql = Context.get(yield* Layer.build(bulkLayer), SqlClient.SqlClient)
       return {
-        mutations: makeMutationClient({ sql, reads, permits: pools.bulk.size }),
+        mutations: makeMutationClient({ sql, reads, permits: yield* capacityOf("bulk") }),
         withLongTimeout: Effect.provideService(StatementTimeout, bulkTimeout)
       }
     })

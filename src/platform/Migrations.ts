@@ -1,26 +1,108 @@
-/** The migrations of the database, in `migrations/`. */
+/**
+ * The migrations of the database, in `migrations/`. The version before serves while they run and after them, so each is
+ * online: it locks nothing for long, and `test/platform/Migrations.test.ts` holds its text to that.
+ *
+ * A migration is an effect, which runs in a transaction; or an array of effects, which run one after the other outside of
+ * any, for `CREATE INDEX CONCURRENTLY` and the like. Those run again from the first when one fails, and have to bear it.
+ */
 import * as NodeServices from "@effect/platform-node/NodeServices"
-import { PgMigrator } from "@effect/sql-pg"
-import { Data, Effect } from "effect"
-import { SqlClient } from "effect/sql"
+import { PgClient } from "@effect/sql-pg"
+import { Data, Duration, Effect, Predicate, Schedule } from "effect"
+import { type Migrator, SqlClient, type SqlError } from "effect/sql"
 import { fromFileSystem } from "effect/sql/MigratorFileSystem"
 import { fileURLToPath } from "node:url"
 
-const loader = fromFileSystem(fileURLToPath(new URL("../../migrations", import.meta.url)))
+const directory = fileURLToPath(new URL("../../migrations", import.meta.url))
+const loader = fromFileSystem(directory)
 
 /** "dev-api!" in ASCII: the advisory lock that lets one process migrate at a time. */
 const lock = 7_234_304_496_243_601_697n
 
-/** Applies what is pending, in one transaction, and tells what that was. */
-export const migrate = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  return yield* sql.withTransaction(
-    Effect.gen(function* () {
-      yield* sql`SELECT pg_advisory_xact_lock(${lock})`
-      return yield* PgMigrator.run({ loader })
-    })
-  )
-}).pipe(Effect.provide(NodeServices.layer))
+/** What waits for a lock holds up those that come after it, so it gives up and tries again. */
+const lockTimeout = "2s"
+const again = { schedule: Schedule.spaced(Duration.seconds(1)), times: 60 }
+
+/** A migration failed. It changed nothing, or can be run again; those before it stay applied. */
+export class MigrationFailed extends Data.TaggedError("MigrationFailed")<{
+  readonly name: string
+  readonly cause: unknown
+}> {
+  override get message() {
+    return `Migration ${this.name} failed`
+  }
+}
+
+type Step = Effect.Effect<unknown, SqlError.SqlError, SqlClient.SqlClient>
+
+const isStep = (value: unknown): value is Step => Effect.isEffect(value)
+
+/** Applies what is pending, in order, and returns what that was. */
+const applyPending = <R>(migrations: Migrator.Loader<R>) =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`
+      CREATE TABLE IF NOT EXISTS effect_sql_migrations (
+        migration_id integer PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT now(), name text NOT NULL
+      )`
+    const rows = yield* sql<{ id: number }>`SELECT migration_id AS id FROM effect_sql_migrations`
+    const applied = new Set(rows.map(({ id }) => id))
+    const missing = (yield* migrations).filter(([id]) => !applied.has(id))
+    for (const migration of missing) yield* apply(sql, migration)
+    return missing.map(([id, name]) => [id, name] as const)
+  })
+
+const apply = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  [id, name, load]: Migrator.ResolvedMigration
+): Effect.fn.Return<void, MigrationFailed, SqlClient.SqlClient> {
+  const failed = (cause: unknown) => new MigrationFailed({ name: `${String(id).padStart(4, "0")}_${name}`, cause })
+  const module: unknown = yield* Effect.mapError(load, failed)
+  const migration = Predicate.hasProperty(module, "default") ? module.default : undefined
+  const record = sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${id}, ${name})`
+  if (isStep(migration)) {
+    const isLocked = ({ reason }: SqlError.SqlError) => reason._tag === "LockTimeoutError"
+    return yield* sql`SELECT set_config('lock_timeout', ${lockTimeout}, true)`.pipe(
+      Effect.andThen(migration),
+      Effect.andThen(record),
+      sql.withTransaction,
+      Effect.retry({ while: isLocked, ...again }),
+      Effect.mapError(failed),
+      Effect.asVoid
+    )
+  }
+  if (!Array.isArray(migration) || !migration.every(isStep)) return yield* failed("it exports no effect")
+  yield* Effect.mapError(Effect.andThen(dropInvalid(sql), Effect.all([...migration, record])), failed)
+})
+
+/** Drops the indexes that a CREATE INDEX CONCURRENTLY has left unfinished: IF NOT EXISTS would keep them. */
+const dropInvalid = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  const indexes = yield* sql<{ name: string }>`
+    SELECT indexrelid::regclass::text AS name FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+    WHERE NOT indisvalid AND relkind = 'i' AND relnamespace = current_schema()::regnamespace`
+  for (const { name } of indexes) yield* sql`DROP INDEX CONCURRENTLY ${sql.literal(name)}`
+})
+
+/**
+ * Waits for the lock without a statement that waits: CREATE INDEX CONCURRENTLY of its holder would wait for that one's
+ * transaction, and both for ever.
+ */
+const locked = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  const take = sql<{ taken: boolean }>`SELECT pg_try_advisory_lock(${lock}) AS taken`
+  yield* Effect.repeat(take, { until: ([row]) => row?.taken === true, schedule: Schedule.spaced(Duration.millis(100)) })
+})
+
+/** Applies pending migrations on a connection of their own, which holds the lock until it closes. */
+export const migrateFrom = (directory: string) =>
+  Effect.gen(function* () {
+    const { config } = yield* PgClient.PgClient
+    return yield* Effect.flatMap(SqlClient.SqlClient, locked).pipe(
+      Effect.andThen(applyPending(fromFileSystem(directory))),
+      Effect.provide(PgClient.layer({ ...config, maxConnections: 1, multiplex: false }))
+    )
+  }).pipe(Effect.provide(NodeServices.layer))
+
+/** Applies what is pending of `migrations/`, and returns what that was. */
+export const migrate = migrateFrom(directory)
 
 /** The database lacks migrations; the message says what to do. */
 export class MigrationsPending extends Data.TaggedError("MigrationsPending")<{ readonly count: number }> {

@@ -17,6 +17,7 @@ import {
 } from "effect"
 import { isIP } from "node:net"
 import { faultsOf } from "../api/Faults.ts"
+import { defaultConnections, leastConnections } from "./Database/Pools.ts"
 
 /** Zero of any unit is refused. */
 const isDuration = /^(?!0+[a-z])[0-9]{1,9}(?:ms|s|m|h|d)$/
@@ -116,7 +117,8 @@ const variables = {
   PORT: integer(0, 65_535),
   PUBLIC_URL: url(["http:", "https:"]),
   DATABASE_URL: url(["postgres:", "postgresql:"]),
-  DATABASE_MAX_CONNECTIONS: integer(1, 1_000),
+  DATABASE_DIRECT_URL: url(["postgres:", "postgresql:"]),
+  DATABASE_MAX_CONNECTIONS: integer(leastConnections, 1_000),
   MIGRATE_ON_START: flag,
   DATA_DIR: Schema.NonEmptyString,
   SECRET_KEY: SecretKey,
@@ -162,6 +164,9 @@ export interface SettingsShape {
   readonly publicUrl: Option.Option<string>
   /** None: the embedded PostgreSQL under `dataDir`. */
   readonly databaseUrl: Option.Option<Redacted.Redacted>
+  /** For what needs a session of its own; some where `databaseUrl` leads to a pooler in transaction mode. */
+  readonly databaseDirectUrl: Option.Option<Redacted.Redacted>
+  /** Most connections of the process, in any role. */
   readonly databaseMaxConnections: number
   readonly migrateOnStart: boolean
   readonly dataDir: string
@@ -222,6 +227,9 @@ export class Settings extends Context.Service<Settings, SettingsShape>()("develo
       if ("DATABASE_URL" in environment && !("SECRET_KEY" in environment)) {
         faults.push("SECRET_KEY is required when DATABASE_URL is set: 32 bytes in base64 (`openssl rand -base64 32`)")
       }
+      if ("DATABASE_DIRECT_URL" in environment && !("DATABASE_URL" in environment)) {
+        faults.push("DATABASE_DIRECT_URL is only for use beside DATABASE_URL, where that leads to a pooler")
+      }
       const attributes = parseAttributes(environment["OTEL_RESOURCE_ATTRIBUTES"] ?? "")
       if (attributes === undefined) faults.push("OTEL_RESOURCE_ATTRIBUTES must be a list such as key=value,key=value")
       if (settings === undefined || attributes === undefined || faults.length > 0) {
@@ -252,7 +260,8 @@ const shape = (settings: typeof Variables.Type, resourceAttributes: Record<strin
   port: settings.PORT ?? 3000,
   publicUrl: Option.map(Option.fromUndefinedOr(settings.PUBLIC_URL), (text) => text.replace(/\/+$/, "")),
   databaseUrl: redacted(settings.DATABASE_URL),
-  databaseMaxConnections: settings.DATABASE_MAX_CONNECTIONS ?? 20,
+  databaseDirectUrl: redacted(settings.DATABASE_DIRECT_URL),
+  databaseMaxConnections: settings.DATABASE_MAX_CONNECTIONS ?? defaultConnections,
   migrateOnStart: settings.MIGRATE_ON_START ?? true,
   dataDir: settings.DATA_DIR ?? ".data",
   secretKey: redacted(settings.SECRET_KEY),

@@ -55,7 +55,8 @@ export class Projects extends Context.Service<
 
       const applyFile = Effect.fnUntraced(function* (file: ProjectFile) {
         const { id } = file.project
-        const { created, row } = yield* ProjectRow.open(sql, file.project)
+        const { created, isDeleted, row } = yield* ProjectRow.open(sql, file.project)
+        if (isDeleted) return yield* new ProjectFileInvalid({ faults: [`project.id: ${id} is being deleted`] })
         // Read after the lock is taken, so that `updatedAt` is never earlier than that of a change the apply waited
         // for.
         const now = yield* DateTime.nowAsDate

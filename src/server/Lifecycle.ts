@@ -6,6 +6,7 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { Cause, Clock, Context, Effect, References } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { Internal, MethodNotAllowed, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
+import { ProjectLocked } from "../platform/Database.ts"
 import { arriving, CurrentRequest, type CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { RequestMetrics } from "../platform/RequestMetrics.ts"
 import { Drain } from "./Drain.ts"
@@ -104,7 +105,12 @@ const recover = <E>(
 }
 
 const problemOf = (problem: Problem, current: CurrentRequestShape) =>
-  problemResponse(problem.code === "service_unavailable" ? current.unavailable(problem.detail ?? "") : problem, current)
+  problemResponse(
+    problem.code === "service_unavailable" && !(problem instanceof ProjectLocked)
+      ? current.unavailable(problem.detail ?? "")
+      : problem,
+    current
+  )
 
 const unrouted = (allowed: ReadonlyArray<string>, current: CurrentRequestShape) => {
   if (allowed.length === 0) return problemResponse(notFound(), current)

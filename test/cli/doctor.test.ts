@@ -1,11 +1,11 @@
 /** `doctor`: what it finds where everything is in order, and where one thing is not. */
 import { assert, describe, it, layer } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Effect, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { makeRedis } from "../faults/Redis.support.ts"
 import { startCollector } from "../faults/Collector.support.ts"
 import { requires } from "../support/Programs.ts"
-import { TestDatabase } from "../support/TestDatabase.ts"
+import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
 import { at, cli, type Ended, type Options, run } from "./Cli.support.ts"
 
 const Report = Schema.fromJsonString(
@@ -50,7 +50,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
       assert.deepStrictEqual([ended.status, ended.stderr, troubles(ended)], [0, "", []])
       assert.deepStrictEqual(
         reportOf(ended).map(({ check }) => check),
-        ["settings", "database", "migrations", "clock", "keys", "work", "limiter", "telemetry"]
+        ["settings", "database", "pooler", "migrations", "clock", "keys", "work", "limiter", "telemetry"]
       )
       assert.match(reportOf(ended)[1]?.detail ?? "", /^PostgreSQL \d+/)
       const people = yield* cli(["doctor"])
@@ -75,6 +75,15 @@ layer(TestDatabase.layer)("doctor", (it) => {
       assert.deepStrictEqual(troubles(ended), ["database failed", ...skipped])
       assert.notInclude(ended.stdout + ended.stderr, "s3cret")
     })
+  )
+
+  it.effect("reports DATABASE_URL and DATABASE_DIRECT_URL that lead to different databases", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestDatabase
+      const other = yield* makeDatabase()
+      const env = { ...at(other), DATABASE_DIRECT_URL: Redacted.value(url) }
+      assertTrouble(yield* examine({ env }), "pooler", /different databases/, /Correct/)
+    }).pipe(Effect.scoped)
   )
 
   it.effect("reports channels whose config SECRET_KEY does not open", () =>

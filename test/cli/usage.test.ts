@@ -12,9 +12,10 @@ const issue = ["token", "issue", "--project", "p", "--name", "n"]
 describe("help", () => {
   it.effect.each([
     { args: [], says: ["project", "token", "migrate", "serve"] },
-    { args: ["project"], says: ["apply", "schema"] },
+    { args: ["project"], says: ["apply", "schema", "delete"] },
     { args: ["project", "apply"], says: ["FILE", "standard input", "--json", "EXAMPLES"] },
     { args: ["project", "schema"], says: ["JSON Schema", "EXAMPLES"] },
+    { args: ["project", "delete"], says: ["--project", "--confirm", "--json", "EXAMPLES"] },
     { args: ["token"], says: ["issue", "list", "revoke", "rotate"] },
     {
       args: ["token", "issue"],

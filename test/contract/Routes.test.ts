@@ -62,8 +62,9 @@ const codesOf = ({ body, key, query = {}, receipt, references = [], refusals = [
   "membership_unavailable",
   "rate_limit_exceeded",
   "internal",
-  // The 503 of a send means one thing alone, which is among its refusals (contract §4).
-  ...(receipt === "message" ? [] : ["rate_limiter_unavailable", "service_unavailable"]),
+  "service_unavailable",
+  // The limiter never refuses a send by a 503 (contract §4).
+  ...(receipt === "message" ? [] : ["rate_limiter_unavailable"]),
   ...(body === undefined ? [] : ["malformed_json", "body_too_large", "unsupported_media_type"]),
   ...(key === undefined ? [] : ["idempotency_key_reused"]),
   ...("cursor" in query ? ["cursor_invalid"] : []),

@@ -191,6 +191,14 @@ describe("the settings", () => {
     })
   )
 
+  it.effect("refuse DATABASE_DIRECT_URL where DATABASE_URL leads to no pooler", () =>
+    Effect.gen(function* () {
+      const { faults } = yield* Effect.flip(read({ DATABASE_DIRECT_URL: "postgres://user:hunter2@db/app" }))
+      assert.match(faults.join(), /^DATABASE_DIRECT_URL is only for use beside DATABASE_URL/)
+      assert.notInclude(faults.join(), "hunter2")
+    })
+  )
+
   it.effect("refuse a SECRET_KEY that is not 32 bytes", () =>
     Effect.gen(function* () {
       const { faults } = yield* Effect.flip(read({ SECRET_KEY: Buffer.alloc(31).toString("base64") }))

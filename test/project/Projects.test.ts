@@ -60,6 +60,7 @@ layer(services)("an apply", (it) => {
         entitlements: ["developer_api"],
         rate_limits: {},
         default_pipeline_id: null,
+        deleted_at: null,
         created_at: start
       })
       assert.deepStrictEqual(yield* rowsOf("members", "defaults"), [

@@ -7,6 +7,7 @@ import { beforeEach } from "vitest"
 const programs = {
   redis: { names: ["redis-server"], debian: "redis-server" },
   chromium: { names: ["chromium", "chromium-browser", "google-chrome"], debian: "chromium" },
+  pgbouncer: { names: ["pgbouncer"], debian: "pgbouncer" },
   promtool: { names: ["promtool"], debian: "prometheus" },
   script: { names: ["script"], debian: "bsdutils" }
 } as const

@@ -1,4 +1,7 @@
-/** A TCP proxy before PostgreSQL: records round trips and their SQL, holds or cuts chosen ones, and stops carrying anything. */
+/**
+ * A TCP proxy before PostgreSQL: records round trips and their SQL, holds or cuts chosen ones, stops carrying anything, and
+ * turns to another server.
+ */
 import { Effect } from "effect"
 import { connect, createServer, type Socket } from "node:net"
 import { opened } from "./Finalizers.ts"
@@ -199,13 +202,14 @@ const trapOf = ({ count, statement, when }: Catch, watches: Set<Watch>): Trap =>
 /** Starts a proxy before the database of a URL; it ends with the scope. */
 export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) {
   const url = new URL(databaseUrl)
-  const target = { host: url.hostname, port: Number(url.port || 5432) }
+  const host = url.hostname
   const sockets = new Set<Socket>()
   const traffic: Traffic = { watches: new Set(), backends: new Set(), roundTrips: [] }
   let isHanging = false
+  let port = Number(url.port || 5432)
 
   const server = createServer((client) => {
-    const both = isHanging ? [client] : [client, connect(target)]
+    const both = isHanging ? [client] : [client, connect({ host, port })]
     for (const socket of both) {
       sockets.add(socket)
       socket.on("close", () => sockets.delete(socket))
@@ -253,6 +257,11 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
     },
     heal: () => {
       isHanging = false
+      destroyAll()
+    },
+    /** Ends the open connections, and passes new ones on to another port. */
+    turnTo: (other: number) => {
+      port = other
       destroyAll()
     }
   }

@@ -1,14 +1,14 @@
 /** What the service stands on, one check each. None of them changes anything. */
-import { Clock, Duration, Effect, Option, Redacted, Schedule } from "effect"
+import { Clock, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
 import * as Deliveries from "../../integrations/Deliveries/Standing.ts"
 import * as Messages from "../../messaging/Messages/Standing.ts"
+import * as Database from "../../platform/Database.ts"
 import { standing } from "../../platform/Migrations.ts"
 import { RateLimits } from "../../platform/rateLimit/RateLimits.ts"
 import { survey } from "../../platform/SealedValues.ts"
 import { SecretBox } from "../../platform/SecretBox.ts"
-import { connectionsOf } from "../../platform/Database/Pools.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { sealedTables } from "../../server/StoredSecrets.ts"
 import { cli } from "../Output.ts"
@@ -19,26 +19,48 @@ const oldestServer = 150_000
 /** PostgreSQL answers, is new enough, and has room for the connections of one process. */
 export const database = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const { databaseMaxConnections, databaseUrl } = yield* Settings
+  const { databaseDirectUrl, databaseMaxConnections, databaseUrl } = yield* Settings
   const [server] = yield* sql<{ version: string; number: number; connections: number; role: boolean }>`
     SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
       current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS role`
   if (server === undefined) return failed("PostgreSQL tells nothing of itself", "Look into its log.")
-  const where = Option.match(databaseUrl, {
-    onNone: () => "embedded",
-    onSome: (url) => new URL(Redacted.value(url)).host
-  })
+  const where = Option.match(
+    Option.orElse(databaseDirectUrl, () => databaseUrl),
+    {
+      onNone: () => "embedded",
+      onSome: (url) => new URL(Redacted.value(url)).host
+    }
+  )
   const told = `PostgreSQL ${server.version} (${where})`
   if (server.number < oldestServer) return failed(`${told} is too old`, "Use PostgreSQL 15 or later.")
   if (server.role) return failed(`${told} is a standby`, "Point DATABASE_URL at the primary.")
-  const wanted = connectionsOf(databaseMaxConnections)
-  return wanted > server.connections
+  const processes = Math.floor(server.connections / databaseMaxConnections)
+  return processes === 0
     ? warning(
-        `${told} allows ${server.connections} connections, and one process opens up to ${wanted}`,
+        `${told} allows ${server.connections} connections, and one process opens up to ${databaseMaxConnections}`,
         "Lower DATABASE_MAX_CONNECTIONS, or raise max_connections."
       )
-    : ok(`${told}, ${server.connections} connections of which one process opens up to ${wanted}`)
+    : ok(
+        `${told}, ${server.connections} connections: room for ${processes} processes of up to ${databaseMaxConnections}`
+      )
 }).pipe(Effect.catchCause(failure("Check DATABASE_URL, and that PostgreSQL runs and takes connections from here.")))
+
+/** The pooler of DATABASE_URL leads to the same database as DATABASE_DIRECT_URL. */
+export const pooler = Effect.gen(function* () {
+  const { databaseDirectUrl } = yield* Settings
+  if (Option.isNone(databaseDirectUrl)) return ok("none: DATABASE_URL leads to PostgreSQL itself")
+  const direct = yield* SqlClient.SqlClient
+  const pooled = Context.get(yield* Layer.build(Database.layer), SqlClient.SqlClient)
+  const identity = (sql: SqlClient.SqlClient) => sql<{ id: string }>`
+    SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), current_database()) AS id`
+  const [[there], [here]] = yield* Effect.all([identity(direct), identity(pooled)])
+  return there?.id === here?.id
+    ? ok("DATABASE_URL and DATABASE_DIRECT_URL lead to the same database")
+    : failed("DATABASE_URL and DATABASE_DIRECT_URL lead to different databases", "Correct one of them.")
+}).pipe(
+  Effect.scoped,
+  Effect.catchCause(failure("Check DATABASE_URL, and that the pooler runs and takes connections from here."))
+)
 
 /** The database has what this version needs, and nothing that it doesn't know. */
 export const migrations = Effect.gen(function* () {
@@ -131,9 +153,8 @@ export const telemetry = Effect.gen(function* () {
 /** What waits for an operator, or for a worker. */
 export const work = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const now = new Date(yield* Clock.currentTimeMillis)
-  const deliveries = yield* Deliveries.standing(sql, now)
-  const messages = yield* Messages.standing(sql, now)
+  const deliveries = yield* Deliveries.standing(sql)
+  const messages = yield* Messages.standing(sql)
   const abandoned = deliveries.abandoned + messages.abandoned
   if (abandoned > 0) {
     return failed(`${abandoned} attempts were left by a process that died`, "Start a process with --role worker.")

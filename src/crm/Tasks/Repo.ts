@@ -25,7 +25,9 @@ const completedData = `json_build_object('task', ${jsonObject(columns, "complete
 
 /** Locks the project before its records, in the same order as a project file. */
 const project = (sql: Sql, projectId: ProjectId) => sql`
-  project AS MATERIALIZED (SELECT project_id FROM projects WHERE project_id = ${projectId} FOR KEY SHARE)`
+  project AS MATERIALIZED (
+    SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL FOR KEY SHARE
+  )`
 
 /** Creates the task, unless a reference is missing; `members` names the missing ones. */
 export const create = (sql: Sql, context: EventContext, id: TaskId, task: NewTask) => {

@@ -1,19 +1,23 @@
 /**
  * The connection pools of a process, and the session settings of each. All of them together open at most
- * `DATABASE_MAX_CONNECTIONS` connections: most pools have a fixed size, reads and mutations share the rest.
+ * `DATABASE_MAX_CONNECTIONS` connections, in any role. The layers, the metrics and `doctor` read this table.
  */
 import type { PgClient } from "@effect/sql-pg"
-import { Duration } from "effect"
+import { Duration, Record } from "effect"
 
 export interface Pool {
   /** `application_name` of its sessions, and the pool's name in metrics. */
   readonly name: string
   readonly purpose: string
-  /** Connections; undefined: a share of what the others leave. */
-  readonly size?: number
+  /** Connections of a process that keeps the default of `DATABASE_MAX_CONNECTIONS`. */
+  readonly size: number
   /** Statements that are pipelined on one connection. Undefined: one at a time. */
   readonly pipelined?: number
   readonly session?: Readonly<Record<string, string>>
+  /** Whether its transactions change nothing. */
+  readonly readOnly?: boolean
+  /** Whether it needs a session of its own: with `DATABASE_DIRECT_URL` it connects there, past the pooler. */
+  readonly direct?: boolean
   /** Time after which a connection that answers nothing counts as dead; null: it may be silent. */
   readonly silence?: Duration.Duration | null
 }
@@ -34,12 +38,14 @@ export const pools = {
   reads: {
     name: "developer-api",
     purpose: "Reads of requests: records, pages, credentials.",
+    size: 2,
     pipelined: 8,
     session: { ...limits, ...keyed }
   },
   mutations: {
     name: "developer-api mutations",
     purpose: "Mutations of requests. They may wait for rows, and no read waits with them.",
+    size: 4,
     pipelined: 2,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
@@ -56,9 +62,9 @@ export const pools = {
     name: "developer-api reports",
     purpose: "Reads of many rows, such as the import preview.",
     size: 2,
+    readOnly: true,
     session: {
       ...limits,
-      default_transaction_read_only: "on",
       enable_nestloop: "off",
       jit: "off",
       max_parallel_workers_per_gather: "0"
@@ -97,6 +103,7 @@ export const pools = {
     name: "developer-api listener",
     purpose: "LISTEN for new deliveries.",
     size: 1,
+    direct: true,
     silence: Duration.seconds(2)
   },
   // Silent for no longer than a heartbeat. PostgreSQL ends the session of a lost host, and with it the lock, after about
@@ -105,38 +112,53 @@ export const pools = {
     name: "developer-api worker",
     purpose: "The lock that shows that a worker lives.",
     size: 1,
+    direct: true,
     session: { ...limits, tcp_keepalives_idle: "2", tcp_keepalives_interval: "1", tcp_keepalives_count: "3" }
   },
   operator: {
     name: "developer-api operator",
     purpose: "Migrations, project files and other commands, without a limit of time.",
     size: 1,
+    direct: true,
     silence: null
   }
 } as const satisfies Record<string, Pool>
 
-const all: ReadonlyArray<Pool> = Object.values(pools)
+export type PoolId = keyof typeof pools
 
-/** Connections of the pools of a fixed size. */
-const fixed = all.reduce((sum, { size = 0 }) => sum + size, 0)
+const defaults: Readonly<Record<PoolId, number>> = Record.map(pools, ({ size }) => size)
+const ids = Record.keys(defaults)
 
-/** The pools that share what the others leave. */
-export type SharedPool = typeof pools.reads | typeof pools.mutations
+/** Connections that a process may open unless `DATABASE_MAX_CONNECTIONS` says otherwise. */
+export const defaultConnections = Object.values(defaults).reduce((sum, size) => sum + size, 0)
 
-/** Connections of a pool, of a process that may open `max`. Mutations get the larger part; each gets one at least. */
-export const sizeOf = (pool: SharedPool, max: number): number => {
-  const rest = Math.max(2, max - fixed)
-  const reads = Math.max(1, Math.floor(rest * 0.4))
-  return pool === pools.reads ? reads : rest - reads
+/** Least value of `DATABASE_MAX_CONNECTIONS`: a connection for each pool. */
+export const leastConnections = ids.length
+
+/**
+ * Connections of each pool, of a process that may open `max`. What is more than the default goes to reads and mutations,
+ * two to three; what is less is taken from the largest pools, one after the other.
+ */
+export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
+  const shared = max - defaultConnections + defaults.reads + defaults.mutations
+  if (max >= defaultConnections) {
+    const reads = Math.floor(shared * 0.4)
+    return { ...defaults, reads, mutations: shared - reads }
+  }
+  const sizes = { ...defaults }
+  for (let excess = defaultConnections - Math.max(max, leastConnections); excess > 0; excess--) {
+    sizes[ids.reduce((largest, id) => (sizes[id] > sizes[largest] ? id : largest))] -= 1
+  }
+  return sizes
 }
 
-/** Most connections of a process. */
-export const connectionsOf = (max: number): number => fixed + sizeOf(pools.reads, max) + sizeOf(pools.mutations, max)
-
-/** The driver's options of a pool. */
+/** The driver's options of a pool that connects to PostgreSQL itself. */
 export const optionsOf = (pool: Pool, connections: number): Partial<PgClient.PgPoolConfig> => ({
   applicationName: pool.name,
   maxConnections: connections,
-  ...(pool.session === undefined ? {} : { startupParameters: pool.session }),
+  startupParameters: {
+    ...pool.session,
+    ...(pool.readOnly === true ? { default_transaction_read_only: "on" } : {})
+  },
   ...(pool.pipelined === undefined ? {} : { multiplex: true, multiplexConcurrency: pool.pipelined })
 })

@@ -110,7 +110,7 @@ export class ApiKeys extends Context.Service<
           const [verdict] = yield* sql<{ project: boolean; issued: boolean; memberActive: boolean | null }>`
             WITH project AS MATERIALIZED (
               -- The project before what is in it: the order in which a project file locks them, too.
-              SELECT project_id FROM projects WHERE project_id = ${projectId} FOR KEY SHARE
+              SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL FOR KEY SHARE
             ),
             member AS MATERIALIZED (
               -- Held until the key is there, so that nobody is deactivated in between.

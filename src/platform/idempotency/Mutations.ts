@@ -3,9 +3,7 @@ import { Context, Effect, Layer, PartitionedSemaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
-import { mutationsLayer } from "../Database.ts"
-import { pools, sizeOf } from "../Database/Pools.ts"
-import { Settings } from "../Settings.ts"
+import { capacityOf, mutationsLayer } from "../Database.ts"
 import type { Command } from "./Idempotency.ts"
 import { type Stored, storedOutcomes } from "./Outcomes.ts"
 import { RecentKeys } from "./RecentKeys.ts"
@@ -41,14 +39,10 @@ export class Mutations extends Context.Service<Mutations, MutationClient>()(
   static readonly layer = Layer.effect(
     Mutations,
     Effect.gen(function* () {
-      const { databaseMaxConnections } = yield* Settings
       const reads = yield* SqlClient.SqlClient
       const sql = Context.get(yield* Layer.build(mutationsLayer), SqlClient.SqlClient)
       // The others are for groups, which never wait for a record.
-      const permits = Math.max(
-        1,
-        Math.floor((sizeOf(pools.mutations, databaseMaxConnections) * pools.mutations.pipelined) / 2)
-      )
+      const permits = Math.max(1, Math.floor((yield* capacityOf("mutations")) / 2))
       return makeMutationClient({ sql, reads, permits })
     })
   )

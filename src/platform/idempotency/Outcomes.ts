@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problems.ts"
 import { coalesced } from "../Coalesced.ts"
-import { retried } from "../Database.ts"
+import { ProjectLocked, retried } from "../Database.ts"
 import type { Attempt } from "./Attempt.ts"
 import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
@@ -44,14 +44,31 @@ export const storedOutcomes = (
  * runs the mutation if there is none.
  */
 export const repeated = <Returned, E>(
-  { keys, stored }: MutationClient,
+  client: MutationClient,
   command: Command,
   run: Effect.Effect<Outcome<Returned>, E>
 ): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused | ServiceUnavailable> => {
+  const { keys, stored } = client
   const known = (first: Stored | undefined): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused> =>
     first === undefined ? run : replay(command, first)
-  return keys.has(command) ? Effect.flatMap(stored(command), known) : run
+  return Effect.catchIf(
+    keys.has(command) ? Effect.flatMap(stored(command), known) : run,
+    (error): error is E & ProjectLocked => error instanceof ProjectLocked,
+    (locked) => lockedOut<Returned>(client, command, locked)
+  )
 }
+
+/** Answers what a key's first run did while the project is locked: nothing else can be told then. */
+const lockedOut = <Returned>(
+  { stored }: MutationClient,
+  command: Command,
+  locked: ProjectLocked
+): Effect.Effect<Outcome<Returned>, IdempotencyKeyReused | ServiceUnavailable> =>
+  Effect.flatMap(
+    stored(command),
+    (first): Effect.Effect<Outcome<Returned>, IdempotencyKeyReused | ServiceUnavailable> =>
+      first === undefined ? Effect.fail(locked) : replay(command, first)
+  )
 
 /** What follows from an attempt. Where it changed nothing, only the stored outcome can tell why. */
 export const settled = <Problem, Returned>(

@@ -5,8 +5,8 @@
  * commits. It only shortens the wait. When a process ends before it notifies, the sweep of the delivery worker finds the
  * deliveries (see `src/integrations/README.md`).
  */
-import { PgClient } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer, Option, Queue, Schema } from "effect"
+import { SqlClient } from "effect/sql"
 import { Supervisor } from "../background/Supervisor.ts"
 import { InstallationId, ProjectId } from "../../api/Ids.ts"
 
@@ -48,7 +48,7 @@ export class Notifier extends Context.Service<
   static readonly layer = Layer.effect(
     Notifier,
     Effect.gen(function* () {
-      const sql = yield* PgClient.PgClient
+      const sql = yield* SqlClient.SqlClient
       const notices = yield* Queue.dropping<Notice>(maxNotices)
       const supervisor = yield* Supervisor
       const idle = Effect.suspend(() =>
@@ -67,7 +67,7 @@ export class Notifier extends Context.Service<
   /** For commands, whose process ends after them. */
   static readonly layerInline = Layer.effect(
     Notifier,
-    Effect.map(PgClient.PgClient, (sql) =>
+    Effect.map(SqlClient.SqlClient, (sql) =>
       notifierBy((notice) => Effect.forEach(merged([notice]), (part) => notify(sql, part), { discard: true }))
     )
   )
@@ -89,7 +89,7 @@ const merged = (notices: ReadonlyArray<Notice>): ReadonlyArray<Notice> =>
     return group.slice(0, 1).flatMap((notice) => parts.map((part) => ({ ...notice, installationIds: part })))
   })
 
-const notify = (sql: PgClient.PgClient, notice: Notice) =>
-  sql
-    .notify(channel, encode(notice))
-    .pipe(Effect.catchTag("SqlError", (error) => Effect.logDebug("A NOTIFY of deliveries failed", error)))
+const notify = (sql: SqlClient.SqlClient, notice: Notice) =>
+  sql`SELECT pg_notify(${channel}, ${encode(notice)})`.pipe(
+    Effect.catchTag("SqlError", (error) => Effect.logDebug("A NOTIFY of deliveries failed", error))
+  )

@@ -69,11 +69,11 @@ export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
     ON CONFLICT DO NOTHING
     RETURNING project_id`
   // A separate statement, so that it sees what a concurrent apply committed while the INSERT waited for it.
-  const [old = initial] = yield* sql<Row>`
-    SELECT name, time_zone AS "timeZone", contact_capacity AS "contactCapacity", modules, entitlements,
+  const [old = initial] = yield* sql<Row & { readonly isDeleted: boolean }>`
+    SELECT deleted_at IS NOT NULL AS "isDeleted", name, time_zone AS "timeZone", contact_capacity AS "contactCapacity", modules, entitlements,
       rate_limits AS "rateLimits", default_pipeline_id AS "defaultPipelineId"
     FROM projects WHERE project_id = ${project.id} FOR UPDATE`
-  return { created: made.length > 0, row: next(project, old) }
+  return { created: made.length > 0, isDeleted: "isDeleted" in old && old.isDeleted, row: next(project, old) }
 })
 
 /** Updates the columns that differ from `row`, and returns whether any did. */

@@ -1,6 +1,7 @@
 /** The service as a contender, and projects for it: installations that have a webhook each. */
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Layer, Redacted } from "effect"
+import { SqlClient } from "effect/sql"
 import { InstallationId, type ProjectId } from "../../../src/api/Ids.ts"
 import { Notifier } from "../../../src/platform/outbox/Notifier.ts"
 import { secretOwner } from "../../../src/integrations/Webhooks/Secrets.ts"
@@ -71,7 +72,7 @@ export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>) => {
         projectId,
         [...new Set(rows.map(({ installation }) => installation))].map((id) => InstallationId.make(id))
       )
-    ).pipe(Effect.provide(Notifier.layerInline.pipe(Layer.provide(Layer.succeed(PgClient.PgClient, sql)))))
+    ).pipe(Effect.provide(Notifier.layerInline.pipe(Layer.provide(Layer.succeed(SqlClient.SqlClient, sql)))))
   )
 }
 

@@ -1,18 +1,31 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
-import { connectionsOf, pools, sizeOf } from "../../../src/platform/Database/Pools.ts"
+import { defaultConnections, leastConnections, pools, sizesOf } from "../../../src/platform/Database/Pools.ts"
+
+const sumOf = (max: number) => Object.values(sizesOf(max)).reduce((sum, size) => sum + size, 0)
 
 describe("the pools of a process", () => {
   it("have DATABASE_MAX_CONNECTIONS connections in total, 20 by default", () => {
-    assert.strictEqual(connectionsOf(20), 20)
-    fc.assert(fc.property(fc.integer({ min: 16, max: 1_000 }), (max) => assert.strictEqual(connectionsOf(max), max)))
+    assert.strictEqual(defaultConnections, 20)
+    fc.assert(
+      fc.property(fc.integer({ min: leastConnections, max: 1_000 }), (max) => assert.strictEqual(sumOf(max), max))
+    )
   })
 
-  it("have at least one connection each for reads and mutations", () => {
+  it("have at least one connection each, whatever the maximum", () => {
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 1_000 }), (max) => {
-        assert.isAtLeast(sizeOf(pools.reads, max), 1)
-        assert.isAtLeast(sizeOf(pools.mutations, max), 1)
+      fc.property(fc.integer({ min: leastConnections, max: 1_000 }), (max) =>
+        assert.isTrue(Object.values(sizesOf(max)).every((size) => size >= 1))
+      )
+    )
+  })
+
+  it("grow with DATABASE_MAX_CONNECTIONS, none at the cost of another", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: leastConnections, max: 1_000 }), (max) => {
+        const [fewer, more] = [sizesOf(max), sizesOf(max + 1)]
+        for (const [id, size] of Object.entries(fewer))
+          assert.isAtLeast(Object.entries(more).find(([of]) => of === id)?.[1] ?? 0, size)
       })
     )
   })

@@ -1,0 +1,141 @@
+/**
+ * A client of a pooler in transaction mode, such as PgBouncer. A session of it lasts for one transaction: settings of a
+ * session are refused or lost, and statements that were prepared by name may not be there the next time.
+ *
+ * So each statement is a transaction that begins with its settings (`set_config` as SET LOCAL). Its four parts are written
+ * at once and cost one round trip. A connection serves one statement at a time, as nothing may come between the parts.
+ */
+import { PgClient, type PgConnection, PgPool } from "@effect/sql-pg"
+import { Duration, Effect, Layer, Predicate, Result, Stream } from "effect"
+import { Reactivity } from "effect/reactivity"
+import { SqlClient, type SqlConnection, SqlError } from "effect/sql"
+import type { Pool } from "./Pools.ts"
+
+type Connection = PgConnection.PgConnection
+
+/** PgBouncer keeps named statements from 1.21 on (`max_prepared_statements`), and gives them names of its own. */
+const keepsStatements = (connection: Connection): Effect.Effect<boolean, SqlError.SqlError> =>
+  Effect.map(
+    connection.query("SELECT name FROM pg_prepared_statements WHERE statement LIKE '%FROM pg_prepared_statements%'"),
+    ({ rows }) => rows.some((row) => String(row["name"]).startsWith("PGBOUNCER_"))
+  )
+
+/** The prepared statement is not there, or no longer returns what it returned. */
+const isStale = ({ reason }: SqlError.SqlError) =>
+  Predicate.hasProperty(reason.cause, "code") && (reason.cause.code === "26000" || reason.cause.code === "0A000")
+
+const rolledBack = new SqlError.SqlError({
+  reason: new SqlError.UnknownError({ cause: undefined, message: "The transaction was rolled back" })
+})
+
+type Run = <A>(
+  wanted: boolean,
+  statement: (prepare: boolean) => Effect.Effect<A, SqlError.SqlError>,
+  sql: string
+) => Effect.Effect<A, SqlError.SqlError>
+
+/** A connection whose statements are run by `run`, prepared where that is `wanted` and possible. */
+const connected = (run: Run, connection: Connection): SqlConnection.Connection => {
+  const result = (sql: string, params: ReadonlyArray<unknown>, wanted: boolean) =>
+    run(wanted, (prepare) => connection.query(sql, params, prepare), sql)
+  const rows = (sql: string, params: ReadonlyArray<unknown>, wanted: boolean) =>
+    Effect.map(result(sql, params, wanted), ({ rows }) => rows)
+  const values = (sql: string, params: ReadonlyArray<unknown>, wanted: boolean) =>
+    run(wanted, (prepare) => connection.queryValues(sql, params, prepare), sql)
+  return {
+    execute: (sql, params) => rows(sql, params, true),
+    executeRaw: (sql, params) => result(sql, params, true),
+    executeValues: (sql, params) => values(sql, params, true),
+    executeValuesUnprepared: (sql, params) => values(sql, params, false),
+    executeUnprepared: (sql, params) => rows(sql, params, false),
+    executeStream: (sql, params) => Stream.fromIterableEffect(rows(sql, params, true))
+  }
+}
+
+const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
+  const connections = yield* PgPool.make({ ...options, multiplex: true, multiplexConcurrency: 1 })
+  const begin = pool.readOnly === true ? "BEGIN READ ONLY" : "BEGIN"
+  const settings = Object.entries(pool.session ?? {}).map(([name, value]) => `set_config('${name}', '${value}', true)`)
+  const configure = settings.length === 0 ? undefined : `SELECT ${settings.join(", ")}`
+  let prepares: boolean | undefined
+
+  /** Runs a statement in its transaction. Uninterruptible: half of the parts would leave the transaction open. */
+  const inTransaction = <A>(
+    connection: Connection,
+    statement: (prepare: boolean) => Effect.Effect<A, SqlError.SqlError>,
+    prepare: boolean
+  ): Effect.Effect<A, SqlError.SqlError> => {
+    const before = [begin, ...(configure === undefined ? [] : [configure])]
+    const parts = Effect.all(
+      [
+        Effect.forEach(before, (sql) => Effect.result(connection.query(sql, [], prepare)), {
+          concurrency: "unbounded"
+        }),
+        Effect.result(statement(prepare)),
+        Effect.result(connection.query("COMMIT", [], prepare))
+      ],
+      { concurrency: "unbounded" }
+    )
+    return Effect.flatMap(parts, ([opened, answer, commit]) => {
+      const failed = opened.find(Result.isFailure)
+      if (failed !== undefined) return Effect.fail(failed.failure)
+      if (Result.isFailure(answer)) return Effect.fail(answer.failure)
+      if (Result.isFailure(commit)) return Effect.fail(commit.failure)
+      return commit.success.command === "COMMIT" ? Effect.succeed(answer.success) : Effect.fail(rolledBack)
+    })
+  }
+
+  const run = <A>(
+    connection: Connection,
+    wanted: boolean,
+    statement: (prepare: boolean) => Effect.Effect<A, SqlError.SqlError>
+  ): Effect.Effect<A, SqlError.SqlError> =>
+    Effect.uninterruptible(
+      Effect.gen(function* () {
+        prepares ??= yield* keepsStatements(connection)
+        const prepare = wanted && prepares
+        const once = inTransaction(connection, statement, prepare)
+        return yield* prepare ? Effect.catchIf(once, isStale, () => inTransaction(connection, statement, false)) : once
+      })
+    )
+
+  const alone = (connection: Connection) =>
+    connected((wanted, statement) => run(connection, wanted, statement), connection)
+
+  /** For transactions of several statements: the settings follow their BEGIN. */
+  const reserved = (connection: Connection) =>
+    connected(
+      (_, statement, sql) =>
+        sql === "BEGIN" && configure !== undefined
+          ? Effect.tap(statement(false), () => connection.query(configure, [], false))
+          : statement(false),
+      connection
+    )
+
+  return yield* SqlClient.make({
+    acquirer: Effect.map(connections.get, alone),
+    borrower: (use) => connections.use((connection) => use(alone(connection))),
+    transactionAcquirer: Effect.map(connections.reserve, reserved),
+    compiler: PgClient.makeCompiler(),
+    driver: "pg",
+    spanAttributes: [
+      ["db.system.name", "postgresql"],
+      ["db.namespace", options.database ?? "postgres"],
+      ["server.address", options.host ?? "localhost"],
+      ["server.port", options.port ?? 5432]
+    ]
+  })
+})
+
+/** The client of a pool through the pooler. `options` say where that is. */
+export const layer = (pool: Pool, connections: number, options: PgPool.Config) =>
+  Layer.effect(
+    SqlClient.SqlClient,
+    make(pool, {
+      ...options,
+      // The pooler changes it on a session of PostgreSQL whose last client had another: so it is the same for all.
+      applicationName: "developer-api",
+      maxConnections: connections,
+      idleTimeout: Duration.minutes(1)
+    })
+  ).pipe(Layer.provide(Reactivity.layer))

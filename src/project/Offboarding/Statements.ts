@@ -1,0 +1,105 @@
+/** The SQL that removes a project. The tables are those of the catalog, so that none is forgotten. */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { ProjectId } from "../../api/Ids.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** A table whose rows belong to projects. */
+interface Table {
+  readonly name: string
+  /** Tables with foreign keys to it. */
+  readonly children: ReadonlyArray<string>
+  /** Columns of foreign keys to the table itself. */
+  readonly selfReferences: ReadonlyArray<string>
+}
+
+/** Work that is due goes first, so that nothing is sent for the project while the rest is removed. */
+const first = ["endpoint_health", "campaigns", "messages"]
+
+/** The tables with rows of projects, those that others refer to after these. */
+export const tablesOf = (sql: Sql) =>
+  Effect.map(
+    sql<Table>`
+      SELECT quote_ident(relname) AS name,
+        ARRAY(
+          SELECT DISTINCT conrelid::regclass::text FROM pg_constraint
+          WHERE contype = 'f' AND confrelid = pg_class.oid AND conrelid <> confrelid
+        ) AS children,
+        ARRAY(
+          SELECT attname::text FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND attnum = ANY(conkey)
+          WHERE contype = 'f' AND confrelid = pg_class.oid AND conrelid = confrelid AND attname <> 'project_id'
+        ) AS "selfReferences"
+      FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+      WHERE attname = 'project_id' AND relkind IN ('r', 'p') AND NOT relispartition AND relname <> 'projects'
+        AND relnamespace = current_schema()::regnamespace
+      ORDER BY relname = ANY(${first}) DESC, relname`,
+    inOrder
+  )
+
+const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
+  const ordered: Array<Table> = []
+  let left = tables.filter(({ name }) => name !== "projects")
+  while (left.length > 0) {
+    const names = new Set(left.map(({ name }) => name))
+    const next = left.find(({ children }) => !children.some((child) => names.has(child))) ?? left[0]
+    if (next === undefined) break
+    ordered.push(next)
+    left = left.filter((table) => table !== next)
+  }
+  return ordered
+}
+
+/**
+ * Marks a project as deleted under the lock of project files, after every mutation in flight, and ends what works for it:
+ * keys, deliveries and campaigns. False if there is no such project.
+ */
+export const markDeleted = (sql: Sql, projectId: ProjectId) =>
+  Effect.gen(function* () {
+    yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
+    const marked = yield* sql`
+      UPDATE projects SET deleted_at = coalesce(deleted_at, now()), default_pipeline_id = NULL
+      WHERE project_id = ${projectId} RETURNING project_id`
+    yield* sql`UPDATE api_keys SET revoked_at = now() WHERE project_id = ${projectId} AND revoked_at IS NULL`
+    // A delivery is claimed by the row of its endpoint, and a recipient by that of its campaign.
+    yield* sql`DELETE FROM endpoint_health WHERE project_id = ${projectId}`
+    yield* sql`DELETE FROM campaigns WHERE project_id = ${projectId}`
+    return marked.length > 0
+  }).pipe(sql.withTransaction)
+
+/** No statement waits for rows, or runs, for longer than this. */
+const bounded = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>
+  sql.withTransaction(
+    sql`
+      SELECT set_config('lock_timeout', '1s', true), set_config('statement_timeout', '30s', true),
+        set_config('enable_seqscan', 'off', true)`.pipe(Effect.andThen(statement))
+  )
+
+/** Removes up to `limit` rows, and returns how many it found. */
+export const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit: number) =>
+  bounded(
+    sql,
+    sql`
+      DELETE FROM ${sql.literal(table)}
+      WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM ${sql.literal(table)} WHERE project_id = ${projectId} LIMIT ${limit}::int FOR UPDATE
+      )) AND project_id = ${projectId}
+      RETURNING 1`
+  ).pipe(Effect.map((rows) => rows.length))
+
+/** Clears a column in which rows refer to others of their table. */
+export const unlink = (sql: Sql, projectId: ProjectId, table: string, column: string, limit: number) =>
+  bounded(
+    sql,
+    sql`
+      UPDATE ${sql.literal(table)} SET ${sql(column)} = NULL
+      WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM ${sql.literal(table)}
+        WHERE project_id = ${projectId} AND ${sql(column)} IS NOT NULL LIMIT ${limit}::int FOR UPDATE
+      )) AND project_id = ${projectId}
+      RETURNING 1`
+  ).pipe(Effect.repeat({ while: (rows) => rows.length > 0 }))
+
+/** Removes the row of a project that is empty. A trigger holds that it is. */
+export const removeProject = (sql: Sql, projectId: ProjectId) =>
+  bounded(sql, sql`DELETE FROM projects WHERE project_id = ${projectId}`)

@@ -1,0 +1,67 @@
+/** A replica whose clock is ahead: leases and due times are those of the database's clock, which all replicas share. */
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
+import { held, taken } from "../contract/Messages.support.ts"
+import { settings, slowly } from "../integrations/Deliveries.support.ts"
+import { dwindles } from "../support/Dwindles.ts"
+import { startService } from "../support/Process.ts"
+import { eventually } from "../support/Waiting.ts"
+import { database, serviceEnv } from "./Projects.support.ts"
+import { expectSent, openProject, sendMessage } from "./Sends.support.ts"
+import { listen, openShop } from "./Shop.support.ts"
+
+let databaseUrl: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+})
+
+/** More than the leases below last for. */
+const ahead = 30_000
+
+const shifted = `data:text/javascript,${encodeURIComponent(`
+  const { now } = Date
+  const Real = Date
+  globalThis.Date = class extends Real {
+    constructor(...args) { args.length === 0 ? super(now() + ${ahead}) : super(...args) }
+    static now() { return now() + ${ahead} }
+  }
+`)}`
+
+const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>>) =>
+  startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
+
+const startAhead = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>>) =>
+  start(role, { ...env, NODE_OPTIONS: `--import=${shifted}` })
+
+describe("a replica whose clock is 30 s ahead", () => {
+  it("takes over no delivery that another worker is sending, and each arrives once", async () => {
+    const env = { WEBHOOK_TIMEOUT: "5s" }
+    const [api] = await Promise.all([start("api", env), start("worker", env), startAhead("worker", env)])
+    const receiver = await listen(slowly(2_000))
+    const shop = await openShop(databaseUrl, api, receiver.url)
+    for (let n = 0; n < 20; n++) await shop.create(`ahead-${n}`)
+    await dwindles(() => shop.inState("pending", "delivering"))
+    assert.deepStrictEqual(
+      [...receiver.seen().values()].filter(({ length }) => length !== 1),
+      []
+    )
+    assert.strictEqual(await shop.inState("delivered"), 20)
+  })
+
+  it("takes over no send, and waits for its outcome where a request is repeated", async () => {
+    const gate = held(taken)
+    const { provider, token } = await openProject(databaseUrl, gate.answering)
+    const env = { PROVIDER_TIMEOUT: "10s" }
+    const [own, replica] = await Promise.all([start("api", env), startAhead("all", env)])
+    const first = sendMessage(own.url, token, "sent-once")
+    await eventually(() => assert.lengthOf(provider.hits, 1))
+    const repeated = sendMessage(replica.url, token, "sent-once")
+    // The retrier of the replica looks for leases that are over several times meanwhile.
+    await new Promise((resolve) => setTimeout(resolve, 3_000))
+    gate.letGo()
+    expectSent(await first, false)
+    expectSent(await repeated, true)
+    assert.lengthOf(provider.hits, 1)
+  })
+})

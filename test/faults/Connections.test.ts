@@ -1,0 +1,63 @@
+/** How many connections to PostgreSQL a service opens (contract §14). */
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
+import { ok, settings } from "../integrations/Deliveries.support.ts"
+import { dwindles } from "../support/Dwindles.ts"
+import { ended, launchService, startService } from "../support/Process.ts"
+import { eventually } from "../support/Waiting.ts"
+import { database, serviceEnv, session } from "./Projects.support.ts"
+import { bearer, clients, send, stream } from "./Requests.support.ts"
+import { listen, openShop } from "./Shop.support.ts"
+
+let databaseUrl: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+})
+
+const start = (role: "all" | "worker", env: Readonly<Record<string, string>> = {}) =>
+  startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
+
+/** Puts processes under load, reads, mutations and deliveries, and returns the most connections that were open. */
+const mostConnections = async (services: ReadonlyArray<Awaited<ReturnType<typeof start>>>) => {
+  const [first] = services
+  if (first === undefined) throw new Error("A service is needed")
+  const receiver = await listen(ok)
+  const shop = await openShop(databaseUrl, first, receiver.url)
+  const sql = await session(databaseUrl)
+  const of = (n: number) => services[n % services.length] ?? first
+  const writes = stream(24, (n) => shop.call(of(n), "POST", "crm/deals", `connections-${n}`, { title: `Deal ${n}` }))
+  const reads = stream(24, (n) => send(`${of(n).url}${clients}?limit=10`, { headers: bearer(shop.token) }))
+  let most = 0
+  await eventually(async () => {
+    // Those of the test's own sessions have another name.
+    const [row] = await sql(`
+      SELECT count(*) FROM pg_stat_activity
+      WHERE datname = current_database() AND application_name LIKE 'developer-api%'`)
+    most = Math.max(most, Number(row?.["count"]))
+    assert.isAbove(Math.min(writes.answers.length, reads.answers.length), 500)
+  })
+  await Promise.all([writes.stop(), reads.stop()])
+  assert.deepStrictEqual([writes.kinds(), reads.kinds()], [["201"], ["200"]])
+  await dwindles(() => shop.inState("pending", "delivering"))
+  return most
+}
+
+describe("the connections of a service", () => {
+  it("are at most as many as DATABASE_MAX_CONNECTIONS allows, down to one for each purpose", async () => {
+    const service = await start("all", { DATABASE_MAX_CONNECTIONS: "11" })
+    assert.isAtMost(await mostConnections([service]), 11)
+  })
+
+  it("are refused at start below that, with a line that names the least number", async () => {
+    const running = launchService({ env: { ...serviceEnv(databaseUrl), DATABASE_MAX_CONNECTIONS: "10" } })
+    assert.deepStrictEqual(await ended(running), { code: 1, signal: null })
+    assert.match(running.stderr(), /DATABASE_MAX_CONNECTIONS must be an integer from 11 to 1000/)
+  })
+
+  it("of two replicas and a worker are at most 60, so that max_connections = 100 has room for them", async () => {
+    const services = await Promise.all([start("all"), start("all")])
+    await start("worker")
+    assert.isAtMost(await mostConnections(services), 60)
+  })
+})

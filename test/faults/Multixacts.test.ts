@@ -1,0 +1,68 @@
+/** Creates of one project share no row lock, each of which PostgreSQL would record as a multixact and vacuum some day. */
+import { assert } from "@effect/vitest"
+import { describe, it } from "vitest"
+import { pipelines } from "../contract/Deals.support.ts"
+import { ok, settings } from "../integrations/Deliveries.support.ts"
+import { dwindles } from "../support/Dwindles.ts"
+import { startService } from "../support/Process.ts"
+import { startCluster } from "./Cluster.support.ts"
+import { project, serviceEnv } from "./Projects.support.ts"
+import { type Answer, bearer, send } from "./Requests.support.ts"
+import { listen, openShop } from "./Shop.support.ts"
+
+const creates = 1_000
+const lanes = 25
+
+describe("concurrent creates of one project", () => {
+  it("make next to no multixacts, for whatever they refer to", async () => {
+    const { url } = await startCluster()
+    const start = () => startService({ env: { ...serviceEnv(url), ...settings } })
+    // The creates of one process share statements, and could hide what those of two would do.
+    const [service, other] = await Promise.all([start(), start()])
+    const receiver = await listen(ok)
+    const shop = await openShop(url, service, receiver.url)
+    await project(url, {
+      project: { id: shop.id, name: shop.id },
+      members: [{ id: "member", name: "Member" }],
+      organizations: [{ id: "organization", name: "Organization" }],
+      clients: [{ id: "client", displayName: "Client" }],
+      channels: [{ id: "chat", providerType: "sandbox", displayName: "Chat" }],
+      conversations: [{ id: "0193f0cb-d4e5-7f70-8192-03a4b5c6d7e8", channelId: "chat", address: "somebody" }],
+      pipelines,
+      deals: [{ id: "deal", title: "Deal", pipelineId: "sales", stageId: "new" }]
+    })
+    const kinds: Readonly<Record<string, readonly [path: string, body: unknown]>> = {
+      client: ["crm/clients", { displayName: "Client" }],
+      deal: [
+        "crm/deals",
+        { title: "Deal", clientId: "client", organizationId: "organization", responsibleMemberId: "member" }
+      ],
+      note: ["crm/deals/deal/notes", { body: "Note" }],
+      message: ["messaging/conversations/0193f0cb-d4e5-7f70-8192-03a4b5c6d7e8/messages", { text: "Message" }]
+    }
+    const multixacts = async () => {
+      await shop.query("CHECKPOINT")
+      const [row] = await shop.query("SELECT next_multixact_id::text::bigint AS next FROM pg_control_checkpoint()")
+      return Number(row?.["next"])
+    }
+    const made: Record<string, number> = {}
+    for (const [kind, [path, body]] of Object.entries(kinds)) {
+      const before = await multixacts()
+      let n = 0
+      const lane = async () => {
+        while (n < creates) {
+          const answer: Answer = await send(`${n % 2 === 0 ? service.url : other.url}/api/v1/developer/${path}`, {
+            method: "POST",
+            headers: { ...bearer(shop.token), "idempotency-key": `${kind}-multixact-${n++}` },
+            json: body
+          })
+          assert.include([200, 201], answer.status, answer.text)
+        }
+      }
+      await Promise.all(Array.from({ length: lanes }, lane))
+      await dwindles(() => shop.inState("pending", "delivering"))
+      made[kind] = (await multixacts()) - before
+    }
+    assert.isBelow(Math.max(...Object.values(made)), 20, JSON.stringify(made))
+  })
+})

@@ -1,0 +1,76 @@
+/** A project of many rows is deleted beside a service that runs, by a command that is killed on the way. */
+import { assert } from "@effect/vitest"
+import { beforeAll, describe, it } from "vitest"
+import { spawn, startService } from "../support/Process.ts"
+import { eventually } from "../support/Waiting.ts"
+import { database, project, serviceEnv, session } from "./Projects.support.ts"
+import { createClient, expectProblem, listClients, stream } from "./Requests.support.ts"
+
+let databaseUrl: string
+
+beforeAll(async () => {
+  databaseUrl = await database()
+})
+
+/** A fifth of the project's rows. */
+const rows = Number(process.env["OFFBOARDING_ROWS"] ?? 100_000) / 5
+
+const id = "leaving"
+const stages = [{ id: "new", name: "New" }]
+const plenty = { limit: 1_000_000, windowSeconds: 1 }
+const rateLimits = { read: plenty, write: plenty, messages: plenty }
+
+/** Fills the project: each deal refers to a client, each note to a deal. */
+const filling = [
+  `INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
+   SELECT '${id}', 'c' || n, 'Client', '{}', 'active', 1, now(), now() FROM generate_series(1, ${rows}) n`,
+  `UPDATE clients SET merged_into_client_id = 'c1', status = 'archived', archived_at = now() WHERE id IN ('c2', 'c3')`,
+  `INSERT INTO deals (project_id, id, title, client_id, pipeline_id, stage_id, status, lifecycle, version, created_at,
+     updated_at)
+   SELECT '${id}', 'd' || n, 'Deal', 'c' || n, 'sales', 'new', 'open', 'active', 1, now(), now()
+   FROM generate_series(1, ${rows}) n`,
+  `INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
+   SELECT project_id, 'n' || n, 'd' || n, 'Note', key_id, 1, now(), now()
+   FROM generate_series(1, ${rows}) n, (SELECT * FROM api_keys WHERE project_id = '${id}' LIMIT 1) key`,
+  `INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
+   SELECT '${id}', 'k' || n, '', 'c' || n, true, 1, now() FROM generate_series(1, ${rows}) n`,
+  `INSERT INTO events (project_id, id, type, occurred_at, data, traceparent)
+   SELECT '${id}', 'e' || n, 'crm.deal.created.v1', now(), '{}', '' FROM generate_series(1, ${rows}) n`
+]
+
+describe("project delete", () => {
+  it("removes a large project beside a running service, and goes on after it was killed", async () => {
+    const token = await project(databaseUrl, {
+      project: { id, name: id, rateLimits, defaultPipelineId: "sales" },
+      pipelines: [{ id: "sales", name: "Sales", stages }]
+    })
+    const other = await project(databaseUrl, { project: { rateLimits } })
+    const sql = await session(databaseUrl)
+    for (const text of filling) await sql(text)
+    const service = await startService({ env: serviceEnv(databaseUrl) })
+    assert.strictEqual((await listClients(service.url, token)).status, 200)
+
+    const others = stream(2, (n) => createClient(service.url, other, `of-another-project-${n}`, "Other"))
+    const command = ["src/cli.ts", "project", "delete", "--project", id, "--confirm", id, "--json"]
+    const started = performance.now()
+    const first = spawn(process.execPath, command, serviceEnv(databaseUrl))
+    const count = async (table: string) =>
+      Number((await sql(`SELECT count(*) FROM ${table} WHERE project_id = '${id}'`))[0]?.["count"])
+    await eventually(async () => assert.isBelow(await count("events"), rows))
+    first.kill("SIGKILL")
+    await first.exited
+    await eventually(async () => expectProblem(await listClients(service.url, token), 401, "credential_invalid"))
+    assert.isAbove(await count("clients"), 0)
+
+    const second = spawn(process.execPath, command, serviceEnv(databaseUrl))
+    assert.deepStrictEqual([(await second.exited).code, second.stderr()], [0, ""])
+    if (rows > 100_000) console.log(`${rows * 5} rows in ${Math.round((performance.now() - started) / 1000)} s`)
+    await others.stop()
+    assert.deepStrictEqual([others.failures, others.kinds()], [[], ["201"]])
+    if (rows > 100_000) console.log(Math.max(...others.answers.map(({ millis }) => millis)))
+    for (const table of ["projects", "clients", "deals", "notes", "idempotency_keys", "events", "api_keys"]) {
+      assert.strictEqual(await count(table), 0, table)
+    }
+    assert.include(second.stdout(), `"projectId": "${id}"`)
+  }, 600_000)
+})

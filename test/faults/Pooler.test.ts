@@ -1,0 +1,114 @@
+/** A service whose DATABASE_URL leads through PgBouncer in transaction mode (contract §14). */
+import { assert } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { beforeAll, describe, it } from "vitest"
+import { requestOf } from "../contract/Requests.ts"
+import { type Sample, samples, World } from "../contract/Samples.ts"
+import { ok, settings } from "../integrations/Deliveries.support.ts"
+import { dwindles } from "../support/Dwindles.ts"
+import { startService } from "../support/Process.ts"
+import { requires } from "../support/Programs.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { eventually } from "../support/Waiting.ts"
+import { type Pooler, startPooler } from "./Pooler.support.ts"
+import { database, project, serviceEnv, session } from "./Projects.support.ts"
+import { bearer, clients, createClient, expectProblem, listClients, open, send, stream } from "./Requests.support.ts"
+import { listen, openShop } from "./Shop.support.ts"
+
+describe("a service behind PgBouncer in transaction mode", () => {
+  requires("pgbouncer")
+
+  let direct: string
+
+  beforeAll(async () => {
+    direct = await database()
+  })
+
+  const through = ({ url }: Pooler) => ({ ...serviceEnv(url), ...settings, DATABASE_DIRECT_URL: direct })
+  const start = (pooler: Pooler, role: "api" | "worker") =>
+    startService({ env: through(pooler), args: ["--role", role] })
+
+  it("answers every operation, and repeats the answers of mutations under their keys", async () => {
+    const pooler = await startPooler(direct, 6)
+    const walk = Effect.gen(function* () {
+      const { ask, own } = yield* World
+      const { send } = yield* TestServer
+      const twice = Effect.fnUntraced(function* (sample: Sample) {
+        const key = `pooled-${crypto.randomUUID()}`
+        const first = yield* ask(sample, own, sample.key === undefined ? {} : { key })
+        assert.strictEqual(first.status, sample.status, `${sample.method} ${sample.path}: ${first.text}`)
+        if (sample.key === undefined) return
+        const again = yield* send(requestOf(sample, own.token, { key }))
+        assert.strictEqual(again.headers["idempotent-replayed"], "true", `${sample.method} ${sample.path}`)
+      })
+      yield* Effect.forEach(Object.values(samples), twice)
+    })
+    const server = World.layerNoDeps.pipe(Layer.provideMerge(TestServer.layer(through(pooler), "api")))
+    await Effect.runPromise(Effect.provide(walk, server))
+  })
+
+  it("commits each acknowledged mutation once under load, and delivers its event", async () => {
+    const pooler = await startPooler(direct, 6)
+    const [api] = await Promise.all([start(pooler, "api"), start(pooler, "worker")])
+    const receiver = await listen(ok)
+    const shop = await openShop(direct, api, receiver.url)
+    const requests = stream(16, (n) => shop.call(api, "POST", "crm/deals", `pooled-${n}`, { title: `Deal ${n}` }))
+    await eventually(() => assert.isAbove(requests.answers.length, 500))
+    await requests.stop()
+    assert.deepStrictEqual([requests.failures, requests.kinds()], [[], ["201"]])
+    assert.strictEqual(await shop.deals(), requests.answers.length)
+    await dwindles(() => shop.inState("pending", "delivering"))
+    assert.deepStrictEqual([...receiver.seen().keys()].sort(), (await shop.events()).sort())
+  })
+
+  it("cuts a statement that waits for too long, for those who hang up, too, and serves others meanwhile", async () => {
+    const token = await project(direct, { clients: [{ id: "locked", displayName: "Locked" }] })
+    const service = await start(await startPooler(direct, 6), "api")
+    const sql = await session(direct)
+    await sql("BEGIN")
+    await sql("SELECT FROM clients WHERE id = 'locked' FOR UPDATE")
+    const patch = (key: string) =>
+      open(`${service.url}${clients}/locked`, {
+        method: "PATCH",
+        headers: { ...bearer(token), "idempotency-key": key, "content-type": "application/json" }
+      })
+    const [waits, leaves] = [patch("waits-until-the-end"), patch("hangs-up-before-the-end")]
+    for (const { request } of [waits, leaves]) request.end(JSON.stringify({ displayName: "Changed" }))
+    await eventually(async () => {
+      const waiting = await sql("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+      assert.isAbove(waiting.length, 0)
+    })
+    leaves.request.destroy()
+    assert.strictEqual((await listClients(service.url, token)).status, 200)
+    assert.strictEqual((await createClient(service.url, token, "is-not-locked", "Other")).status, 201)
+    const answer = await waits.answer
+    expectProblem(answer, 503, "service_unavailable")
+    assert.isBelow(answer.millis, 5_000)
+    await eventually(async () =>
+      assert.deepStrictEqual(
+        await sql("SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"),
+        []
+      )
+    )
+    await sql("ROLLBACK")
+    const patched = await send(`${service.url}${clients}/locked`, {
+      method: "PATCH",
+      headers: { ...bearer(token), "idempotency-key": "waits-until-the-end" },
+      json: { displayName: "Changed" }
+    })
+    assert.strictEqual(patched.status, 200)
+  })
+
+  it("answers 503 while PgBouncer is away, and recovers by itself", async () => {
+    const pooler = await startPooler(direct, 6)
+    const token = await project(direct)
+    const service = await start(pooler, "api")
+    assert.strictEqual((await listClients(service.url, token)).status, 200)
+    await pooler.kill()
+    expectProblem(await listClients(service.url, token), 503, "service_unavailable")
+    expectProblem(await createClient(service.url, token, "while-it-is-away", "Nobody"), 503, "service_unavailable")
+    await pooler.start()
+    await eventually(async () => assert.strictEqual((await listClients(service.url, token)).status, 200))
+    assert.strictEqual((await createClient(service.url, token, "while-it-is-away", "Nobody")).status, 201)
+  })
+})

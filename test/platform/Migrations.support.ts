@@ -1,0 +1,73 @@
+/** What a migration must not do while the version before serves: statements that hold a lock for as long as a table is large. */
+
+/** Last migration of the time when all of them ran before a start. */
+export const lastOffline = 18
+
+/** The statements of a migration's text. */
+const statementsOf = (text: string): ReadonlyArray<string> =>
+  [...text.matchAll(/sql`((?:[^`\\]|\\.)*)`/gs)].map(([, sql = ""]) =>
+    sql.replaceAll(/--.*$/gm, "").replaceAll(/\s+/g, " ").trim()
+  )
+
+interface Rule {
+  readonly matches: RegExp
+  /** Not a fault where this matches, too. */
+  readonly unless?: RegExp
+  readonly advice: string
+}
+
+/** Rules for statements on tables that are there already. */
+const rules: ReadonlyArray<Rule> = [
+  {
+    matches: /^CREATE (UNIQUE )?INDEX\b/i,
+    unless: /\bCONCURRENTLY IF NOT EXISTS\b/i,
+    advice: "CREATE INDEX locks out writes: use CONCURRENTLY IF NOT EXISTS, in an array of effects"
+  },
+  { matches: /^DROP INDEX\b/i, unless: /\bCONCURRENTLY IF EXISTS\b/i, advice: "use DROP INDEX CONCURRENTLY IF EXISTS" },
+  { matches: /^REINDEX\b/i, unless: /\bCONCURRENTLY\b/i, advice: "use REINDEX CONCURRENTLY" },
+  {
+    matches: /\bADD (CONSTRAINT \S+ )?(CHECK|FOREIGN KEY)\b/i,
+    unless: /\bNOT VALID\b/i,
+    advice: "a constraint reads the table under its lock: add it NOT VALID, and VALIDATE it in a migration of its own"
+  },
+  {
+    matches: /\bADD (CONSTRAINT \S+ )?(UNIQUE|PRIMARY KEY|EXCLUDE)\b/i,
+    unless: /\bUSING INDEX\b/i,
+    advice: "build a unique index CONCURRENTLY, and add the constraint USING INDEX"
+  },
+  { matches: /\bADD COLUMN\b[^,;]*\bREFERENCES\b/i, advice: "add the column, then its foreign key NOT VALID" },
+  { matches: /\bADD COLUMN\b[^,;]*\bGENERATED\b/i, advice: "a generated column rewrites the table" },
+  {
+    matches: /\bADD COLUMN\b[^,;]*\bDEFAULT [a-z_]+\(/i,
+    advice: "a default that is computed may rewrite the table: add the column without, and set the default afterwards"
+  },
+  {
+    matches: /\bADD COLUMN\b[^,;]*\bNOT NULL\b/i,
+    unless: /\bDEFAULT\b/i,
+    advice: "the version before does not fill the column: give it a default"
+  },
+  { matches: /\bALTER (COLUMN )?\S+ (SET DATA )?TYPE\b/i, advice: "another type rewrites the table: add a column" },
+  { matches: /\bSET NOT NULL\b/i, advice: "add CHECK (… IS NOT NULL) NOT VALID, and VALIDATE it" },
+  { matches: /\b(DROP COLUMN|RENAME)\b|^DROP TABLE\b/i, advice: "the version before still reads it" },
+  { matches: /^(UPDATE|DELETE|INSERT)\b/i, advice: "move data in batches, in the background of the new version" },
+  { matches: /^(TRUNCATE|LOCK|CLUSTER|VACUUM)\b/i, advice: "it locks out everything" }
+]
+
+/** Takes no lock for long, but runs for long: never in a transaction that holds other locks. */
+const alone = /\b(CONCURRENTLY|VALIDATE CONSTRAINT)\b/i
+
+/** What is wrong with the text of a migration, a line each. */
+export const faultsOf = (text: string): ReadonlyArray<string> => {
+  const statements = statementsOf(text)
+  const created = new Set(statements.flatMap((sql) => /^CREATE TABLE (?:IF NOT EXISTS )?(\w+)/i.exec(sql)?.[1] ?? []))
+  const tableOf = (sql: string) => /(?:\bON|^ALTER TABLE|^UPDATE|^INSERT INTO|^DELETE FROM) (\w+)/i.exec(sql)?.[1] ?? ""
+  const isArray = /export default \[/.test(text)
+  return statements.flatMap((sql) => {
+    if (/^CREATE (OR REPLACE )?(FUNCTION|TABLE|(CONSTRAINT )?TRIGGER)\b/i.test(sql)) return []
+    const told = (advice: string) => `${advice}: ${sql.slice(0, 60)}`
+    const misplaced = alone.test(sql) && !isArray ? [told("it belongs into an array of effects")] : []
+    if (created.has(tableOf(sql))) return misplaced
+    const broken = rules.filter(({ matches, unless }) => matches.test(sql) && unless?.test(sql) !== true)
+    return [...misplaced, ...broken.map(({ advice }) => told(advice))]
+  })
+}

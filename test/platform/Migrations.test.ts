@@ -1,0 +1,154 @@
+/** Migrations run while the version before serves. */
+import { PgClient } from "@effect/sql-pg"
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
+import * as Path from "node:path"
+import { migrateFrom } from "../../src/platform/Migrations.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
+import { faultsOf, lastOffline } from "./Migrations.support.ts"
+
+const directory = Path.resolve(import.meta.dirname, "../../migrations")
+
+describe("a migration", () => {
+  it("locks no table for long", async () => {
+    const names = (await readdir(directory)).filter((name) => Number.parseInt(name, 10) > lastOffline)
+    assert.isAbove(names.length, 0)
+    for (const name of names) {
+      assert.deepStrictEqual(faultsOf(await readFile(Path.join(directory, name), "utf8")), [], name)
+    }
+  })
+
+  it.for([
+    "CREATE INDEX a ON clients (project_id)",
+    "CREATE INDEX CONCURRENTLY a ON clients (project_id)",
+    "DROP INDEX clients_by_age",
+    "ALTER TABLE clients ADD CONSTRAINT c CHECK (id <> '')",
+    "ALTER TABLE clients ADD FOREIGN KEY (project_id, a) REFERENCES other (project_id, id)",
+    "ALTER TABLE clients ADD UNIQUE (project_id, email)",
+    "ALTER TABLE clients ADD COLUMN a text REFERENCES other",
+    "ALTER TABLE clients ADD COLUMN a int GENERATED ALWAYS AS (1) STORED",
+    "ALTER TABLE clients ADD COLUMN a uuid DEFAULT gen_random_uuid()",
+    "ALTER TABLE clients ADD COLUMN a text NOT NULL",
+    "ALTER TABLE clients ALTER COLUMN version TYPE bigint",
+    "ALTER TABLE clients ALTER COLUMN email SET NOT NULL",
+    "ALTER TABLE clients VALIDATE CONSTRAINT c",
+    "ALTER TABLE clients DROP COLUMN email",
+    "ALTER TABLE clients RENAME COLUMN email TO mail",
+    "UPDATE clients SET version = version + 1",
+    "DROP TABLE clients",
+    "LOCK TABLE clients"
+  ])("is refused with: %s", (sql) => {
+    assert.isAbove(faultsOf(`export default Effect.gen(function* () { yield* sql\`${sql}\` })`).length, 0)
+  })
+
+  it.for([
+    "ALTER TABLE clients ADD COLUMN a text",
+    "ALTER TABLE clients ADD COLUMN a integer NOT NULL DEFAULT 0",
+    "ALTER TABLE clients ADD CONSTRAINT c CHECK (id <> '') NOT VALID",
+    "CREATE TABLE other (project_id text)"
+  ])("is accepted with: %s", (sql) => {
+    assert.deepStrictEqual(faultsOf(`export default Effect.gen(function* () { yield* sql\`${sql}\` })`), [])
+  })
+})
+
+/** A directory of migrations by their file names. */
+const migrations = (files: Readonly<Record<string, string>>) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      // Below the checkout, so that imports find their packages.
+      const made = await mkdtemp(Path.join(import.meta.dirname, ".migrations-"))
+      for (const [name, body] of Object.entries(files)) {
+        await writeFile(
+          Path.join(made, name),
+          `import { Effect } from "effect"\nimport { SqlClient } from "effect/sql"\n${body}`
+        )
+      }
+      return made
+    }),
+    (made) => Effect.promise(() => rm(made, { recursive: true }))
+  )
+
+const inTransaction = (...statements: ReadonlyArray<string>) => `
+  export default Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    ${statements.map((sql) => `yield* sql.unsafe(\`${sql}\`)`).join("\n")}
+  })`
+
+const alone = (...statements: ReadonlyArray<string>) => `
+  const run = (text) => Effect.flatMap(SqlClient.SqlClient, (sql) => sql.unsafe(text))
+  export default [${statements.map((sql) => `run(\`${sql}\`)`).join(", ")}]`
+
+const index = "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS members_by_name ON members (project_id, name)"
+const insertMembers = `
+  INSERT INTO members (project_id, id, name, active) VALUES ('acme', 'a', 'Anna', true), ('acme', 'b', 'Anna', true)`
+
+layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
+  it.effect("that fail halfway change nothing, leave those before them, and are applied by the next run", () =>
+    Effect.gen(function* () {
+      const sql = yield* PgClient.PgClient
+      const first = inTransaction("CREATE TABLE halfway_first (id text)")
+      const broken = inTransaction("CREATE TABLE halfway_second (id text)", "SELECT 1 / 0")
+      const failing = yield* migrations({ "0901_first.ts": first, "0902_second.ts": broken })
+      const failure = yield* Effect.flip(migrateFrom(failing))
+      assert.strictEqual(failure._tag === "MigrationFailed" ? failure.name : failure._tag, "0902_second")
+      const tables = sql<{ name: string }>`
+        SELECT relname AS name FROM pg_class WHERE relname LIKE 'halfway_%' AND relkind = 'r' ORDER BY 1`
+      assert.deepStrictEqual(yield* tables, [{ name: "halfway_first" }])
+      const mended = yield* migrations({
+        "0901_first.ts": first,
+        "0902_second.ts": inTransaction("CREATE TABLE halfway_second (id text)")
+      })
+      assert.deepStrictEqual(yield* migrateFrom(mended), [[902, "second"]])
+      assert.deepStrictEqual(yield* tables, [{ name: "halfway_first" }, { name: "halfway_second" }])
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("that build an index concurrently and fail are run again, and replace what was left of it", () =>
+    Effect.gen(function* () {
+      const sql = yield* PgClient.PgClient
+      yield* sql`
+        INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
+        VALUES ('acme', 'Acme', 'UTC', '{}', '{}', '{}', now())`
+      yield* sql.unsafe(insertMembers)
+      const directory = yield* migrations({ "0911_index.ts": alone(index) })
+      assert.strictEqual((yield* Effect.flip(migrateFrom(directory)))._tag, "MigrationFailed")
+      yield* sql`DELETE FROM members WHERE id = 'b'`
+      assert.deepStrictEqual(yield* migrateFrom(directory), [[911, "index"]])
+      const [built] =
+        yield* sql`SELECT indisvalid AS valid FROM pg_index WHERE indexrelid = 'members_by_name'::regclass`
+      assert.deepStrictEqual(built, { valid: true })
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("wait for a lock for two seconds at a time, so that statements behind them go on", () =>
+    Effect.gen(function* () {
+      const sql = yield* PgClient.PgClient
+      yield* sql`CREATE TABLE held_up (id text)`
+      const directory = yield* migrations({
+        "0921_held_up.ts": inTransaction("ALTER TABLE held_up ADD COLUMN name text")
+      })
+      const holder = yield* sql.reserve
+      const execute = (text: string) => holder.execute(text, [], undefined)
+      yield* execute("BEGIN")
+      yield* execute("LOCK TABLE held_up IN ACCESS SHARE MODE")
+      const fiber = yield* Effect.forkDetach(migrateFrom(directory))
+      yield* Effect.sleep("500 millis")
+      // It stands behind the migration's request for its lock, and is answered once that is given up.
+      yield* Effect.timeout(sql`SELECT FROM held_up`, "20 seconds")
+      yield* execute("ROLLBACK")
+      assert.deepStrictEqual(yield* Fiber.join(fiber), [[921, "held_up"]])
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("of two processes at once are applied once", () =>
+    Effect.gen(function* () {
+      const directory = yield* migrations({
+        "0931_once.ts": alone("CREATE INDEX CONCURRENTLY IF NOT EXISTS members_once ON members (project_id, active)"),
+        "0932_twice.ts": inTransaction("CREATE TABLE applied_once (id text)", "SELECT pg_sleep(0.3)")
+      })
+      const runs = yield* Effect.all([migrateFrom(directory), migrateFrom(directory)], { concurrency: 2 })
+      assert.deepStrictEqual(runs.map(({ length }) => length).sort(), [0, 2])
+    }).pipe(Effect.scoped)
+  )
+})
