@@ -24,7 +24,7 @@ import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { Worker } from "../platform/background/Worker.ts"
-import { deadLetteringLayer, maintenanceLayer, statement } from "../platform/Database.ts"
+import { claimsLayer, deadLetteringLayer, maintenanceLayer, statement } from "../platform/Database.ts"
 import { Measured } from "../platform/Measured.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
@@ -46,6 +46,8 @@ import { Sender } from "./Sender.ts"
 const longestBatch = 500
 /** Maximum number of deliveries leased to one process, in flight or waiting in their lanes. */
 const leasesInAll = 4_096
+/** Maximum number of these that one statement claims beyond the concurrency of their endpoints. */
+const aheadPerClaim = 1_000
 /** Interval at which due endpoints are looked for without a notice: half of what a retry may be late. */
 const pollEvery = Duration.millis(250)
 /** How much longer than an attempt its lease lasts. Nothing extends it. */
@@ -76,6 +78,7 @@ interface Leased extends Claim {
 
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
+  const claims = Context.get(yield* Layer.build(claimsLayer), PgClient.PgClient)
   const maintenance = Context.get(yield* Layer.build(maintenanceLayer), PgClient.PgClient)
   const deadLettering = Context.get(yield* Layer.build(deadLetteringLayer), PgClient.PgClient)
   const supervisor = yield* Supervisor
@@ -201,7 +204,7 @@ const make = Effect.gen(function* () {
     if (workerId === null) return Effect.void
     const at = now()
     for (const endpoint of lanes.hungry(at)) named.set(keyOf(endpoint), endpoint)
-    const visits = [...named.values()].map((endpoint) => lanes.named(endpoint, at))
+    const visits = lanes.named(named.values(), at, Math.min(aheadPerClaim, room))
     const free = slots.free(at)
     named.clear()
     changed.clear()
@@ -213,10 +216,10 @@ const make = Effect.gen(function* () {
     named: ReadonlyArray<Named>
     slots: { healthy: number; suspect: number }
   }) =>
-    untraced(statement(claim(sql, { ...of, concurrency, leaseMillis }))).pipe(
-      Effect.map((claims) => {
+    untraced(statement(claim(claims, { ...of, concurrency, leaseMillis }))).pipe(
+      Effect.map((rows) => {
         const at = now()
-        const leases = claims.map((one): Leased => ({ ...one, startedAt: at, slot: undefined }))
+        const leases = rows.map((one): Leased => ({ ...one, startedAt: at, slot: undefined }))
         for (const lease of leases) leased.add(lease)
         if (intake === "closed") return returnAll(leases)
         lanes.add(leases, at)

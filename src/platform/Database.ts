@@ -78,6 +78,9 @@ export const backgroundLayer = client(pools.background, pools.background.size)
 /** The client of the delivery loop. */
 export const deliveriesLayer = client(pools.deliveries, pools.deliveries.size)
 
+/** The client of the delivery loop's claims. */
+export const claimsLayer = client(pools.claims, pools.claims.size)
+
 /** The client of requests that read many rows: no other request waits behind them on a connection, or for one. */
 export const reportLayer = client(pools.reports, pools.reports.size)
 

@@ -75,7 +75,7 @@ describe("a worker that is killed", () => {
       await sleep(pause)
       worker.kill("SIGKILL")
       await worker.exited
-      await burial(shop.query, "developer-api deliveries")
+      await burial(shop.query, "developer-api deliver%")
       await shop.endLeases()
     }
     open = false
