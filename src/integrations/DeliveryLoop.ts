@@ -239,11 +239,10 @@ const make = Effect.gen(function* () {
   })
 
   yield* supervisor.supervise("deliveries", { stalledAfter }, (progress) =>
-    cycle.pipe(
+    Effect.andThen(cycle, progress).pipe(
       Effect.catch((error) =>
         Effect.andThen(Effect.logWarning("The database of the deliveries is away", error), Effect.sleep(againAfter))
       ),
-      Effect.andThen(progress),
       Effect.forever
     )
   )
