@@ -3,9 +3,9 @@
  *
  * One fiber talks to the database, one statement after the other; attempts run beside it:
  *
- *   ┌──────────▶ waiting ── results, notice or timer ──▶ recording ──▶ claiming ──┐
- *   │                                                    (if results)  (if open)  │
- *   └─────────────────────────────────────────────────────────────────────────────┘
+ *   ┌──▶ waiting ── results, notice or timer ──▶ disabling ──▶ recording ──▶ claiming ──┐
+ *   │                                            (if 410)      (if results)  (if open)  │
+ *   └───────────────────────────────────────────────────────────────────────────────────┘
  *
  *   attempt:  claimed ──▶ waiting in its lane ──▶ sending ──▶ ended ──▶ recorded
  *                               └── returned unsent ──────────▲
@@ -13,6 +13,7 @@
  *   intake:   open ── drain ──▶ closed ── nothing leased ──▶ idle
  *
  * - waiting: a result, a notice (new deliveries, a changed webhook) or the timer ends it, whichever comes first.
+ * - disabling: the webhooks whose endpoints answered 410, before these answers are recorded.
  * - recording: up to `longestBatch` results in one statement. While the database is away they are kept and tried again;
  *   a result whose lease is over by then changes nothing.
  * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that notices name.
