@@ -16,7 +16,8 @@
  * - disabling: the webhooks whose endpoints answered 410, before these answers are recorded.
  * - recording: up to `longestBatch` results in one statement. While the database is away they are kept and tried again;
  *   a result whose lease is over by then changes nothing.
- * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that notices name.
+ * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that are named: by a notice,
+ *   by a record after which they are due, or by a lane that runs low. While none is named, every `pollEvery`.
  *
  * `src/integrations/README.md` follows a delivery from its commit to its record.
  */
@@ -91,6 +92,7 @@ const make = Effect.gen(function* () {
   const now = () => clock.currentTimeMillisUnsafe()
   const concurrency = webhooks.endpointConcurrency
   const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
+  const pollNanos = Duration.toNanosUnsafe(pollEvery)
   const terms = { concurrency, disableAfterMillis: Duration.toMillis(webhooks.disableAfter) }
 
   const slots = Slots.make()
@@ -100,11 +102,17 @@ const make = Effect.gen(function* () {
   /** Endpoints whose webhook has changed since the last claim began: what was claimed ahead is stale. */
   const changed = new Map<string, Endpoint>()
   let results: Array<{ readonly lease: Leased; readonly result: Result }> = []
+  /** Time of the next claim if no endpoint is named before. Monotonic, in nanoseconds. */
+  let pollAt = 0n
   let intake: "open" | "closed" = "open"
   const idle = yield* Latch.make(false)
   const signals = yield* Queue.sliding<void>(1)
   const signal = () => void Queue.offerUnsafe(signals, undefined)
 
+  const name = ({ installationId, projectId }: Endpoint) => {
+    const endpoint = { projectId, installationId }
+    named.set(keyOf(endpoint), endpoint)
+  }
   const end = (lease: Leased, result: Result) => {
     results.push({ lease, result })
     signal()
@@ -190,21 +198,31 @@ const make = Effect.gen(function* () {
       Effect.tapError(() => Effect.sync(() => void (results = [...batch, ...results]))),
       Effect.tapDefect(() => Effect.sync(forget)),
       Effect.tap(() => Effect.sync(forget)),
-      // Should this fail, the next failure of the endpoint comes to it.
-      Effect.tap((failing) =>
-        Effect.forEach(failing, (endpoint) => statement(disable(sql, endpoint, null, "failing")), { discard: true })
-      ),
+      Effect.tap((endpoints) => {
+        for (const endpoint of endpoints) if (endpoint.isDue) name(endpoint)
+        // Should this fail, the next failure of the endpoint comes to it.
+        const failing = endpoints.filter(({ isFailing }) => isFailing)
+        return Effect.forEach(failing, (endpoint) => statement(disable(sql, endpoint, null, "failing")), {
+          discard: true
+        })
+      }),
       Effect.andThen(measured ? Metrics.countResults(batch.map(({ result }) => result)) : Effect.void)
     )
   })
 
-  /** Claims what there are slots for. What a claim has leased is known here, even if the fiber is interrupted meanwhile. */
+  /**
+   * Claims what there are slots for, if an endpoint is named or nothing was claimed for `pollEvery`. What a claim has leased
+   * is known here, even if the fiber is interrupted meanwhile.
+   */
   const claimDue = Effect.suspend(() => {
     const workerId = worker.leaseId()
     const room = Math.max(0, leasesInAll - leased.size)
     if (workerId === null) return Effect.void
     const at = now()
-    for (const endpoint of lanes.hungry(at)) named.set(keyOf(endpoint), endpoint)
+    lanes.hungry(at).forEach(name)
+    const elapsed = clock.monotonicTimeNanosUnsafe()
+    if (named.size === 0 && elapsed < pollAt) return Effect.void
+    pollAt = elapsed + pollNanos
     const visits = lanes.named(named.values(), at, Math.min(aheadPerClaim, room))
     const free = slots.free(at)
     named.clear()
@@ -231,7 +249,8 @@ const make = Effect.gen(function* () {
     )
 
   const cycle = Effect.gen(function* () {
-    yield* Effect.timeoutOption(Queue.take(signals), pollEvery)
+    const left = pollAt - clock.monotonicTimeNanosUnsafe()
+    yield* Effect.timeoutOption(Queue.take(signals), intake === "open" && left > 0n ? Duration.nanos(left) : pollEvery)
     if (gone.length > 0) yield* disableGone
     if (results.length > 0) yield* Effect.uninterruptible(recordEnded)
     if (results.length > 0) signal()
@@ -250,7 +269,7 @@ const make = Effect.gen(function* () {
 
   const visit = (endpoints: ReadonlyArray<Endpoint>) =>
     Effect.sync(() => {
-      for (const endpoint of endpoints) named.set(keyOf(endpoint), endpoint)
+      endpoints.forEach(name)
       if (endpoints.length > 0) signal()
     })
 
@@ -267,7 +286,7 @@ const make = Effect.gen(function* () {
   yield* listen(({ installationIds, on, projectId }) => {
     for (const installationId of installationIds) {
       const endpoint = { projectId, installationId }
-      named.set(keyOf(endpoint), endpoint)
+      name(endpoint)
       if (on === "changed") {
         changed.set(keyOf(endpoint), endpoint)
         returnAll(lanes.drop(endpoint))

@@ -7,10 +7,12 @@ import type { Claim, Endpoint, Named } from "./Claim.ts"
 
 /** Time, in milliseconds, after which what waits is returned and claimed anew: its webhook may have changed. */
 const waitsAtMost = 1_000
-/** Time, in milliseconds, within which an endpoint answers, again and again, that has deliveries claimed ahead. */
-const quick = 100
+/** Time, in milliseconds, within which an endpoint answers that has deliveries claimed ahead. */
+const quick = 50
+/** Time, in milliseconds, after such an answer for which an endpoint counts as quick. */
+const quickFor = 100
 /** Deliveries leased to one endpoint that is quick, as a multiple of its concurrency. */
-const aheadFactor = 8
+const aheadFactor = 16
 
 interface Lane<C> {
   readonly endpoint: Endpoint
@@ -96,7 +98,7 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
     },
     next: (claim, { millis, now, succeeded }) => {
       const lane = laneOf(claim)
-      lane.quickUntil = succeeded && millis < quick ? now + quick : 0
+      lane.quickUntil = succeeded && millis < quick ? now + quickFor : 0
       const returned = succeeded ? [] : empty(lane)
       let next = lane.waiting.shift()
       while (next !== undefined && now - next.since > waitsAtMost) {
