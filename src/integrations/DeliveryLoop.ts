@@ -3,9 +3,9 @@
  *
  * One fiber talks to the database, one statement after the other; attempts run beside it:
  *
- *   ┌──────────▶ waiting ── results, notice or timer ──▶ recording ──▶ claiming ──┐
- *   │                                                    (if results)  (if open)  │
- *   └─────────────────────────────────────────────────────────────────────────────┘
+ *   ┌──▶ waiting ── results, notice or timer ──▶ disabling ──▶ recording ──▶ claiming ──┐
+ *   │                                            (if 410)      (if results)  (if open)  │
+ *   └───────────────────────────────────────────────────────────────────────────────────┘
  *
  *   attempt:  claimed ──▶ waiting in its lane ──▶ sending ──▶ ended ──▶ recorded
  *                               └── returned unsent ──────────▲
@@ -13,9 +13,11 @@
  *   intake:   open ── drain ──▶ closed ── nothing leased ──▶ idle
  *
  * - waiting: a result, a notice (new deliveries, a changed webhook) or the timer ends it, whichever comes first.
+ * - disabling: the webhooks whose endpoints answered 410, before these answers are recorded.
  * - recording: up to `longestBatch` results in one statement. While the database is away they are kept and tried again;
  *   a result whose lease is over by then changes nothing.
- * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that notices name.
+ * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that are named: by a notice,
+ *   by a record after which they are due, or by a lane that runs low. While none is named, every `pollEvery`.
  *
  * `src/integrations/README.md` follows a delivery from its commit to its record.
  */
@@ -23,7 +25,7 @@ import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { Worker } from "../platform/background/Worker.ts"
-import { deadLetteringLayer, maintenanceLayer, statement } from "../platform/Database.ts"
+import { claimsLayer, deadLetteringLayer, maintenanceLayer, statement } from "../platform/Database.ts"
 import { MetricsEnabled } from "../platform/MetricsEnabled.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
@@ -45,6 +47,8 @@ import { Sender } from "./Sender.ts"
 const longestBatch = 500
 /** Maximum number of deliveries leased to one process, in flight or waiting in their lanes. */
 const leasesInAll = 4_096
+/** Maximum number of these that one statement claims beyond the concurrency of their endpoints. */
+const aheadPerClaim = 1_000
 /** Interval at which due endpoints are looked for without a notice: half of what a retry may be late. */
 const pollEvery = Duration.millis(250)
 /** How much longer than an attempt its lease lasts. Nothing extends it. */
@@ -75,6 +79,7 @@ interface Leased extends Claim {
 
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
+  const claims = Context.get(yield* Layer.build(claimsLayer), SqlClient.SqlClient)
   const maintenance = Context.get(yield* Layer.build(maintenanceLayer), SqlClient.SqlClient)
   const deadLettering = Context.get(yield* Layer.build(deadLetteringLayer), SqlClient.SqlClient)
   const supervisor = yield* Supervisor
@@ -86,6 +91,7 @@ const make = Effect.gen(function* () {
   const now = () => clock.currentTimeMillisUnsafe()
   const concurrency = webhooks.endpointConcurrency
   const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
+  const pollNanos = Duration.toNanosUnsafe(pollEvery)
   const terms = { concurrency, disableAfterMillis: Duration.toMillis(webhooks.disableAfter) }
 
   const slots = Slots.make()
@@ -95,11 +101,17 @@ const make = Effect.gen(function* () {
   /** Endpoints whose webhook has changed since the last claim began: what was claimed ahead is stale. */
   const changed = new Map<string, Endpoint>()
   let results: Array<{ readonly lease: Leased; readonly result: Result }> = []
+  /** Time of the next claim if no endpoint is named before. Monotonic, in nanoseconds. */
+  let pollAt = 0n
   let intake: "open" | "closed" = "open"
   const idle = yield* Latch.make(false)
   const signals = yield* Queue.sliding<void>(1)
   const signal = () => void Queue.offerUnsafe(signals, undefined)
 
+  const name = ({ installationId, projectId }: Endpoint) => {
+    const endpoint = { projectId, installationId }
+    named.set(keyOf(endpoint), endpoint)
+  }
   const end = (lease: Leased, result: Result) => {
     results.push({ lease, result })
     signal()
@@ -185,22 +197,32 @@ const make = Effect.gen(function* () {
       Effect.tapError(() => Effect.sync(() => void (results = [...batch, ...results]))),
       Effect.tapDefect(() => Effect.sync(forget)),
       Effect.tap(() => Effect.sync(forget)),
-      // Should this fail, the next failure of the endpoint comes to it.
-      Effect.tap((failing) =>
-        Effect.forEach(failing, (endpoint) => statement(disable(sql, endpoint, null, "failing")), { discard: true })
-      ),
+      Effect.tap((endpoints) => {
+        for (const endpoint of endpoints) if (endpoint.isDue) name(endpoint)
+        // Should this fail, the next failure of the endpoint comes to it.
+        const failing = endpoints.filter(({ isFailing }) => isFailing)
+        return Effect.forEach(failing, (endpoint) => statement(disable(sql, endpoint, null, "failing")), {
+          discard: true
+        })
+      }),
       Effect.andThen(measured ? Metrics.countResults(batch.map(({ result }) => result)) : Effect.void)
     )
   })
 
-  /** Claims what there are slots for. What a claim has leased is known here, even if the fiber is interrupted meanwhile. */
+  /**
+   * Claims what there are slots for, if an endpoint is named or nothing was claimed for `pollEvery`. What a claim has leased
+   * is known here, even if the fiber is interrupted meanwhile.
+   */
   const claimDue = Effect.suspend(() => {
     const workerId = worker.leaseId()
     const room = Math.max(0, leasesInAll - leased.size)
     if (workerId === null) return Effect.void
     const at = now()
-    for (const endpoint of lanes.hungry(at)) named.set(keyOf(endpoint), endpoint)
-    const visits = [...named.values()].map((endpoint) => lanes.named(endpoint, at))
+    lanes.hungry(at).forEach(name)
+    const elapsed = clock.monotonicTimeNanosUnsafe()
+    if (named.size === 0 && elapsed < pollAt) return Effect.void
+    pollAt = elapsed + pollNanos
+    const visits = lanes.named(named.values(), at, Math.min(aheadPerClaim, room))
     const free = slots.free(at)
     named.clear()
     changed.clear()
@@ -212,10 +234,10 @@ const make = Effect.gen(function* () {
     named: ReadonlyArray<Named>
     slots: { healthy: number; suspect: number }
   }) =>
-    untraced(statement(claim(sql, { ...of, concurrency, leaseMillis }))).pipe(
-      Effect.map((claims) => {
+    untraced(statement(claim(claims, { ...of, concurrency, leaseMillis }))).pipe(
+      Effect.map((rows) => {
         const at = now()
-        const leases = claims.map((one): Leased => ({ ...one, startedAt: at, slot: undefined }))
+        const leases = rows.map((one): Leased => ({ ...one, startedAt: at, slot: undefined }))
         for (const lease of leases) leased.add(lease)
         if (intake === "closed") return returnAll(leases)
         lanes.add(leases, at)
@@ -226,7 +248,8 @@ const make = Effect.gen(function* () {
     )
 
   const cycle = Effect.gen(function* () {
-    yield* Effect.timeoutOption(Queue.take(signals), pollEvery)
+    const left = pollAt - clock.monotonicTimeNanosUnsafe()
+    yield* Effect.timeoutOption(Queue.take(signals), intake === "open" && left > 0n ? Duration.nanos(left) : pollEvery)
     if (gone.length > 0) yield* disableGone
     if (results.length > 0) yield* Effect.uninterruptible(recordEnded)
     if (results.length > 0) signal()
@@ -235,18 +258,17 @@ const make = Effect.gen(function* () {
   })
 
   yield* supervisor.supervise("deliveries", { stalledAfter }, (progress) =>
-    cycle.pipe(
+    Effect.andThen(cycle, progress).pipe(
       Effect.catch((error) =>
         Effect.andThen(Effect.logWarning("The database of the deliveries is away", error), Effect.sleep(againAfter))
       ),
-      Effect.andThen(progress),
       Effect.forever
     )
   )
 
   const visit = (endpoints: ReadonlyArray<Endpoint>) =>
     Effect.sync(() => {
-      for (const endpoint of endpoints) named.set(keyOf(endpoint), endpoint)
+      endpoints.forEach(name)
       if (endpoints.length > 0) signal()
     })
 
@@ -263,7 +285,7 @@ const make = Effect.gen(function* () {
   yield* listen(({ installationIds, on, projectId }) => {
     for (const installationId of installationIds) {
       const endpoint = { projectId, installationId }
-      named.set(keyOf(endpoint), endpoint)
+      name(endpoint)
       if (on === "changed") {
         changed.set(keyOf(endpoint), endpoint)
         returnAll(lanes.drop(endpoint))

@@ -112,6 +112,9 @@ export const backgroundLayer = client("background")
 /** The client of the delivery loop. */
 export const deliveriesLayer = client("deliveries")
 
+/** The client of the delivery loop's claims. */
+export const claimsLayer = client("claims")
+
 /** The client of requests that read many rows: no other request waits behind them on a connection, or for one. */
 export const reportLayer = client("reports")
 

@@ -69,13 +69,14 @@ export const discard = (sql: SqlClient.SqlClient) => sql<Batch>`
 
 /**
  * Dead-letters a batch of pending deliveries whose creation, or last retry command, is longer ago than `maxAgeMillis`,
- * whether or not they were attempted (error code `expired`). Those in flight are left to their attempt.
+ * whether or not they were attempted (error code `expired`). Those in flight are left to their attempt. The bound of
+ * `created_at` is always true: it is the condition of `deliveries_by_age`.
  */
 export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => sql<Batch>`
   WITH old AS MATERIALIZED (
     SELECT expired.row FROM projects, LATERAL (
       SELECT ctid AS row FROM deliveries
-      WHERE project_id = projects.project_id AND finished_at IS NULL AND status = 'pending'
+      WHERE project_id = projects.project_id AND finished_at IS NULL AND created_at > '-infinity' AND status = 'pending'
         AND greatest(created_at, retried_at) < now() - ${maxAgeMillis}::float8 * interval '1 millisecond'
       ORDER BY greatest(created_at, retried_at) LIMIT ${deadLetterBatch}::int
       FOR NO KEY UPDATE SKIP LOCKED

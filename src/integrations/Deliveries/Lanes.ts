@@ -7,24 +7,28 @@ import type { Claim, Endpoint, Named } from "./Claim.ts"
 
 /** Time, in milliseconds, after which what waits is returned and claimed anew: its webhook may have changed. */
 const waitsAtMost = 1_000
-/** Time, in milliseconds, within which an endpoint answers, again and again, that has deliveries claimed ahead. */
-const quick = 100
+/** Time, in milliseconds, within which an endpoint answers that has deliveries claimed ahead. */
+const quick = 50
+/** Time, in milliseconds, after such an answer for which an endpoint counts as quick. */
+const quickFor = 100
 /** Deliveries leased to one endpoint that is quick, as a multiple of its concurrency. */
-const aheadFactor = 8
+const aheadFactor = 16
 
 interface Lane<C> {
   readonly endpoint: Endpoint
   sending: number
   readonly waiting: Array<{ readonly claim: C; readonly since: number }>
-  /** Whether more was due at the last claim, which is named once. */
+  /** Number that the next claim may lease of the endpoint. */
+  wanted: number
+  /** Whether the last claim leased all that it might, so that more may be due. The endpoint is named once for it. */
   more: boolean
   /** Until when the endpoint counts as quick, in milliseconds. */
   quickUntil: number
 }
 
 export interface Lanes<C extends Claim> {
-  /** Returns an endpoint as a claim is to visit it: one that is quick has deliveries claimed ahead. */
-  readonly named: (endpoint: Endpoint, now: number) => Named
+  /** Returns endpoints as a claim is to visit them: those that are quick have deliveries claimed ahead, up to `room` in all. */
+  readonly named: (endpoints: Iterable<Endpoint>, now: number, room: number) => ReadonlyArray<Named>
   /** Starts the claims that a lane has room for; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
   /** Returns what a lane sends next after the end of an attempt, and what it returns: what waits too long, or after a failure. */
@@ -32,8 +36,10 @@ export interface Lanes<C extends Claim> {
     claim: C,
     ended: { readonly succeeded: boolean; readonly millis: number; readonly now: number }
   ) => { readonly next: C | undefined; readonly returned: ReadonlyArray<C> }
-  /** Names, once, the endpoints that are quick, have more due and at most half of their leases left. Forgets empty lanes. */
-  readonly hungry: (now: number) => ReadonlyArray<Named>
+  /**
+   * Names, once, the endpoints that are quick, have more due and at most half of their leases left. Forgets empty lanes.
+   */
+  readonly hungry: (now: number) => ReadonlyArray<Endpoint>
   /** Takes what waits for an endpoint, or for all. */
   readonly drop: (endpoint?: Endpoint) => ReadonlyArray<C>
 }
@@ -54,6 +60,7 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
       endpoint: { projectId, installationId },
       sending: 0,
       waiting: [],
+      wanted: width,
       more: false,
       quickUntil: 0
     }
@@ -62,25 +69,36 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
   }
 
   return {
-    named: (endpoint, now) => {
-      const lane = lanes.get(keyOf(endpoint))
-      return { ...endpoint, width: lane !== undefined && now < lane.quickUntil ? ahead : width }
+    named: (endpoints, now, room) => {
+      let left = room
+      return Array.from(endpoints, (endpoint) => {
+        const lane = lanes.get(keyOf(endpoint))
+        if (lane === undefined) return { ...endpoint, width }
+        lane.wanted = now < lane.quickUntil && left >= ahead ? ahead : width
+        left -= lane.wanted - width
+        return { ...endpoint, width: lane.wanted }
+      })
     },
     add: (claims, now) => {
+      const filled = new Set<Lane<C>>()
       for (const claim of claims) {
         const lane = laneOf(claim)
+        filled.add(lane)
         if (lane.sending >= (claim.suspect ? 1 : width)) {
           lane.waiting.push({ claim, since: now })
         } else {
           lane.sending++
           send(claim)
         }
-        lane.more = claim.more
+      }
+      for (const lane of filled) {
+        lane.more = leases(lane) >= lane.wanted
+        lane.wanted = width
       }
     },
     next: (claim, { millis, now, succeeded }) => {
       const lane = laneOf(claim)
-      lane.quickUntil = succeeded && millis < quick ? now + quick : 0
+      lane.quickUntil = succeeded && millis < quick ? now + quickFor : 0
       const returned = succeeded ? [] : empty(lane)
       let next = lane.waiting.shift()
       while (next !== undefined && now - next.since > waitsAtMost) {
@@ -91,11 +109,11 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
       return { next: next?.claim, returned }
     },
     hungry: (now) => {
-      const found: Array<Named> = []
+      const found: Array<Endpoint> = []
       for (const [key, lane] of lanes) {
         if (now < lane.quickUntil && lane.more && leases(lane) <= ahead / 2) {
           lane.more = false
-          found.push({ ...lane.endpoint, width: ahead })
+          found.push(lane.endpoint)
         } else if (leases(lane) === 0) {
           lanes.delete(key)
         }

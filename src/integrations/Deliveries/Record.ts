@@ -51,8 +51,16 @@ export interface Terms {
   readonly disableAfterMillis: number
 }
 
+/** An endpoint of which something follows from its results. */
+export interface Recorded extends Endpoint {
+  /** A claim would find something now. */
+  readonly isDue: boolean
+  /** It has failed for `disableAfterMillis`. */
+  readonly isFailing: boolean
+}
+
 /**
- * Records a batch and returns the endpoints that have failed for `disableAfterMillis`. A result whose lease is lost changes
+ * Records a batch and returns the endpoints that are due now, and those that have failed for too long. A result whose lease is lost changes
  * nothing. The rows of endpoints are locked in the order of their key before the first delivery is written, so two batches
  * never deadlock.
  *
@@ -63,7 +71,7 @@ export const record = (
   sql: SqlClient.SqlClient,
   results: ReadonlyArray<Result>,
   { concurrency, disableAfterMillis }: Terms
-) => sql<Endpoint>`
+) => sql<Recorded>`
   WITH result AS MATERIALIZED (
     SELECT * FROM unnest(
       ${results.map(({ projectId }) => projectId)}::text[], ${results.map(({ installationId }) => installationId)}::text[],
@@ -108,8 +116,11 @@ export const record = (
     FROM recorded GROUP BY project_id, installation_id
   ),
   ${health(sql, concurrency)}
-  SELECT project_id AS "projectId", installation_id AS "installationId" FROM health
-  WHERE failing_since <= now() - ${disableAfterMillis}::float8 * interval '1 millisecond'`
+  SELECT * FROM (
+    SELECT project_id AS "projectId", installation_id AS "installationId", coalesce(claim_at <= now(), false) AS "isDue",
+      coalesce(failing_since <= now() - ${disableAfterMillis}::float8 * interval '1 millisecond', false) AS "isFailing"
+    FROM health
+  ) endpoint WHERE "isDue" OR "isFailing"`
 
 /**
  * Counts `freed` into the rows of endpoints. The row's own columns are read in SET alone: there they are those of the
@@ -145,5 +156,5 @@ const health = (sql: SqlClient.SqlClient, concurrency: number) => sql`
       END
     FROM freed
     WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
-    RETURNING health.project_id, health.installation_id, failing_since
+    RETURNING health.project_id, health.installation_id, failing_since, claim_at
   )`

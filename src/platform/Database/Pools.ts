@@ -79,10 +79,25 @@ export const pools = {
   },
   deliveries: {
     name: "developer-api deliveries",
-    purpose: "Claims and records of the delivery loop.",
-    size: 3,
+    purpose: "Records and takeovers of the delivery loop.",
+    size: 2,
     pipelined: 4,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
+  },
+  // A claim that a crash of PostgreSQL takes back is a lease that never was: its delivery is pending again, and the fence
+  // refuses the result of its attempt. A result that is recorded flushes the claim with it. So no delivery waits for a flush
+  // before it is sent.
+  claims: {
+    name: "developer-api delivery claims",
+    purpose: "Claims of the delivery loop, which do not wait until they are on disk.",
+    size: 1,
+    session: {
+      ...limits,
+      ...keyed,
+      plan_cache_mode: "force_generic_plan",
+      jit: "off",
+      synchronous_commit: "off"
+    }
   },
   deadLettering: {
     name: "developer-api dead-lettering",

@@ -1,6 +1,7 @@
 /** Maintenance at intervals: pruning, measuring, repairs. */
-import { Duration, Effect } from "effect"
-import { Supervisor } from "./Supervisor.ts"
+import { Duration, Effect, Metric, Schedule } from "effect"
+import { MetricsEnabled } from "../MetricsEnabled.ts"
+import { firstDelay, longestDelay, Supervisor } from "./Supervisor.ts"
 
 export interface Options {
   /** Pause between the end of one run and the start of the next. */
@@ -12,9 +13,17 @@ export interface Options {
 /** A run may wait for the database that long and be tried again. */
 const shortestStall = Duration.minutes(1)
 
+/** Bounds of the longest pause before a failed run is tried again, which is the interval between them. */
+const longestPause = { minimum: Duration.seconds(1), maximum: longestDelay }
+
+const failures = Metric.counter("background_failures_total", {
+  description: "Runs of periodic background fibers that failed and are tried again",
+  incremental: true
+})
+
 /**
- * Runs an effect at intervals, under supervision, for as long as the scope lives. A failure is logged and the next run
- * comes after the interval; a defect restarts the loop with backoff.
+ * Runs an effect at intervals, under supervision, for as long as the scope lives. A run that fails is logged, counted and
+ * tried again with backoff, jitter included; a defect restarts the loop.
  */
 export const forkPeriodic = Effect.fnUntraced(function* <E, R>(
   name: string,
@@ -22,11 +31,18 @@ export const forkPeriodic = Effect.fnUntraced(function* <E, R>(
   effect: Effect.Effect<unknown, E, R>
 ) {
   const supervisor = yield* Supervisor
+  const measured = yield* MetricsEnabled
+  const failed = Metric.withAttributes(failures, { fiber: name })
+  const pause = Duration.clamp(interval, longestPause)
+  const backoff = Schedule.min([Schedule.exponential(firstDelay), Schedule.spaced(pause)]).pipe(Schedule.jittered)
+  if (measured) yield* Metric.update(failed, 0)
   return yield* supervisor.supervise(name, { stalledAfter }, (progress) =>
     Effect.andThen(effect, progress).pipe(
-      Effect.catch((error) =>
+      Effect.tapError((error) =>
         Effect.annotateLogs(Effect.logWarning("A run of a background fiber failed", error), "fiber", name)
       ),
+      Effect.tapError(() => (measured ? Metric.update(failed, 1) : Effect.void)),
+      Effect.retry(backoff),
       Effect.andThen(Effect.sleep(interval)),
       Effect.forever
     )

@@ -161,22 +161,47 @@ describe("a supervised loop", () => {
 })
 
 describe("a periodic effect", () => {
-  it.effect("goes on after a failure at its interval, and after a defect with backoff", () =>
+  it.effect("is tried again with backoff after a failure and after a defect, and goes on at its interval", () =>
     scene((lines) =>
       Effect.gen(function* () {
         let runs = 0
         yield* forkPeriodic(
           "upkeep",
-          { interval: Duration.seconds(5) },
-          Effect.suspend(() => (++runs === 1 ? Effect.fail("away") : runs === 2 ? Effect.die("broken") : Effect.void))
+          { interval: Duration.hours(1) },
+          Effect.suspend(() => {
+            runs++
+            return runs <= 3 ? Effect.fail("away") : runs === 4 ? Effect.die("broken") : Effect.void
+          })
         )
         yield* settle
         assert.strictEqual(runs, 1)
-        yield* TestClock.adjust("5 seconds")
-        assert.strictEqual(runs, 2)
-        yield* TestClock.adjust(250)
-        assert.strictEqual(runs, 3)
-        assert.strictEqual(lines.length, 2)
+        // The last delay is that of a restart.
+        for (const [at, delay] of [250, 500, 1_000, 250].entries()) {
+          yield* TestClock.adjust(delay)
+          assert.strictEqual(runs, at + 2)
+        }
+        yield* TestClock.adjust("59 minutes")
+        assert.strictEqual(runs, 5)
+        yield* TestClock.adjust("1 minute")
+        assert.strictEqual(runs, 6)
+        assert.strictEqual(lines.length, 4)
+      })
+    )
+  )
+
+  it.effect("that fails again and again is tried again every 30 seconds at least, however long its interval", () =>
+    scene(() =>
+      Effect.gen(function* () {
+        let runs = 0
+        yield* forkPeriodic(
+          "upkeep",
+          { interval: Duration.hours(1) },
+          Effect.suspend(() => Effect.fail(++runs))
+        )
+        yield* TestClock.adjust("10 minutes")
+        const before = runs
+        yield* TestClock.adjust("10 minutes")
+        assert.isAtLeast(runs - before, 16)
       })
     )
   )

@@ -1,0 +1,113 @@
+/** Every background fiber of the service meets a bug in the middle of its work (contract §15). */
+import { readdirSync, readFileSync } from "node:fs"
+import { assert, describe, it, layer } from "@effect/vitest"
+import { ConfigProvider, Context, Deferred, Effect, Layer, Metric, Redacted } from "effect"
+import { TestClock } from "effect/testing"
+import { Supervisor } from "../../src/platform/background/Supervisor.ts"
+import { application } from "../../src/server/Serve.ts"
+import { freePort } from "../support/Process.ts"
+import { secretKey } from "../support/TestServer.ts"
+import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
+
+/** All of them: a fiber that is missing here fails the test. */
+const fibers = [
+  "audience pruning",
+  "campaign claims",
+  "campaign progress",
+  "campaign results",
+  "campaign takeover",
+  "deliveries",
+  "deliveries dead-lettering",
+  "deliveries expiry",
+  "deliveries listener",
+  "deliveries metrics",
+  "deliveries retention",
+  "deliveries sweep",
+  "deliveries takeover",
+  "idempotency pruning",
+  "message claims",
+  "message metrics",
+  "message takeover",
+  "outbox notifier",
+  "preview judging",
+  "worker liveness"
+]
+
+/** A supervisor under which the first run of each loop ends in a defect as soon as it has made progress. */
+const brokenOnce = (supervisor: Supervisor["Service"], runs: Map<string, number>): Supervisor["Service"] => ({
+  ...supervisor,
+  supervise: (name, options, loop) => {
+    let run = 0
+    return supervisor.supervise(name, options, (progress) =>
+      Effect.gen(function* () {
+        const current = ++run
+        const advanced = yield* Deferred.make<void>()
+        const reported = Effect.andThen(progress, () => {
+          runs.set(name, Math.max(runs.get(name) ?? 0, current))
+          return Effect.asVoid(Deferred.succeed(advanced, undefined))
+        })
+        const bug = current === 1 ? Effect.andThen(Deferred.await(advanced), Effect.die("a bug")) : Effect.never
+        yield* Effect.raceFirst(loop(reported), bug)
+      })
+    )
+  }
+})
+
+/** Builds layers as `memoMap` does, but for the supervisor. */
+const replacing = (memoMap: Layer.MemoMap, runs: Map<string, number>): Layer.MemoMap => {
+  const replaced: Layer.MemoMap = {
+    "~effect/Layer/MemoMap": "~effect/Layer/MemoMap",
+    get: (layer, scope) => memoMap.get(layer, scope),
+    getOrElseMemoize: (layer, scope, build) =>
+      memoMap.getOrElseMemoize(layer, scope, (_, scope) =>
+        Effect.map(build(replaced, scope), (context) => {
+          if (!Object.is(layer, Supervisor.layer)) return context
+          const supervisor = Context.getOrUndefined(context, Supervisor)
+          return supervisor === undefined ? context : Context.add(context, Supervisor, brokenOnce(supervisor, runs))
+        })
+      )
+  }
+  return replaced
+}
+
+layer(TestDatabase.layer)("a bug in a background fiber", (it) => {
+  it.effect("restarts the fiber, whichever it is, and the fiber makes progress again", () =>
+    Effect.gen(function* () {
+      const runs = new Map<string, number>()
+      const url = Redacted.value(yield* makeDatabase())
+      const port = String(yield* Effect.promise(freePort))
+      const environment = { PORT: "0", LOG_LEVEL: "none", SECRET_KEY: secretKey, DATABASE_URL: url, ADMIN_PORT: port }
+      const memoMap = replacing(yield* Layer.makeMemoMap, runs)
+      yield* application("all").pipe(
+        Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown(environment))),
+        (service) => Effect.flatMap(Effect.scope, (scope) => Layer.buildWithMemoMap(service, memoMap, scope))
+      )
+      yield* TestClock.adjust("1 second").pipe(
+        Effect.andThen(TestClock.withLive(Effect.sleep("20 millis"))),
+        Effect.repeat({ until: () => runs.size >= fibers.length && [...runs.values()].every((count) => count >= 2) })
+      )
+      assert.deepStrictEqual([...runs.keys()].sort(), fibers)
+    }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map()))
+  )
+})
+
+describe("a fiber of the service", () => {
+  it("is under supervision, or belongs to a request or a command", () => {
+    const own = [
+      // The look-up of a credential goes on for all who wait for it.
+      "platform/auth/Credentials.ts",
+      // A reconnect, which ends by itself.
+      "platform/rateLimit/RedisStore.ts",
+      // A line of progress of a command.
+      "cli/Output.ts",
+      // It restarts the server itself.
+      "platform/EmbeddedPostgres.ts",
+      "platform/background/Supervisor.ts"
+    ]
+    const root = new URL("../../src/", import.meta.url)
+    const found = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
+      (path) => path.endsWith(".ts") && /\bfork(?:Scoped|Detach|In)\b/.test(readFileSync(new URL(path, root), "utf8"))
+    )
+    assert.deepStrictEqual(found.toSorted(), own.toSorted())
+  })
+})
