@@ -83,6 +83,13 @@ const url = (protocols: ReadonlyArray<string>) =>
     })
   )
 
+/** A URL with the place of a trace's id. */
+const traceUrl = Schema.String.check(
+  Schema.makeFilter((text: string) => text.includes("{traceId}") && /^https?:\/\//.test(text) && URL.canParse(text), {
+    expected: "a URL with {traceId} in it, such as https://traces.example.com/{traceId}"
+  })
+)
+
 const flag = Schema.Literals(["true", "false"]).pipe(
   Schema.decodeTo(Schema.Boolean, {
     decode: SchemaGetter.transform((text) => text === "true"),
@@ -120,7 +127,9 @@ const variables = {
   DATA_DIR: Schema.NonEmptyString,
   SECRET_KEY: SecretKey,
   REDIS_URL: url(["redis:", "rediss:"]),
+  ADMIN_HOST: Schema.NonEmptyString,
   ADMIN_PORT: integer(0, 65_535),
+  TRACE_URL_TEMPLATE: traceUrl,
   LOG_LEVEL: Schema.Literals(["trace", "debug", "info", "warn", "error", "none"]),
   LOG_FORMAT: Schema.Literals(["pretty", "json"]),
   SHUTDOWN_GRACE: DurationText,
@@ -165,7 +174,10 @@ export interface SettingsShape {
   /** None: one is made and kept under `dataDir`. */
   readonly secretKey: Option.Option<Redacted.Redacted>
   readonly redisUrl: Option.Option<Redacted.Redacted>
+  readonly adminHost: string
   readonly adminPort: Option.Option<number>
+  /** Address of a trace, with `{traceId}` in the place of its id. */
+  readonly traceUrlTemplate: Option.Option<string>
   readonly logLevel: LogLevel.LogLevel
   readonly logFormat: "pretty" | "json"
   readonly shutdownGrace: Duration.Duration
@@ -251,7 +263,9 @@ const shape = (settings: typeof Variables.Type, resourceAttributes: Record<strin
   dataDir: settings.DATA_DIR ?? ".data",
   secretKey: redacted(settings.SECRET_KEY),
   redisUrl: redacted(settings.REDIS_URL),
+  adminHost: settings.ADMIN_HOST ?? "127.0.0.1",
   adminPort: Option.fromUndefinedOr(settings.ADMIN_PORT),
+  traceUrlTemplate: Option.fromUndefinedOr(settings.TRACE_URL_TEMPLATE),
   logLevel: logLevels[settings.LOG_LEVEL ?? "info"],
   logFormat: settings.LOG_FORMAT ?? "pretty",
   shutdownGrace: settings.SHUTDOWN_GRACE ?? Duration.seconds(25),

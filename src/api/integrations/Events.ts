@@ -28,6 +28,9 @@ export const eventData = {
 }
 export type EventType = keyof typeof eventData
 
+/** What an operator sends to see whether an endpoint answers: `data` is empty, nothing has happened, nothing is stored. */
+export const testEventType = "webhook.test.v1"
+
 export const eventTypes = [
   "crm.deal.created.v1",
   "crm.deal.updated.v1",

@@ -22,6 +22,8 @@ export interface Endpoint {
 /** A leased delivery, to be attempted now. */
 export interface Claim extends Endpoint {
   readonly id: DeliveryId
+  /** The `webhook-id`: of a replay, the id of the delivery that it repeats. */
+  readonly webhookId: DeliveryId
   /** Number of the attempt. */
   readonly attempt: number
   /** End of the lease. With `attempt` the fence: no other lease of the delivery has both. */
@@ -115,7 +117,8 @@ export const claim = (
     UPDATE deliveries SET status = 'delivering', attempts = attempts + 1,
       leased_until = now() + ${leaseMillis}::float8 * interval '1 millisecond'
     FROM pending WHERE chosen AND deliveries.ctid = pending.row AND deliveries.status = 'pending'
-    RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id, attempts, leased_until, retries, event_id,
+    RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id,
+      coalesce(replay_of, deliveries.id) AS webhook_id, attempts, leased_until, retries, event_id,
       suspect, more, endpoint_url, secrets
   ),
   settled AS (
@@ -135,7 +138,7 @@ export const claim = (
     ) change
     WHERE health.project_id = change.project_id AND health.installation_id = change.installation_id
   )
-  SELECT project_id AS "projectId", installation_id AS "installationId", id, attempts AS attempt,
+  SELECT project_id AS "projectId", installation_id AS "installationId", id, webhook_id AS "webhookId", attempts AS attempt,
     leased_until::text AS "leasedUntil", retries, suspect, more, endpoint_url AS "endpointUrl", secrets, event_id AS "eventId",
     event.*
   FROM leased, LATERAL (
@@ -166,7 +169,7 @@ const candidates = (
   ) AS found GROUP BY project_id, installation_id`
 
 /** The secrets of the row of `webhooks` that sign a delivery now. */
-const validSecrets = (sql: SqlClient.SqlClient) => sql`(
+export const validSecrets = (sql: SqlClient.SqlClient) => sql`(
   SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY version DESC) FROM (
     SELECT sealed, version FROM webhook_secrets secret
     WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id
