@@ -53,6 +53,10 @@ export default Effect.gen(function* () {
       PRIMARY KEY (project_id, id)
     )`
 
+  // Secrets that were made before are of unknown age.
+  yield* sql`ALTER TABLE webhook_secrets ADD COLUMN created_at timestamptz(3)`
+  yield* sql`ALTER TABLE webhook_secrets ALTER COLUMN created_at SET DEFAULT now()`
+
   // Links to the console that nobody has followed yet. An operator signs in for all projects, so none leads the key.
   yield* sql`
     CREATE TABLE console_links (

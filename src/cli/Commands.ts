@@ -1,6 +1,7 @@
 /** Every operator command (contract §13). */
 import { Command } from "effect/cli"
 import { audit } from "./audit.ts"
+import { consoleLink } from "./console.ts"
 import { deliveries } from "./deliveries.ts"
 import { doctor } from "./doctor.ts"
 import { messages } from "./messages.ts"
@@ -22,6 +23,7 @@ export const commands = Command.make(cli).pipe(
     deliveries,
     messages,
     audit,
+    consoleLink,
     migrate,
     doctor,
     serveAs("serve")

@@ -61,7 +61,7 @@ const platform = Layer.mergeAll(
   Bulk.layer,
   Mutations.layer
 ).pipe(
-  Layer.provide(SecretKey.layer),
+  Layer.provideMerge(SecretKey.layer),
   Layer.provideMerge(migrated),
   Layer.provideMerge(Database.layer),
   Layer.provideMerge(Supervisor.layer),

@@ -197,9 +197,7 @@ layer(TestServer.layer(settings), { excludeTestServices: true })("a replay", (it
       const { replayId } = yield* shop.replay("--status", "all", "--pace", "5")
       yield* until(() => to.hits.length > 10)
       yield* webhooks("disable")
-      const refused = yield* shop.command(
-        ...["replay", "--installation", "shop", "--since", longAgo, "--until", farAway]
-      )
+      const refused = yield* shop.command("replay", "--installation", "shop", "--since", longAgo, "--until", farAway)
       assert.deepStrictEqual([refused.status, refused.stderr.includes("is disabled")], [1, true])
       yield* Effect.sleep("300 millis")
       const made = (yield* shop.repeats).length
