@@ -93,7 +93,8 @@ const routes = HttpRouter.use(
         const request = yield* HttpServerRequest.HttpServerRequest
         const session = yield* sessions.find(request.cookies)
         if (Option.isNone(session)) return yield* hint
-        return yield* sessions.extend(session.value, yield* answering(session.value, request))
+        const response = yield* answering(session.value, request)
+        return isOver(response) ? response : yield* sessions.extend(session.value, response)
       })
 
     const shown = (page: Page) =>
@@ -170,6 +171,9 @@ const routes = HttpRouter.use(
 
 const refused = (session: Session) =>
   failed("Not done", "The form is of another session, or was not whole. Go back and try again.", 403, session)
+
+/** Whether an answer ends the session, or shows that there is none. */
+const isOver = ({ status }: Response) => status === 401
 
 /** A page that is not there is an outcome like another: only a failure of SQL ends the transaction. */
 const withoutFailure = <R>(page: Effect.Effect<Content, NotShown | SqlError.SqlError, R>) =>
