@@ -4,8 +4,8 @@
  */
 import { Clock, Context, Data, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import type { ProjectId } from "../api/Ids.ts"
-import { InstallationId } from "../api/Ids.ts"
+import { InstallationId, type ProjectId } from "../api/Ids.ts"
+import type { EventType } from "../api/integrations/Events.ts"
 import { Operator } from "../platform/Audit.ts"
 import { newId } from "../platform/NewId.ts"
 import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
@@ -44,8 +44,10 @@ export class ReplayEnded extends Data.TaggedError("ReplayEnded")<{ readonly repl
   }
 }
 
-export interface Request extends Omit<Selection, "installationId"> {
+export interface Request extends Omit<Selection, "installationId" | "eventTypes"> {
   readonly installationId: string
+  /** Empty: all types that the webhook subscribes to. Those that it does not are never repeated. */
+  readonly eventTypes: ReadonlyArray<EventType>
   readonly pace: number
   /** Counts only. */
   readonly dryRun: boolean
@@ -104,19 +106,21 @@ export class Replays extends Context.Service<
       }, Effect.orDie)
 
       return {
-        start: Effect.fn("Replays.start")(function* ({ dryRun, pace, ...request }) {
+        start: Effect.fn("Replays.start")(function* ({ dryRun, eventTypes, pace, ...request }) {
           const { actor } = yield* Operator
           const now = yield* Clock.currentTimeMillis
           yield* requireProject(sql, request.projectId)
-          const selection: Selection = {
-            ...request,
-            installationId: InstallationId.make(request.installationId),
-            until: new Date(Math.min(request.until.getTime(), now))
-          }
-          if (selection.since >= selection.until) return yield* new RangeEmpty()
+          const until = new Date(Math.min(request.until.getTime(), now))
+          if (request.since >= until) return yield* new RangeEmpty()
           const [to] = yield* Effect.orDie(webhook(sql, request.projectId, request.installationId))
           if (to === undefined) return yield* new WebhookUnknown(request)
           if (!to.enabled) return yield* new WebhookDisabled(request)
+          const selection: Selection = {
+            ...request,
+            installationId: InstallationId.make(request.installationId),
+            until,
+            eventTypes: to.eventTypes.filter((type) => eventTypes.length === 0 || eventTypes.includes(type))
+          }
           const matched = yield* countAll(selection)
           if (dryRun) return { replayId: null, matched, queued: 0 }
           const id = yield* newId("rpl")

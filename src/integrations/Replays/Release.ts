@@ -78,7 +78,7 @@ export const release = (sql: SqlClient.SqlClient, { id, projectId, until }: Repl
     SELECT looked.id, event_id FROM looked, replay, room
     WHERE looked.installation_id = replay.installation_id AND replay_of IS NULL AND looked.status = ANY(statuses)
       AND (
-        SELECT type = ANY(room.event_types) AND (cardinality(replay.event_types) = 0 OR type = ANY(replay.event_types))
+        SELECT type = ANY(room.event_types) AND type = ANY(replay.event_types)
         FROM events WHERE project_id = ${projectId} AND events.id = looked.event_id
       )
     ORDER BY looked.id LIMIT coalesce((SELECT room FROM room WHERE room > 0), 0)

@@ -16,7 +16,6 @@ export interface Listed {
   readonly installationId: InstallationId
   readonly since: string
   readonly until: string
-  /** Empty: all types. */
   readonly eventTypes: ReadonlyArray<EventType>
   readonly statuses: ReadonlyArray<string>
   readonly pace: number
@@ -50,9 +49,12 @@ export const list = (sql: Sql, projectId: ProjectId) => sql<Listed>`
   SELECT ${sql.literal(columns)} FROM replays WHERE project_id = ${projectId}
   ORDER BY id DESC LIMIT ${listedAtMost}::int`
 
-/** The state of the webhook that a replay goes to; no row if there is none. */
-export const webhook = (sql: Sql, projectId: ProjectId, installationId: string) => sql<{ readonly enabled: boolean }>`
-  SELECT enabled FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
+/** What a replay has to know of the webhook that it goes to; no row if there is none. */
+export const webhook = (sql: Sql, projectId: ProjectId, installationId: string) => sql<{
+  readonly enabled: boolean
+  readonly eventTypes: ReadonlyArray<EventType>
+}>`
+  SELECT enabled, event_types AS "eventTypes" FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
 export interface Start extends Selection {
   readonly id: string

@@ -21,7 +21,6 @@ export interface Selection {
   readonly since: Date
   /** and before this one. */
   readonly until: Date
-  /** Empty: all types. */
   readonly eventTypes: ReadonlyArray<EventType>
   readonly filter: Filter
 }
@@ -47,5 +46,5 @@ export const count = (sql: SqlClient.SqlClient, selection: Selection, position: 
     AND status = ANY(${[...filters[selection.filter]]}::text[]) AND EXISTS (
       SELECT FROM events
       WHERE project_id = ${selection.projectId} AND id = event_id
-        AND (cardinality(${[...selection.eventTypes]}::text[]) = 0 OR type = ANY(${[...selection.eventTypes]}::text[]))
+        AND type = ANY(${[...selection.eventTypes]}::text[])
     )`
