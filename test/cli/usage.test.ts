@@ -26,6 +26,26 @@ describe("help", () => {
     { args: ["messages"], says: ["list", "settle"] },
     { args: ["messages", "list"], says: ["--project", "--status", "unknown", "--json", "EXAMPLES"] },
     { args: ["messages", "settle"], says: ["--project", "--message", "--as", "sent", "failed", "--json", "EXAMPLES"] },
+    { args: ["deliveries"], says: ["list", "show", "retry", "replay", "replays", "cancel-replay"] },
+    {
+      args: ["deliveries", "replay"],
+      says: [
+        "--installation",
+        "--since",
+        "--until",
+        "--type",
+        "--status",
+        "dead",
+        "--pace",
+        "50",
+        "--dry-run",
+        "EXAMPLES"
+      ]
+    },
+    { args: ["webhooks"], says: ["list", "test", "enable", "disable"] },
+    { args: ["webhooks", "test"], says: ["--installation", "webhook.test.v1", "--json", "EXAMPLES"] },
+    { args: ["audit", "list"], says: ["--project", "--json", "EXAMPLES"] },
+    { args: ["console"], says: ["10 minutes", "--json", "EXAMPLES"] },
     { args: ["migrate"], says: ["migrations", "--json", "EXAMPLES"] },
     { args: ["doctor"], says: ["settings", "Redis", "--json", "EXAMPLES"] },
     { args: ["serve"], says: ["--role", "all", "api", "worker", "EXAMPLES"] }
@@ -96,6 +116,23 @@ describe("wrong usage", () => {
     {
       args: ["token", "rotate", "--key", "k", "--grace", "1w"],
       line: `Invalid value for flag --grace: "1w". ${durations}${see("token", "rotate")}`
+    },
+    {
+      args: [
+        "deliveries",
+        "replay",
+        "--project",
+        "p",
+        "--installation",
+        "i",
+        "--since",
+        "yesterday",
+        "--until",
+        "2026-11-20"
+      ],
+      line:
+        'Invalid value for flag --since: "yesterday". Expected: an instant of RFC 3339, such as 2026-11-20T10:00:00Z; ' +
+        `Invalid value for flag --until: "2026-11-20". Expected: an instant of RFC 3339, such as 2026-11-20T10:00:00Z${see("deliveries", "replay")}`
     },
     {
       args: ["serve", "--role", "boss"],
