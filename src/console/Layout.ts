@@ -66,6 +66,7 @@ const framed = ({ csrf, next, project, title }: Frame, content: Cell | ReadonlyA
           <h1>${title}</h1>
           ${content}
         </main>
+        <footer>Times are UTC.</footer>
       </body>
     </html>`
 

@@ -12,6 +12,7 @@ header { background: var(--shade); border-bottom: 1px solid var(--line); padding
 nav { display: flex; flex-wrap: wrap; align-items: center; gap: .3rem 1.2rem; padding: .6rem 0; }
 nav form { margin-left: auto; }
 nav .home, nav .project { font-weight: 600; color: var(--ink); }
+footer { padding: 1rem 1.5rem; color: var(--soft); border-top: 1px solid var(--line); }
 main { padding: 0 1.5rem 3rem; max-width: 90rem; }
 h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 a { color: var(--link); } a:focus-visible, button:focus-visible, input:focus-visible, select:focus-visible,

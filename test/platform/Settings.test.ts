@@ -20,6 +20,7 @@ describe("Settings", () => {
       assert.strictEqual(Duration.toMillis(settings.idempotencyRetention), 7 * 86_400_000)
       assert.strictEqual(Duration.toMillis(settings.providerTimeout), 10_000)
       assert.deepStrictEqual(settings.telemetry, Option.none())
+      assert.deepStrictEqual([settings.adminHost, settings.adminPort], ["127.0.0.1", Option.none()])
       const { webhooks } = settings
       assert.strictEqual(Duration.toMillis(webhooks.timeout), 15_000)
       assert.strictEqual(Duration.toMillis(webhooks.secretOverlap), 24 * 3_600_000)
@@ -74,6 +75,7 @@ describe("Settings", () => {
 
   for (const [name, values] of [
     ["PROVIDER_TIMEOUT", ["10", "-1s", "1.5s", "s", "5 s", "1w"]],
+    ["TRACE_URL_TEMPLATE", ["traces", "https://traces.example.com/", "javascript:{traceId}", "https://{traceId}:x/"]],
     ["WEBHOOK_TIMEOUT", ["15", "-1s", "1.5s", "s", "5 s", "1w"]],
     ["WEBHOOK_SECRET_OVERLAP", ["24", "-1h", "h", "1y"]],
     ["WEBHOOK_DISABLE_AFTER", ["5", "-1d", "d", "1y"]],
