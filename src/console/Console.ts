@@ -13,6 +13,7 @@ import { Audit, Operator } from "../platform/Audit.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { reportLayer, statement } from "../platform/Database.ts"
 import { Settings } from "../platform/Settings.ts"
+import { isUnsafe } from "../platform/UnsafeText.ts"
 import { actions, type Done } from "./Actions.ts"
 import { html } from "./Html.ts"
 import { answer } from "./Layout.ts"
@@ -117,10 +118,7 @@ const routes = HttpRouter.use(
     /** The form of a POST, if it was made for the session. */
     const formOf = (session: Session, request: HttpServerRequest.HttpServerRequest) =>
       Effect.map(Effect.option(request.text), (text) =>
-        Option.filter(
-          Option.map(text, (body) => new URLSearchParams(body)),
-          (form) => sessions.isFrom(session, form.get("csrf") ?? "")
-        )
+        Option.filter(Option.map(text, paramsOf), (form) => sessions.isFrom(session, form.get("csrf") ?? ""))
       )
 
     const acting = (act: (form: URLSearchParams, session: Session) => Effect.Effect<Response>) =>
@@ -201,7 +199,11 @@ const carriedOut = <E extends { readonly message: string }>(session: Session, ac
       )
   })
 
-const queryOf = (url: string) => new URLSearchParams(url.split("?")[1] ?? "")
+const queryOf = (url: string) => paramsOf(url.split("?")[1] ?? "")
+
+/** Members of a query or a form, without those that PostgreSQL can't store: no record has such a text. */
+const paramsOf = (text: string) =>
+  new URLSearchParams([...new URLSearchParams(text)].filter(([, value]) => !isUnsafe(value)))
 
 /** The console with the services that it shows and acts by. */
 export const layer = routes.pipe(

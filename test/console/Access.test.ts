@@ -112,6 +112,8 @@ it.live("sends every page with a policy that allows no script, and none has one"
       [`/console/deliveries?project=${project.projectId}&status=lost`, 400],
       [`/console/deliveries?project=${project.projectId}&since=yesterday`, 400],
       ["/console/project?project=nobody", 404],
+      ["/console/project?project=%00", 404],
+      ["/console/deliveries", 404],
       [`/console/delivery?project=${project.projectId}&id=dlv_none`, 404]
     ] as const) {
       assert.strictEqual((yield* request(server, path, { headers: { cookie } })).status, status, path)
