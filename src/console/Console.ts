@@ -168,7 +168,7 @@ const routes = HttpRouter.use(
 )
 
 const refused = (session: Session) =>
-  failed("Not done", "The form is of another session, or was not whole. Go back and try again.", 403, session)
+  failed("Not done", "The form is of another session, or incomplete. Go back and try again.", 403, session)
 
 /** Whether an answer ends the session, or shows that there is none. */
 const isOver = ({ status }: Response) => status === 401

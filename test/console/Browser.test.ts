@@ -60,8 +60,8 @@ const act = async (page: Page, { dead, projectId }: Furnished) => {
     await page.getByLabel("and before").fill("2099-01-01T00:00:00Z")
     await page.getByLabel("State").selectOption("all")
     await page.getByLabel("Deliveries per second").fill("1")
-    await page.getByLabel("Do").selectOption(mode)
-    await page.getByRole("button", { name: "Go on" }).click()
+    await page.getByLabel("Mode").selectOption(mode)
+    await page.getByRole("button", { name: "Submit" }).click()
   }
   await replay("count only")
   await page.getByText("2 deliveries would go out again").waitFor()

@@ -106,13 +106,13 @@ export const webhook = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, as
         ${row.enabled ? action("/console/disable", csrf, of, "Disable") : action("/console/enable", csrf, of, "Enable")}
       </div>`,
       html`<h2>Replay</h2>`,
-      action("/console/replay", csrf, of, "Go on", [
+      action("/console/replay", csrf, of, "Submit", [
         input("Created since", "since", null, "2026-11-20T00:00:00Z"),
         input("and before", "until", null, "2026-11-21T00:00:00Z"),
         select("State", "status", filterNames, "dead", ""),
         select("Event", "type", eventTypes, null, "all"),
         input("Deliveries per second", "pace", String(usualPace)),
-        select("Do", "mode", ["count only", "replay"], "count only", "")
+        select("Mode", "mode", ["count only", "replay"], "count only", "")
       ]),
       html`<h2>Deliveries</h2>`,
       render(filter, yield* find(sql, filter), latest)
