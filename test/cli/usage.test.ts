@@ -7,6 +7,8 @@ import { failure, run } from "./Cli.support.ts"
 const name = "npm run --silent cli --"
 const see = (...path: ReadonlyArray<string>) => `; see ${[name, ...path, "--help"].join(" ")}`
 const durations = "Expected: a duration such as 250ms, 5s, 2m, 24h or 7d"
+const day = ["--since", "2026-11-20T00:00:00Z", "--until", "2026-11-21T00:00:00Z"]
+const replay = ["deliveries", "replay", "--project", "p", "--installation", "i", ...day]
 const issue = ["token", "issue", "--project", "p", "--name", "n"]
 
 describe("help", () => {
@@ -118,21 +120,12 @@ describe("wrong usage", () => {
       line: `Invalid value for flag --grace: "1w". ${durations}${see("token", "rotate")}`
     },
     {
-      args: [
-        "deliveries",
-        "replay",
-        "--project",
-        "p",
-        "--installation",
-        "i",
-        "--since",
-        "yesterday",
-        "--until",
-        "2026-11-20"
-      ],
-      line:
-        'Invalid value for flag --since: "yesterday". Expected: an instant of RFC 3339, such as 2026-11-20T10:00:00Z; ' +
-        `Invalid value for flag --until: "2026-11-20". Expected: an instant of RFC 3339, such as 2026-11-20T10:00:00Z${see("deliveries", "replay")}`
+      args: ["deliveries", "replay", "--project", "p", "--installation", "i", "--since", "yesterday", "--until", "now"],
+      line: `Invalid value for flag --since: "yesterday". Expected: an instant of RFC 3339, such as 2026-11-20T10:00:00Z${see("deliveries", "replay")}`
+    },
+    {
+      args: [...replay, "--pace", "0"],
+      line: `Invalid value for flag --pace: "0". Expected: an integer from 1 to 1000${see("deliveries", "replay")}`
     },
     {
       args: ["serve", "--role", "boss"],
