@@ -10,7 +10,7 @@ import { answer, cli } from "./Output.ts"
 
 class NoAdminPort extends Data.TaggedError("NoAdminPort") {
   override readonly message =
-    "ADMIN_PORT is not set: the service has no console. Set it for the service and for this command"
+    "ADMIN_PORT is not set, or 0: the console has no known address. Set it for the service and for this command"
 }
 
 /** Addresses that mean every one of the host: it is reached on loopback, too. */
@@ -22,7 +22,7 @@ export const consoleLink = Command.make(
   Effect.fn(function* ({ json }) {
     const { adminHost, adminPort } = yield* Settings
     const sql = yield* SqlClient.SqlClient
-    if (Option.isNone(adminPort)) return yield* new NoAdminPort()
+    if (Option.isNone(adminPort) || adminPort.value === 0) return yield* new NoAdminPort()
     const host = everywhere[adminHost] ?? adminHost
     const authority = `${host.includes(":") ? `[${host}]` : host}:${adminPort.value}`
     for (const { code, expiresAt } of yield* issue(sql)) {
