@@ -34,5 +34,24 @@ export const decoded = <A>(name: string, schema: Schema.Codec<A, string>): Flag.
   )
 }
 
+/** An integer flag. */
+export const integer = (name: string, min: number, max: number) => {
+  const expected = `an integer from ${min} to ${max}`
+  return Flag.String(name).pipe(
+    Flag.withMetavar("NUMBER"),
+    Flag.mapEffect((value) =>
+      /^[0-9]{1,9}$/.test(value) && Number(value) >= min && Number(value) <= max
+        ? Effect.succeed(Number(value))
+        : Effect.fail(new CliError.InvalidValue({ option: name, value, expected, kind: "flag" }))
+    )
+  )
+}
+
+/** The installation whose webhook is meant. */
+export const installation = Flag.String("installation").pipe(
+  Flag.withMetavar("ID"),
+  Flag.withDescription("The installation's id (required)")
+)
+
 /** A duration flag: `90d`, `24h`, `5s`. */
 export const duration = (name: string) => decoded(name, DurationText).pipe(Flag.withMetavar("DURATION"))

@@ -1,12 +1,18 @@
 /** Runs commands against `DATABASE_URL`, or the embedded database of `DATA_DIR`. */
 import { Effect, Layer, Logger, Option, References } from "effect"
+import { userInfo } from "node:os"
+import { Operator } from "../platform/Audit.ts"
 import * as Database from "../platform/Database.ts"
 import { assertMigrated, migrate } from "../platform/Migrations.ts"
 import { Settings } from "../platform/Settings.ts"
 
+/** The user of the operating system, in whose name commands act. */
+const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
+
 const database = Database.operatorLayer.pipe(
   Layer.provideMerge(Database.DatabaseUrl.layer),
-  Layer.provideMerge(Settings.layer)
+  Layer.provideMerge(Settings.layer),
+  Layer.merge(operator)
 )
 
 /** Runs a command on the database as it is. */
@@ -36,3 +42,12 @@ const stoppable = Effect.raceFirst(
     return Effect.sync(() => process.off("SIGINT", stop).off("SIGTERM", stop))
   })
 )
+
+/** A user without a name, as containers have them, acts by its number. */
+const userName = (): string => {
+  try {
+    return userInfo().username
+  } catch {
+    return `uid ${process.getuid?.() ?? "unknown"}`
+  }
+}

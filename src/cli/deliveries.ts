@@ -1,14 +1,16 @@
 /** `deliveries`: what the webhooks of a project were told. */
-import { Effect } from "effect"
+import { Effect, Layer } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Deliveries, type Delivery } from "../integrations/Deliveries.ts"
 import { states } from "../integrations/Deliveries/States.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
 import { answer, cli, table } from "./Output.ts"
+import * as Replays from "./replays.ts"
 
 const onDeliveries = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(Effect.provide(Deliveries.layer), onMigratedDatabase)
+  command.pipe(Effect.provide(Deliveries.layer.pipe(Layer.provide(Notifier.layerInline))), onMigratedDatabase)
 
 const list = Command.make(
   "list",
@@ -34,13 +36,14 @@ const list = Command.make(
   ])
 )
 
+const delivery = Flag.String("delivery").pipe(
+  Flag.withMetavar("ID"),
+  Flag.withDescription("The delivery's id (required)")
+)
+
 const show = Command.make(
   "show",
-  {
-    json: Flags.json,
-    project: Flags.project,
-    delivery: Flag.String("delivery").pipe(Flag.withMetavar("ID"), Flag.withDescription("The delivery's id (required)"))
-  },
+  { json: Flags.json, project: Flags.project, delivery },
   Effect.fn(function* ({ delivery, json, project }) {
     const deliveries = yield* Deliveries
     const found = yield* deliveries.show(yield* Flags.projectId(project), delivery)
@@ -52,7 +55,12 @@ const show = Command.make(
       durationMs === null ? "-" : `${durationMs} ms`
     ])
     const log = table([["ATTEMPT", "STARTED", "STATUS", "ERROR", "TOOK"], ...attempts])
-    yield* answer(json, found, `${table([head, row(found)])}\n\n${attempts.length === 0 ? "No attempts yet" : log}`)
+    const replay = found.replayOf === null ? "" : `\nReplay of ${found.replayOf}`
+    yield* answer(
+      json,
+      found,
+      `${table([head, row(found)])}${replay}\n\n${attempts.length === 0 ? "No attempts yet" : log}`
+    )
   }, onDeliveries)
 ).pipe(
   Command.withDescription("Show a delivery, and every attempt to make it"),
@@ -61,9 +69,24 @@ const show = Command.make(
   ])
 )
 
+const retry = Command.make(
+  "retry",
+  { json: Flags.json, project: Flags.project, delivery },
+  Effect.fn(function* ({ delivery, json, project }) {
+    const deliveries = yield* Deliveries
+    yield* deliveries.retry(yield* Flags.projectId(project), delivery)
+    yield* answer(json, { deliveryId: delivery, status: "pending" }, `Delivery ${delivery} is pending again`)
+  }, onDeliveries)
+).pipe(
+  Command.withDescription("Return a dead delivery to the queue, its retry schedule anew"),
+  Command.withExamples([
+    { command: `${cli} deliveries retry --project demo --delivery dlv_0193f0cbd4e57f70819203a4b5c6d7e8` }
+  ])
+)
+
 export const deliveries = Command.make("deliveries").pipe(
-  Command.withDescription("List and show what the webhooks of a project were told"),
-  Command.withSubcommands([list, show])
+  Command.withDescription("List, show, retry and replay what the webhooks of a project were told"),
+  Command.withSubcommands([list, show, retry, Replays.replay, Replays.list, Replays.cancel])
 )
 
 const head = ["DELIVERY", "INSTALLATION", "EVENT", "STATUS", "ATTEMPTS", "NEXT", "LAST", "CREATED"]

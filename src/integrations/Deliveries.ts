@@ -1,10 +1,13 @@
 /** Deliveries as operators see them (contract §13). */
-import { Context, Data, Effect, Layer, Option } from "effect"
+import { Clock, Context, Data, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
 import type { EventType } from "../api/integrations/Events.ts"
+import { Operator } from "../platform/Audit.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
 import type { State } from "./Deliveries/States.ts"
+import { notRetriable, retryFor } from "./Webhooks/Retry.ts"
 
 /** A delivery, with what its last attempt came to. */
 export interface Delivery {
@@ -47,6 +50,22 @@ export class InstallationUnknown extends Data.TaggedError("InstallationUnknown")
   }
 }
 
+export class DeliveryNotRetriable extends Data.TaggedError("DeliveryNotRetriable")<{
+  readonly deliveryId: string
+  readonly reason: string
+}> {
+  override get message() {
+    return `Delivery "${this.deliveryId}" can't be retried: ${this.reason}`
+  }
+}
+
+/** A delivery with the log of its attempts, the oldest first. */
+export interface Shown extends Delivery {
+  /** The delivery that it repeats, where a replay has made it. */
+  readonly replayOf: DeliveryId | null
+  readonly attemptLog: ReadonlyArray<Attempt>
+}
+
 export class Deliveries extends Context.Service<
   Deliveries,
   {
@@ -56,17 +75,20 @@ export class Deliveries extends Context.Service<
       filter: { readonly installationId: Option.Option<string>; readonly status: Option.Option<State> }
     ) => Effect.Effect<ReadonlyArray<Delivery>, ProjectUnknown | InstallationUnknown>
 
-    /** One with the log of its attempts, the oldest first. */
-    readonly show: (
+    readonly show: (projectId: ProjectId, id: string) => Effect.Effect<Shown, ProjectUnknown | DeliveryUnknown>
+
+    /** Returns a dead delivery to the queue, its retry schedule anew. */
+    readonly retry: (
       projectId: ProjectId,
       id: string
-    ) => Effect.Effect<Delivery & { readonly attemptLog: ReadonlyArray<Attempt> }, ProjectUnknown | DeliveryUnknown>
+    ) => Effect.Effect<void, ProjectUnknown | DeliveryUnknown | DeliveryNotRetriable, Operator>
   }
 >()("developer-api/integrations/Deliveries") {
   static readonly layer = Layer.effect(
     Deliveries,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const notifier = yield* Notifier
 
       return {
         list: Effect.fn("Deliveries.list")(function* (projectId, { installationId, status }) {
@@ -83,11 +105,23 @@ export class Deliveries extends Context.Service<
         }),
         show: Effect.fn("Deliveries.show")(function* (projectId, id) {
           yield* requireProject(sql, projectId)
-          const [delivery] = yield* sql<Delivery & { readonly attemptLog: ReadonlyArray<Attempt> }>`
-            SELECT ${sql.literal(columns)}, attempt_log AS "attemptLog" FROM deliveries JOIN events
+          const [delivery] = yield* sql<Shown>`
+            SELECT ${sql.literal(columns)}, replay_of AS "replayOf", attempt_log AS "attemptLog" FROM deliveries JOIN events
               ON events.project_id = deliveries.project_id AND events.id = deliveries.event_id
             WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${id}`.pipe(Effect.orDie)
           return delivery ?? (yield* new DeliveryUnknown({ projectId, deliveryId: id }))
+        }),
+        retry: Effect.fn("Deliveries.retry")(function* (projectId, id) {
+          const { actor } = yield* Operator
+          yield* requireProject(sql, projectId)
+          const at = new Date(yield* Clock.currentTimeMillis)
+          const [verdict] = yield* Effect.orDie(retryFor(sql, actor, projectId, id, at))
+          if (verdict === undefined) return yield* new DeliveryUnknown({ projectId, deliveryId: id })
+          const { installationId, refusal } = verdict
+          if (refusal !== null) {
+            return yield* new DeliveryNotRetriable({ deliveryId: id, reason: notRetriable[refusal] ?? refusal })
+          }
+          yield* notifier.appended(projectId, [installationId])
         })
       }
     })

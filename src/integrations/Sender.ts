@@ -4,7 +4,8 @@ import { freshConnections, keptConnections } from "../platform/outbound/Connecti
 import { postAttributes } from "../platform/outbound/ClientSpan.ts"
 import { type Answer, exchange, ExchangeFailed } from "../platform/outbound/Exchange.ts"
 import { delayOf } from "../platform/outbound/RetryAfter.ts"
-import { type AllowedNetworks, judge } from "./Addresses.ts"
+import { Settings } from "../platform/Settings.ts"
+import { type AllowedNetworks, judge, networksOf } from "./Addresses.ts"
 import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
 import { Names } from "./Sender/Names.ts"
 
@@ -125,6 +126,13 @@ export class Sender extends Context.Service<
     )
 
   static readonly layer = (config: SenderConfig) => Sender.layerNoDeps(config).pipe(Layer.provide(Names.layer))
+
+  /** As the settings bound it. */
+  static readonly layerOfSettings = Layer.unwrap(
+    Effect.map(Settings, ({ webhooks }) =>
+      Sender.layer({ timeout: webhooks.timeout, allowed: networksOf(webhooks.allowedNetworks) })
+    )
+  )
 }
 
 const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })

@@ -20,7 +20,8 @@ import { Settings } from "../platform/Settings.ts"
 import { newSecret } from "../platform/StandardWebhooks.ts"
 import { networksOf } from "./Addresses.ts"
 import { unacceptable } from "./EndpointUrl.ts"
-import { configure, retry, rotate } from "./Webhooks/Repo.ts"
+import { configure, rotate } from "./Webhooks/Repo.ts"
+import { retry } from "./Webhooks/Retry.ts"
 import { secretInForce, secretOwner } from "./Webhooks/Secrets.ts"
 
 /** The outcome of a command; with the signing secret in force where this is its first answer. */

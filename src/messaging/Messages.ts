@@ -3,6 +3,7 @@ import { Clock, Context, Data, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import type { MessageStatus } from "../api/messaging/Messaging.ts"
+import { Operator } from "../platform/Audit.ts"
 import { requireProject, type ProjectUnknown } from "../platform/ProjectUnknown.ts"
 import { list, type Listed, settle } from "./Messages/Repo.ts"
 
@@ -40,7 +41,7 @@ export class Messages extends Context.Service<
       projectId: ProjectId,
       id: string,
       as: "sent" | "failed"
-    ) => Effect.Effect<void, ProjectUnknown | MessageUnknown | MessageNotUnsettled>
+    ) => Effect.Effect<void, ProjectUnknown | MessageUnknown | MessageNotUnsettled, Operator>
   }
 >()("developer-api/messaging/Messages") {
   static readonly layer = Layer.effect(
@@ -54,8 +55,9 @@ export class Messages extends Context.Service<
         }),
         settle: Effect.fn("Messages.settle")(function* (projectId, messageId, as) {
           yield* requireProject(sql, projectId)
+          const { actor } = yield* Operator
           const at = new Date(yield* Clock.currentTimeMillis)
-          const [found] = yield* Effect.orDie(settle(sql, projectId, messageId, `settled_${as}`, at))
+          const [found] = yield* Effect.orDie(settle(sql, projectId, messageId, `settled_${as}`, at, actor))
           if (found === undefined) return yield* new MessageUnknown({ projectId, messageId })
           if (!found.settled && found.status !== as) {
             return yield* new MessageNotUnsettled({ messageId, status: found.status })

@@ -85,6 +85,13 @@ const url = (protocols: ReadonlyArray<string>) =>
     })
   )
 
+/** A URL with the place of a trace's id. */
+const traceUrl = Schema.String.check(
+  Schema.makeFilter((text: string) => text.includes("{traceId}") && /^https?:\/\//.test(text) && URL.canParse(text), {
+    expected: "a URL with {traceId} in it, such as https://traces.example.com/{traceId}"
+  })
+)
+
 const flag = Schema.Literals(["true", "false"]).pipe(
   Schema.decodeTo(Schema.Boolean, {
     decode: SchemaGetter.transform((text) => text === "true"),
@@ -124,8 +131,9 @@ const variables = {
   SECRET_KEY: SecretKey,
   SECRET_KEY_PREVIOUS: list(isSecretKey, "a list of keys, 32 bytes in base64 each"),
   REDIS_URL: url(["redis:", "rediss:"]),
-  ADMIN_PORT: integer(0, 65_535),
   ADMIN_HOST: Schema.NonEmptyString,
+  ADMIN_PORT: integer(0, 65_535),
+  TRACE_URL_TEMPLATE: traceUrl,
   LOG_LEVEL: Schema.Literals(["trace", "debug", "info", "warn", "error", "none"]),
   LOG_FORMAT: Schema.Literals(["pretty", "json"]),
   SHUTDOWN_GRACE: DurationText,
@@ -175,8 +183,10 @@ export interface SettingsShape {
   /** Keys that open what they have sealed, and seal nothing more. */
   readonly secretKeyPrevious: ReadonlyArray<Redacted.Redacted>
   readonly redisUrl: Option.Option<Redacted.Redacted>
-  readonly adminPort: Option.Option<number>
   readonly adminHost: string
+  readonly adminPort: Option.Option<number>
+  /** Address of a trace, with `{traceId}` in the place of its id. */
+  readonly traceUrlTemplate: Option.Option<string>
   readonly logLevel: LogLevel.LogLevel
   readonly logFormat: "pretty" | "json"
   readonly shutdownGrace: Duration.Duration
@@ -267,8 +277,9 @@ const shape = (settings: typeof Variables.Type, resourceAttributes: Record<strin
   secretKey: redacted(settings.SECRET_KEY),
   secretKeyPrevious: (settings.SECRET_KEY_PREVIOUS ?? []).map((key) => Redacted.make(key)),
   redisUrl: redacted(settings.REDIS_URL),
-  adminPort: Option.fromUndefinedOr(settings.ADMIN_PORT),
   adminHost: settings.ADMIN_HOST ?? "127.0.0.1",
+  adminPort: Option.fromUndefinedOr(settings.ADMIN_PORT),
+  traceUrlTemplate: Option.fromUndefinedOr(settings.TRACE_URL_TEMPLATE),
   logLevel: logLevels[settings.LOG_LEVEL ?? "info"],
   logFormat: settings.LOG_FORMAT ?? "pretty",
   shutdownGrace: settings.SHUTDOWN_GRACE ?? Duration.seconds(25),

@@ -20,6 +20,7 @@ import * as WebhooksHttp from "../integrations/Webhooks/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
 import { Sending } from "../messaging/Sending.ts"
 import { Sources } from "../messaging/Sources.ts"
+import * as Console from "../console/Console.ts"
 import * as Database from "../platform/Database.ts"
 import * as Docs from "./Docs.ts"
 import * as Health from "./Health.ts"
@@ -88,5 +89,5 @@ export const main = (publicUrl: string) => port(Layer.mergeAll(api, Docs.layer(p
 /** The health of a process that runs the background fibers alone. */
 export const worker = port(Health.layer, workerRoutes)
 
-/** Metrics for Prometheus. */
-export const admin = port(PrometheusMetrics.layerHttp(), adminRoutes)
+/** Metrics for Prometheus, and the operators' console. */
+export const admin = port(Layer.merge(PrometheusMetrics.layerHttp(), Console.layer), adminRoutes)

@@ -1,6 +1,7 @@
 /** Which paths there are, for what the router can't tell: the methods that a path knows. */
 import { Context } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
+import { paths as consolePaths } from "../console/Console.ts"
 import { Access } from "../api/Access.ts"
 import { Api } from "../api/Api.ts"
 
@@ -46,4 +47,7 @@ export const mainRoutes = methodsOf([...operations, ...health, get("/openapi.jso
 export const workerRoutes = methodsOf(health)
 
 /** The operators' port. */
-export const adminRoutes = methodsOf([get("/metrics")])
+export const adminRoutes = methodsOf([
+  get("/metrics"),
+  ...consolePaths.map(([method, path]) => ({ ...get(path), method }))
+])

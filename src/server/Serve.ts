@@ -3,9 +3,9 @@ import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
-import { networksOf } from "../integrations/Addresses.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
 import * as Rejudging from "../integrations/Preview/Rejudging.ts"
+import * as Replayer from "../integrations/Replayer.ts"
 import { Sender } from "../integrations/Sender.ts"
 import { Runner } from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
@@ -63,7 +63,7 @@ const platform = Layer.mergeAll(
   LongRunning.layer,
   Mutations.layer
 ).pipe(
-  Layer.provide(SecretKey.layer),
+  Layer.provideMerge(SecretKey.layer),
   Layer.provideMerge(migrated),
   Layer.provideMerge(Database.layer),
   Layer.provideMerge(Supervisor.layer),
@@ -75,16 +75,10 @@ const platform = Layer.mergeAll(
   Layer.provide(NodeServices.layer)
 )
 
-/** What sends deliveries, as the settings bound it. */
-const sender = Layer.unwrap(
-  Effect.map(Settings, ({ webhooks }) =>
-    Sender.layer({ timeout: webhooks.timeout, allowed: networksOf(webhooks.allowedNetworks) })
-  )
-)
-
 const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.layer, Runner.layer).pipe(
   Layer.provide(Database.backgroundLayer),
-  Layer.merge(Layer.provide(DeliveryLoop.layer, [sender, Database.deliveriesLayer])),
+  Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.deliveriesLayer])),
+  Layer.merge(Replayer.layer),
   Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer)),
   Layer.provide([Worker.layer, Circuits.layer])
 )

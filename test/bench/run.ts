@@ -7,10 +7,12 @@ import { Effect, Record } from "effect"
 import { Command } from "effect/cli"
 import { json } from "../../src/cli/Flags.ts"
 import { answer } from "../../src/cli/Output.ts"
+import * as Console from "./console.ts"
 import * as Deliveries from "./deliveries.ts"
 import * as Freeze from "./freeze.ts"
 import * as Hostile from "./hostile.ts"
 import * as Memory from "./memory.ts"
+import * as Replay from "./replay.ts"
 import * as Requests from "./requests.ts"
 
 const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
@@ -19,7 +21,9 @@ const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
     deliveries: yield* Deliveries.measure(Deliveries.usual),
     freeze: yield* Freeze.measure(Freeze.usual),
     hostile: yield* Hostile.measure(Hostile.usual),
-    memory: yield* Memory.measure(Memory.usual)
+    memory: yield* Memory.measure(Memory.usual),
+    console: yield* Console.measure(Console.usual),
+    replay: yield* Replay.measure(Replay.usual)
   }
   const documents = Record.map(findings, ({ document }) => document)
   const texts = Object.values(findings).map(({ text }) => text)
@@ -28,7 +32,15 @@ const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
 
 Command.make("bench", { json }, all).pipe(
   Command.withDescription("Measure the service beside others; everything, as it is usual, if no subcommand is given"),
-  Command.withSubcommands([Requests.command, Deliveries.command, Freeze.command, Hostile.command, Memory.command]),
+  Command.withSubcommands([
+    Requests.command,
+    Deliveries.command,
+    Freeze.command,
+    Hostile.command,
+    Memory.command,
+    Console.command,
+    Replay.command
+  ]),
   Command.run({ version: "1" }),
   Effect.provide(NodeServices.layer),
   NodeRuntime.runMain

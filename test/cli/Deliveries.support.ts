@@ -38,7 +38,7 @@ const Attempt = Schema.Struct({
   errorCode: Schema.NullOr(Schema.String),
   durationMs: Schema.NullOr(Schema.Int)
 })
-const Shown = Schema.Struct({ ...delivery, attemptLog: Schema.Array(Attempt) })
+const Shown = Schema.Struct({ ...delivery, replayOf: Schema.NullOr(Schema.String), attemptLog: Schema.Array(Attempt) })
 export type Shown = typeof Shown.Type
 
 const strictly = { onExcessProperty: "error", errors: "all" } as const

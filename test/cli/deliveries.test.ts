@@ -84,7 +84,8 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
         const item = named(items, name)
         const told = yield* shown(all.projectId, item.deliveryId)
         judge(name, told, all)
-        const { attemptLog: _, ...rest } = told
+        const { attemptLog: _, replayOf, ...rest } = told
+        assert.isNull(replayOf)
         assert.deepStrictEqual(item, rest, name)
       }
     })

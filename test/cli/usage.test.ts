@@ -7,6 +7,8 @@ import { failure, run } from "./Cli.support.ts"
 const name = "npm run --silent cli --"
 const see = (...path: ReadonlyArray<string>) => `; see ${[name, ...path, "--help"].join(" ")}`
 const durations = "Expected: a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d"
+const day = ["--since", "2026-11-20T00:00:00Z", "--until", "2026-11-21T00:00:00Z"]
+const replay = ["deliveries", "replay", "--project", "p", "--installation", "i", ...day]
 const issue = ["token", "issue", "--project", "p", "--name", "n"]
 
 describe("help", () => {
@@ -27,6 +29,26 @@ describe("help", () => {
     { args: ["messages"], says: ["list", "settle"] },
     { args: ["messages", "list"], says: ["--project", "--status", "unknown", "--json", "EXAMPLES"] },
     { args: ["messages", "settle"], says: ["--project", "--message", "--as", "sent", "failed", "--json", "EXAMPLES"] },
+    { args: ["deliveries"], says: ["list", "show", "retry", "replay", "replays", "cancel-replay"] },
+    {
+      args: ["deliveries", "replay"],
+      says: [
+        "--installation",
+        "--since",
+        "--until",
+        "--type",
+        "--status",
+        "dead",
+        "--pace",
+        "50",
+        "--dry-run",
+        "EXAMPLES"
+      ]
+    },
+    { args: ["webhooks"], says: ["list", "test", "enable", "disable"] },
+    { args: ["webhooks", "test"], says: ["--installation", "webhook.test.v1", "--json", "EXAMPLES"] },
+    { args: ["audit", "list"], says: ["--project", "--json", "EXAMPLES"] },
+    { args: ["console"], says: ["10 minutes", "--json", "EXAMPLES"] },
     { args: ["migrate"], says: ["migrations", "--json", "EXAMPLES"] },
     { args: ["doctor"], says: ["settings", "Redis", "--json", "EXAMPLES"] },
     { args: ["serve"], says: ["--role", "all", "api", "worker", "EXAMPLES"] }
@@ -101,6 +123,14 @@ describe("wrong usage", () => {
     {
       args: ["token", "rotate", "--key", "k", "--grace", "1w"],
       line: `Invalid value for flag --grace: "1w". ${durations}${see("token", "rotate")}`
+    },
+    {
+      args: ["deliveries", "replay", "--project", "p", "--installation", "i", "--since", "yesterday", "--until", "now"],
+      line: `Invalid value for flag --since: "yesterday". Expected: an instant of RFC 3339, such as 2026-11-20T10:00:00Z${see("deliveries", "replay")}`
+    },
+    {
+      args: [...replay, "--pace", "0"],
+      line: `Invalid value for flag --pace: "0". Expected: an integer from 1 to 1000${see("deliveries", "replay")}`
     },
     {
       args: ["serve", "--role", "boss"],

@@ -4,6 +4,7 @@ import { Effect } from "effect"
 import type { Worker } from "../../src/platform/background/Worker.ts"
 import { claim, type Claim } from "../../src/integrations/Deliveries/Claim.ts"
 import { discard, expire } from "../../src/integrations/Deliveries/DeadLetter.ts"
+import { empty } from "../../src/integrations/Replays/Release.ts"
 import { reclaim } from "../../src/integrations/Deliveries/Reclaim.ts"
 import { record, type Result } from "../../src/integrations/Deliveries/Record.ts"
 import { type Move, moves, type State, states } from "../../src/integrations/Deliveries/States.ts"
@@ -125,6 +126,23 @@ const run: Readonly<Record<Move, (shop: Shop) => Effect.Effect<unknown>>> = {
       Effect.andThen(Effect.orDie(sql`UPDATE endpoint_health SET discarding = true WHERE project_id = ${projectId}`)),
       Effect.andThen(Effect.orDie(discard(sql))),
       Effect.andThen(enable(sql, projectId, "shop", true))
+    ),
+  cancelled: ({ projectId, sql }) =>
+    sql`
+      INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
+        position, paced_at, created_at)
+      VALUES (${projectId}, 'rpl', 'shop', now(), now(), '{}', '{}', 1, 'cancelling', 1, '', now(), now())`.pipe(
+      Effect.andThen(sql`UPDATE deliveries SET replay_id = 'rpl' WHERE project_id = ${projectId}`),
+      Effect.andThen(
+        empty(sql, {
+          projectId: ProjectId.make(projectId),
+          id: "rpl",
+          installationId: InstallationId.make("shop"),
+          until: new Date()
+        })
+      ),
+      Effect.andThen(sql`UPDATE deliveries SET replay_id = NULL WHERE project_id = ${projectId}`),
+      Effect.orDie
     ),
   expired: ({ projectId, sql }) =>
     Effect.orDie(

@@ -3,6 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Clock, Duration, Effect, Exit, Fiber, Option } from "effect"
 import * as fc from "fast-check"
 import { TestClock } from "effect/testing"
+import { Operator } from "../../src/platform/Audit.ts"
 import type { Outcome } from "../../src/messaging/Connectors.ts"
 import { abandoned, begun, type Ending, ended, type Known, type Meddling, settled } from "./Messages.model.support.ts"
 import { type Call, engine, Made, openProject, type Provider, untilLater, untilLive } from "./Messages.support.ts"
@@ -65,7 +66,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
       const { id } = yield* project.row
       const as = what === "settle sent" ? "sent" : "failed"
       const expected = settled(known, as)
-      const exit = yield* Effect.exit(project.settle(id, as))
+      const exit = yield* Effect.exit(Effect.provideService(project.settle(id, as), Operator, { actor: "tester" }))
       assert.strictEqual(Exit.isSuccess(exit), expected !== undefined, `${known.status} settled as ${as}`)
       known = expected ?? known
       return

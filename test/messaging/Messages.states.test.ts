@@ -134,7 +134,7 @@ const claimIn = (shop: Shop, at: Date) =>
   )
 
 const settleAs = (shop: Shop, as: "sent" | "failed") =>
-  Effect.orDie(settle(shop.sql, ProjectId.make(shop.projectId), shop.id, `settled_${as}`, shop.now))
+  Effect.orDie(settle(shop.sql, ProjectId.make(shop.projectId), shop.id, `settled_${as}`, shop.now, "tester"))
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in the state machine", (it) => {
   for (const place of everyPlace) {
@@ -286,7 +286,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
       const before = yield* shop.everything
       const stray = { ...attemptOf(shop, 1), projectId: ProjectId.make(neighbour.projectId) }
       assert.deepStrictEqual(yield* shop.record(stray, resultOf("accepted")), [])
-      yield* settle(shop.sql, ProjectId.make(neighbour.projectId), shop.id, "settled_sent", shop.now)
+      yield* settle(shop.sql, ProjectId.make(neighbour.projectId), shop.id, "settled_sent", shop.now, "tester")
       assert.deepStrictEqual(yield* shop.everything, before)
     })
   )

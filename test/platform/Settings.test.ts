@@ -20,6 +20,7 @@ describe("the settings", () => {
       assert.strictEqual(Duration.toMillis(settings.idempotencyRetention), 7 * 86_400_000)
       assert.strictEqual(Duration.toMillis(settings.providerTimeout), 10_000)
       assert.deepStrictEqual(settings.telemetry, Option.none())
+      assert.deepStrictEqual([settings.adminHost, settings.adminPort], ["127.0.0.1", Option.none()])
       const { webhooks } = settings
       assert.strictEqual(Duration.toMillis(webhooks.timeout), 15_000)
       assert.strictEqual(Duration.toMillis(webhooks.secretOverlap), 24 * 3_600_000)
@@ -80,6 +81,7 @@ describe("the settings", () => {
     ["WEBHOOK_SECRET_OVERLAP", ["24", "0h", "-1h", "h", "1y"]],
     ["WEBHOOK_DISABLE_AFTER", ["5", "0d", "-1d", "d", "1y"]],
     ["WEBHOOK_RETRY_SCHEDULE", [",", "0s", "5s,0s", "5s,", ",5s", "5s,,30s", "5s;30s", "5s 30s", "5,30", "5s,never"]],
+    ["TRACE_URL_TEMPLATE", ["traces", "https://traces.example.com/", "javascript:{traceId}", "https://{traceId}:x/"]],
     ["WEBHOOK_ENDPOINT_CONCURRENCY", ["0", "-1", "1.5", "four", "1e1", "9999999999"]],
     [
       "WEBHOOK_ALLOWED_NETWORKS",

@@ -49,4 +49,6 @@ code points. Nothing is trimmed. A body has at most 256 KiB.
 
 Deliveries are signed by [Standard Webhooks](https://www.standardwebhooks.com) and arrive at least once: \`webhook-id\` is the
 same for every attempt. Answer 2xx within 15 s. 410 disables the webhook; every other answer is retried for days.
+Operators can deliver stored events again, under the \`webhook-id\` that they had, and send \`webhook.test.v1\` events: these
+are signed like all others, have an empty \`data\`, and mean nothing; answer 2xx.
 `.trim()

@@ -69,6 +69,9 @@ export const events = {
 }
 export type EventType = keyof typeof events
 
+/** The type of an operator's test of an endpoint. Its `data` is empty, and no event is stored. */
+export const testEventType = "webhook.test.v1"
+
 export const eventTypes: ReadonlyArray<EventType> = Struct.keys(events)
 
 /** The body of a delivery: an event, addressed to one installation. */

@@ -1,15 +1,21 @@
 /** One attempt of a delivery: its body, its headers and signatures, and its span. */
-import { Effect, Option, References } from "effect"
+import { Effect, Option, type Redacted, References } from "effect"
 import { currentTraceparent, inClientSpan } from "../../platform/outbound/ClientSpan.ts"
 import { userAgent } from "../../platform/outbound/UserAgent.ts"
 import { signedHeaders } from "../../platform/StandardWebhooks.ts"
 import { spanOf } from "../../platform/TraceContext.ts"
+import { testEventType } from "../../api/integrations/Events.ts"
 import { errorOf, type Outcome, type Sender } from "../Sender.ts"
 import type { Claim } from "./Claim.ts"
 import type { Secrets } from "./Secrets.ts"
 
+/** An event, addressed to one installation. */
+interface AddressedEvent extends Pick<Claim, "data" | "eventId" | "installationId" | "occurredAt" | "projectId"> {
+  readonly type: Claim["type"] | typeof testEventType
+}
+
 /** What is signed and sent, to the byte: the event for one installation, its `data` as it was stored. */
-export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, type }: Claim): string => {
+export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, type }: AddressedEvent): string => {
   const event = { id: eventId, type, timestamp: occurredAt.toISOString(), projectId, installationId }
   return `${JSON.stringify(event).slice(0, -1)},"data":${data}}`
 }
@@ -52,10 +58,15 @@ const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent
       url: claim.endpointUrl,
       body,
       headers: {
-        "content-type": "application/json",
-        "user-agent": userAgent,
-        ...signedHeaders(opened, claim.id, now, body),
+        ...headersOf(opened, claim.webhookId, now, body),
         traceparent
       }
     })
   })
+
+/** The headers of a delivery, but for its place in a trace. */
+export const headersOf = (secrets: ReadonlyArray<Redacted.Redacted>, webhookId: string, now: number, body: string) => ({
+  "content-type": "application/json",
+  "user-agent": userAgent,
+  ...signedHeaders(secrets, webhookId, now, body)
+})

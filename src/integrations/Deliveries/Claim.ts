@@ -22,6 +22,8 @@ export interface Endpoint {
 /** A leased delivery, to be attempted now. */
 export interface Claim extends Endpoint {
   readonly id: DeliveryId
+  /** The `webhook-id`: of a replay, the id of the delivery that it repeats. */
+  readonly webhookId: DeliveryId
   /** Number of the attempt. */
   readonly attempt: number
   /** End of the lease. With `attempt` the fence: no other lease of the delivery has both. */
@@ -81,11 +83,12 @@ export const claim = (sql: SqlClient.SqlClient, terms: Terms) => sql<Claim>`
     UPDATE deliveries SET status = 'delivering', attempts = attempts + 1,
       leased_until = now() + ${terms.leaseMillis}::float8 * interval '1 millisecond'
     FROM pending WHERE chosen AND deliveries.ctid = pending.row AND deliveries.status = 'pending'
-    RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id, attempts, leased_until, retries, event_id,
+    RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id,
+      coalesce(replay_of, deliveries.id) AS webhook_id, attempts, leased_until, retries, event_id,
       suspect, endpoint_url, secrets
   ),
   settled AS (${settle(sql, terms)})
-  SELECT project_id AS "projectId", installation_id AS "installationId", id, attempts AS attempt,
+  SELECT project_id AS "projectId", installation_id AS "installationId", id, webhook_id AS "webhookId", attempts AS attempt,
     leased_until::text AS "leasedUntil", retries, suspect, endpoint_url AS "endpointUrl", secrets, event_id AS "eventId",
     event.*
   FROM leased, LATERAL (

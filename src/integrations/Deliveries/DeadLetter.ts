@@ -5,27 +5,32 @@ import type { Endpoint } from "./Claim.ts"
 /** Maximum number of deliveries in a batch. */
 export const deadLetterBatch = 1_000
 
-/** Why the service disables a webhook: its endpoint answered 410, or all its attempts have failed for too long. */
-export type DisabledReason = "gone" | "failing"
+/** Why a webhook is disabled: its endpoint answered 410, all its attempts have failed for too long, or an operator did it. */
+export type DisabledReason = "gone" | "failing" | "operator"
 
 /**
- * Disables a webhook, unless it was configured to go elsewhere meanwhile, and marks what is pending for dead-lettering.
- * Takes effect at once: a claim reads `enabled`.
+ * Common table expressions that disable a webhook, unless it was configured to go elsewhere meanwhile, and mark what is
+ * pending for dead-lettering. Takes effect at once: a claim reads `enabled`. `disabled` has a row if it was enabled.
  */
-export const disable = (
+export const disabling = (
   sql: SqlClient.SqlClient,
   { installationId, projectId }: Endpoint,
   endpointUrl: string | null,
   reason: DisabledReason
 ) => sql`
-  WITH disabled AS (
+  disabled AS (
     UPDATE webhooks SET enabled = false, disabled_reason = ${reason}::text, version = version + 1
     WHERE project_id = ${projectId} AND installation_id = ${installationId}
       AND enabled AND endpoint_url = coalesce(${endpointUrl}::text, endpoint_url)
     RETURNING project_id, installation_id
-  )
+  ),
+  marked AS (
   UPDATE endpoint_health health SET discarding = true, next_due_at = NULL FROM disabled
-  WHERE health.project_id = disabled.project_id AND health.installation_id = disabled.installation_id`
+    WHERE health.project_id = disabled.project_id AND health.installation_id = disabled.installation_id
+  )`
+
+/** Disables a webhook for the service's own reasons. */
+export const disable = (...of: Parameters<typeof disabling>) => of[0]`WITH ${disabling(...of)} SELECT FROM disabled`
 
 /** A batch: how many deliveries were dead-lettered, and whether there may be more. */
 export interface Batch {

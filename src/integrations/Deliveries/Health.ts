@@ -10,6 +10,10 @@ export const strikesOf = { failure: 1, timeout: 3 } as const
 export const firstPause = 30_000
 export const longestPause = 15 * 60_000
 
+/** For the SET of an UPDATE of `endpoint_health` when an endpoint is to be tried at once, whatever it did before. */
+export const recovered = `failures = 0, strikes = 0, failing_since = NULL, failed_probes = 0, parked_until = NULL,
+  resting_until = NULL, saturated = false, discarding = false`
+
 /** Maximum rest that an endpoint gets by `Retry-After`. */
 export const longestRetryAfter = 60 * 60_000
 

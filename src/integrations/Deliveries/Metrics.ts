@@ -40,12 +40,15 @@ export const countResults = (results: ReadonlyArray<Result>) =>
 export const countDead = (outcome: "disabled" | "expired", count: number) =>
   Metric.update(Metric.withAttributes(deliveries, { outcome }), count)
 
-/** Measures the queue. What waits for a parked, resting or saturated endpoint is not late: its `claim_at` says so. */
-export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
-  const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
+/**
+ * Counts pending deliveries, to a limit, and measures how late the oldest due one is, in seconds. What waits for a parked,
+ * resting or saturated endpoint is not late: its `claim_at` says so.
+ */
+export const queue = (sql: SqlClient.SqlClient, limit: number) =>
+  sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT
       (SELECT count(*)::int FROM (
-        SELECT FROM deliveries WHERE finished_at IS NULL AND status = 'pending' LIMIT ${deepest}::int
+        SELECT FROM deliveries WHERE finished_at IS NULL AND status = 'pending' LIMIT ${limit}::int
       ) AS counted) AS depth,
       coalesce((
         SELECT max(extract(epoch FROM now() - available_at)) FROM (
@@ -58,6 +61,10 @@ export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
           ORDER BY available_at, id LIMIT 1
         ) first
       ), 0)::float8 AS seconds`
-  yield* Metric.update(depth, queue?.depth ?? 0)
-  yield* Metric.update(oldest, queue?.seconds ?? 0)
+
+/** Measures the queue. */
+export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  const [measured] = yield* queue(sql, deepest)
+  yield* Metric.update(depth, measured?.depth ?? 0)
+  yield* Metric.update(oldest, measured?.seconds ?? 0)
 })

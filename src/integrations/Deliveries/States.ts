@@ -22,6 +22,8 @@ export const moves = [
   { on: "unsent", from: "delivering", to: "pending" },
   /** Its webhook is disabled. */
   { on: "disabled", from: "pending", to: "dead" },
+  /** Its replay is cancelled. */
+  { on: "cancelled", from: "pending", to: "dead" },
   /** Older than the whole retry schedule. */
   { on: "expired", from: "pending", to: "dead" },
   /** The retry operation. */

@@ -1,7 +1,7 @@
 /** The SQL of webhooks. Every statement names the project first. */
 import { Data, Duration, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { DeliveryId, InstallationId, ProjectId } from "../../api/Ids.ts"
+import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { WebhookConfigure } from "../../api/integrations/Webhooks.ts"
 import {
   InstallationNotFound,
@@ -10,6 +10,7 @@ import {
   WebhookStateConflict
 } from "../../api/Problems.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
+import { recovered } from "../Deliveries/Health.ts"
 import { signingSecretsMax } from "./Secrets.ts"
 
 type Sql = SqlClient.SqlClient
@@ -25,7 +26,7 @@ const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
     ) webhook
   )`
 
-const installation_not_found = () =>
+export const installation_not_found = () =>
   new InstallationNotFound({ detail: "The path names no installation of this project." })
 
 const version_conflict = ({ version }: Refusal) =>
@@ -110,9 +111,7 @@ export const configure = (
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
     ),
     unparked AS (
-      -- A parked endpoint is tried at once.
-      UPDATE endpoint_health SET failures = 0, strikes = 0, failing_since = NULL, failed_probes = 0,
-        parked_until = NULL, resting_until = NULL, saturated = false, discarding = false
+      UPDATE endpoint_health SET ${sql.literal(recovered)}
       FROM claim
       WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${id}
     )`,
@@ -184,67 +183,5 @@ export const rotate = (
     version_conflict,
     webhook_state_conflict: () =>
       new WebhookStateConflict({ detail: "The installation has no webhook: configure one first." })
-  }
-})
-
-/** Why a delivery can't be retried, by the word for it. */
-const notRetriable: Readonly<Record<string, string>> = {
-  state: "Only a dead delivery can be retried.",
-  disabled: "The webhook is disabled: configure it again first.",
-  unsubscribed: "The webhook no longer subscribes to the delivery's event type."
-}
-
-export const retry = (
-  sql: Sql,
-  projectId: ProjectId,
-  id: InstallationId,
-  deliveryId: DeliveryId,
-  at: Date
-): Mutation<InstallationNotFound | WebhookReferenceInvalid | WebhookStateConflict> => ({
-  at,
-  verdict: sql`
-    installation AS MATERIALIZED (
-      SELECT installations.id FROM project JOIN installations USING (project_id) WHERE installations.id = ${id}
-    ),
-    webhook AS MATERIALIZED (
-      -- Held until the delivery waits again, so that nobody disables the webhook in between and misses it.
-      SELECT locked.* FROM project, LATERAL (
-        SELECT enabled, event_types FROM webhooks
-        WHERE project_id = project.project_id AND installation_id = ${id} FOR SHARE
-      ) locked
-    ),
-    target AS MATERIALIZED (
-      SELECT delivery.* FROM project, LATERAL (
-        SELECT * FROM deliveries
-        WHERE project_id = project.project_id AND id = ${deliveryId} AND installation_id = ${id}
-        FOR NO KEY UPDATE
-      ) delivery
-    ),
-    verdict AS (
-      SELECT
-        CASE
-          WHEN installation.id IS NULL THEN 'installation_not_found'
-          WHEN target.id IS NULL THEN 'webhook_reference_invalid'
-          WHEN target.status <> 'dead' THEN 'webhook_state_conflict state'
-          WHEN webhook.enabled IS NOT TRUE THEN 'webhook_state_conflict disabled'
-          WHEN events.type <> ALL(webhook.event_types) THEN 'webhook_state_conflict unsubscribed'
-        END AS failure,
-        ${deliveryId}::text AS resource_id, true AS changed, NULL::int AS version
-      FROM project LEFT JOIN installation ON true LEFT JOIN webhook ON true LEFT JOIN target ON true
-        LEFT JOIN events ON events.project_id = target.project_id AND events.id = target.event_id
-    )`,
-  effect: sql`
-    retried AS (
-      UPDATE deliveries SET status = 'pending', retries = 0, available_at = ${at}::timestamptz,
-        retried_at = ${at}::timestamptz, finished_at = NULL, dead_code = NULL
-      FROM claim
-      WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId}
-    )`,
-  problems: {
-    installation_not_found,
-    webhook_reference_invalid: () =>
-      new WebhookReferenceInvalid({ detail: "The path names no delivery of this installation." }),
-    webhook_state_conflict: ({ faults: [fault = "state"] }) =>
-      new WebhookStateConflict({ detail: notRetriable[fault] ?? "The delivery can't be retried." })
   }
 })

@@ -2,6 +2,7 @@
 import type { SqlClient } from "effect/sql"
 import type { ConversationId, MessageId, ProjectId } from "../../api/Ids.ts"
 import type { MessageStatus } from "../../api/messaging/Messaging.ts"
+import { audited } from "../../platform/Audit.ts"
 import { selected } from "../../platform/Columns.ts"
 import { after, type Event } from "./States.ts"
 
@@ -33,7 +34,8 @@ export const settle = (
   projectId: ProjectId,
   id: string,
   on: Extract<Event, `settled_${string}`>,
-  at: Date
+  at: Date,
+  actor: string
 ) => {
   const move = after(on)
   const entry = { status: move.attempt, finishedAt: at.toISOString() }
@@ -47,7 +49,8 @@ export const settle = (
           THEN jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || ${JSON.stringify(entry)}::jsonb) ELSE attempt_log END
       FROM target
       WHERE messages.project_id = ${projectId} AND messages.id = ${id} AND target.status = ANY(${[...move.from]}::text[])
-      RETURNING 1
-    )
+      RETURNING messages.project_id
+    ),
+    ${audited(sql, { actor, action: "message.settle", target: id, detail: { as: move.to } }, "settled")}
     SELECT status, EXISTS (SELECT FROM settled) AS settled FROM target`
 }

@@ -47,7 +47,7 @@ const candidates = (
   ) AS found GROUP BY project_id, installation_id`
 
 /** The secrets of the row of `webhooks` that sign a delivery now. */
-const validSecrets = (sql: SqlClient.SqlClient) => sql`(
+export const validSecrets = (sql: SqlClient.SqlClient) => sql`(
   SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY version DESC) FROM (
     SELECT sealed, version FROM webhook_secrets secret
     WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id

@@ -1,0 +1,17 @@
+/**
+ * Indexes what waits for operators: dead deliveries by age, and messages of unknown outcome. What tells a dead delivery from a
+ * delivered one is its last attempt: a condition on `status` would keep a claim from updating the row alone (HOT), and only a
+ * result changes the attempt log.
+ */
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+
+export default Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+
+  yield* sql`
+    CREATE INDEX deliveries_dead ON deliveries (project_id, id)
+    WHERE finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'`
+  yield* sql`
+    CREATE INDEX messages_unknown ON messages (project_id, created_at DESC, id DESC) WHERE status = 'unknown'`
+})

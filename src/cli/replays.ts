@@ -1,0 +1,120 @@
+/** `deliveries replay`, `replays` and `cancel-replay`: stored events go out again. */
+import { Effect } from "effect"
+import { Command, Flag } from "effect/cli"
+import { Instant } from "../api/Instant.ts"
+import { eventTypes } from "../api/integrations/Events.ts"
+import { highestPace, Replays, usualPace } from "../integrations/Replays.ts"
+import { filterNames } from "../integrations/Replays/Selection.ts"
+import * as Flags from "./Flags.ts"
+import { onMigratedDatabase } from "./OnDatabase.ts"
+import { answer, cli, table } from "./Output.ts"
+
+const onReplays = <A, E, R>(command: Effect.Effect<A, E, R>) =>
+  command.pipe(Effect.provide(Replays.layer), onMigratedDatabase)
+
+const time = (name: string, description: string) =>
+  Flags.decoded(name, Instant).pipe(
+    Flag.withMetavar("TIME"),
+    Flag.withDescription(`${description}: RFC 3339, such as 2026-12-01T09:00:00Z (required)`)
+  )
+
+export const replay = Command.make(
+  "replay",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    installationId: Flags.installation,
+    since: time("since", "Deliveries that were created at this time or later"),
+    until: time("until", "Deliveries that were created before this time"),
+    eventTypes: Flag.Literals("type", eventTypes).pipe(
+      Flag.withMetavar("TYPE"),
+      Flag.withDescription("Events of this type; once for each type, all if not given"),
+      Flag.atLeast(0)
+    ),
+    filter: Flag.Literals("status", filterNames).pipe(
+      Flag.withDescription("Deliveries in this state; dead ones if not given"),
+      Flag.withDefault("dead" as const)
+    ),
+    pace: Flags.integer("pace", 1, highestPace).pipe(
+      Flag.withDescription(`Maximum number of deliveries per second; ${usualPace} if not given`),
+      Flag.withDefault(usualPace)
+    ),
+    dryRun: Flag.Boolean("dry-run").pipe(
+      Flag.withoutNegation,
+      Flag.withDefault(false),
+      Flag.withDescription("Count the deliveries, and replay none")
+    )
+  },
+  Effect.fn(function* ({ json, project, since, until, ...request }) {
+    const replays = yield* Replays
+    const projectId = yield* Flags.projectId(project)
+    const started = yield* replays.start({
+      ...request,
+      projectId,
+      since: new Date(since),
+      until: new Date(until)
+    })
+    const text =
+      started.replayId === null
+        ? `${started.matched} deliveries would go out again`
+        : `Replay ${started.replayId}: ${started.queued} deliveries go out again`
+    yield* answer(json, started, text)
+  }, onReplays)
+).pipe(
+  Command.withDescription("Send stored events to a webhook again, after live ones"),
+  Command.withExamples([
+    {
+      command: `${cli} deliveries replay --project demo --installation ins_shop --since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z --dry-run`,
+      description: "How many deliveries of a day are dead"
+    },
+    {
+      command: `${cli} deliveries replay --project demo --installation ins_shop --since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z --status all --pace 10`,
+      description: "All of that day, ten a second"
+    }
+  ])
+)
+
+export const list = Command.make(
+  "replays",
+  { json: Flags.json, project: Flags.project },
+  Effect.fn(function* ({ json, project }) {
+    const replays = yield* Replays
+    const items = yield* replays.list(yield* Flags.projectId(project))
+    const rows = items.map((item) => [
+      item.replayId,
+      item.installationId,
+      item.state,
+      `${item.queued} of ${item.matched}`,
+      String(item.pace),
+      item.since,
+      item.until,
+      item.createdAt
+    ])
+    yield* answer(json, { items }, items.length === 0 ? "No replays" : table([head, ...rows]))
+  }, onReplays)
+).pipe(
+  Command.withDescription("List the replays of a project, the newest first"),
+  Command.withExamples([{ command: `${cli} deliveries replays --project demo` }])
+)
+
+export const cancel = Command.make(
+  "cancel-replay",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    replay: Flag.String("replay").pipe(Flag.withMetavar("ID"), Flag.withDescription("The replay's id (required)"))
+  },
+  Effect.fn(function* ({ json, project, replay }) {
+    const replays = yield* Replays
+    const cancelled = yield* replays.cancel(yield* Flags.projectId(project), replay)
+    const { matched, queued, replayId } = cancelled
+    yield* answer(json, cancelled, `Replay ${replayId} is cancelled after ${queued} of ${matched} deliveries`)
+  }, onReplays)
+).pipe(
+  Command.withDescription("Cancel a replay: what is not sent yet is not sent"),
+  Command.withExamples([
+    { command: `${cli} deliveries cancel-replay --project demo --replay rpl_0193f0cbd4e57f70819203a4b5c6d7e8` }
+  ])
+)
+
+const head = ["REPLAY", "INSTALLATION", "STATE", "QUEUED", "PACE", "SINCE", "UNTIL", "CREATED"]

@@ -1,0 +1,143 @@
+/** The parts that pages are made of. `html` escapes whatever stands in a template, unless it is a template itself. */
+import { html } from "hono/html"
+
+export { html }
+
+/** A piece of HTML. */
+export type Html = ReturnType<typeof html>
+
+/** What stands in a cell. */
+export type Cell = Html | string | number | null
+
+/** The address of a page; members without a value are left out. */
+export const href = (path: string, query: Readonly<Record<string, string | null | undefined>> = {}): string => {
+  const search = new URLSearchParams()
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== "") search.append(name, value)
+  }
+  return search.size === 0 ? path : `${path}?${search}`
+}
+
+export const link = (path: string, query: Parameters<typeof href>[1], text: Cell): Html =>
+  html`<a href="${href(path, query)}">${text}</a>`
+
+/** A table with a caption, which screen readers announce; `empty` stands in its place when there are no rows. */
+export const table = (
+  caption: string,
+  head: ReadonlyArray<string>,
+  rows: ReadonlyArray<ReadonlyArray<Cell>>,
+  empty: string
+): Html =>
+  rows.length === 0
+    ? html`<p class="empty">${empty}</p>`
+    : html`<div class="scroll" tabindex="0" role="region" aria-label="${caption}">
+        <table>
+          <caption>
+            ${caption}
+          </caption>
+          <thead>
+            <tr>
+              ${head.map((name) => html`<th scope="col">${name}</th>`)}
+            </tr>
+          </thead>
+          <tbody>
+            ${rows.map(
+              (row) =>
+                html`<tr>
+                  ${row.map((cell) => html`<td>${cell ?? "–"}</td>`)}
+                </tr>`
+            )}
+          </tbody>
+        </table>
+      </div>`
+
+/** Names and values. */
+export const facts = (rows: ReadonlyArray<readonly [string, Cell]>): Html =>
+  html`<dl>
+    ${rows.map(
+      ([name, value]) =>
+        html`<div>
+          <dt>${name}</dt>
+          <dd>${value ?? "–"}</dd>
+        </div>`
+    )}
+  </dl>`
+
+/** A state, with a colour of its own where it matters; the word says the same. */
+export const badge = (state: string): Html => html`<span class="badge ${tones[state] ?? ""}">${state}</span>`
+
+const tones: Readonly<Record<string, string>> = {
+  delivered: "good",
+  sent: "good",
+  completed: "good",
+  enabled: "good",
+  active: "good",
+  running: "busy",
+  pending: "busy",
+  delivering: "busy",
+  retrying: "busy",
+  cancelling: "busy",
+  dead: "bad",
+  failed: "bad",
+  unknown: "bad",
+  disabled: "bad",
+  parked: "bad",
+  revoked: "bad",
+  expired: "bad"
+}
+
+/** A time as machines and people read it. */
+export const time = (at: string | Date | null): Cell => {
+  if (at === null) return null
+  const text = typeof at === "string" ? at : at.toISOString()
+  return html`<time datetime="${text}">${text.replace("T", " ").replace("Z", "")}</time>`
+}
+
+/** A form that only reads: its fields become the query of a page. */
+export const filters = (path: string, hidden: Readonly<Record<string, string>>, fields: ReadonlyArray<Html>): Html =>
+  html`<form method="get" action="${path}" class="filters">
+    ${hiddenFields(hidden)} ${fields}
+    <button>Filter</button>
+  </form>`
+
+/** A form that acts. */
+export const action = (
+  path: string,
+  csrf: string,
+  hidden: Readonly<Record<string, string>>,
+  label: string,
+  fields: ReadonlyArray<Html> = []
+): Html =>
+  html`<form method="post" action="${path}" class="action">
+    ${hiddenFields({ ...hidden, csrf })} ${fields}
+    <button>${label}</button>
+  </form>`
+
+const hiddenFields = (fields: Readonly<Record<string, string>>) =>
+  Object.entries(fields).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)
+
+export const select = (
+  label: string,
+  name: string,
+  options: ReadonlyArray<string>,
+  chosen: string | null,
+  any = "any"
+): Html =>
+  html`<label
+    >${label}
+    <select name="${name}">
+      ${any === "" ? "" : html`<option value="">${any}</option>`}
+      ${options.map((value) =>
+        value === chosen
+          ? html`<option value="${value}" selected>${value}</option>`
+          : html`<option value="${value}">${value}</option>`
+      )}
+    </select></label
+  >`
+
+export const input = (label: string, name: string, value: string | null, placeholder = ""): Html =>
+  html`<label>${label} <input name="${name}" value="${value ?? ""}" placeholder="${placeholder}" /></label>`
+
+/** The way to the next page. */
+export const older = (path: string, query: Parameters<typeof href>[1], text = "Older"): Html =>
+  html`<p class="older"><a rel="next" href="${href(path, query)}">${text}</a></p>`

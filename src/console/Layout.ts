@@ -1,0 +1,82 @@
+/** The frame of every page, and the headers that it is sent with. */
+import { Effect } from "effect"
+import { HttpServerResponse } from "effect/http"
+import { type Cell, type Html, href, html, link } from "./Html.ts"
+
+/** Nothing but our own style sheet is loaded: no script, no frame, no other host. */
+const headers = {
+  "content-security-policy":
+    "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+  "cache-control": "no-store",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff"
+}
+
+export interface Frame {
+  readonly title: string
+  /** The project that the page is about. */
+  readonly project?: string | undefined
+  /** Of the session; the way out needs it. */
+  readonly csrf?: string
+  /** Where a browser goes on by itself. */
+  readonly next?: string
+}
+
+/** The pages of a project. */
+const sections: ReadonlyArray<readonly [path: string, name: string]> = [
+  ["/console/project", "Webhooks"],
+  ["/console/deliveries", "Deliveries"],
+  ["/console/replays", "Replays"],
+  ["/console/messages", "Messages"],
+  ["/console/campaigns", "Campaigns"],
+  ["/console/keys", "API keys"],
+  ["/console/audit", "Audit"]
+]
+
+/** Renders a page. */
+export const answer = (
+  frame: Frame,
+  content: Cell | ReadonlyArray<Html>,
+  status = 200
+): Effect.Effect<HttpServerResponse.HttpServerResponse> =>
+  Effect.promise(async () => String(await framed(frame, content))).pipe(
+    Effect.map((text) => HttpServerResponse.text(text, { status, contentType: "text/html; charset=utf-8", headers }))
+  )
+
+const framed = ({ csrf, next, project, title }: Frame, content: Cell | ReadonlyArray<Html>) =>
+  html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        ${next === undefined ? "" : html`<meta http-equiv="refresh" content="0;url=${next}" />`}
+        <title>${title} · developer-api console</title>
+        <link rel="icon" href="data:," />
+        <link rel="stylesheet" href="/console/style.css" />
+      </head>
+      <body>
+        <header>
+          <nav aria-label="Console">
+            <a href="/console" class="home">developer-api console</a>
+            ${csrf === undefined ? "" : html`${link("/console/projects", {}, "Projects")} ${signOut(csrf)}`}
+          </nav>
+          ${project === undefined || csrf === undefined ? "" : sectionsOf(project)}
+        </header>
+        <main>
+          <h1>${title}</h1>
+          ${content}
+        </main>
+        <footer>Times are UTC.</footer>
+      </body>
+    </html>`
+
+const signOut = (csrf: string) =>
+  html`<form method="post" action="/console/sign-out">
+    <input type="hidden" name="csrf" value="${csrf}" /><button>Sign out</button>
+  </form>`
+
+const sectionsOf = (project: string) =>
+  html`<nav aria-label="Project ${project}">
+    <span class="project">${project}</span>
+    ${sections.map(([path, name]) => html`<a href="${href(path, { project })}">${name}</a>`)}
+  </nav>`

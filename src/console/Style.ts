@@ -1,0 +1,40 @@
+/** The style sheet of the console. Colours have a contrast of at most readable text in light and dark (WCAG AA). */
+export const style = `
+:root { color-scheme: light; --ink: #1d2433; --soft: #4a5468; --line: #d5dae3; --back: #ffffff; --shade: #f3f5f9;
+  --link: #0b4fb3; --good: #0a6b3d; --bad: #a3152a; --busy: #7a4a00; }
+@media (prefers-color-scheme: dark) {
+  :root { color-scheme: dark; --ink: #e8ebf2; --soft: #b3bccd; --line: #3a4357; --back: #141925; --shade: #1e2535;
+    --link: #8ab8ff; --good: #6ddba0; --bad: #ff9aa8; --busy: #f3c572; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--back); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+header { background: var(--shade); border-bottom: 1px solid var(--line); padding: 0 1.5rem; }
+nav { display: flex; flex-wrap: wrap; align-items: center; gap: .3rem 1.2rem; padding: .6rem 0; }
+nav form { margin-left: auto; }
+nav .home, nav .project { font-weight: 600; color: var(--ink); }
+footer { padding: 1rem 1.5rem; color: var(--soft); border-top: 1px solid var(--line); }
+main { padding: 0 1.5rem 3rem; max-width: 90rem; }
+h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+a { color: var(--link); } a:focus-visible, button:focus-visible, input:focus-visible, select:focus-visible,
+.scroll:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; }
+caption { text-align: left; color: var(--soft); padding: .3rem 0; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid var(--line); }
+th { font-weight: 600; color: var(--soft); white-space: nowrap; } td { overflow-wrap: anywhere; }
+dl { display: flex; flex-wrap: wrap; gap: .6rem 2rem; } dl div { min-width: 11rem; }
+dt { color: var(--soft); } dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
+pre { background: var(--shade); border: 1px solid var(--line); padding: 1rem; overflow-x: auto; white-space: pre-wrap;
+  overflow-wrap: anywhere; }
+label { color: var(--soft); display: inline-block; } input, select, button { font: inherit; color: var(--ink);
+  background: var(--back); border: 1px solid var(--soft); border-radius: 4px; padding: .25rem .5rem; }
+button { cursor: pointer; background: var(--shade); }
+.filters, .action { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: end; margin: 1rem 0; }
+td .action { margin: 0; } .actions { display: flex; flex-wrap: wrap; gap: 0 1rem; }
+.badge { font-weight: 600; } .good { color: var(--good); } .bad { color: var(--bad); } .busy { color: var(--busy); }
+.empty { color: var(--soft); }
+.charts { display: flex; flex-wrap: wrap; gap: 1rem 2rem; } figure { margin: 0; } figcaption { color: var(--soft); }
+svg { width: 28rem; max-width: 100%; height: auto; background: var(--shade); border: 1px solid var(--line); }
+svg .bar { fill: var(--good); } svg .lost { fill: var(--bad); } svg .line { fill: none; stroke: var(--link); stroke-width: 2; }
+svg .high { fill: none; stroke: var(--busy); stroke-width: 2; } svg text { fill: var(--soft); font-size: 11px; }
+`

@@ -1,0 +1,105 @@
+/** A delivery: its event, and every attempt. */
+import { Effect, Option } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { EventId, InstallationId } from "../../api/Ids.ts"
+import type { Attempt } from "../../integrations/Deliveries.ts"
+import type { State } from "../../integrations/Deliveries/States.ts"
+import { selected } from "../../platform/Columns.ts"
+import { Settings } from "../../platform/Settings.ts"
+import { spanOf } from "../../platform/TraceContext.ts"
+import { action, badge, facts, html, link, table, time } from "../Html.ts"
+import { type Asked, type Content, missing, projectOf, textOf } from "../Page.ts"
+
+interface Row {
+  readonly id: string
+  readonly installationId: InstallationId
+  readonly endpointUrl: string
+  readonly status: State
+  readonly deadCode: string | null
+  readonly replayId: string | null
+  readonly replayOf: string | null
+  readonly nextAttemptAt: string | null
+  readonly createdAt: string
+  readonly finishedAt: string | null
+  readonly log: ReadonlyArray<Attempt>
+  readonly eventId: EventId
+  readonly type: string
+  readonly data: unknown
+  readonly traceparent: string
+  readonly occurredAt: string
+}
+
+const columns = `deliveries.id, deliveries.installation_id AS "installationId", endpoint_url AS "endpointUrl", status,
+  dead_code AS "deadCode", replay_id AS "replayId", replay_of AS "replayOf", attempt_log AS log, event_id AS "eventId",
+  type, data, traceparent, CASE WHEN status = 'pending' THEN available_at AT TIME ZONE 'UTC' END AS "nextAttemptAt",
+  ${selected({
+    createdAt: ["deliveries.created_at", "timestamptz"],
+    finishedAt: ["finished_at", "timestamptz"],
+    occurredAt: ["occurred_at", "timestamptz"]
+  })}`
+
+export const delivery = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, asked: Asked) {
+  const project = yield* projectOf(sql, asked)
+  const { traceUrlTemplate } = yield* Settings
+  const id = textOf(asked, "id")
+  const rows = yield* sql<Row>`
+    SELECT ${sql.literal(columns)} FROM deliveries
+      JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
+      JOIN webhooks ON webhooks.project_id = deliveries.project_id
+        AND webhooks.installation_id = deliveries.installation_id
+    WHERE deliveries.project_id = ${project.id} AND deliveries.id = ${id}::text`
+  const row = rows[0] ?? (yield* missing("delivery", id))
+  const trace = Option.flatMap(traceUrlTemplate, (template) =>
+    Option.map(Option.fromUndefinedOr(spanOf(row.traceparent)), ({ traceId }) =>
+      template.replaceAll("{traceId}", traceId)
+    )
+  )
+  const of = { project: project.id, installation: row.installationId }
+  const content: Content = {
+    title: `Delivery ${row.id}`,
+    project: project.id,
+    body: [
+      facts([
+        ["State", badge(row.status)],
+        ["Why without an attempt", row.deadCode],
+        ["Installation", link("/console/webhook", of, row.installationId)],
+        ["Endpoint, as configured now", row.endpointUrl],
+        ["Created", time(row.createdAt)],
+        ["Next attempt", time(row.nextAttemptAt)],
+        ["Finished", time(row.finishedAt)],
+        [
+          "Replay of",
+          row.replayOf && link("/console/delivery", { project: project.id, id: row.replayOf }, row.replayOf)
+        ],
+        [
+          "Trace",
+          Option.getOrNull(Option.map(trace, (url) => html`<a href="${url}" rel="noreferrer">Open the trace</a>`))
+        ]
+      ]),
+      ...(row.status === "dead"
+        ? [action("/console/retry", asked.session.csrf, { project: project.id, id: row.id }, "Retry this delivery")]
+        : []),
+      html`<h2>Attempts</h2>`,
+      table(
+        "Attempts, the first one first",
+        ["Attempt", "Started", "Status", "Duration", "Error"],
+        row.log.map(({ durationMs, errorCode, number, startedAt, statusCode }) => [
+          number,
+          time(startedAt),
+          statusCode,
+          durationMs === null ? null : `${durationMs} ms`,
+          errorCode
+        ]),
+        "No attempt has ended yet."
+      ),
+      html`<h2>Event</h2>`,
+      facts([
+        ["Event", row.eventId],
+        ["Type", row.type],
+        ["Occurred", time(row.occurredAt)]
+      ]),
+      html`<pre tabindex="0" aria-label="Data of the event">${JSON.stringify(row.data, null, 2)}</pre>`
+    ]
+  }
+  return content
+})

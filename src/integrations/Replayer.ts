@@ -1,0 +1,60 @@
+/** The fiber that makes the deliveries of replays. Workers take turns at each replay. */
+import { PgClient } from "@effect/sql-pg"
+import { Context, Duration, Effect, Layer } from "effect"
+import type { SqlClient } from "effect/sql"
+import { Supervisor } from "../platform/background/Supervisor.ts"
+import { deadLetteringLayer, statement } from "../platform/Database.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
+import { Settings } from "../platform/Settings.ts"
+import { untraced } from "../platform/Telemetry.ts"
+import { empty, release, type Replay } from "./Replays/Release.ts"
+import { type State, underWay } from "./Replays/States.ts"
+
+/** Pauses: while deliveries are made, while there is no room for any, and while no replay is under way. */
+const interval = Duration.millis(50)
+const whenFull = Duration.millis(250)
+const whenIdle = Duration.seconds(1)
+/** A statement may take 4 s and be tried again. */
+const stalledAfter = Duration.minutes(1)
+
+/** Replays that one run looks at. */
+const perRun = 100
+
+const running = (sql: SqlClient.SqlClient) => sql<Replay & { readonly state: State }>`
+  SELECT project_id AS "projectId", id, installation_id AS "installationId", until, state FROM replays
+  WHERE state IN ${sql.in([...underWay])} ORDER BY paced_at LIMIT ${perRun}::int`
+
+export const layer = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const sql = Context.get(yield* Layer.build(deadLetteringLayer), PgClient.PgClient)
+    const supervisor = yield* Supervisor
+    const notifier = yield* Notifier
+    const { webhooks } = yield* Settings
+    const terms = { concurrency: webhooks.endpointConcurrency, interval: Duration.toMillis(interval) }
+
+    /** Makes the next deliveries of a replay, or ends a cancelled one. Returns how many were made. */
+    const step = Effect.fnUntraced(function* (replay: Replay & { readonly state: State }) {
+      const rows = yield* statement(replay.state === "running" ? release(sql, replay, terms) : empty(sql, replay))
+      const made = rows[0]?.made ?? 0
+      if (made > 0) yield* notifier.appended(replay.projectId, [replay.installationId])
+      return made
+    })
+
+    /** Returns the pause until the next run. */
+    const run = Effect.gen(function* () {
+      const replays = yield* statement(running(sql))
+      if (replays.length === 0) return whenIdle
+      const made = yield* Effect.forEach(replays, step)
+      return made.some((count) => count > 0) ? interval : whenFull
+    })
+
+    yield* supervisor.supervise("replays", { stalledAfter }, (progress) =>
+      untraced(run).pipe(
+        Effect.catch((error) => Effect.as(Effect.logWarning("A run of the replays failed", error), whenIdle)),
+        Effect.tap(progress),
+        Effect.flatMap(Effect.sleep),
+        Effect.forever
+      )
+    )
+  })
+)

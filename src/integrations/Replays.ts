@@ -1,0 +1,145 @@
+/**
+ * Replays (contract §13): an operator has stored events of a period delivered to a webhook again. A replay is a row; the
+ * `Replayer` makes its deliveries, each with the `webhook-id` of the delivery that it repeats.
+ */
+import { Clock, Context, Data, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { InstallationId, type ProjectId } from "../api/Ids.ts"
+import type { EventType } from "../api/integrations/Events.ts"
+import { Operator } from "../platform/Audit.ts"
+import { newId } from "../platform/NewId.ts"
+import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
+import { firstIdAt } from "./Deliveries/Age.ts"
+import { cancel, type Listed, list, start, webhook } from "./Replays/Repo.ts"
+import { count, type Selection } from "./Replays/Selection.ts"
+import type { State } from "./Replays/States.ts"
+import { WebhookUnknown } from "./WebhookUnknown.ts"
+
+/** Deliveries that a replay makes per second, unless it names another pace; and the highest. */
+export const usualPace = 50
+export const highestPace = 1_000
+
+export class WebhookDisabled extends Data.TaggedError("WebhookDisabled")<{ readonly installationId: string }> {
+  override get message() {
+    return `The webhook of installation "${this.installationId}" is disabled: enable it first`
+  }
+}
+
+export class RangeEmpty extends Data.TaggedError("RangeEmpty") {
+  override readonly message = "The range is empty: `since` must be before `until`, and not in the future"
+}
+
+export class ReplayUnknown extends Data.TaggedError("ReplayUnknown")<{
+  readonly projectId: ProjectId
+  readonly replayId: string
+}> {
+  override get message() {
+    return `Project "${this.projectId}" has no replay "${this.replayId}"`
+  }
+}
+
+export class ReplayEnded extends Data.TaggedError("ReplayEnded")<{ readonly replayId: string; readonly state: State }> {
+  override get message() {
+    return `Replay "${this.replayId}" is ${this.state}: there is nothing left to cancel`
+  }
+}
+
+export interface Request extends Omit<Selection, "installationId" | "eventTypes"> {
+  readonly installationId: string
+  /** Empty: all types that the webhook subscribes to. Those that it does not are never repeated. */
+  readonly eventTypes: ReadonlyArray<EventType>
+  readonly pace: number
+  /** Counts only. */
+  readonly dryRun: boolean
+}
+
+export interface Started {
+  /** Null of a dry run. */
+  readonly replayId: string | null
+  /** Deliveries that are repeated. */
+  readonly matched: number
+  /** Deliveries that will be made: 0 of a dry run. */
+  readonly queued: number
+}
+
+export class Replays extends Context.Service<
+  Replays,
+  {
+    /** Starts a replay of the deliveries of a period, up to now at most. */
+    readonly start: (
+      request: Request
+    ) => Effect.Effect<Started, ProjectUnknown | WebhookUnknown | WebhookDisabled | RangeEmpty, Operator>
+
+    /** Those of a project, the newest first. */
+    readonly list: (projectId: ProjectId) => Effect.Effect<ReadonlyArray<Listed>, ProjectUnknown>
+
+    /** Cancels a replay: what is not sent yet is not sent. A replay that is being cancelled stays so. */
+    readonly cancel: (
+      projectId: ProjectId,
+      replayId: string
+    ) => Effect.Effect<
+      { readonly replayId: string; readonly state: State; readonly matched: number; readonly queued: number },
+      ProjectUnknown | ReplayUnknown | ReplayEnded,
+      Operator
+    >
+  }
+>()("developer-api/integrations/Replays") {
+  static readonly layer = Layer.effect(
+    Replays,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+
+      /** Counts by many short statements, however long the range is. */
+      const countAll = Effect.fnUntraced(function* (selection: Selection) {
+        let matched = 0
+        let position: string | null = firstIdAt(selection.since)
+        while (position !== null) {
+          const rows: ReadonlyArray<{ readonly last: string | null; readonly matched: number }> = yield* count(
+            sql,
+            selection,
+            position
+          )
+          matched += rows[0]?.matched ?? 0
+          position = rows[0]?.last ?? null
+        }
+        return matched
+      }, Effect.orDie)
+
+      return {
+        start: Effect.fn("Replays.start")(function* ({ dryRun, eventTypes, pace, ...request }) {
+          const { actor } = yield* Operator
+          const now = yield* Clock.currentTimeMillis
+          yield* requireProject(sql, request.projectId)
+          const until = new Date(Math.min(request.until.getTime(), now))
+          if (request.since >= until) return yield* new RangeEmpty()
+          const [to] = yield* Effect.orDie(webhook(sql, request.projectId, request.installationId))
+          if (to === undefined) return yield* new WebhookUnknown(request)
+          if (!to.enabled) return yield* new WebhookDisabled(request)
+          const selection: Selection = {
+            ...request,
+            installationId: InstallationId.make(request.installationId),
+            until,
+            eventTypes: to.eventTypes.filter((type) => eventTypes.length === 0 || eventTypes.includes(type))
+          }
+          const matched = yield* countAll(selection)
+          if (dryRun) return { replayId: null, matched, queued: 0 }
+          const id = yield* newId("rpl")
+          yield* Effect.orDie(start(sql, { ...selection, id, pace, matched, actor }))
+          return { replayId: id, matched, queued: matched }
+        }),
+        list: Effect.fn("Replays.list")(function* (projectId) {
+          yield* requireProject(sql, projectId)
+          return yield* Effect.orDie(list(sql, projectId))
+        }),
+        cancel: Effect.fn("Replays.cancel")(function* (projectId, replayId) {
+          const { actor } = yield* Operator
+          yield* requireProject(sql, projectId)
+          const [found] = yield* Effect.orDie(cancel(sql, actor, projectId, replayId))
+          if (found === undefined) return yield* new ReplayUnknown({ projectId, replayId })
+          if (found.state !== "cancelling") return yield* new ReplayEnded({ replayId, state: found.state })
+          return { replayId, ...found }
+        })
+      }
+    })
+  )
+}

@@ -1,0 +1,147 @@
+/**
+ * Makes the deliveries of replays, so few at a time that live ones do not wait for them.
+ *
+ * A delivery of a replay is made only when it can be sent at once: the endpoint is healthy, and together with everything
+ * that is due there, live or not, the new ones take at most half of the endpoint's concurrency. An endpoint that answers
+ * within milliseconds gets as many as it answers in a twentieth of the time until the next run. So a live delivery finds a
+ * free place, or waits for milliseconds, and a replay of any length never grows a queue. The pace is a maximum.
+ */
+import type { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../api/Ids.ts"
+import { firstIdAt } from "../Deliveries/Age.ts"
+import { after } from "../Deliveries/States.ts"
+import { stepOf } from "./States.ts"
+
+export interface Replay {
+  readonly projectId: ProjectId
+  readonly id: string
+  readonly installationId: InstallationId
+  readonly until: Date
+}
+
+export interface Terms {
+  /** Maximum number of deliveries in flight to one endpoint. */
+  readonly concurrency: number
+  /** Time between two runs, in milliseconds. */
+  readonly interval: number
+}
+
+/** Deliveries that one statement looks at. */
+const looksAt = 2_000
+/** Share of the time in which an endpoint that answers quickly is busy with a replay. */
+const busy = 0.05
+/** Latest deliveries of the project that tell how long the endpoint takes. */
+const recent = 100
+/** Time, in milliseconds, for which an unused pace is saved up. */
+const savedUp = 250
+
+const exhausted = stepOf("exhausted")
+const emptied = stepOf("emptied")
+
+/**
+ * Makes the next deliveries of a replay and returns how many. A replay whose row is locked is another worker's turn.
+ *
+ * - `room`: how many may be made now: by the pace, and by what the endpoint has in flight and due.
+ * - `looked`: the next deliveries by id, so by age; `picked`: those to repeat, at most as many as there is room.
+ */
+export const release = (sql: SqlClient.SqlClient, { id, projectId, until }: Replay, terms: Terms) => sql<{
+  readonly made: number
+}>`
+  WITH replay AS MATERIALIZED (
+    SELECT * FROM replays WHERE project_id = ${projectId} AND id = ${id} AND state = ${exhausted.from}
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  room AS MATERIALIZED (
+    SELECT least(
+        floor(extract(epoch FROM now() - paced.start) * pace), ${quota(sql, projectId, terms)} - queue.due
+      )::int AS room, webhook.event_types, paced.start AS paced_from
+    FROM replay, LATERAL (
+      SELECT greatest(paced_at, now() - greatest(${savedUp}::float8, 1000 / pace) * interval '1 millisecond') AS start
+    ) paced, LATERAL (
+      SELECT event_types FROM webhooks JOIN endpoint_health health USING (project_id, installation_id)
+      WHERE project_id = ${projectId} AND installation_id = replay.installation_id
+        AND enabled AND NOT suspect AND coalesce(resting_until <= now(), true)
+    ) webhook, LATERAL (
+      SELECT count(*) AS due FROM (
+        SELECT FROM deliveries
+        WHERE project_id = ${projectId} AND installation_id = replay.installation_id AND finished_at IS NULL
+          AND available_at <= now() LIMIT 100
+      ) open
+    ) queue
+  ),
+  looked AS MATERIALIZED (
+    SELECT id, installation_id, event_id, status, replay_of FROM deliveries
+    WHERE project_id = ${projectId} AND id > (SELECT position FROM replay) AND id < ${firstIdAt(until)}
+    ORDER BY id LIMIT coalesce((SELECT ${looksAt}::int FROM room WHERE room > 0), 0)
+  ),
+  picked AS MATERIALIZED (
+    SELECT looked.id, event_id FROM looked, replay, room
+    WHERE looked.installation_id = replay.installation_id AND replay_of IS NULL AND looked.status = ANY(statuses)
+      AND (
+        SELECT type = ANY(room.event_types) AND type = ANY(replay.event_types)
+        FROM events WHERE project_id = ${projectId} AND events.id = looked.event_id
+      )
+    ORDER BY looked.id LIMIT coalesce((SELECT room FROM room WHERE room > 0), 0)
+  ),
+  ${made(sql, projectId)},
+  moved AS (
+    UPDATE replays SET queued = queued + step.made, paced_at = step.paced_at, position = coalesce(step.position, replays.position),
+      state = CASE WHEN is_last THEN ${exhausted.to} ELSE state END, finished_at = CASE WHEN is_last THEN now() END
+    FROM step WHERE replays.project_id = ${projectId} AND replays.id = ${id}
+  )
+  SELECT made FROM step`
+
+/** The deliveries of `picked`, and the step that the replay has made with them. */
+const made = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
+  made AS (
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at, replay_id, replay_of)
+    SELECT ${projectId}::text, new_id('dlv', now()), replay.installation_id, event_id, now(), now(), replay.id, picked.id
+    FROM picked, replay
+    RETURNING 1
+  ),
+  step AS MATERIALIZED (
+    SELECT (SELECT count(*)::int FROM made) AS made,
+      room.paced_from + (SELECT count(*) FROM made) / pace::float8 * interval '1 second' AS paced_at,
+      -- Where there was no room for all, the rest is looked at again.
+      CASE WHEN (SELECT count(*) FROM picked) = room THEN (SELECT max(id) FROM picked)
+        ELSE (SELECT max(id) FROM looked) END AS position,
+      (SELECT count(*) FROM picked) < room AND (SELECT count(*) FROM looked) < ${looksAt}::int AS is_last
+    FROM replay, room WHERE room > 0
+  )`
+
+/** How many deliveries may be due or in flight to the endpoint of `replay`. */
+const quota = (sql: SqlClient.SqlClient, projectId: ProjectId, { concurrency, interval }: Terms) => sql`
+  greatest(${Math.max(1, Math.floor(concurrency / 2))}::int, floor(${concurrency * interval * busy}::float8 / (
+    SELECT max(greatest((attempt_log -> -1 ->> 'durationMs')::int, 1)) FROM (
+      SELECT attempt_log, replay_id, finished_at FROM deliveries
+      WHERE project_id = ${projectId} ORDER BY id DESC LIMIT ${recent}::int
+    ) latest WHERE replay_id = replay.id AND finished_at IS NOT NULL
+  )))`
+
+/**
+ * Dead-letters what a cancelled replay has made and not sent. Once nothing of it is in flight the replay is cancelled: an
+ * attempt that fails until then leads to no other.
+ */
+export const empty = (sql: SqlClient.SqlClient, { id, installationId, projectId }: Replay) => sql<{
+  readonly made: number
+}>`
+  WITH replay AS MATERIALIZED (
+    SELECT id FROM replays WHERE project_id = ${projectId} AND id = ${id} AND state = ${emptied.from}
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  open AS MATERIALIZED (
+    SELECT ctid AS row, status FROM deliveries
+    WHERE project_id = ${projectId} AND installation_id = ${installationId} AND finished_at IS NULL
+      AND replay_id = (SELECT id FROM replay)
+  ),
+  ended AS (
+    UPDATE deliveries SET status = ${after("cancelled")}, available_at = NULL, finished_at = now(), dead_code = 'cancelled'
+    FROM open WHERE deliveries.ctid = open.row AND deliveries.status = 'pending' AND open.status = 'pending'
+    RETURNING 1
+  ),
+  moved AS (
+    UPDATE replays SET state = ${emptied.to}, finished_at = now() FROM replay
+    WHERE replays.project_id = ${projectId} AND replays.id = replay.id
+      AND (SELECT count(*) FROM open) = (SELECT count(*) FROM ended)
+  )
+  SELECT 0 AS made`

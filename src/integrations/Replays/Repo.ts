@@ -1,0 +1,107 @@
+/** The SQL of replays as operators start, list and cancel them. Every statement names the project first. */
+import type { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../api/Ids.ts"
+import type { EventType } from "../../api/integrations/Events.ts"
+import { audited } from "../../platform/Audit.ts"
+import { selected } from "../../platform/Columns.ts"
+import { firstIdAt } from "../Deliveries/Age.ts"
+import { type Filter, filters, type Selection } from "./Selection.ts"
+import { type State, stepOf } from "./States.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** A replay as operators see it. */
+export interface Listed {
+  readonly replayId: string
+  readonly installationId: InstallationId
+  readonly since: string
+  readonly until: string
+  readonly eventTypes: ReadonlyArray<EventType>
+  readonly statuses: ReadonlyArray<string>
+  readonly pace: number
+  readonly state: State
+  /** Deliveries that were found when it began, and those that were made since. */
+  readonly matched: number
+  readonly queued: number
+  readonly createdAt: string
+  readonly finishedAt: string | null
+}
+
+const columns = selected({
+  replayId: "id",
+  installationId: "installation_id",
+  since: ["since", "timestamptz"],
+  until: ["until", "timestamptz"],
+  eventTypes: "event_types",
+  statuses: "statuses",
+  pace: "pace",
+  state: "state",
+  matched: "matched",
+  queued: "queued",
+  createdAt: ["created_at", "timestamptz"],
+  finishedAt: ["finished_at", "timestamptz"]
+})
+
+/** Maximum number of replays that a list holds. */
+export const listedAtMost = 1_000
+
+export const list = (sql: Sql, projectId: ProjectId) => sql<Listed>`
+  SELECT ${sql.literal(columns)} FROM replays WHERE project_id = ${projectId}
+  ORDER BY id DESC LIMIT ${listedAtMost}::int`
+
+/** What a replay has to know of the webhook that it goes to; no row if there is none. */
+export const webhook = (sql: Sql, projectId: ProjectId, installationId: string) => sql<{
+  readonly enabled: boolean
+  readonly eventTypes: ReadonlyArray<EventType>
+}>`
+  SELECT enabled, event_types AS "eventTypes" FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
+
+export interface Start extends Selection {
+  readonly id: string
+  readonly pace: number
+  readonly matched: number
+  readonly actor: string
+}
+
+const detailOf = (filter: Filter, { eventTypes, installationId, matched, pace, since, until }: Start) => ({
+  installationId,
+  since,
+  until,
+  eventTypes,
+  status: filter,
+  pace,
+  matched
+})
+
+/** Starts a replay. The pace counts from now on. */
+export const start = (sql: Sql, replay: Start) => sql`
+  WITH started AS (
+    INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
+      position, paced_at, created_at)
+    VALUES (${replay.projectId}, ${replay.id}, ${replay.installationId}, ${replay.since}::timestamptz,
+      ${replay.until}::timestamptz, ${[...replay.eventTypes]}::text[], ${[...filters[replay.filter]]}::text[],
+      ${replay.pace}::int, 'running', ${replay.matched}::int, ${firstIdAt(replay.since)}, now(), now())
+    RETURNING project_id
+  ),
+  ${audited(
+    sql,
+    { actor: replay.actor, action: "replay.start", target: replay.id, detail: detailOf(replay.filter, replay) },
+    "started"
+  )}
+  SELECT FROM started`
+
+/** Cancels a replay that runs. Returns no row if there is none, else the state that it is in now. */
+export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => {
+  const { from, to } = stepOf("cancel")
+  return sql<{ readonly state: State; readonly matched: number; readonly queued: number }>`
+    WITH target AS MATERIALIZED (
+      SELECT state, matched, queued FROM replays WHERE project_id = ${projectId} AND id = ${id} FOR NO KEY UPDATE
+    ),
+    cancelled AS (
+      UPDATE replays SET state = ${to} FROM target
+      WHERE replays.project_id = ${projectId} AND replays.id = ${id} AND target.state = ${from}
+      RETURNING replays.project_id, replays.state
+    ),
+    ${audited(sql, { actor, action: "replay.cancel", target: id }, "cancelled")}
+    SELECT coalesce((SELECT state FROM cancelled), state) AS state, matched, queued FROM target`
+}

@@ -1,0 +1,26 @@
+/** The states of a replay and the moves between them, as data. */
+export const states = ["running", "cancelling", "cancelled", "completed"] as const
+export type State = (typeof states)[number]
+
+export const moves = {
+  /** An operator cancels it: no more deliveries are made. */
+  cancel: { running: "cancelling" },
+  /** What was made and not sent is dead-lettered, and nothing of it is in flight any more. */
+  emptied: { cancelling: "cancelled" },
+  /** Every delivery of its range was looked at. */
+  exhausted: { running: "completed" }
+} as const satisfies Readonly<Record<string, Readonly<Partial<Record<State, State>>>>>
+export type Move = keyof typeof moves
+
+/** Returns the state that a move starts from and the one that it leads to. */
+export const stepOf = (move: Move): { readonly from: State; readonly to: State } => {
+  const known: Readonly<Partial<Record<State, State>>> = moves[move]
+  for (const from of states) {
+    const to = known[from]
+    if (to !== undefined) return { from, to }
+  }
+  throw new Error(`The move ${move} has no state to start from`)
+}
+
+/** The states of the replays that the replayer looks at. */
+export const underWay = ["running", "cancelling"] as const satisfies ReadonlyArray<State>

@@ -1,0 +1,87 @@
+/**
+ * Test events: an operator sees whether an endpoint answers. Each is signed and sent like a delivery, at once and once, to
+ * a webhook that may be disabled. No event is stored, and the health of the endpoint stays as it is.
+ */
+import { Clock, Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { EventId, type InstallationId, type ProjectId } from "../api/Ids.ts"
+import { testEventType } from "../api/integrations/Events.ts"
+import { Audit, Operator } from "../platform/Audit.ts"
+import { newId } from "../platform/NewId.ts"
+import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
+import { SecretBox } from "../platform/SecretBox.ts"
+import { currentOrNewTraceparent } from "../platform/TraceContext.ts"
+import { bodyOf, headersOf } from "./Deliveries/Attempt.ts"
+import { validSecrets } from "./Deliveries/Claim/Endpoints.ts"
+import * as Secrets from "./Deliveries/Secrets.ts"
+import { Sender } from "./Sender.ts"
+import { WebhookUnknown } from "./WebhookUnknown.ts"
+
+export interface Answer {
+  /** HTTP status; null where there was no answer. */
+  readonly status: number | null
+  readonly durationMs: number
+  /** Why there was no answer, as in the attempt log. */
+  readonly errorCode: string | null
+}
+
+export class TestEvents extends Context.Service<
+  TestEvents,
+  {
+    readonly send: (
+      projectId: ProjectId,
+      installationId: string
+    ) => Effect.Effect<Answer, ProjectUnknown | WebhookUnknown, Operator>
+  }
+>()("developer-api/integrations/TestEvents") {
+  static readonly layer = Layer.effect(
+    TestEvents,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const sender = yield* Sender
+      const audit = yield* Audit
+      const open = Secrets.make(yield* SecretBox)
+
+      return {
+        send: Effect.fn("TestEvents.send")(function* (projectId, installationId) {
+          yield* requireProject(sql, projectId)
+          const [webhook] = yield* Effect.orDie(target(sql, projectId, installationId))
+          if (webhook === undefined) return yield* new WebhookUnknown({ projectId, installationId })
+          const startedAt = yield* Clock.currentTimeMillis
+          const body = bodyOf({
+            projectId,
+            installationId: webhook.installationId,
+            eventId: EventId.make(yield* newId("evt")),
+            type: testEventType,
+            occurredAt: new Date(startedAt),
+            data: "{}"
+          })
+          const secrets = yield* open({ ...webhook, projectId })
+          const outcome = yield* sender.send({
+            url: webhook.endpointUrl,
+            body,
+            headers: {
+              ...headersOf(secrets, yield* newId("tst"), startedAt, body),
+              traceparent: yield* currentOrNewTraceparent
+            }
+          })
+          const answer = {
+            status: outcome._tag === "answered" ? outcome.status : null,
+            durationMs: (yield* Clock.currentTimeMillis) - startedAt,
+            errorCode: outcome._tag === "failed" ? outcome.code : null
+          }
+          yield* audit.record(projectId, { action: "webhook.test", target: installationId, detail: answer })
+          return answer
+        })
+      }
+    })
+  )
+}
+
+const target = (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: string) => sql<{
+  readonly installationId: InstallationId
+  readonly endpointUrl: string
+  readonly secrets: string
+}>`
+  SELECT installation_id AS "installationId", endpoint_url AS "endpointUrl", ${validSecrets(sql)} AS secrets
+  FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`

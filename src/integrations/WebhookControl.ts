@@ -1,0 +1,107 @@
+/** Webhooks as operators see them, and how they switch them (contract §13). */
+import { Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../api/Ids.ts"
+import type { EventType } from "../api/integrations/Events.ts"
+import { audited, Operator } from "../platform/Audit.ts"
+import { selected } from "../platform/Columns.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
+import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
+import { type DisabledReason, disabling } from "./Deliveries/DeadLetter.ts"
+import { recovered } from "./Deliveries/Health.ts"
+import { WebhookUnknown } from "./WebhookUnknown.ts"
+
+export interface Webhook {
+  readonly installationId: InstallationId
+  readonly endpointUrl: string
+  readonly eventTypes: ReadonlyArray<EventType>
+  readonly enabled: boolean
+  /** Null while it is enabled. */
+  readonly disabledReason: DisabledReason | null
+  readonly consecutiveFailures: number
+  readonly lastSuccessAt: string | null
+  readonly version: number
+}
+
+type Switched = Effect.Effect<Webhook, ProjectUnknown | WebhookUnknown, Operator>
+
+export class WebhookControl extends Context.Service<
+  WebhookControl,
+  {
+    /** Those of a project, by installation. */
+    readonly list: (projectId: ProjectId) => Effect.Effect<ReadonlyArray<Webhook>, ProjectUnknown>
+    /** Enables a webhook and has its endpoint tried at once. One that is enabled stays as it is. */
+    readonly enable: (projectId: ProjectId, installationId: string) => Switched
+    /** Disables a webhook: its pending deliveries are dead-lettered. One that is disabled stays as it is. */
+    readonly disable: (projectId: ProjectId, installationId: string) => Switched
+  }
+>()("developer-api/integrations/WebhookControl") {
+  static readonly layer = Layer.effect(
+    WebhookControl,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const notifier = yield* Notifier
+
+      const switched = Effect.fnUntraced(function* (
+        projectId: ProjectId,
+        installationId: string,
+        change: (endpoint: Endpoint, actor: string) => Effect.Effect<unknown>
+      ) {
+        yield* requireProject(sql, projectId)
+        const [known] = yield* Effect.orDie(webhooks(sql, projectId, installationId))
+        if (known === undefined) return yield* new WebhookUnknown({ projectId, installationId })
+        const { actor } = yield* Operator
+        yield* change({ projectId, installationId: known.installationId }, actor)
+        yield* notifier.changed(projectId, known.installationId)
+        const [webhook = known] = yield* Effect.orDie(webhooks(sql, projectId, installationId))
+        return webhook
+      })
+
+      return {
+        list: Effect.fn("WebhookControl.list")(function* (projectId) {
+          yield* requireProject(sql, projectId)
+          return yield* Effect.orDie(webhooks(sql, projectId, null))
+        }),
+        enable: Effect.fn("WebhookControl.enable")((projectId, installationId) =>
+          switched(projectId, installationId, (endpoint, actor) => Effect.orDie(enable(sql, endpoint, actor)))
+        ),
+        disable: Effect.fn("WebhookControl.disable")((projectId, installationId) =>
+          switched(projectId, installationId, (endpoint, actor) => Effect.orDie(disable(sql, endpoint, actor)))
+        )
+      }
+    })
+  )
+}
+
+interface Endpoint {
+  readonly projectId: ProjectId
+  readonly installationId: InstallationId
+}
+
+const columns = `
+  ${selected({ installationId: "installation_id", endpointUrl: "endpoint_url", eventTypes: "event_types" })}, enabled,
+  disabled_reason AS "disabledReason", health.failures AS "consecutiveFailures",
+  ${selected({ lastSuccessAt: ["health.last_success_at", "timestamptz"] })}, webhooks.version`
+
+const webhooks = (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: string | null) => sql<Webhook>`
+  SELECT ${sql.literal(columns)} FROM webhooks JOIN endpoint_health health USING (project_id, installation_id)
+  WHERE project_id = ${projectId} AND (${installationId}::text IS NULL OR installation_id = ${installationId})
+  ORDER BY installation_id`
+
+const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql`
+  WITH ${disabling(sql, endpoint, null, "operator")},
+  ${audited(sql, { actor, action: "webhook.disable", target: endpoint.installationId }, "disabled")}
+  SELECT FROM disabled`
+
+const enable = (sql: SqlClient.SqlClient, { installationId, projectId }: Endpoint, actor: string) => sql`
+  WITH enabled AS (
+    UPDATE webhooks SET enabled = true, disabled_reason = NULL, version = version + 1
+    WHERE project_id = ${projectId} AND installation_id = ${installationId} AND NOT enabled
+    RETURNING project_id, installation_id
+  ),
+  unparked AS (
+    UPDATE endpoint_health health SET ${sql.literal(recovered)} FROM enabled
+    WHERE health.project_id = enabled.project_id AND health.installation_id = enabled.installation_id
+  ),
+  ${audited(sql, { actor, action: "webhook.enable", target: installationId }, "enabled")}
+  SELECT FROM enabled`

@@ -1,0 +1,101 @@
+/** The audit of what operators do (contract §13): each action is recorded by the statement that carries it out. */
+import { Context, Effect, Layer } from "effect"
+import { SqlClient, type Statement } from "effect/sql"
+import type { ProjectId } from "../api/Ids.ts"
+import { selected } from "./Columns.ts"
+import { type ProjectUnknown, requireProject } from "./ProjectUnknown.ts"
+
+/** Who acts: the user of the operating system for a command, `console session` for the console. */
+export class Operator extends Context.Service<Operator, { readonly actor: string }>()(
+  "developer-api/platform/Audit/Operator"
+) {}
+
+/** The actions that are recorded. */
+export const actions = [
+  "delivery.retry",
+  "replay.start",
+  "replay.cancel",
+  "webhook.test",
+  "webhook.enable",
+  "webhook.disable",
+  "message.settle"
+] as const
+export type Action = (typeof actions)[number]
+
+export interface Audited {
+  readonly actor: string
+  readonly action: Action
+  /** Id of the record that the action changes. */
+  readonly target: string
+  readonly detail?: Readonly<Record<string, unknown>>
+}
+
+export interface Entry {
+  readonly id: string
+  readonly at: string
+  readonly actor: string
+  readonly action: Action
+  readonly target: string
+  readonly detail: Readonly<Record<string, unknown>>
+}
+
+/** A common table expression that records an action for each row of `changed (project_id)`, at the database's time. */
+export const audited = (
+  sql: SqlClient.SqlClient,
+  { action, actor, detail = {}, target }: Audited,
+  changed: string
+): Statement.Fragment => sql`
+  audited AS (
+    INSERT INTO audit_entries (project_id, id, at, actor, action, target, detail)
+    SELECT project_id, new_id('aud', now()), now(), ${actor}::text, ${action}::text, ${target}::text,
+      ${JSON.stringify(detail)}::jsonb
+    FROM ${sql(changed)}
+  )`
+
+/** Maximum number of entries that `list` returns. */
+export const listedAtMost = 1_000
+
+export class Audit extends Context.Service<
+  Audit,
+  {
+    /** Records an action that changes no record. */
+    readonly record: (projectId: ProjectId, action: Omit<Audited, "actor">) => Effect.Effect<void, never, Operator>
+    /** The latest entries of a project, the newest first; those before the entry `before`, where it is given. */
+    readonly list: (
+      projectId: ProjectId,
+      page?: { readonly before?: string | undefined; readonly limit: number }
+    ) => Effect.Effect<ReadonlyArray<Entry>, ProjectUnknown>
+  }
+>()("developer-api/platform/Audit") {
+  static readonly layer = Layer.effect(
+    Audit,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      return {
+        record: Effect.fn("Audit.record")(function* (projectId, action) {
+          const { actor } = yield* Operator
+          yield* Effect.orDie(sql`
+            WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
+            ${audited(sql, { ...action, actor }, "project")}
+            SELECT FROM project`)
+        }),
+        list: Effect.fn("Audit.list")(function* (projectId, { before, limit } = { limit: listedAtMost }) {
+          yield* requireProject(sql, projectId)
+          return yield* Effect.orDie(sql<Entry>`
+            SELECT ${sql.literal(columns)} FROM audit_entries
+            WHERE project_id = ${projectId} AND (${before ?? null}::text IS NULL OR id < ${before ?? null})
+            ORDER BY id DESC LIMIT ${limit}::int`)
+        })
+      }
+    })
+  )
+}
+
+const columns = selected({
+  id: "id",
+  at: ["at", "timestamptz"],
+  actor: "actor",
+  action: "action",
+  target: "target",
+  detail: "detail"
+})

@@ -1,0 +1,49 @@
+/** Stored events with finished deliveries, as they are after weeks of work. */
+import type { PgClient } from "@effect/sql-pg"
+import { Effect } from "effect"
+import type { ProjectId } from "../../src/api/Ids.ts"
+import { eventType, traceparent } from "./deliveries/Work.ts"
+
+export interface Stored {
+  readonly projectId: ProjectId
+  /** Deliveries, one to an event, spread evenly over the days up to now. */
+  readonly count: number
+  readonly days: number
+  /** Installations that they went to in turn; their ids are `ins_000` and so on. */
+  readonly installations: number
+  /** Every so many of them is dead. */
+  readonly deadEvery: number
+}
+
+/** An id like those of the service, for the row `n` of a series that was created at `at`. */
+const id = (prefix: string) =>
+  `'${prefix}_' || lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || lpad(n::text, 19, '0')`
+
+/** Rows in one statement. */
+const batch = 100_000
+
+export const store = Effect.fnUntraced(function* (sql: PgClient.PgClient, stored: Stored) {
+  const { count, days, deadEvery, installations, projectId } = stored
+  // Foreign keys are checked by triggers, which a session of a replica does not run.
+  yield* sql`SET session_replication_role = replica`
+  for (let from = 0; from < count; from += batch) {
+    yield* sql`
+      WITH made AS (
+        SELECT n, date_trunc('milliseconds', now() - (${count}::int - n) * ${days}::int * interval '1 day' / ${count}::int) AS at
+        FROM generate_series(${from}::int + 1, ${Math.min(count, from + batch)}::int) n
+      ),
+      event AS (
+        INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+        SELECT ${projectId}, ${sql.literal(id("evt"))}, ${eventType}, '{"deal":{"id":"deal","title":"Analytical engine"}}',
+          ${traceparent}, at FROM made
+      )
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, status, attempts, finished_at, created_at, attempt_log)
+      SELECT ${projectId}, ${sql.literal(id("dlv"))}, 'ins_' || lpad((n % ${installations}::int)::text, 3, '0'),
+        ${sql.literal(id("evt"))}, CASE WHEN n % ${deadEvery}::int = 0 THEN 'dead' ELSE 'delivered' END, 1, at, at,
+        jsonb_build_array(jsonb_build_object('number', 1, 'startedAt', at, 'finishedAt', at,
+          'statusCode', CASE WHEN n % ${deadEvery}::int = 0 THEN 500 ELSE 200 END, 'errorCode', NULL, 'durationMs', n % 100))
+      FROM made`
+  }
+  yield* sql`SET session_replication_role = origin`
+  yield* sql`VACUUM ANALYZE events, deliveries`
+})

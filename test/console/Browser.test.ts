@@ -1,0 +1,161 @@
+/** The console in a browser: every page and every action, with JavaScript and without. */
+import { assert, describe, it } from "@effect/vitest"
+import axe from "axe-core"
+import { Effect, Schema } from "effect"
+import { type BrowserContextOptions, chromium, type Page } from "playwright-core"
+import { documentOf } from "../cli/Cli.support.ts"
+import { pathOf, requires } from "../support/Programs.ts"
+import { type Console, type Furnished, furnish, hostile, pagesOf, startConsole } from "./Console.support.ts"
+
+/** A page of a browser that is signed in, and what it asked for of other hosts. */
+const signedIn = Effect.fnUntraced(function* (server: Console, options: BrowserContextOptions = {}) {
+  const browser = yield* Effect.acquireRelease(
+    Effect.promise(() =>
+      chromium.launch({
+        executablePath: pathOf("chromium"),
+        args: ["--headless", "--no-sandbox", "--disable-background-networking", "--disable-component-update"]
+      })
+    ),
+    (browser) => Effect.promise(() => browser.close())
+  )
+  const { url } = yield* server.link
+  return yield* Effect.promise(async () => {
+    const page = await browser.newPage({ baseURL: server.admin, ...options })
+    const elsewhere: Array<string> = []
+    page.on("request", (request) => {
+      const { origin, protocol } = new URL(request.url())
+      if (protocol !== "data:" && origin !== server.admin) elsewhere.push(request.url())
+    })
+    await page.goto(url)
+    await page.getByRole("heading", { name: "Overview" }).waitFor()
+    return { page, elsewhere }
+  })
+})
+
+const Serious = Schema.Array(Schema.Struct({ id: Schema.String, impact: Schema.NullOr(Schema.String) }))
+
+/** The serious faults that axe finds on a page. */
+const faultsOf = async (page: Page) => {
+  await page.evaluate(axe.source)
+  const found: unknown = await page.evaluate(
+    "axe.run().then(({ violations }) => violations.map(({ id, impact }) => ({ id, impact: impact ?? null })))"
+  )
+  return Schema.decodeUnknownSync(Serious)(found).filter(({ impact }) => impact === "serious" || impact === "critical")
+}
+
+/** Goes through every action as an operator does. */
+const act = async (page: Page, { dead, projectId }: Furnished) => {
+  const webhook = `/console/webhook?project=${projectId}&installation=shop`
+  await page.goto(webhook)
+  await page.getByRole("button", { name: "Send a test event" }).click()
+  await page.getByText("The endpoint answered with status 200").waitFor()
+  await page.getByRole("link", { name: "Back" }).click()
+  await page.getByRole("button", { name: "Disable" }).click()
+  await page.getByRole("button", { name: "Enable" }).click()
+  await page.getByRole("button", { name: "Disable" }).waitFor()
+
+  const replay = async (mode: string) => {
+    await page.goto(webhook)
+    await page.getByLabel("Created since").fill("2026-01-01T00:00:00Z")
+    await page.getByLabel("and before").fill("2099-01-01T00:00:00Z")
+    await page.getByLabel("State").selectOption("all")
+    await page.getByLabel("Deliveries per second").fill("1")
+    await page.getByLabel("Mode").selectOption(mode)
+    await page.getByRole("button", { name: "Submit" }).click()
+  }
+  await replay("count only")
+  await page.getByText("2 deliveries would go out again").waitFor()
+  await replay("replay")
+  await page.getByRole("heading", { name: /^Replays of/ }).waitFor()
+  await page.getByRole("button", { name: "Cancel" }).click()
+  await page
+    .getByText(/cancelling|cancelled/)
+    .first()
+    .waitFor()
+
+  await page.goto(`/console/deliveries?project=${projectId}&status=dead`)
+  await page.getByRole("link", { name: dead.id }).click()
+  await page.getByRole("button", { name: "Retry this delivery" }).click()
+  await page.getByRole("heading", { name: `Delivery ${dead.id}` }).waitFor()
+
+  await page.goto(`/console/messages?project=${projectId}`)
+  await page.getByRole("row", { name: /msg_1/ }).getByRole("button", { name: "Settle as sent" }).click()
+  await page.getByRole("row", { name: /msg_2/ }).getByRole("button", { name: "Settle as failed" }).click()
+  await page.getByText("No messages").waitFor()
+}
+
+const Entries = Schema.Struct({
+  items: Schema.Array(Schema.Struct({ actor: Schema.String, action: Schema.String, target: Schema.String }))
+})
+
+const decodeEntries = Schema.decodeUnknownSync(Entries)
+
+describe("the console in a browser", () => {
+  requires("chromium")
+
+  it.live("shows every page without a serious accessibility fault, hostile names as text, and asks no other host", () =>
+    Effect.gen(function* () {
+      const server = yield* startConsole
+      const project = yield* furnish(server)
+      const { elsewhere, page } = yield* signedIn(server)
+      for (const colorScheme of ["light", "dark"] as const) {
+        yield* Effect.promise(async () => {
+          await page.emulateMedia({ colorScheme })
+          for (const path of pagesOf(project)) {
+            await page.goto(path)
+            assert.deepStrictEqual(await faultsOf(page), [], path)
+            assert.notStrictEqual(await page.title(), "taken")
+            assert.strictEqual(await page.locator("img, script").count(), 0)
+          }
+        })
+      }
+      yield* Effect.promise(async () => {
+        for (const path of ["project", "messages", "campaigns"]) {
+          await page.goto(`/console/${path}?project=${project.projectId}`)
+          await page.getByText(hostile).first().waitFor()
+        }
+        await page.goto(`/console/delivery?project=${project.projectId}&id=${project.dead.id}`)
+        const trace = await page.getByRole("link", { name: "Open the trace" }).getAttribute("href")
+        assert.match(trace ?? "", /^https:\/\/traces\.example\.com\/[0-9a-f]{32}\?from=console$/)
+      })
+      assert.deepStrictEqual(elsewhere, [])
+    }).pipe(Effect.scoped)
+  )
+
+  for (const javaScriptEnabled of [true, false]) {
+    it.live(`carries out every action, with JavaScript ${javaScriptEnabled ? "on" : "off"}, and records it`, () =>
+      Effect.gen(function* () {
+        const server = yield* startConsole
+        const project = yield* furnish(server)
+        const { page } = yield* signedIn(server, { javaScriptEnabled })
+        yield* Effect.promise(() => act(page, project))
+        yield* project.finished
+        const [retried] = yield* project.deliveries()
+        assert.deepInclude(retried, { id: project.dead.id, status: "delivered" })
+        const listed = documentOf(yield* server.command("audit", "list", "--project", project.projectId, "--json"))
+        const { items } = decodeEntries(listed)
+        assert.deepStrictEqual(
+          items.map(({ action, actor }) => [actor, action]).toReversed(),
+          [
+            "webhook.test",
+            "webhook.disable",
+            "webhook.enable",
+            "replay.start",
+            "replay.cancel",
+            "delivery.retry",
+            "message.settle",
+            "message.settle"
+          ].map((action) => ["console session", action])
+        )
+        yield* Effect.promise(async () => {
+          await page.goto(`/console/audit?project=${project.projectId}`)
+          await page.getByText("delivery.retry").waitFor()
+          await page.getByRole("button", { name: "Sign out" }).click()
+          await page.getByRole("heading", { name: "Sign in" }).waitFor()
+          await page.goto("/console")
+          await page.getByRole("heading", { name: "Sign in" }).waitFor()
+        })
+      }).pipe(Effect.scoped)
+    )
+  }
+})

@@ -1,0 +1,80 @@
+/** The console of a service, and a project that has something on each of its pages. */
+import { assert } from "@effect/vitest"
+import { Effect, Redacted, Schema } from "effect"
+import { at, documentOf, run } from "../cli/Cli.support.ts"
+import { open, receiver, settings, status } from "../integrations/Deliveries.support.ts"
+import { freePort } from "../support/Process.ts"
+import { startServer } from "../support/TestServer.ts"
+
+/** A name that would run as a script wherever it is not escaped. */
+export const hostile = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>'"&`
+
+const Link = Schema.Struct({ url: Schema.String, expiresAt: Schema.String })
+
+/** Starts a service with a console. */
+export const startConsole = Effect.gen(function* () {
+  const port = yield* Effect.promise(freePort)
+  const admin = { ADMIN_PORT: String(port) }
+  const server = yield* startServer({
+    ...settings,
+    ...admin,
+    TRACE_URL_TEMPLATE: "https://traces.example.com/{traceId}?from=console"
+  })
+  const command = (...args: ReadonlyArray<string>) =>
+    run(args, { env: { ...at(Redacted.make(server.databaseUrl)), ...admin } })
+  const link = Effect.map(command("console", "--json"), (ended) => Schema.decodeUnknownSync(Link)(documentOf(ended)))
+  return { ...server, admin: `http://127.0.0.1:${port}`, command, link }
+})
+export type Console = Effect.Success<typeof startConsole>
+
+const conversation = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
+
+/** A project with a dead and a delivered delivery, a message of unknown outcome and a campaign, all of hostile names. */
+export const furnish = Effect.fnUntraced(function* (server: Console) {
+  let isDown = true
+  const to = yield* receiver((hit, n) => status(isDown ? 500 : 200)(hit, n))
+  const project = yield* open(server, ["shop"], {
+    project: { name: hostile },
+    clients: [{ id: "cli_h", displayName: hostile }],
+    channels: [{ id: "chan", providerType: "sandbox", displayName: hostile }],
+    conversations: [{ id: conversation, clientId: "cli_h", channelId: "chan", address: "a" }],
+    campaigns: [{ id: "cmp", name: hostile }]
+  })
+  const { projectId } = project
+  yield* project.subscribe("shop", to.url)
+  yield* project.created({ title: hostile })
+  yield* project.finished
+  isDown = false
+  yield* project.created()
+  yield* project.finished
+  yield* server.sql`
+    INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
+      attempting, attempt_log, available_at, traceparent, created_at, updated_at)
+    SELECT ${projectId}, 'msg_' || n, ${conversation}, 'chan', 'telegram', 'a', 'Text', 'unknown', 1, false, '[]', NULL,
+      '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', now(), now()
+    FROM generate_series(1, 2) n`.pipe(Effect.orDie)
+  const [dead = assert.fail("no dead delivery"), ...others] = yield* project.deliveries()
+  assert.deepStrictEqual([dead.status, others.map((other) => other.status)], ["dead", ["delivered"]])
+  return { ...project, to, dead }
+})
+export type Furnished = Effect.Success<ReturnType<typeof furnish>>
+
+/** Every page of a furnished project. */
+export const pagesOf = ({ dead, projectId }: Furnished): ReadonlyArray<string> => {
+  const project = `project=${projectId}`
+  return [
+    "/console",
+    "/console/projects",
+    `/console/project?${project}`,
+    `/console/webhook?${project}&installation=shop`,
+    `/console/deliveries?${project}`,
+    `/console/deliveries?${project}&status=dead`,
+    `/console/delivery?${project}&id=${dead.id}`,
+    `/console/replays?${project}`,
+    `/console/messages?${project}`,
+    `/console/messages?${project}&status=unknown`,
+    `/console/campaigns?${project}`,
+    `/console/keys?${project}`,
+    `/console/audit?${project}`
+  ]
+}

@@ -1,0 +1,135 @@
+/** Replays against a plain model: whatever is stored and whatever is selected, each delivery goes out again exactly once. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import fc from "fast-check"
+import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
+import { firstIdAt } from "../../src/integrations/Deliveries/Age.ts"
+import { release } from "../../src/integrations/Replays/Release.ts"
+import { start } from "../../src/integrations/Replays/Repo.ts"
+import { count, filterNames, filters, type Selection } from "../../src/integrations/Replays/Selection.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { open, settings } from "./Deliveries.support.ts"
+
+const types = ["crm.deal.created.v1", "crm.deal.updated.v1", "crm.task.created.v1"] as const
+const subscribed: ReadonlyArray<(typeof types)[number]> = types.slice(0, 2)
+
+/** Milliseconds from which the model counts. */
+const epoch = Date.parse("2026-01-01T00:00:00Z")
+
+const stored = fc.record({
+  at: fc.nat({ max: 20 }),
+  installation: fc.constantFrom("shop", "other"),
+  type: fc.constantFrom(...types),
+  status: fc.constantFrom("dead" as const, "delivered" as const, "pending" as const),
+  isReplay: fc.boolean()
+})
+const period = fc.tuple(fc.nat({ max: 22 }), fc.nat({ max: 22 }))
+const wanted = fc.record({
+  period,
+  filter: fc.constantFrom(...filterNames),
+  eventTypes: fc.subarray([...types]),
+  pace: fc.constantFrom(1, 7, 1000)
+})
+
+type Stored = Parameters<Parameters<typeof stored.map>[0]>[0]
+type Wanted = Parameters<Parameters<typeof wanted.map>[0]>[0]
+
+const insert = Effect.fnUntraced(function* (projectId: string, all: ReadonlyArray<Stored>) {
+  const { sql } = yield* TestServer
+  const ids: Array<string> = []
+  for (const [n, { at, installation, isReplay, status, type }] of all.entries()) {
+    const time = new Date(epoch + at)
+    const id = `${firstIdAt(time)}7${String(n).padStart(19, "0")}`
+    ids.push(id)
+    yield* sql`
+      WITH event AS (
+        INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+        VALUES (${projectId}, ${`evt_${n}`}, ${type}, '{}', '', ${time}::timestamptz)
+      )
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, status, available_at, finished_at, created_at, replay_of)
+      VALUES (${projectId}, ${id}, ${installation}, ${`evt_${n}`}, ${status},
+        CASE WHEN ${status}::text = 'pending' THEN 'infinity'::timestamptz END,
+        CASE WHEN ${status}::text <> 'pending' THEN ${time}::timestamptz END, ${time}::timestamptz,
+        CASE WHEN ${isReplay}::boolean THEN 'dlv_before' END)`
+  }
+  return ids
+}, Effect.orDie)
+
+const run = Effect.fnUntraced(function* (all: ReadonlyArray<Stored>, { eventTypes, filter, pace, period }: Wanted) {
+  const server = yield* TestServer
+  const { sql } = server
+  const project = yield* open(server, ["shop", "other"])
+  yield* project.subscribe("shop", "http://127.0.0.1:9/", [...subscribed])
+  yield* project.subscribe("other", "http://127.0.0.1:9/", [...subscribed])
+  const ids = yield* insert(project.projectId, all)
+  const selection: Selection = {
+    projectId: ProjectId.make(project.projectId),
+    installationId: InstallationId.make("shop"),
+    since: new Date(epoch + Math.min(...period)),
+    until: new Date(epoch + Math.max(...period)),
+    // As the service does: those that the webhook subscribes to.
+    eventTypes: subscribed.filter((type) => eventTypes.length === 0 || eventTypes.includes(type)),
+    filter
+  }
+  const states: ReadonlyArray<string> = filters[filter]
+  const selected = all.flatMap((one, n) => {
+    const isInPeriod = one.at >= Math.min(...period) && one.at < Math.max(...period)
+    const isOfType = subscribed.includes(one.type) && (eventTypes.length === 0 || eventTypes.includes(one.type))
+    const id = ids[n] ?? ""
+    return one.installation === "shop" && !one.isReplay && states.includes(one.status) && isInPeriod && isOfType
+      ? [id]
+      : []
+  })
+  let matched = 0
+  let position: string | null = firstIdAt(selection.since)
+  while (position !== null) {
+    const [found]: ReadonlyArray<{ readonly last: string | null; readonly matched: number }> = yield* Effect.orDie(
+      count(sql, selection, position)
+    )
+    matched += found?.matched ?? 0
+    position = found?.last ?? null
+  }
+  assert.strictEqual(matched, selected.length)
+
+  const replay = { ...selection, id: "rpl" }
+  yield* Effect.orDie(start(sql, { ...replay, pace, matched, actor: "tester" }))
+  const repeats = sql<{ readonly replayOf: string }>`
+    SELECT replay_of AS "replayOf" FROM deliveries
+    WHERE project_id = ${project.projectId} AND replay_id = 'rpl' ORDER BY replay_of`.pipe(Effect.orDie)
+  for (let state = "running"; state === "running";) {
+    // Time goes by: the pace allows a delivery, and the endpoint has answered.
+    yield* Effect.orDie(sql`
+      UPDATE replays SET paced_at = now() - interval '1 hour' WHERE project_id = ${project.projectId}`)
+    const [step] = yield* Effect.orDie(release(sql, replay, { concurrency: 4, interval: 50 }))
+    const [open] = yield* Effect.orDie(sql<{ readonly count: number; readonly state: string }>`
+      WITH ended AS (
+        UPDATE deliveries SET status = 'delivered', finished_at = now(), available_at = NULL
+        WHERE project_id = ${project.projectId} AND replay_id = 'rpl' AND finished_at IS NULL RETURNING 1
+      )
+      SELECT (SELECT count(*)::int FROM ended) AS count, state FROM replays WHERE project_id = ${project.projectId}`)
+    // Of four places it takes two.
+    assert.isAtMost(open?.count ?? 0, 2)
+    assert.isAtMost(step?.made ?? 0, Math.min(2, pace))
+    state = open?.state ?? ""
+  }
+  assert.deepStrictEqual(
+    (yield* repeats).map(({ replayOf }) => replayOf),
+    selected.toSorted()
+  )
+})
+
+layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("replays", (it) => {
+  it.effect("repeat exactly what was selected, each once, whatever is stored", () =>
+    Effect.gen(function* () {
+      const context = yield* Effect.context<TestServer>()
+      yield* Effect.promise(() =>
+        fc.assert(
+          fc.asyncProperty(fc.array(stored, { maxLength: 25 }), wanted, (all, selection) =>
+            Effect.runPromiseWith(context)(run(all, selection))
+          ),
+          { numRuns: 25, interruptAfterTimeLimit: 45_000 }
+        )
+      )
+    })
+  )
+})

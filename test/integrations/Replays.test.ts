@@ -1,0 +1,227 @@
+/** Replays (contract §13): which deliveries go out again, how they look, and that live ones come first. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { documentOf, run as runCommand } from "../cli/Cli.support.ts"
+import { at } from "../cli/Cli.support.ts"
+import { Redacted } from "effect"
+import { TestServer } from "../support/TestServer.ts"
+import { until, untilRows } from "../support/Waiting.ts"
+import {
+  bodyOf,
+  hang,
+  ok,
+  open,
+  type Receiver,
+  receiver,
+  settings,
+  slowly,
+  status,
+  verifies
+} from "./Deliveries.support.ts"
+
+const created = "crm.deal.created.v1"
+const updated = "crm.deal.updated.v1"
+
+const Started = Schema.Struct({ replayId: Schema.NullOr(Schema.String), matched: Schema.Int, queued: Schema.Int })
+const List = Schema.Struct({
+  items: Schema.Array(
+    Schema.Struct({
+      replayId: Schema.String,
+      state: Schema.String,
+      matched: Schema.Int,
+      queued: Schema.Int,
+      pace: Schema.Int
+    })
+  )
+})
+
+const longAgo = "2026-01-01T00:00:00Z"
+const farAway = "2099-01-01T00:00:00Z"
+
+/** A project with one webhook, and the commands of replays. */
+const start = Effect.fnUntraced(function* (to: Receiver) {
+  const server = yield* TestServer
+  const project = yield* open(server)
+  const secret = yield* project.subscribe("shop", to.url)
+  const command = (...args: ReadonlyArray<string>) =>
+    runCommand(["deliveries", ...args, "--project", project.projectId, "--json"], {
+      env: at(Redacted.make(server.databaseUrl))
+    })
+  const replay = (...flags: ReadonlyArray<string>) =>
+    command("replay", "--installation", "shop", "--since", longAgo, "--until", farAway, ...flags).pipe(
+      Effect.map((ended) => Schema.decodeUnknownSync(Started)(documentOf(ended)))
+    )
+  const replays = Effect.map(command("replays"), (ended) => Schema.decodeUnknownSync(List)(documentOf(ended)).items)
+  const ended = (replayId: string | null) =>
+    untilRows(replays, (items) =>
+      items.some((item) => item.replayId === replayId && ["completed", "cancelled"].includes(item.state))
+    )
+  const repeats = server.sql<{ readonly id: string; readonly replayOf: string; readonly status: string }>`
+    SELECT id, replay_of AS "replayOf", status FROM deliveries
+    WHERE project_id = ${project.projectId} AND replay_of IS NOT NULL ORDER BY id`.pipe(Effect.orDie)
+  return { ...project, secret, command, replay, replays, ended, repeats, server }
+})
+
+layer(TestServer.layer(settings), { excludeTestServices: true })("a replay", (it) => {
+  it.effect("repeats each delivery that it selects, with its event, its webhook-id and a signature, and marks it", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver(ok)
+      const { command, created: deal, ended, finished, repeats, replay, secret } = yield* start(to)
+      for (let n = 0; n < 3; n++) yield* deal()
+      yield* finished
+      const first = to.hits.map(({ body, headers }) => [headers["webhook-id"], body])
+
+      assert.deepStrictEqual(yield* replay("--status", "all", "--dry-run"), { replayId: null, matched: 3, queued: 0 })
+      assert.deepInclude(yield* replay("--dry-run"), { matched: 0 })
+      assert.deepInclude(yield* replay("--status", "all", "--type", updated, "--dry-run"), { matched: 0 })
+      assert.deepStrictEqual(yield* repeats, [])
+
+      const started = yield* replay("--status", "delivered", "--type", created)
+      assert.deepInclude(started, { matched: 3, queued: 3 })
+      const items = yield* ended(started.replayId)
+      assert.deepInclude(items[0], { state: "completed", matched: 3, queued: 3, pace: 50 })
+      yield* until(() => to.hits.length === 6)
+      yield* finished
+      const again = to.hits.slice(3)
+      assert.deepStrictEqual(
+        again.map(({ body, headers }) => [headers["webhook-id"], body]).toSorted(),
+        first.toSorted()
+      )
+      for (const hit of again) assert.isTrue(verifies(secret, hit))
+
+      const made = yield* repeats
+      assert.deepStrictEqual(
+        made.map(({ replayOf }) => replayOf).toSorted(),
+        first.map(([id]) => String(id)).toSorted()
+      )
+      for (const { id, replayOf } of made) {
+        const shown = documentOf(yield* command("show", "--delivery", id))
+        assert.deepInclude(shown, { deliveryId: id, replayOf, status: "delivered" })
+      }
+      // What a replay has made is not repeated by the next one.
+      assert.deepInclude(yield* replay("--status", "all", "--dry-run"), { matched: 3 })
+    })
+  )
+
+  it.effect("keeps to the period and the state that it is given", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver((hit, n) => (n === 0 ? status(410) : ok)(hit, n))
+      const shop = yield* start(to)
+      yield* shop.created()
+      yield* shop.finished
+      yield* runCommand(["webhooks", "enable", "--project", shop.projectId, "--installation", "shop"], {
+        env: at(Redacted.make(shop.server.databaseUrl))
+      })
+      yield* shop.created()
+      yield* shop.finished
+      const [dead, delivered] = yield* shop.server.sql<{ readonly status: string; readonly at: Date }>`
+        SELECT status, created_at AS at FROM deliveries WHERE project_id = ${shop.projectId} ORDER BY id`.pipe(
+        Effect.orDie
+      )
+      assert.deepStrictEqual([dead?.status, delivered?.status], ["dead", "delivered"])
+      const between = delivered?.at.toISOString() ?? ""
+      const count = (...flags: ReadonlyArray<string>) =>
+        Effect.map(
+          shop.command("replay", "--installation", "shop", "--dry-run", ...flags),
+          (ended) => Schema.decodeUnknownSync(Started)(documentOf(ended)).matched
+        )
+      const [before, after] = [
+        ["--since", longAgo, "--until", between],
+        ["--since", between, "--until", farAway]
+      ] as const
+      assert.strictEqual(yield* count(...before), 1)
+      assert.strictEqual(yield* count(...after), 0)
+      assert.strictEqual(yield* count(...before, "--status", "delivered"), 0)
+      assert.strictEqual(yield* count(...after, "--status", "delivered"), 1)
+      assert.strictEqual(yield* count("--since", longAgo, "--until", farAway, "--status", "all"), 2)
+
+      const { replayId } = yield* shop.replay()
+      yield* shop.ended(replayId)
+      yield* until(() => to.hits.length === 3)
+      assert.strictEqual(bodyOf(to.hits[2] ?? assert.fail())["id"], bodyOf(to.hits[0] ?? assert.fail())["id"])
+    })
+  )
+
+  it.effect("never has more in flight than half of the endpoint's places, and a live delivery does not wait", () =>
+    Effect.gen(function* () {
+      // Slow at first, then never: what is in flight at the end stays there.
+      const to = yield* receiver((hit, n) => (n < 40 ? ok : hang)(hit, n))
+      const shop = yield* start(to)
+      for (let n = 0; n < 40; n++) yield* shop.created()
+      yield* shop.finished
+      yield* shop.server.sql`
+        UPDATE deliveries SET attempt_log = jsonb_set(attempt_log, '{-1,durationMs}', '1000')
+        WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
+      const { replayId } = yield* shop.replay("--status", "all", "--pace", "1000")
+      yield* until(() => to.open() === 2)
+      yield* shop.created()
+      // The live one is sent although the replay waits.
+      yield* until(() => to.open() === 3)
+      assert.strictEqual((yield* shop.repeats).length, 2)
+      yield* shop.command("cancel-replay", "--replay", String(replayId))
+    })
+  )
+
+  it.effect("is cancelled: what is not sent is not sent, and nothing is attempted again", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver((hit, n) => (n < 20 ? ok : status(500))(hit, n))
+      const shop = yield* start(to)
+      for (let n = 0; n < 20; n++) yield* shop.created()
+      yield* shop.finished
+      const { replayId } = yield* shop.replay("--status", "all", "--pace", "1")
+      yield* until(() => to.hits.length > 20)
+      const cancelled = documentOf(yield* shop.command("cancel-replay", "--replay", String(replayId)))
+      assert.deepInclude(cancelled, { replayId, state: "cancelling" })
+      const items = yield* shop.ended(replayId)
+      assert.deepInclude(items[0], { state: "cancelled", matched: 20 })
+      assert.isTrue((yield* shop.repeats).every(({ status }) => status === "dead"))
+      const sent = to.hits.length
+      assert.isBelow(sent, 40)
+      yield* Effect.sleep("500 millis")
+      assert.strictEqual(to.hits.length, sent)
+      const { status: exit, stderr } = yield* shop.command("cancel-replay", "--replay", String(replayId))
+      assert.deepStrictEqual([exit, stderr.includes("is cancelled")], [1, true])
+    })
+  )
+
+  it.effect("waits while its webhook is disabled, and goes on when it is enabled", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver(slowly(50))
+      const shop = yield* start(to)
+      const webhooks = (name: string) =>
+        runCommand(["webhooks", name, "--project", shop.projectId, "--installation", "shop", "--json"], {
+          env: at(Redacted.make(shop.server.databaseUrl))
+        })
+      for (let n = 0; n < 10; n++) yield* shop.created()
+      yield* shop.finished
+      const { replayId } = yield* shop.replay("--status", "all", "--pace", "5")
+      yield* until(() => to.hits.length > 10)
+      yield* webhooks("disable")
+      const refused = yield* shop.command("replay", "--installation", "shop", "--since", longAgo, "--until", farAway)
+      assert.deepStrictEqual([refused.status, refused.stderr.includes("is disabled")], [1, true])
+      yield* Effect.sleep("300 millis")
+      const made = (yield* shop.repeats).length
+      yield* Effect.sleep("600 millis")
+      assert.strictEqual((yield* shop.repeats).length, made)
+      yield* webhooks("enable")
+      const items = yield* shop.ended(replayId)
+      assert.deepInclude(items[0], { state: "completed", queued: 10 })
+    })
+  )
+
+  it.effect("of an unknown project, installation or replay fails, and so does an empty period", () =>
+    Effect.gen(function* () {
+      const shop = yield* start(yield* receiver(ok))
+      const range = ["--since", longAgo, "--until", farAway]
+      for (const [args, words] of [
+        [["replay", "--installation", "nobody", ...range], 'no webhook for installation "nobody"'],
+        [["replay", "--installation", "shop", "--since", farAway, "--until", farAway], "range is empty"],
+        [["cancel-replay", "--replay", "rpl_none"], 'no replay "rpl_none"']
+      ] as const) {
+        const { status: exit, stderr, stdout } = yield* shop.command(...args)
+        assert.deepStrictEqual([exit, stdout], [1, ""])
+        assert.include(stderr, words)
+      }
+    })
+  )
+})
