@@ -4,7 +4,7 @@ import { TestClock } from "effect/testing"
 import { vi } from "vitest"
 
 /** Longer than anything takes that a test waits for, also on a loaded machine. */
-const limit = 30_000
+const limit = 60_000
 
 /** Waits until a condition holds, by the clock of the test. */
 export const until = (condition: () => boolean) =>
