@@ -1,4 +1,4 @@
-/** `migrate`: brings the database to the present schema. */
+/** `migrate`: applies the pending migrations. */
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { migrate as applyPending } from "../platform/Migrations.ts"

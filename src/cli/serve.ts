@@ -18,9 +18,9 @@ export const serveAs = <const Name extends string>(name: Name) =>
       )
     },
     Effect.fnUntraced(function* (options) {
-      // Loaded now, as the other commands do without and start in half the time.
+      // Loaded only here, so that other commands start in half the time.
       const { serve } = yield* Effect.promise(() => import("../server/Serve.ts"))
-      // What a command line needs is nothing that every request has to carry along.
+      // Requests do not need the services of the command line in their context.
       yield* Effect.updateContext(serve(options), nothing)
     })
   ).pipe(

@@ -42,7 +42,7 @@ export const listOf = (columns: Columns): ReadonlyArray<Column> =>
 export const argumentsOf = <Member extends string>(columns: Columns<Member>): Readonly<Record<Member, ColumnType>> =>
   Record.map(columns, (column, member) => columnOf(member, column).type)
 
-/** A column's value in JSON that PostgreSQL writes; times in UTC with milliseconds. */
+/** Formats a column's value for JSON that PostgreSQL writes; times in UTC with milliseconds. */
 const wire = (value: string, type: ColumnType): string => {
   switch (type) {
     case "timestamptz":
@@ -54,7 +54,7 @@ const wire = (value: string, type: ColumnType): string => {
   }
 }
 
-/** A column's value as the driver decodes it to what JSON writes. */
+/** Converts a column's value so that the driver decodes it to the JSON form. */
 const decoded = (value: string, type: ColumnType): string => {
   switch (type) {
     // The codec of `Instants.ts` decodes it to text.
@@ -68,7 +68,7 @@ const decoded = (value: string, type: ColumnType): string => {
   }
 }
 
-/** For a SELECT whose rows are the record; `table` qualifies the columns where a join needs it. */
+/** The columns of a SELECT whose rows are the record; `table` qualifies them where a join needs it. */
 export const selected = (columns: Columns, table?: string): string =>
   listOf(columns)
     .map(({ column, member, type }) => {
@@ -95,7 +95,7 @@ export const insertedValues = (columns: Columns): string =>
     .map(({ member, type }) => (type === "text[]" ? `coalesce("${member}", '{}')` : `"${member}"`))
     .join(", ")
 
-/** For a SELECT of the next values: those that the patch `p` (jsonb) names, otherwise the current ones. */
+/** The columns of a SELECT of the next values: those of the patch `p` (jsonb), otherwise the current ones. */
 export const patched = (columns: Columns): string =>
   listOf(columns)
     .map(({ column, member, type }) => {

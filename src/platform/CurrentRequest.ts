@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto"
 import { type ProviderOutcomeUnknown, ServiceUnavailable } from "../api/Problems.ts"
 
 export interface CurrentRequestShape {
-  /** The caller's `x-request-id` where it is well formed, else a new UUID. Empty outside a request. */
+  /** The caller's `x-request-id` if it is well formed, otherwise a new UUID. Empty outside a request. */
   readonly id: string
   /** Path and query as they were sent; the router receives a normalized form. */
   readonly target: string

@@ -1,4 +1,4 @@
-/** How the database is used: the connections of each pool, and the statements of requests and of the background. */
+/** Metrics of the database: the connections of each pool, and the statements of requests and background fibers. */
 import { Context, Effect, Metric } from "effect"
 import type { Socket } from "node:net"
 import { MetricsEnabled } from "./MetricsEnabled.ts"
@@ -17,7 +17,7 @@ const duration = Metric.histogram("db_client_operation_duration_seconds", {
   boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
 })
 
-/** Counts the connections of a pool, each from here to its end. */
+/** Counts the connections of a pool while they are open. */
 export const counted = Effect.fnUntraced(function* (pool: string, maxConnections: number) {
   if (!(yield* MetricsEnabled)) return (connection: Socket) => connection
   const context = yield* Effect.context<never>()
@@ -32,7 +32,7 @@ export const counted = Effect.fnUntraced(function* (pool: string, maxConnections
 
 const unmeasured = () => {}
 
-/** Measures a statement from here until what is returned is called. */
+/** Starts to measure a statement; the returned function ends it. */
 export const begin = (context: Context.Context<never>): (() => void) => {
   if (!Context.get(context, MetricsEnabled)) return unmeasured
   const began = performance.now()

@@ -1,4 +1,4 @@
-/** Connections to PostgreSQL that notice when the server does not answer any more. */
+/** Connections to PostgreSQL that detect a server that no longer answers. */
 import { Duration } from "effect"
 import { connect, type Socket } from "node:net"
 
@@ -21,7 +21,7 @@ export const watchedSocket = (host: string, port: number, silence: Duration.Dura
   return socket
 }
 
-/** Compares bytes, as they are counted below TLS, too. */
+/** Compares byte counts, which also exist below TLS. */
 const watch = (socket: Socket, silence: Duration.Duration) => {
   const ticks = Duration.toMillis(silence) / Duration.toMillis(tick)
   let answered = { read: 0, written: 0 }

@@ -1,12 +1,12 @@
 /**
- * Times as PostgreSQL stores them, decoded straight into the text of the contract (RFC 3339, UTC, milliseconds). Columns
- * of times are `timestamptz`, which the driver decodes to `Date`; statements that read records select them as `timestamp`
- * in UTC (see `Columns.ts`), and this codec decodes that type. No table has a column of it.
+ * Decodes PostgreSQL's times directly to the text of the contract (RFC 3339, UTC, milliseconds). Columns of times are
+ * `timestamptz`, which the driver decodes to `Date`; statements that read records select them as `timestamp` in UTC
+ * (see `Columns.ts`), and this codec decodes that type. No table has a column of it.
  */
 import { PgTypes } from "@effect/sql-pg"
 import { Result } from "effect"
 
-/** Milliseconds between 1970-01-01 and 2000-01-01, from where PostgreSQL counts microseconds. */
+/** Milliseconds between 1970-01-01 and 2000-01-01, the epoch of PostgreSQL. */
 const postgresEpoch = 946_684_800_000
 const dayMillis = 86_400_000
 
@@ -15,7 +15,7 @@ const padded = (length: number, digits: number) =>
 const two = padded(60, 2)
 const three = padded(1_000, 3)
 
-/** Dates by their day, counted from 1970-01-01: the records of a page share few. */
+/** Dates by day since 1970-01-01. The records of a page share few days. */
 const dates = new Map<number, string>()
 const maxDates = 1_024
 
@@ -38,8 +38,8 @@ export const formatInstant = (millis: number): string => {
 }
 
 /**
- * Decodes the 8 bytes at `offset`, microseconds since 2000-01-01. Columns hold whole milliseconds, which rounding restores
- * beyond the range of exact doubles, too.
+ * Decodes the 8 bytes at `offset`, microseconds since 2000-01-01. Columns hold whole milliseconds, so rounding is exact
+ * also beyond the range of exact doubles.
  */
 const read = (bytes: Uint8Array, offset: number): Result.Result<string> => {
   const micros = int32(bytes, offset) * 4_294_967_296 + (int32(bytes, offset + 4) >>> 0)

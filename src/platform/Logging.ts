@@ -1,4 +1,4 @@
-/** Log lines on standard error: level, message, annotations, the trace's id; secrets are taken out. */
+/** Log lines on standard error: level, message, annotations, trace id; secrets are redacted. */
 import { Cause, Context, Effect, Layer, Logger, References, Tracer } from "effect"
 import { redactSecrets } from "./Redaction.ts"
 import { Settings } from "./Settings.ts"

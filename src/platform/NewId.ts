@@ -1,4 +1,4 @@
-/** Ids that the service makes: a readable prefix, then a UUIDv7 (RFC 9562) without hyphens, so they sort by age. */
+/** Makes ids: a readable prefix, then a UUIDv7 (RFC 9562) without hyphens, so that they sort by age. */
 import { Clock, Effect } from "effect"
 import { randomUUID } from "node:crypto"
 

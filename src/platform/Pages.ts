@@ -5,13 +5,13 @@ import type { ProjectId } from "../api/Ids.ts"
 import type { CursorInvalid } from "../api/Problems.ts"
 import { Cursors, type List, type Place } from "./Cursors.ts"
 
-/** Items, and where the next page starts. */
+/** The items of a page, and the cursor of the next page. */
 export interface Page<Item> {
   readonly items: ReadonlyArray<Item>
   readonly nextCursor: string | null
 }
 
-/** What a page's statement fetches: up to `limit` records after `after`, in the order of the list. */
+/** The range of a page: up to `limit` records after `after`, in the order of the list. */
 export interface Window {
   readonly after: Place | undefined
   readonly limit: number
@@ -20,7 +20,7 @@ export interface Window {
 export class Pages extends Context.Service<
   Pages,
   {
-    /** Reads the page that a query asks for; `fetch` is asked for one record more, to know whether there is a next. */
+    /** Reads the page of a query. `fetch` gets a limit of one more record, which shows whether there is a next page. */
     readonly read: <Item extends { readonly id: string; readonly createdAt: string }, E, R>(
       list: List,
       query: { readonly limit: number; readonly cursor: string | undefined },
@@ -50,8 +50,8 @@ export class Pages extends Context.Service<
 }
 
 /**
- * The conditions `AND …` of a list: that its records follow a place, none for the first page, and the one by which its
- * index is partial (migration 0018).
+ * The conditions `AND …` of a list: its records follow the position (none for the first page), and the condition of its
+ * partial index (migration 0018).
  */
 export const following = (
   sql: SqlClient.SqlClient,

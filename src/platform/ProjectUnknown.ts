@@ -1,4 +1,4 @@
-/** For commands, whose caller names the project. */
+/** Errors of commands that name a project. */
 import { Data, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
@@ -10,7 +10,7 @@ export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonl
   }
 }
 
-/** Fails unless the project is there. */
+/** Fails unless the project exists. */
 export const requireProject = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   projectId: ProjectId

@@ -1,4 +1,4 @@
-/** Takes whatever looks like a token or a signing secret out of text that is logged, traced or answered. */
+/** Redacts tokens and signing secrets in text that is logged, traced or answered. */
 
 /** In a URL the underscores may be percent-encoded. */
 const secret = /((?:dk|whsec)(?:_|%5F))[A-Za-z0-9+/=_%-]{6,}/gi

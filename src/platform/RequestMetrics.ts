@@ -1,4 +1,4 @@
-/** How long requests take, by route, method and status, and how many only repeated another. */
+/** Metrics of requests: durations by route, method and status, and the number of replays. */
 import { Context, Effect, Layer, Metric } from "effect"
 import { MetricsEnabled } from "./MetricsEnabled.ts"
 
@@ -7,16 +7,16 @@ const boundaries = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.
 
 /** One answered request. */
 export interface Measurement {
-  /** The route's template; empty where no route was found. */
+  /** The route's template; empty for an unknown route. */
   readonly route: string
   readonly method: string
   readonly status: number
   readonly seconds: number
-  /** Whether it was answered with what an earlier one did. */
+  /** Whether the answer is a replay. */
   readonly replayed: boolean
 }
 
-/** Records a request; undefined where nothing reads it. */
+/** Records a request; undefined when metrics are disabled. */
 export class RequestMetrics extends Context.Service<
   RequestMetrics,
   { readonly record: ((measurement: Measurement) => void) | undefined }
@@ -28,11 +28,11 @@ export class RequestMetrics extends Context.Service<
 
       const context = yield* Effect.context<never>()
       const duration = Metric.histogram("http_server_request_duration_seconds", {
-        description: "How long requests took",
+        description: "Duration of requests",
         boundaries
       })
       const replays = Metric.counter("idempotent_replays_total", {
-        description: "Requests that were answered with what an earlier one of the same key did",
+        description: "Requests answered by a replay",
         incremental: true
       })
       const series = new Map<string, Metric.Histogram<number>>()

@@ -1,14 +1,14 @@
-/** What is in flight, and whether the server still takes more (contract §15). */
+/** Requests in flight, and whether the server accepts new ones (contract §15). */
 import { Context, Effect, Latch, Layer } from "effect"
 
 export class Drain extends Context.Service<
   Drain,
   {
-    /** True once the process has been told to end. */
+    /** Whether the process is shutting down. */
     readonly draining: () => boolean
-    /** Counts a request in, and out when the returned function is called. */
+    /** Counts a request as in flight until the returned function is called. */
     readonly enter: () => () => void
-    /** Stops taking requests, and waits until those in flight are answered. */
+    /** Stops accepting requests, and waits until those in flight are answered. */
     readonly drain: Effect.Effect<void>
   }
 >()("developer-api/server/Drain") {

@@ -1,4 +1,4 @@
-/** The path and query of a request as they were sent: what the router would read too generously. */
+/** The path and query of a request as they were sent, and faults that the router would accept. */
 import { type LocatedFault, pointer } from "../api/Locations.ts"
 import { isUnsafe, unsafeMessage } from "../platform/UnsafeText.ts"
 
@@ -14,9 +14,9 @@ export const hasEmptySegment = (path: string): boolean => path.length > 1 && (pa
 const malformedPercent = /%(?![0-9A-Fa-f]{2})/g
 
 /**
- * The target that the router can be trusted with. `;` and `#` are characters of a segment, not the end of the path,
- * and malformed percent-encoding is escaped, so that the route is found and the fault is told after the checks that
- * come before it.
+ * Returns a target that the router reads correctly. `;` and `#` are characters of a segment, not the end of the path,
+ * and malformed percent-encoding is escaped, so that the route is found and the fault is reported after the checks
+ * before it.
  */
 export const routable = (target: string): string => {
   if (!/[%;#]/.test(target)) return target
@@ -39,7 +39,7 @@ const decode = (text: string): string | undefined => {
 
 const malformedMessage = "must be percent-encoded UTF-8"
 
-/** What is wrong with the target of a request to `template` (`/clients/:clientId`). */
+/** Lists the faults in the target of a request to `template` (`/clients/:clientId`). */
 export const targetFaults = (target: string, template: string): ReadonlyArray<LocatedFault> => {
   const [path, query] = splitTarget(target)
   return [...(path.includes("%") ? pathFaults(path, template) : []), ...(query === "" ? [] : queryFaults(query))]

@@ -1,7 +1,7 @@
-/** What the operator or the orchestrator tells the process. */
+/** Signals of the operator or the orchestrator. */
 import { Effect, Queue } from "effect"
 
-/** SIGTERM and SIGINT in the order of their arrival, instead of their killing the process, while the scope is open. */
+/** Queues SIGTERM and SIGINT in the order of their arrival while the scope is open; they do not end the process. */
 export const signals = Effect.gen(function* () {
   const queue = yield* Queue.unbounded<"SIGTERM" | "SIGINT">()
   const onTerm = () => Queue.offerUnsafe(queue, "SIGTERM")

@@ -1,4 +1,4 @@
-/** What the very first start on an embedded database prints: a token, and requests to try it with. */
+/** The banner of the first start with the embedded database: a token, and requests to try. */
 import { Duration, Effect, Option, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../api/Access.ts"
@@ -7,7 +7,7 @@ import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { demoProjectFile } from "../project/Demo.ts"
 import { Projects } from "../project/Projects.ts"
 
-/** Loads the demo project and issues its key, unless there is a key already: a token is shown once. */
+/** Loads the demo project and issues its key, unless a key exists: a token is shown once. */
 export const welcome = Effect.fnUntraced(function* (url: string) {
   const sql = yield* SqlClient.SqlClient
   const known = yield* sql`SELECT 1 FROM api_keys UNION ALL SELECT 1 FROM projects WHERE project_id <> 'demo' LIMIT 1`
