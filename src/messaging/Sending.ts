@@ -73,11 +73,11 @@ export class Sending extends Context.Service<
       })
 
       // A call that took all its time has yet to be recorded, and those who wait are told what it came to, too.
-      const patience = Duration.sum(providerTimeout, Duration.seconds(2))
-      // By the database's clock, as the lease is.
-      const atLeast = Duration.toMillis(Duration.subtract(calls.lease, patience))
-      const isCalling = ({ deliveryStatus, waitMillis }: Message) =>
-        deliveryStatus === "pending" && waitMillis !== null && waitMillis > atLeast
+      const patience = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
+      // The creation is by the clock of the process that made it, which may be ahead: the end of the lease holds, too.
+      const atLeast = Duration.toMillis(calls.lease) - patience
+      const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
+        deliveryStatus === "pending" && ageMillis < patience && waitMillis !== null && waitMillis > atLeast
 
       return {
         // Who hangs up while the message is being committed leaves none that nobody calls for.
