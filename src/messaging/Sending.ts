@@ -72,11 +72,11 @@ export class Sending extends Context.Service<
       })
 
       // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
-      const longestWait = Duration.sum(providerTimeout, Duration.seconds(2))
-      // By the database's clock, as the lease is.
-      const atLeast = Duration.toMillis(Duration.subtract(calls.lease, longestWait))
-      const isCalling = ({ deliveryStatus, waitMillis }: Message) =>
-        deliveryStatus === "pending" && waitMillis !== null && waitMillis > atLeast
+      const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
+      // The creation is by the clock of the process that made it, which may be ahead: the end of the lease holds, too.
+      const atLeast = Duration.toMillis(calls.lease) - longestWait
+      const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
+        deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > atLeast
 
       return {
         // Uninterruptible until the call is started: a caller that disconnects during the commit leaves no message

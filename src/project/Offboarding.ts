@@ -8,7 +8,7 @@ import { Context, Effect, Layer, Option } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
-import { markDeleted, removeBatch, removeProject, tablesOf, unlink } from "./Offboarding/Statements.ts"
+import { markDeleted, removeBatch, removeProject, tablesOf, unlink, vacuum } from "./Offboarding/Statements.ts"
 
 /** Rows of one batch. */
 const batch = 2_000
@@ -45,8 +45,10 @@ export class Offboarding extends Context.Service<
         remove: Effect.fn("Offboarding.remove")(
           function* (projectId, progress) {
             yield* Effect.annotateCurrentSpan("project.id", projectId)
-            if (!(yield* markDeleted(sql, projectId))) return yield* new ProjectUnknown({ projectId })
+            const marked = yield* markDeleted(sql, projectId)
+            if (marked === "unknown") return yield* new ProjectUnknown({ projectId })
             const tables = yield* tablesOf(sql)
+            if (marked === "before") yield* Effect.forEach(tables, ({ name }) => vacuum(sql, name), { discard: true })
             const deleted: Record<string, number> = {}
             let rows = 0
 
@@ -57,11 +59,12 @@ export class Offboarding extends Context.Service<
                   Effect.retry({ while: isContended }),
                   Effect.catchIf(isReferred, () => Effect.succeed(0))
                 )
-                if (removed === 0) return
+                if (removed === 0) break
                 deleted[table] = (deleted[table] ?? 0) + removed
                 rows += removed
                 yield* progress(rows)
               }
+              if ((deleted[table] ?? 0) > batch) yield* vacuum(sql, table)
             })
 
             for (const { name, selfReferences } of tables) {

@@ -70,7 +70,7 @@ describe("a command with DATABASE_URL", () => {
         const sql = yield* PgClient.PgClient
         yield* sql`CREATE TABLE projects ()`
       }).pipe(Effect.provide(PgClient.layer({ url })))
-      const failed = failure(1, 'Migration "1_projects" failed: relation "projects" already exists')
+      const failed = failure(1, 'Migration 0001_projects failed: relation "projects" already exists')
       assert.deepStrictEqual(yield* run(["migrate"], { env: at(url) }), failed)
     })
   )

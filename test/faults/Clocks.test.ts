@@ -40,7 +40,7 @@ describe("a replica whose clock is 30 s ahead", () => {
     const [api] = await Promise.all([start("api", env), start("worker", env), startAhead("worker", env)])
     const receiver = await listen(slowly(2_000))
     const shop = await openShop(databaseUrl, api, receiver.url)
-    for (let n = 0; n < 20; n++) await shop.create(`ahead-${n}`)
+    for (let n = 0; n < 20; n++) await shop.create(`a-replica-is-ahead-${n}`)
     await dwindles(() => shop.inState("pending", "delivering"))
     assert.deepStrictEqual(
       [...receiver.seen().values()].filter(({ length }) => length !== 1),

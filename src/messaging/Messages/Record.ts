@@ -20,6 +20,8 @@ export interface Message {
   readonly attempts: ReadonlyArray<MessageAttempt>
   /** Milliseconds to the end of the attempt's lease, or to the next attempt; null where neither is due. */
   readonly waitMillis: number | null
+  /** Milliseconds since its creation. */
+  readonly ageMillis: number
 }
 
 const shown = selected({
@@ -33,7 +35,8 @@ const shown = selected({
 
 export const columns = (sql: Sql, now: Statement.Fragment) => sql`
   ${sql.literal(shown)}, messages.attempt_log AS attempts,
-  (extract(epoch FROM messages.available_at - ${now}) * 1000)::float8 AS "waitMillis"`
+  (extract(epoch FROM messages.available_at - ${now}) * 1000)::float8 AS "waitMillis",
+  (extract(epoch FROM ${now} - messages.created_at) * 1000)::float8 AS "ageMillis"`
 
 /** The log entry of an attempt that starts; `number` is an SQL expression. */
 export const begun = (sql: Sql, number: string, at: Date) => sql`jsonb_build_object(

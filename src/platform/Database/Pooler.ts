@@ -24,6 +24,9 @@ const keepsStatements = (connection: Connection): Effect.Effect<boolean, SqlErro
 const isStale = ({ reason }: SqlError.SqlError) =>
   Predicate.hasProperty(reason.cause, "code") && (reason.cause.code === "26000" || reason.cause.code === "0A000")
 
+/** In one flight: each is written before the answer to the one before has come. */
+const together = { concurrency: "unbounded" } as const
+
 const rolledBack = new SqlError.SqlError({
   reason: new SqlError.UnknownError({ cause: undefined, message: "The transaction was rolled back" })
 })
@@ -59,22 +62,20 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
   const configure = settings.length === 0 ? undefined : `SELECT ${settings.join(", ")}`
   let prepares: boolean | undefined
 
-  /** Runs a statement in its transaction. Uninterruptible: half of the parts would leave the transaction open. */
+  const before = [begin, ...(configure === undefined ? [] : [configure])]
+
+  /**
+   * Runs a statement in its transaction. Its other parts are never prepared: the driver would send one again that the
+   * pooler has lost, behind the COMMIT.
+   */
   const inTransaction = <A>(
     connection: Connection,
-    statement: (prepare: boolean) => Effect.Effect<A, SqlError.SqlError>,
-    prepare: boolean
+    statement: Effect.Effect<A, SqlError.SqlError>
   ): Effect.Effect<A, SqlError.SqlError> => {
-    const before = [begin, ...(configure === undefined ? [] : [configure])]
+    const part = (sql: string) => Effect.result(connection.query(sql, [], false))
     const parts = Effect.all(
-      [
-        Effect.forEach(before, (sql) => Effect.result(connection.query(sql, [], prepare)), {
-          concurrency: "unbounded"
-        }),
-        Effect.result(statement(prepare)),
-        Effect.result(connection.query("COMMIT", [], prepare))
-      ],
-      { concurrency: "unbounded" }
+      [Effect.forEach(before, part, together), Effect.result(statement), part("COMMIT")],
+      together
     )
     return Effect.flatMap(parts, ([opened, answer, commit]) => {
       const failed = opened.find(Result.isFailure)
@@ -85,17 +86,22 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
     })
   }
 
+  const preparing = (connection: Connection) =>
+    prepares === undefined
+      ? Effect.tap(keepsStatements(connection), (keeps) => Effect.sync(() => void (prepares = keeps)))
+      : Effect.succeed(prepares)
+
+  /** Uninterruptible, as some of the parts without the others would leave the transaction open. */
   const run = <A>(
     connection: Connection,
     wanted: boolean,
     statement: (prepare: boolean) => Effect.Effect<A, SqlError.SqlError>
   ): Effect.Effect<A, SqlError.SqlError> =>
     Effect.uninterruptible(
-      Effect.gen(function* () {
-        prepares ??= yield* keepsStatements(connection)
-        const prepare = wanted && prepares
-        const once = inTransaction(connection, statement, prepare)
-        return yield* prepare ? Effect.catchIf(once, isStale, () => inTransaction(connection, statement, false)) : once
+      Effect.flatMap(preparing(connection), (prepares) => {
+        const unprepared = inTransaction(connection, statement(false))
+        if (!wanted || !prepares) return unprepared
+        return Effect.catchIf(inTransaction(connection, statement(true)), isStale, () => unprepared)
       })
     )
 

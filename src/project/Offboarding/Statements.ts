@@ -52,19 +52,22 @@ const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
 
 /**
  * Marks a project as deleted under the lock of project files, after every mutation in flight, and ends what works for it:
- * keys, deliveries and campaigns. False if there is no such project.
+ * keys, deliveries and campaigns. Tells whether an earlier run has done so before.
  */
 export const markDeleted = (sql: Sql, projectId: ProjectId) =>
   Effect.gen(function* () {
     yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
-    const marked = yield* sql`
+    const [project] = yield* sql<{ readonly marked: boolean }>`
+      SELECT deleted_at IS NOT NULL AS marked FROM projects WHERE project_id = ${projectId} FOR UPDATE`
+    yield* sql`
       UPDATE projects SET deleted_at = coalesce(deleted_at, now()), default_pipeline_id = NULL
-      WHERE project_id = ${projectId} RETURNING project_id`
+      WHERE project_id = ${projectId}`
     yield* sql`UPDATE api_keys SET revoked_at = now() WHERE project_id = ${projectId} AND revoked_at IS NULL`
     // A delivery is claimed by the row of its endpoint, and a recipient by that of its campaign.
     yield* sql`DELETE FROM endpoint_health WHERE project_id = ${projectId}`
     yield* sql`DELETE FROM campaigns WHERE project_id = ${projectId}`
-    return marked.length > 0
+    if (project === undefined) return "unknown" as const
+    return project.marked ? ("before" as const) : ("now" as const)
   }).pipe(sql.withTransaction)
 
 /** No statement waits for rows, or runs, for longer than this. */
@@ -86,6 +89,12 @@ export const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit
       )) AND project_id = ${projectId}
       RETURNING 1`
   ).pipe(Effect.map((rows) => rows.length))
+
+/**
+ * Clears away what was removed. Each row that others can refer to is looked for in their tables when it goes, and that
+ * look would pass all that is dead there.
+ */
+export const vacuum = (sql: Sql, table: string) => sql`VACUUM (SKIP_LOCKED) ${sql.literal(table)}`
 
 /** Clears a column in which rows refer to others of their table. */
 export const unlink = (sql: Sql, projectId: ProjectId, table: string, column: string, limit: number) =>
