@@ -11,7 +11,8 @@ describe("deliveries, wrongly used", () => {
 
   it.effect.each([
     { args: [], line: "A command is missing", path: [] },
-    { args: ["retry", "--project", "p"], line: "Unknown command: retry", path: [] },
+    { args: ["undo", "--project", "p"], line: "Unknown command: undo", path: [] },
+    { args: ["retry", "--project", "p"], line: "Missing required flag: --delivery", path: ["retry"] },
     { args: ["list"], line: "Missing required flag: --project", path: ["list"] },
     ...["deadly", "DEAD", "dead,pending"].map((state) => ({
       args: [...listOf, "--status", state],
