@@ -6,12 +6,17 @@
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
-export default Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-
-  yield* sql`
-    CREATE INDEX deliveries_dead ON deliveries (project_id, id)
-    WHERE finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'`
-  yield* sql`
-    CREATE INDEX messages_unknown ON messages (project_id, created_at DESC, id DESC) WHERE status = 'unknown'`
-})
+export default [
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql`
+      CREATE INDEX CONCURRENTLY IF NOT EXISTS deliveries_dead ON deliveries (project_id, id)
+      WHERE finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'`
+  ),
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql`
+      CREATE INDEX CONCURRENTLY IF NOT EXISTS messages_unknown ON messages (project_id, created_at DESC, id DESC)
+      WHERE status = 'unknown'`
+  )
+]

@@ -30,6 +30,7 @@ const fibers = [
   "message takeover",
   "outbox notifier",
   "preview judging",
+  "replays",
   "worker liveness"
 ]
 
@@ -96,6 +97,8 @@ describe("a fiber of the service", () => {
     const own = [
       // The look-up of a credential goes on for all who wait for it.
       "platform/auth/Credentials.ts",
+      // The read of unknown keys that wait goes on for all of them.
+      "platform/auth/KeyReads.ts",
       // A reconnect, which ends by itself.
       "platform/rateLimit/RedisStore.ts",
       // A line of progress of a command.

@@ -75,7 +75,7 @@ export const discard = (sql: SqlClient.SqlClient) => sql<Batch>`
 /**
  * Dead-letters a batch of pending deliveries whose creation, or last retry command, is longer ago than `maxAgeMillis`,
  * whether or not they were attempted (error code `expired`). Those in flight are left to their attempt. The bound of
- * `created_at` is always true: it is the condition of `deliveries_by_age`.
+ * `created_at` is always true: it is the condition of `deliveries_by_age_of_open`.
  */
 export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => sql<Batch>`
   WITH old AS MATERIALIZED (
