@@ -106,7 +106,7 @@ export class Deliveries extends Context.Service<
         show: Effect.fn("Deliveries.show")(function* (projectId, id) {
           yield* requireProject(sql, projectId)
           const [delivery] = yield* sql<Shown>`
-            SELECT ${sql.literal(columns)}, replay_of AS "replayOf", attempt_log AS "attemptLog" FROM deliveries JOIN events
+            SELECT ${sql.literal(columns)}, replay_of AS "replayOf", ${sql.literal(shownLog)} AS "attemptLog" FROM deliveries JOIN events
               ON events.project_id = deliveries.project_id AND events.id = deliveries.event_id
             WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${id}`.pipe(Effect.orDie)
           return delivery ?? (yield* new DeliveryUnknown({ projectId, deliveryId: id }))
@@ -148,3 +148,9 @@ const columns = `
   (attempt_log->-1->>'statusCode')::int AS "lastStatusCode",
   coalesce(dead_code, attempt_log->-1->>'errorCode') AS "lastErrorCode",
   ${instant("deliveries.created_at")} AS "createdAt"`
+
+/** The attempt log without the endpoint of each attempt, which the console alone shows. */
+const shownLog = `(
+  SELECT coalesce(jsonb_agg(entry - 'endpointUrl' ORDER BY place), '[]')
+  FROM jsonb_array_elements(attempt_log) WITH ORDINALITY AS log (entry, place)
+)`

@@ -117,6 +117,8 @@ describe("the console in a browser", () => {
         await page.goto(`/console/delivery?project=${project.projectId}&id=${project.dead.id}`)
         const trace = await page.getByRole("link", { name: "Open the trace" }).getAttribute("href")
         assert.match(trace ?? "", /^https:\/\/traces\.example\.com\/[0-9a-f]{32}\?from=console$/)
+        const attempts = await page.getByRole("table", { name: "Attempts, the first one first" }).textContent()
+        assert.include(attempts ?? "", project.to.url)
       })
       assert.deepStrictEqual(elsewhere, [])
     }).pipe(Effect.scoped)

@@ -61,7 +61,7 @@ const claimOne = Effect.fnUntraced(function* (shop: Shop) {
 })
 
 const resultFor = (
-  { attempt, id, installationId, leasedUntil, projectId }: Pick<Claim, keyof Result & keyof Claim>,
+  { attempt, endpointUrl, id, installationId, leasedUntil, projectId }: Pick<Claim, keyof Result & keyof Claim>,
   on: Result["on"]
 ): Result => ({
   projectId,
@@ -69,6 +69,7 @@ const resultFor = (
   id,
   attempt,
   leasedUntil,
+  endpointUrl,
   on,
   statusCode: on === "succeeded" ? 200 : null,
   errorCode: on === "succeeded" ? null : "connection_lost",
@@ -104,7 +105,7 @@ const bring: Readonly<Record<State, (shop: Shop) => Effect.Effect<unknown>>> = {
 const current = Effect.fnUntraced(function* (shop: Shop) {
   const [row] = yield* shop.sql<Claim>`
     SELECT project_id AS "projectId", installation_id AS "installationId", id, attempts AS attempt,
-      coalesce(leased_until, now())::text AS "leasedUntil"
+      coalesce(leased_until, now())::text AS "leasedUntil", 'https://shop.example.com' AS "endpointUrl"
     FROM deliveries WHERE project_id = ${shop.projectId}`
   return row ?? assert.fail()
 }, Effect.orDie)

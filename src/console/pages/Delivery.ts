@@ -10,6 +10,11 @@ import { spanOf } from "../../platform/TraceContext.ts"
 import { action, badge, facts, html, link, table, time } from "../Html.ts"
 import { type Asked, type Content, missing, projectOf, textOf } from "../Page.ts"
 
+/** An attempt with the endpoint that it called. Entries of lost leases, and those of earlier versions, have none. */
+interface LoggedAttempt extends Attempt {
+  readonly endpointUrl?: string
+}
+
 interface Row {
   readonly id: string
   readonly installationId: InstallationId
@@ -21,7 +26,7 @@ interface Row {
   readonly nextAttemptAt: string | null
   readonly createdAt: string
   readonly finishedAt: string | null
-  readonly log: ReadonlyArray<Attempt>
+  readonly log: ReadonlyArray<LoggedAttempt>
   readonly eventId: EventId
   readonly type: string
   readonly data: unknown
@@ -82,10 +87,11 @@ export const delivery = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, a
       html`<h2>Attempts</h2>`,
       table(
         "Attempts, the first one first",
-        ["Attempt", "Started", "Status", "Duration", "Error"],
-        row.log.map(({ durationMs, errorCode, number, startedAt, statusCode }) => [
+        ["Attempt", "Started", "Endpoint", "Status", "Duration", "Error"],
+        row.log.map(({ durationMs, endpointUrl = null, errorCode, number, startedAt, statusCode }) => [
           number,
           time(startedAt),
+          endpointUrl,
           statusCode,
           durationMs === null ? null : `${durationMs} ms`,
           errorCode

@@ -5,7 +5,10 @@ import { failuresToPark, firstPause, longestPause } from "./Health.ts"
 import { after, type Move } from "./States.ts"
 
 /** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
-export interface Result extends Pick<Claim, "projectId" | "installationId" | "id" | "attempt" | "leasedUntil"> {
+export interface Result extends Pick<
+  Claim,
+  "projectId" | "installationId" | "id" | "attempt" | "leasedUntil" | "endpointUrl"
+> {
   readonly on: Extract<Move, "succeeded" | "failed" | "exhausted" | "released" | "unsent">
   readonly statusCode: number | null
   readonly errorCode: string | null
@@ -22,9 +25,9 @@ export interface Result extends Pick<Claim, "projectId" | "installationId" | "id
 }
 
 /** The entry of the attempt log, as JSON. */
-const logEntry = ({ attempt, errorCode, finishedAt, startedAt, statusCode }: Result) =>
+const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, startedAt, statusCode }: Result) =>
   `{"number":${attempt},"startedAt":"${new Date(startedAt).toISOString()}","finishedAt":"${new Date(finishedAt).toISOString()}",` +
-  `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt}}`
+  `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}}`
 
 /** Sets the strikes of failures to 0 that a later success of the same endpoint in the batch clears. */
 const withoutCleared = (results: ReadonlyArray<Result>): ReadonlyArray<number> => {

@@ -10,7 +10,7 @@ export const isGone = (outcome: Outcome): boolean => outcome._tag === "answered"
 
 /** Returns the result of an attempt. Times are in milliseconds; `random` is from 0 to 1. */
 export const resultOf = (
-  { attempt, id, installationId, leasedUntil, projectId, retries }: Claim,
+  { attempt, endpointUrl, id, installationId, leasedUntil, projectId, retries }: Claim,
   outcome: Outcome,
   times: { readonly startedAt: number; readonly finishedAt: number },
   schedule: ReadonlyArray<Duration.Duration>,
@@ -22,6 +22,7 @@ export const resultOf = (
     id,
     attempt,
     leasedUntil,
+    endpointUrl,
     statusCode: outcome._tag === "answered" ? outcome.status : null,
     errorCode: outcome._tag === "failed" ? outcome.code : null,
     startedAt: times.startedAt,
@@ -39,7 +40,7 @@ export const resultOf = (
 
 /** Returns the result of a lease that is returned without an outcome. Times are in milliseconds. */
 export const returnedBy = (
-  { attempt, id, installationId, leasedUntil, projectId }: Claim,
+  { attempt, endpointUrl, id, installationId, leasedUntil, projectId }: Claim,
   on: "released" | "unsent",
   times: { readonly startedAt: number; readonly finishedAt: number }
 ): Result => ({
@@ -48,6 +49,7 @@ export const returnedBy = (
   id,
   attempt,
   leasedUntil,
+  endpointUrl,
   on,
   statusCode: null,
   errorCode: "interrupted",
