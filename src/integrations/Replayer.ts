@@ -1,7 +1,6 @@
 /** The fiber that makes the deliveries of replays. Workers take turns at each replay. */
-import { PgClient } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer } from "effect"
-import type { SqlClient } from "effect/sql"
+import { SqlClient } from "effect/sql"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { deadLetteringLayer, statement } from "../platform/Database.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
@@ -26,7 +25,7 @@ const running = (sql: SqlClient.SqlClient) => sql<Replay & { readonly state: Sta
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
-    const sql = Context.get(yield* Layer.build(deadLetteringLayer), PgClient.PgClient)
+    const sql = Context.get(yield* Layer.build(deadLetteringLayer), SqlClient.SqlClient)
     const supervisor = yield* Supervisor
     const notifier = yield* Notifier
     const { webhooks } = yield* Settings

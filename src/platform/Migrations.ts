@@ -99,7 +99,7 @@ export const migrateFrom = (directory: string) =>
       Effect.andThen(applyPending(fromFileSystem(directory))),
       Effect.provide(PgClient.layer({ ...config, maxConnections: 1, multiplex: false }))
     )
-  }).pipe(Effect.provide(NodeServices.layer))
+  }).pipe(Effect.withSpan("migrate"), Effect.provide(NodeServices.layer))
 
 /** Applies what is pending of `migrations/`, and returns what that was. */
 export const migrate = migrateFrom(directory)

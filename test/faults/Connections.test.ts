@@ -1,6 +1,7 @@
 /** How many connections to PostgreSQL a service opens (contract §14). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
+import { leastConnections } from "../../src/platform/Database/Pools.ts"
 import { ok, settings } from "../integrations/Deliveries.support.ts"
 import { dwindles } from "../support/Dwindles.ts"
 import { ended, launchService, startService } from "../support/Process.ts"
@@ -45,14 +46,16 @@ const mostConnections = async (services: ReadonlyArray<Awaited<ReturnType<typeof
 
 describe("the connections of a service", () => {
   it("are at most as many as DATABASE_MAX_CONNECTIONS allows, down to one for each purpose", async () => {
-    const service = await start("all", { DATABASE_MAX_CONNECTIONS: "11" })
-    assert.isAtMost(await mostConnections([service]), 11)
+    const service = await start("all", { DATABASE_MAX_CONNECTIONS: String(leastConnections) })
+    assert.isAtMost(await mostConnections([service]), leastConnections)
   })
 
   it("are refused at start below that, with a line that names the least number", async () => {
-    const running = launchService({ env: { ...serviceEnv(databaseUrl), DATABASE_MAX_CONNECTIONS: "10" } })
+    const running = launchService({
+      env: { ...serviceEnv(databaseUrl), DATABASE_MAX_CONNECTIONS: String(leastConnections - 1) }
+    })
     assert.deepStrictEqual(await ended(running), { code: 1, signal: null })
-    assert.match(running.stderr(), /DATABASE_MAX_CONNECTIONS must be an integer from 11 to 1000/)
+    assert.match(running.stderr(), /DATABASE_MAX_CONNECTIONS must be an integer from 12 to 1000/)
   })
 
   it("of two replicas and a worker are at most 60, so that max_connections = 100 has room for them", async () => {

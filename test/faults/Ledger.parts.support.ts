@@ -14,7 +14,7 @@ import { eventually } from "../support/Waiting.ts"
 
 /** The statements in the life of a delivery, each by what only it says: messages and campaigns have claims of their own. */
 export const command = /INSERT INTO deals|UPDATE deals SET/
-export const claim = /WITH turn AS MATERIALIZED \(\s*SELECT health\.project_id/
+export const claim = /WITH endpoint AS MATERIALIZED \(\s*SELECT health\.project_id/
 export const record = /UPDATE deliveries SET\s+status = to_state/
 
 /** A process of the service, and its wire to the database. */
