@@ -2,29 +2,11 @@
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { run } from "../cli/Cli.support.ts"
-import { type Console, furnish, pagesOf, startConsole } from "./Console.support.ts"
-
-const request = (server: Console, path: string, init: RequestInit = {}) =>
-  Effect.promise(async () => {
-    const response = await fetch(`${server.admin}${path}`, { redirect: "manual", ...init })
-    return { status: response.status, headers: response.headers, text: await response.text() }
-  })
-
-const cookieOf = (headers: Headers) => headers.get("set-cookie")?.split(";")[0] ?? ""
-
-/** Follows a link of the command, and returns the cookie that it leads to. */
-const signIn = Effect.fnUntraced(function* (server: Console) {
-  const { url } = yield* server.link
-  const answer = yield* request(server, url.slice(server.admin.length))
-  assert.strictEqual(answer.status, 200)
-  return { cookie: cookieOf(answer.headers), answer, url }
-})
-
-const csrfOf = (text: string) => /name="csrf" value="([^"]+)"/.exec(text)?.[1] ?? assert.fail("no token")
+import { csrfOf, furnish, pagesOf, request, signIn, startConsole } from "./Console.support.ts"
 
 it.live("shows the hint to sign in, on every page and for every form, until there is a session", () =>
   Effect.gen(function* () {
-    const server = yield* startConsole
+    const server = yield* startConsole()
     const project = yield* furnish(server)
     const before = yield* project.deliveries()
     for (const path of [...pagesOf(project), "/console/enter", "/console/enter?code=guessed"]) {
@@ -46,7 +28,7 @@ it.live("shows the hint to sign in, on every page and for every form, until ther
 
 it.live("lets a link in once, within its time, with a cookie that scripts and other sites never see", () =>
   Effect.gen(function* () {
-    const server = yield* startConsole
+    const server = yield* startConsole()
     const { answer, cookie, url } = yield* signIn(server)
     const attributes = answer.headers.get("set-cookie") ?? ""
     for (const attribute of ["HttpOnly", "SameSite=Strict", "Path=/console", "Max-Age="]) {
@@ -67,7 +49,7 @@ it.live("lets a link in once, within its time, with a cookie that scripts and ot
 
 it.live("takes forms of the session alone, and ends the session on sign-out", () =>
   Effect.gen(function* () {
-    const server = yield* startConsole
+    const server = yield* startConsole()
     const project = yield* furnish(server)
     const [one, other] = [yield* signIn(server), yield* signIn(server)]
     const page = `/console/webhook?project=${project.projectId}&installation=shop`
@@ -96,7 +78,7 @@ it.live("takes forms of the session alone, and ends the session on sign-out", ()
 
 it.live("sends every page with a policy that allows no script, and none has one", () =>
   Effect.gen(function* () {
-    const server = yield* startConsole
+    const server = yield* startConsole()
     const project = yield* furnish(server)
     const { cookie } = yield* signIn(server)
     for (const path of pagesOf(project)) {
@@ -125,7 +107,7 @@ it.live("sends every page with a policy that allows no script, and none has one"
 
 it.live("has no link without ADMIN_PORT", () =>
   Effect.gen(function* () {
-    const server = yield* startConsole
+    const server = yield* startConsole()
     const { status, stderr, stdout } = yield* run(["console"], {
       env: { DATABASE_URL: server.databaseUrl, SECRET_KEY: Buffer.alloc(32).toString("base64") }
     })

@@ -95,7 +95,7 @@ describe("the console in a browser", () => {
 
   it.live("shows every page without a serious accessibility fault, hostile names as text, and asks no other host", () =>
     Effect.gen(function* () {
-      const server = yield* startConsole
+      const server = yield* startConsole()
       const project = yield* furnish(server)
       const { elsewhere, page } = yield* signedIn(server)
       for (const colorScheme of ["light", "dark"] as const) {
@@ -127,7 +127,7 @@ describe("the console in a browser", () => {
   for (const javaScriptEnabled of [true, false]) {
     it.live(`carries out every action, with JavaScript ${javaScriptEnabled ? "on" : "off"}, and records it`, () =>
       Effect.gen(function* () {
-        const server = yield* startConsole
+        const server = yield* startConsole()
         const project = yield* furnish(server)
         const { page } = yield* signedIn(server, { javaScriptEnabled })
         yield* Effect.promise(() => act(page, project))

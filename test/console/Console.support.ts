@@ -4,7 +4,7 @@ import { Effect, Redacted, Schema } from "effect"
 import { at, documentOf, run } from "../cli/Cli.support.ts"
 import { open, receiver, settings, status } from "../integrations/Deliveries.support.ts"
 import { freePort } from "../support/Process.ts"
-import { startServer } from "../support/TestServer.ts"
+import { type Environment, startServer } from "../support/TestServer.ts"
 
 /** A name that would run as a script wherever it is not escaped. */
 export const hostile = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>'"&`
@@ -12,20 +12,41 @@ export const hostile = `<img src=x onerror="document.title='taken'"><script>docu
 const Link = Schema.Struct({ url: Schema.String, expiresAt: Schema.String })
 
 /** Starts a service with a console. */
-export const startConsole = Effect.gen(function* () {
+export const startConsole = Effect.fnUntraced(function* (environment: Environment = {}) {
   const port = yield* Effect.promise(freePort)
   const admin = { ADMIN_PORT: String(port) }
   const server = yield* startServer({
     ...settings,
     ...admin,
-    TRACE_URL_TEMPLATE: "https://traces.example.com/{traceId}?from=console"
+    TRACE_URL_TEMPLATE: "https://traces.example.com/{traceId}?from=console",
+    ...environment
   })
   const command = (...args: ReadonlyArray<string>) =>
     run(args, { env: { ...at(Redacted.make(server.databaseUrl)), ...admin } })
   const link = Effect.map(command("console", "--json"), (ended) => Schema.decodeUnknownSync(Link)(documentOf(ended)))
   return { ...server, admin: `http://127.0.0.1:${port}`, command, link }
 })
-export type Console = Effect.Success<typeof startConsole>
+export type Console = Effect.Success<ReturnType<typeof startConsole>>
+
+/** Asks the console for a path, and follows no redirection. */
+export const request = (server: Console, path: string, init: RequestInit = {}) =>
+  Effect.promise(async () => {
+    const response = await fetch(`${server.admin}${path}`, { redirect: "manual", ...init })
+    return { status: response.status, headers: response.headers, text: await response.text() }
+  })
+
+const cookieOf = (headers: Headers) => headers.get("set-cookie")?.split(";")[0] ?? ""
+
+/** Follows a link of the command, and returns the cookie that it leads to. */
+export const signIn = Effect.fnUntraced(function* (server: Console) {
+  const { url } = yield* server.link
+  const answer = yield* request(server, url.slice(server.admin.length))
+  assert.strictEqual(answer.status, 200)
+  return { cookie: cookieOf(answer.headers), answer, url }
+})
+
+/** The token of a page's forms. */
+export const csrfOf = (text: string) => /name="csrf" value="([^"]+)"/.exec(text)?.[1] ?? assert.fail("no token")
 
 const conversation = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
 

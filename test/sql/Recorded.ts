@@ -95,8 +95,14 @@ export const declarationAt = ({ file, line }: Place): string => {
   return ""
 }
 
+/** The tag of an SQL template with its type argument, on one line or several. No other tag, such as that of HTML, is one. */
+const begun = /\bsql(?:<[^`]*?>)?`/g
+
 /** The places of a file at which a template begins. */
-export const templatesIn = (file: string): ReadonlyArray<Place> =>
-  linesOf(file).flatMap((text, index) =>
-    /\bsql(?:<.*>)?`|^\s*\}?>`/.test(text) && !/^\s*\/?\*/.test(text) ? [{ file, line: index + 1 }] : []
-  )
+export const templatesIn = (file: string): ReadonlyArray<Place> => {
+  const text = readFileSync(resolve(root, file), "utf8")
+  return [...text.matchAll(begun)].flatMap(({ 0: tag, index }) => {
+    const lines = text.slice(0, index + tag.length).split("\n")
+    return /^\s*(?:\/?\*|\/\/)/.test(lines.at(-1) ?? "") ? [] : [{ file, line: lines.length }]
+  })
+}

@@ -118,7 +118,6 @@ export const walk = Effect.gen(function* () {
   yield* command("deliveries", "list", "--project", own.projectId, "--installation", "ins_own")
   yield* command("messages", "list", "--project", own.projectId)
   yield* command("messages", "settle", "--project", own.projectId, "--message", "msg_none", "--as", "sent")
-  yield* command("doctor")
 
   // The loops in the background: deliveries, retries, campaigns, pruning.
   yield* Effect.sleep(Duration.seconds(4))

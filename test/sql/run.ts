@@ -8,44 +8,53 @@
 import { NodeRuntime } from "@effect/platform-node"
 import { PgClient } from "@effect/sql-pg"
 import { Console, Effect, Layer, Redacted } from "effect"
+import type { SqlClient } from "effect/sql"
 import { readdirSync } from "node:fs"
 import { join, resolve } from "node:path"
 import { migrate } from "../../src/platform/Migrations.ts"
+import { startConsole } from "../console/Console.support.ts"
 import { World } from "../contract/Samples.ts"
 import { startPostgres } from "../support/Postgres.ts"
-import { startServer, TestServer } from "../support/TestServer.ts"
+import { TestServer } from "../support/TestServer.ts"
 import { startWireProxy } from "../support/WireProxy.ts"
 import { layOut } from "./Layout.ts"
+import { operate } from "./Operate.ts"
 import { type Built, built, declarationAt, nameOf, placesOf, reached, templatesIn } from "./Recorded.ts"
 import { walk } from "./Walk.ts"
 
 const withPlans = process.argv.includes("--plans")
 
-/** A new database with every migration. */
-const makeDatabase = Effect.fnUntraced(function* (cluster: string, name: string) {
-  yield* Effect.gen(function* () {
-    const sql = yield* PgClient.PgClient
-    yield* sql`CREATE DATABASE ${sql(name)}`
-  }).pipe(Effect.provide(PgClient.layer({ url: Redacted.make(cluster), maxConnections: 1 })))
+const on = (url: string) => Effect.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 }))
+
+/** A new database, prepared by an effect. */
+const makeDatabase = Effect.fnUntraced(function* <E>(
+  cluster: string,
+  name: string,
+  prepare: Effect.Effect<unknown, E, PgClient.PgClient | SqlClient.SqlClient>
+) {
+  yield* Effect.flatMap(PgClient.PgClient, (sql) => sql`CREATE DATABASE ${sql(name)}`).pipe(on(cluster))
   const url = new URL(cluster)
   url.pathname = `/${name}`
-  yield* migrate.pipe(Effect.provide(PgClient.layer({ url: Redacted.make(url.href), maxConnections: 1 })))
+  yield* prepare.pipe(on(url.href))
   return url.href
+})
+
+/** An index whose creation ended early: the migrations, which the service applies when it starts, drop it. */
+const leaveInvalidIndex = Effect.gen(function* () {
+  const sql = yield* PgClient.PgClient
+  yield* sql`CREATE TABLE unfinished (id int)`
+  yield* sql`CREATE INDEX unfinished_id ON unfinished (id)`
+  yield* sql`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'unfinished_id'::regclass`
 })
 
 /** The texts of all statements that the service sends while it is used. */
 const sentTexts = Effect.fnUntraced(function* (databaseUrl: string) {
   const wire = yield* startWireProxy(databaseUrl)
-  const server = startServer({
-    DATABASE_URL: wire.url,
-    ADMIN_PORT: "0",
-    WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8",
-    WEBHOOK_RETRY_SCHEDULE: "100ms"
-  })
-  yield* walk.pipe(
-    Effect.provide(World.layerNoDeps.pipe(Layer.provideMerge(Layer.effect(TestServer, server)))),
-    Effect.scoped
-  )
+  yield* Effect.gen(function* () {
+    const server = yield* startConsole({ DATABASE_URL: wire.url, WEBHOOK_RETRY_SCHEDULE: "100ms" })
+    const world = World.layerNoDeps.pipe(Layer.provideMerge(Layer.succeed(TestServer, server)))
+    yield* Effect.andThen(walk, operate(server)).pipe(Effect.provide(world))
+  }).pipe(Effect.scoped)
   return new Set(wire.take().flatMap(({ statements }) => statements))
 })
 
@@ -83,8 +92,8 @@ const unreached = () =>
 
 const program = Effect.gen(function* () {
   const postgres = yield* Effect.acquireRelease(Effect.promise(startPostgres), ({ stop }) => Effect.promise(stop))
-  const sent = yield* Effect.flatMap(makeDatabase(postgres.url, "walked"), sentTexts)
-  const empty = withPlans ? yield* makeDatabase(postgres.url, "planned") : ""
+  const sent = yield* Effect.flatMap(makeDatabase(postgres.url, "walked", leaveInvalidIndex), sentTexts)
+  const empty = withPlans ? yield* makeDatabase(postgres.url, "planned", migrate) : ""
 
   const statements = [...built]
     .filter(([text]) => sent.has(text))

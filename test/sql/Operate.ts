@@ -1,0 +1,110 @@
+/** Does once what operators can do: every page and action of the console, and their commands. */
+import { assert } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import type { actions } from "../../src/console/Actions.ts"
+import { documentOf, run } from "../cli/Cli.support.ts"
+import { type Console, csrfOf, type Furnished, furnish, pagesOf, request, signIn } from "../console/Console.support.ts"
+import { secretKey } from "../support/TestServer.ts"
+import { untilRows } from "../support/Waiting.ts"
+
+const always = { since: "2026-01-01T00:00:00Z", until: "2099-01-01T00:00:00Z" }
+
+const decodeReplay = Schema.decodeUnknownEffect(Schema.Struct({ replayId: Schema.String }))
+
+/** The last replay of a project. */
+const latestReplay = ({ projectId, sql }: Furnished) =>
+  sql<{ id: string; state: string }>`
+    SELECT id, state FROM replays WHERE project_id = ${projectId} ORDER BY created_at DESC, id DESC LIMIT 1`.pipe(
+    Effect.orDie
+  )
+
+const untilReplay = (project: Furnished, state: string) =>
+  untilRows(latestReplay(project), ([replay]) => replay?.state === state)
+
+/** Has the endpoint rest: a replay makes no delivery for it meanwhile, so it can be cancelled, however long that takes. */
+const rest = ({ projectId, sql }: Furnished) =>
+  sql`UPDATE endpoint_health SET resting_until = now() + interval '1 hour' WHERE project_id = ${projectId}`.pipe(
+    Effect.orDie
+  )
+
+/** A form of each action. They are sent in this order. */
+const formsOf = (
+  { dead }: Furnished,
+  replay: string
+): Readonly<Record<keyof typeof actions, Record<string, string>>> => ({
+  "/console/cancel-replay": { replay },
+  "/console/test": { installation: "shop" },
+  "/console/disable": { installation: "shop" },
+  "/console/enable": { installation: "shop" },
+  "/console/replay": { installation: "shop", ...always, status: "all", type: "", pace: "1", mode: "count only" },
+  "/console/retry": { id: dead.id },
+  "/console/settle": { message: "msg_1", as: "sent" }
+})
+
+/** Opens every page of the console, and carries out every action. */
+const browse = Effect.fnUntraced(function* (server: Console, project: Furnished, replay: string) {
+  const { cookie } = yield* signIn(server)
+  const pages = [...pagesOf(project), `/console/deliveries?project=${project.projectId}&cursor=${project.dead.id}`]
+  for (const path of pages) {
+    const { status } = yield* request(server, path, { headers: { cookie } })
+    assert.strictEqual(status, 200, path)
+  }
+  const form = yield* request(server, `/console/webhook?project=${project.projectId}&installation=shop`, {
+    headers: { cookie }
+  })
+  for (const [path, fields] of Object.entries(formsOf(project, replay))) {
+    const body = new URLSearchParams({ ...fields, project: project.projectId, csrf: csrfOf(form.text) })
+    const { status, text } = yield* request(server, path, { method: "POST", headers: { cookie }, body })
+    assert.isBelow(status, 400, `${path}: ${text}`)
+  }
+})
+
+export const operate = Effect.fnUntraced(function* (server: Console) {
+  const { databaseUrl, sql } = server
+  const env = { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey }
+  const command = (...args: ReadonlyArray<string>) => Effect.map(run([...args, "--json"], { env }), documentOf)
+
+  const project = yield* furnish(server)
+  const { dead, projectId } = project
+  const of = ["--project", projectId]
+  const shop = [...of, "--installation", "shop"]
+  /** Starts a replay of all that a project has, and returns its id. */
+  const replay = (id: string, pace: number) => {
+    const range = ["--since", always.since, "--until", always.until, "--status", "all", "--pace", String(pace)]
+    return command("deliveries", "replay", "--project", id, "--installation", "shop", ...range).pipe(
+      Effect.flatMap(decodeReplay),
+      Effect.map(({ replayId }) => replayId)
+    )
+  }
+
+  yield* command("deliveries", "retry", ...of, "--delivery", dead.id)
+  yield* project.finished
+  yield* command("webhooks", "list", ...of)
+  for (const action of ["test", "disable", "enable"]) yield* command("webhooks", action, ...shop)
+  yield* replay(projectId, 100)
+  yield* untilReplay(project, "completed")
+  yield* command("deliveries", "replays", ...of)
+  yield* rest(project)
+  yield* command("deliveries", "cancel-replay", ...of, "--replay", yield* replay(projectId, 1))
+  yield* untilReplay(project, "cancelled")
+  yield* command("audit", "list", ...of)
+
+  const shown = yield* furnish(server)
+  yield* rest(shown)
+  yield* browse(server, shown, yield* replay(shown.projectId, 1))
+
+  // As an earlier run has left the project that ended early: this one clears away what that one has removed.
+  yield* sql`UPDATE projects SET deleted_at = now() WHERE project_id = ${projectId}`.pipe(Effect.orDie)
+  yield* command("project", "delete", ...of, "--confirm", projectId)
+
+  // The secrets move to another key and back, as the service still has the first one.
+  const otherKey = Buffer.alloc(32, 8).toString("base64")
+  for (const [key, previous] of [
+    [otherKey, secretKey],
+    [secretKey, otherKey]
+  ] as const) {
+    yield* run(["secrets", "reseal"], { env: { ...env, SECRET_KEY: key, SECRET_KEY_PREVIOUS: previous } })
+  }
+  // What it finds depends on the walk. The statement about a pooler needs an address beside it.
+  yield* run(["doctor"], { env: { ...env, DATABASE_DIRECT_URL: databaseUrl } })
+})
