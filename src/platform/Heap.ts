@@ -7,7 +7,7 @@ import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 
 /**
- * Bounds the old generation of the heap: V8 collects it when it is 1.75 times as large as after the last collection. By
+ * Bounds the old generation of the heap: V8 collects it when it is 1.5 times as large as after the last collection. By
  * default it lets the heap of a busy process grow to a multiple of what is in use.
  *
  * Turns off pretenuring, by which V8 allocates in the old generation what it expects to live long. It takes objects of
@@ -15,7 +15,7 @@ import { runInNewContext } from "node:vm"
  * a request takes up to twice the CPU time, and the p99 is four times as high.
  */
 export const boundGrowth: Effect.Effect<void> = Effect.sync(() => {
-  setFlagsFromString("--heap-growing-percent=75")
+  setFlagsFromString("--heap-growing-percent=50")
   setFlagsFromString("--no-allocation-site-pretenuring")
 })
 
