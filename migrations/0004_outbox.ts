@@ -1,4 +1,4 @@
-/** What happened, and whom it is told to: installations, their webhooks, events and deliveries. */
+/** Installations, their webhooks, events and deliveries. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 

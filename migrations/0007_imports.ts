@@ -34,7 +34,7 @@ export default Effect.gen(function* () {
         fingerprint) IN (0, 7))
     )`
 
-  // These refer to their batch alone: whoever writes them needs no lock on the project, which an apply may hold.
+  // These refer to their batch alone, so that a write needs no lock on the project, which an apply may hold.
   yield* sql`
     CREATE TABLE staged_records (
       project_id      text COLLATE "C" NOT NULL,

@@ -146,10 +146,11 @@ export default Effect.gen(function* () {
     CREATE INDEX campaign_recipients_leased ON campaign_recipients (project_id, audience_id, available_at)
     WHERE status = 'sending'`
 
-  // Of recipients in their order (numbered from 1), each with the pairs of channel and address that reach them (numbered
-  // from 1, too), tells who comes first to all of theirs: 1, else 2, and 0 for those whom nothing reaches. Who is told 2
-  // takes nothing. Both arrays are as long as there are such pairs, a recipient's in a row. By nature that goes one after
-  // the other: no set says it, but a loop does in linear time, as PL/pgSQL changes an array of its own in place.
+  // Assigns pairs of channel and address to recipients, in the order of the recipients. Recipients and pairs are numbered
+  // from 1; the two arrays list, in parallel, each pair of each recipient, those of one recipient in a row. Returns for each
+  // recipient 1 if it gets all of its pairs, 2 if an earlier recipient has one of them (it then gets none), 0 if it has no
+  // pair. Each result depends on the earlier ones, so this is a loop; it takes linear time, as PL/pgSQL changes an array of
+  // its own in place.
   yield* sql`
     CREATE FUNCTION first_come(owners integer[], pairs integer[], owner_count integer, pair_count integer)
     RETURNS smallint[] LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$

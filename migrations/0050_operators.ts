@@ -57,7 +57,7 @@ export default Effect.gen(function* () {
   yield* sql`ALTER TABLE webhook_secrets ADD COLUMN created_at timestamptz(3)`
   yield* sql`ALTER TABLE webhook_secrets ALTER COLUMN created_at SET DEFAULT now()`
 
-  // Links to the console that nobody has followed yet. An operator signs in for all projects, so none leads the key.
+  // Unused links to the console. A session is valid for all projects, so no project leads the key.
   yield* sql`
     CREATE TABLE console_links (
       digest     bytea PRIMARY KEY,

@@ -1,4 +1,4 @@
-/** `messages`: what was sent into conversations, and what nobody knows the outcome of. */
+/** `messages`: lists messages by status, and settles those of unknown outcome. */
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { messageStatuses } from "../api/messaging/Messaging.ts"

@@ -1,6 +1,6 @@
 /**
- * Lists of deliveries, the newest first. The primary key orders them by age. A page of a filtered list looks at so many
- * that it is quick, and leads on from there; dead deliveries have an index.
+ * Lists of deliveries, the newest first. The primary key orders them by age. A page of a filtered list examines at most
+ * `looksAt` deliveries and links to the search from there on; dead deliveries have an index.
  */
 import type { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
@@ -11,7 +11,7 @@ import type { State } from "../integrations/Deliveries/States.ts"
 import { badge, type Html, html, href, link, older, table, time } from "./Html.ts"
 import { pageSize } from "./Page.ts"
 
-/** Deliveries that a page of a filtered list looks at. */
+/** Maximum number of deliveries that a page of a filtered list examines. */
 const looksAt = 10_000
 
 export interface Filter {

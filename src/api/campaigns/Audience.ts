@@ -10,7 +10,7 @@ const balance = Schema.Int.check(
   Schema.isBetween({ minimum: 0, maximum: 1_000_000_000 }, { expected: "an integer from 0 to 1000000000" })
 )
 
-/** The filter of an audience. Empty arrays and null do not filter; ids that name nothing match nobody. */
+/** The filter of an audience. Empty arrays and null do not filter; unknown ids match no client. */
 export const AudienceFilter = Schema.Struct({
   contactStatus: Schema.Literals(["active", "archived", "all"]),
   segmentId: Schema.NullOr(text(1, 160))
