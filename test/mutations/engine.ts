@@ -49,5 +49,5 @@ export const engine = [
     "SELECT (classid::bigint << 32)",
     "SELECT 1 + (classid::bigint << 32)"
   ),
-  mutating("integrations/Replays/Release.ts", "integrations/Replays")("- queue.due", "")
+  mutating("integrations/Replays/Release.ts", "integrations/Replays.properties")("- queue.due", "")
 ]
