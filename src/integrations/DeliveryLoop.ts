@@ -7,7 +7,7 @@
  *   │                                            (if 410)      (if results)  (if open)  │
  *   └───────────────────────────────────────────────────────────────────────────────────┘
  *
- *   attempt:  claimed ──▶ waiting in its lane ──▶ sending ──▶ ended ──▶ recorded
+ *   attempt:  claimed ──▶ queued by endpoint ──▶ sending ──▶ ended ──▶ recorded
  *                               └── returned unsent ──────────▲
  *
  *   intake:   open ── drain ──▶ closed ── nothing leased ──▶ idle
@@ -17,7 +17,7 @@
  * - recording: up to `longestBatch` results in one statement. While the database is away they are kept and tried again;
  *   a result whose lease is over by then changes nothing.
  * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that are named: by a notice,
- *   by a record after which they are due, or by a lane that runs low. While none is named, every `pollEvery`.
+ *   by a record after which they are due, or by an endpoint queue that runs low. While none is named, every `pollEvery`.
  *
  * `src/integrations/README.md` follows a delivery from its commit to its record.
  */
@@ -33,7 +33,7 @@ import { untraced } from "../platform/Telemetry.ts"
 import { attempt } from "./Deliveries/Attempt.ts"
 import { type Claim, claim, type Endpoint, type Named } from "./Deliveries/Claim.ts"
 import { disable } from "./Deliveries/DeadLetter.ts"
-import * as Lanes from "./Deliveries/Lanes.ts"
+import * as EndpointQueues from "./Deliveries/EndpointQueues.ts"
 import { listen } from "./Deliveries/Listener.ts"
 import { maintain } from "./Deliveries/Maintenance.ts"
 import * as Metrics from "./Deliveries/Metrics.ts"
@@ -45,7 +45,7 @@ import { Sender } from "./Sender.ts"
 
 /** Maximum number of results in one statement. */
 const longestBatch = 500
-/** Maximum number of deliveries leased to one process, in flight or waiting in their lanes. */
+/** Maximum number of deliveries leased to one process, in flight or waiting in their queues. */
 const leasesInAll = 4_096
 /** Maximum number of these that one statement claims beyond the concurrency of their endpoints. */
 const aheadPerClaim = 1_000
@@ -124,7 +124,7 @@ const make = Effect.gen(function* () {
   // The first finalizer runs last: by then nothing is being sent any more.
   yield* Effect.addFinalizer(() =>
     Effect.suspend(() => {
-      returnAll(lanes.drop())
+      returnAll(queues.drop())
       const at = now()
       const ended = new Set(results.map(({ lease }) => lease))
       const left = [...leased].filter((lease) => !ended.has(lease))
@@ -137,7 +137,7 @@ const make = Effect.gen(function* () {
   )
   const run = yield* FiberSet.makeRuntime<never>()
 
-  /** Makes an attempt; returns what its lane sends next. */
+  /** Makes an attempt; returns what is sent next to the endpoint. */
   const deliver = Effect.fnUntraced(function* (lease: Leased) {
     lease.startedAt = now()
     lease.slot = slots.take(lease.suspect, lease.startedAt)
@@ -155,7 +155,7 @@ const make = Effect.gen(function* () {
     const times = { startedAt: lease.startedAt, finishedAt }
     const result = resultOf(lease, outcome, times, webhooks.retrySchedule, yield* Random.next)
     const succeeded = result.on === "succeeded" && intake === "open"
-    const { next, returned } = lanes.next(lease, { succeeded, millis: finishedAt - lease.startedAt, now: finishedAt })
+    const { next, returned } = queues.next(lease, { succeeded, millis: finishedAt - lease.startedAt, now: finishedAt })
     if (isGone(outcome)) gone.push(lease)
     end(lease, result)
     returnAll(returned)
@@ -167,7 +167,7 @@ const make = Effect.gen(function* () {
     for (let lease: Leased | undefined = first; lease !== undefined;) lease = yield* deliver(lease)
   })
 
-  const lanes = Lanes.make<Leased>(concurrency, (lease) => run(deliverAll(lease)))
+  const queues = EndpointQueues.make<Leased>(concurrency, (lease) => run(deliverAll(lease)))
   /** Endpoints that answered 410 and are not disabled yet. */
   let gone: Array<Leased> = []
 
@@ -218,11 +218,11 @@ const make = Effect.gen(function* () {
     const room = Math.max(0, leasesInAll - leased.size)
     if (workerId === null) return Effect.void
     const at = now()
-    lanes.hungry(at).forEach(name)
+    queues.runningLow(at).forEach(name)
     const elapsed = clock.monotonicTimeNanosUnsafe()
     if (named.size === 0 && elapsed < pollAt) return Effect.void
     pollAt = elapsed + pollNanos
-    const visits = lanes.named(named.values(), at, Math.min(aheadPerClaim, room))
+    const visits = queues.named(named.values(), at, Math.min(aheadPerClaim, room))
     const free = slots.free(at)
     named.clear()
     changed.clear()
@@ -240,9 +240,9 @@ const make = Effect.gen(function* () {
         const leases = rows.map((one): Leased => ({ ...one, startedAt: at, slot: undefined }))
         for (const lease of leases) leased.add(lease)
         if (intake === "closed") return returnAll(leases)
-        lanes.add(leases, at)
+        queues.add(leases, at)
         // The claim may have read a webhook before it changed.
-        for (const endpoint of changed.values()) returnAll(lanes.drop(endpoint))
+        for (const endpoint of changed.values()) returnAll(queues.drop(endpoint))
       }),
       Effect.uninterruptible
     )
@@ -288,7 +288,7 @@ const make = Effect.gen(function* () {
       name(endpoint)
       if (on === "changed") {
         changed.set(keyOf(endpoint), endpoint)
-        returnAll(lanes.drop(endpoint))
+        returnAll(queues.drop(endpoint))
       }
     }
     signal()
@@ -297,7 +297,7 @@ const make = Effect.gen(function* () {
   return {
     drain: Effect.suspend(() => {
       intake = "closed"
-      returnAll(lanes.drop())
+      returnAll(queues.drop())
       signal()
       return Latch.await(idle)
     })

@@ -1,7 +1,7 @@
 /**
- * A lane for each endpoint with leases of this process: it sends as many at a time as the endpoint's concurrency, and the
- * next when one has ended. An endpoint that answers quickly has more claimed ahead, so that it does not wait for a claim
- * between two deliveries.
+ * What one process holds for each endpoint: it sends as many deliveries at a time as the endpoint's concurrency, and the next
+ * when one has ended. An endpoint that answers quickly has more claimed ahead, so that it does not wait for a claim between
+ * two deliveries.
  */
 import type { Claim, Endpoint, Named } from "./Claim.ts"
 
@@ -14,7 +14,7 @@ const quickFor = 100
 /** Deliveries leased to one endpoint that is quick, as a multiple of its concurrency. */
 const aheadFactor = 16
 
-interface Lane<C> {
+interface EndpointQueue<C> {
   readonly endpoint: Endpoint
   sending: number
   readonly waiting: Array<{ readonly claim: C; readonly since: number }>
@@ -26,37 +26,37 @@ interface Lane<C> {
   quickUntil: number
 }
 
-export interface Lanes<C extends Claim> {
+export interface EndpointQueues<C extends Claim> {
   /** Returns endpoints as a claim is to visit them: those that are quick have deliveries claimed ahead, up to `room` in all. */
   readonly named: (endpoints: Iterable<Endpoint>, now: number, room: number) => ReadonlyArray<Named>
-  /** Starts the claims that a lane has room for; the others wait. */
+  /** Starts the claims that a queue has room for; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
-  /** Returns what a lane sends next after the end of an attempt, and what it returns: what waits too long, or after a failure. */
+  /** Returns what is sent next to an endpoint after the end of an attempt, and what is returned: after a failure, or a long wait. */
   readonly next: (
     claim: C,
     ended: { readonly succeeded: boolean; readonly millis: number; readonly now: number }
   ) => { readonly next: C | undefined; readonly returned: ReadonlyArray<C> }
   /**
-   * Names, once, the endpoints that are quick, have more due and at most half of their leases left. Forgets empty lanes.
+   * Names, once, the endpoints that are quick, have more due and at most half of their leases left. Forgets empty queues.
    */
-  readonly hungry: (now: number) => ReadonlyArray<Endpoint>
+  readonly runningLow: (now: number) => ReadonlyArray<Endpoint>
   /** Takes what waits for an endpoint, or for all. */
   readonly drop: (endpoint?: Endpoint) => ReadonlyArray<C>
 }
 
 /** `width` is the concurrency of an endpoint; `send` starts an attempt. */
-export const make = <C extends Claim>(width: number, send: (claim: C) => void): Lanes<C> => {
-  const lanes = new Map<string, Lane<C>>()
+export const make = <C extends Claim>(width: number, send: (claim: C) => void): EndpointQueues<C> => {
+  const queues = new Map<string, EndpointQueue<C>>()
   const ahead = width * aheadFactor
-  const leases = (lane: Lane<C>) => lane.sending + lane.waiting.length
-  const empty = ({ waiting }: Lane<C>) => waiting.splice(0).map(({ claim }) => claim)
+  const leases = (queue: EndpointQueue<C>) => queue.sending + queue.waiting.length
+  const empty = ({ waiting }: EndpointQueue<C>) => waiting.splice(0).map(({ claim }) => claim)
 
-  const laneOf = (endpoint: Endpoint) => {
+  const queueOf = (endpoint: Endpoint) => {
     const key = keyOf(endpoint)
-    const known = lanes.get(key)
+    const known = queues.get(key)
     if (known !== undefined) return known
     const { installationId, projectId } = endpoint
-    const lane: Lane<C> = {
+    const queue: EndpointQueue<C> = {
       endpoint: { projectId, installationId },
       sending: 0,
       waiting: [],
@@ -64,66 +64,66 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
       more: false,
       quickUntil: 0
     }
-    lanes.set(key, lane)
-    return lane
+    queues.set(key, queue)
+    return queue
   }
 
   return {
     named: (endpoints, now, room) => {
       let left = room
       return Array.from(endpoints, (endpoint) => {
-        const lane = lanes.get(keyOf(endpoint))
-        if (lane === undefined) return { ...endpoint, width }
-        lane.wanted = now < lane.quickUntil && left >= ahead ? ahead : width
-        left -= lane.wanted - width
-        return { ...endpoint, width: lane.wanted }
+        const queue = queues.get(keyOf(endpoint))
+        if (queue === undefined) return { ...endpoint, width }
+        queue.wanted = now < queue.quickUntil && left >= ahead ? ahead : width
+        left -= queue.wanted - width
+        return { ...endpoint, width: queue.wanted }
       })
     },
     add: (claims, now) => {
-      const filled = new Set<Lane<C>>()
+      const filled = new Set<EndpointQueue<C>>()
       for (const claim of claims) {
-        const lane = laneOf(claim)
-        filled.add(lane)
-        if (lane.sending >= (claim.suspect ? 1 : width)) {
-          lane.waiting.push({ claim, since: now })
+        const queue = queueOf(claim)
+        filled.add(queue)
+        if (queue.sending >= (claim.suspect ? 1 : width)) {
+          queue.waiting.push({ claim, since: now })
         } else {
-          lane.sending++
+          queue.sending++
           send(claim)
         }
       }
-      for (const lane of filled) {
-        lane.more = leases(lane) >= lane.wanted
-        lane.wanted = width
+      for (const queue of filled) {
+        queue.more = leases(queue) >= queue.wanted
+        queue.wanted = width
       }
     },
     next: (claim, { millis, now, succeeded }) => {
-      const lane = laneOf(claim)
-      lane.quickUntil = succeeded && millis < quick ? now + quickFor : 0
-      const returned = succeeded ? [] : empty(lane)
-      let next = lane.waiting.shift()
+      const queue = queueOf(claim)
+      queue.quickUntil = succeeded && millis < quick ? now + quickFor : 0
+      const returned = succeeded ? [] : empty(queue)
+      let next = queue.waiting.shift()
       while (next !== undefined && now - next.since > waitsAtMost) {
         returned.push(next.claim)
-        next = lane.waiting.shift()
+        next = queue.waiting.shift()
       }
-      if (next === undefined) lane.sending--
+      if (next === undefined) queue.sending--
       return { next: next?.claim, returned }
     },
-    hungry: (now) => {
+    runningLow: (now) => {
       const found: Array<Endpoint> = []
-      for (const [key, lane] of lanes) {
-        if (now < lane.quickUntil && lane.more && leases(lane) <= ahead / 2) {
-          lane.more = false
-          found.push(lane.endpoint)
-        } else if (leases(lane) === 0) {
-          lanes.delete(key)
+      for (const [key, queue] of queues) {
+        if (now < queue.quickUntil && queue.more && leases(queue) <= ahead / 2) {
+          queue.more = false
+          found.push(queue.endpoint)
+        } else if (leases(queue) === 0) {
+          queues.delete(key)
         }
       }
       return found
     },
     drop: (endpoint) => {
-      if (endpoint === undefined) return [...lanes.values()].flatMap(empty)
-      const lane = lanes.get(keyOf(endpoint))
-      return lane === undefined ? [] : empty(lane)
+      if (endpoint === undefined) return [...queues.values()].flatMap(empty)
+      const queue = queues.get(keyOf(endpoint))
+      return queue === undefined ? [] : empty(queue)
     }
   }
 }
