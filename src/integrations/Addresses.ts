@@ -107,7 +107,7 @@ const unicast = listOf(known(unicastIPv6))
  * 6to4) is classified by that, so an allowed network also allows these forms of its addresses. Text that is no address
  * is refused.
  */
-export const judge = (address: string, allowed: AllowedNetworks): AddressClass => {
+export const classify = (address: string, allowed: AllowedNetworks): AddressClass => {
   if (isIPv4(address)) {
     if (allowed.has(address)) return "allowed"
     return special.has(address) && !reachable.has(address) ? "refused" : "public"
@@ -117,7 +117,7 @@ export const judge = (address: string, allowed: AllowedNetworks): AddressClass =
   if (canonical === undefined) return "refused"
   if (allowed.has(canonical)) return "allowed"
   return Option.match(embedded(canonical), {
-    onSome: (ipv4) => judge(ipv4, allowed),
+    onSome: (ipv4) => classify(ipv4, allowed),
     onNone: () =>
       unicast.has(canonical) && (reachable.has(canonical) || !special.has(canonical)) ? "public" : "refused"
   })

@@ -5,7 +5,7 @@ import { postAttributes } from "../platform/outbound/ClientSpan.ts"
 import { type Answer, exchange, ExchangeFailed } from "../platform/outbound/Exchange.ts"
 import { delayOf } from "../platform/outbound/RetryAfter.ts"
 import { Settings } from "../platform/Settings.ts"
-import { type AllowedNetworks, judge, networksOf } from "./Addresses.ts"
+import { type AllowedNetworks, classify, networksOf } from "./Addresses.ts"
 import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
 import { Names } from "./Sender/Names.ts"
 
@@ -87,7 +87,7 @@ export class Sender extends Context.Service<
 
         const post = (endpoint: Endpoint, addresses: ReadonlyArray<string>, delivery: Delivery, until: number) => {
           const { url } = endpoint
-          const checked = addresses.filter((address) => mayConnect(url, judge(address, config.allowed)))
+          const checked = addresses.filter((address) => mayConnect(url, classify(address, config.allowed)))
           if (checked.length === 0) return Effect.succeed(failed("address_refused"))
           const { body, headers } = delivery
           const post = { url, addresses: checked, headers, body, bodyLimit, until }

@@ -19,7 +19,7 @@ import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { newSecret } from "../platform/StandardWebhooks.ts"
 import { networksOf } from "./Addresses.ts"
-import { unacceptable } from "./EndpointUrl.ts"
+import { endpointFault } from "./EndpointUrl.ts"
 import { configure, rotate } from "./Webhooks/Repo.ts"
 import { retry } from "./Webhooks/Retry.ts"
 import { secretInForce, secretOwner } from "./Webhooks/Secrets.ts"
@@ -101,7 +101,7 @@ export class Webhooks extends Context.Service<
         const { opened, sealed } = isNew ? none : yield* Cache.get(held, key)
         const change = {
           ...webhook,
-          fault: unacceptable(webhook.endpointUrl, allowed),
+          fault: endpointFault(webhook.endpointUrl, allowed),
           sealed: fresh,
           held: sealed === null ? null : { sealed, opens: Option.isSome(opened) }
         }

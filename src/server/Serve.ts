@@ -4,7 +4,7 @@ import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
-import * as Rejudging from "../integrations/Preview/Rejudging.ts"
+import * as Reevaluation from "../integrations/Preview/Reevaluation.ts"
 import * as Replayer from "../integrations/Replayer.ts"
 import { Sender } from "../integrations/Sender.ts"
 import { Runner } from "../campaigns/Runner.ts"
@@ -79,7 +79,7 @@ const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.la
   Layer.provide(Database.backgroundLayer),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.deliveriesLayer])),
   Layer.merge(Replayer.layer),
-  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer)),
+  Layer.merge(Layer.provide(Reevaluation.layer, Database.operatorLayer)),
   Layer.provide([Worker.layer, Circuits.layer])
 )
 

@@ -68,7 +68,7 @@ export interface Evaluation {
  * Evaluates each value separately. When several external fields are mapped to one field, the first by name, in code
  * units, with a value that fits is used, in any order of the record.
  */
-export const judge = (profile: Profile, { entityType, fields }: StagedRecord): Evaluation => {
+export const evaluate = (profile: Profile, { entityType, fields }: StagedRecord): Evaluation => {
   const values = new Map<string, unknown>()
   const unsupported: Array<readonly [string, UnsupportedReason]> = []
   for (const [externalField, value] of Object.entries(fields).toSorted(byName)) {
