@@ -1,5 +1,5 @@
 /** Outbound webhooks: where an installation is told what happens, and the secrets that sign it (contract §10). */
-import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Option, type Redacted } from "effect"
+import { Cache, Context, DateTime, Duration, Effect, Exit, Layer, Option, type Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
 import type { WebhookConfigure, WebhookRotate } from "../api/integrations/Webhooks.ts"
@@ -70,7 +70,6 @@ export class Webhooks extends Context.Service<
       const notifier = yield* Notifier
       const { webhooks } = yield* Settings
       const allowed = networksOf(webhooks.allowedNetworks)
-      const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       /**
        * The secrets in force as they were last read, opened before anything is changed. The statement that configures
@@ -105,9 +104,11 @@ export class Webhooks extends Context.Service<
           sealed: fresh,
           held: sealed === null ? null : { sealed, opens: Option.isSome(opened) }
         }
-        const outcome = yield* mutate(mutations, command, configure(sql, projectId, id, change, yield* now)).pipe(
-          Effect.tapError(({ _tag }) => (_tag === "SecretReplaced" ? Cache.invalidate(held, key) : Effect.void))
-        )
+        const outcome = yield* mutate(
+          mutations,
+          command,
+          configure(sql, projectId, id, change, yield* DateTime.nowAsDate)
+        ).pipe(Effect.tapError(({ _tag }) => (_tag === "SecretReplaced" ? Cache.invalidate(held, key) : Effect.void)))
         if (isNew && !outcome.replayed) yield* Cache.set(held, key, { sealed: fresh, opened: Option.some(made) })
         return withSecret(outcome, isNew ? made : Option.getOrElse(opened, () => made))
       })
@@ -130,13 +131,21 @@ export class Webhooks extends Context.Service<
           const made = yield* newSecret
           const sealed = yield* box.seal(secretOwner(projectId, id), made)
           const change = { expectedVersion, sealed, overlap: webhooks.secretOverlap }
-          const outcome = yield* mutate(mutations, command, rotate(sql, projectId, id, change, yield* now))
+          const outcome = yield* mutate(
+            mutations,
+            command,
+            rotate(sql, projectId, id, change, yield* DateTime.nowAsDate)
+          )
           if (!outcome.replayed) yield* Cache.set(held, { projectId, id }, { sealed, opened: Option.some(made) })
           yield* notifier.changed(projectId, id)
           return withSecret(outcome, made)
         }),
         retry: Effect.fnUntraced(function* (command, id, deliveryId) {
-          const outcome = yield* mutate(mutations, command, retry(sql, command.projectId, id, deliveryId, yield* now))
+          const outcome = yield* mutate(
+            mutations,
+            command,
+            retry(sql, command.projectId, id, deliveryId, yield* DateTime.nowAsDate)
+          )
           yield* notifier.appended(command.projectId, [id])
           return outcome
         })

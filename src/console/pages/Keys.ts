@@ -1,5 +1,5 @@
 /** The API keys of a project, with their scopes and their last use. */
-import { Clock, Effect } from "effect"
+import { DateTime, Effect } from "effect"
 import { scopes } from "../../api/Access.ts"
 import { type ApiKey, ApiKeys } from "../../platform/auth/ApiKeys.ts"
 import { badge, table, time } from "../Html.ts"
@@ -9,7 +9,7 @@ export const keys = projectPage(
   Effect.fnUntraced(function* ({ project }) {
     const service = yield* ApiKeys
     const items = yield* Effect.orDie(service.list(project.id))
-    const now = new Date(yield* Clock.currentTimeMillis)
+    const now = yield* DateTime.nowAsDate
     const head = ["Key", "Name", "State", "Last used", "Expires", "Created", "Member", "Scopes"]
     const cells = items.map((key) => [
       key.keyId,
