@@ -30,7 +30,7 @@ export class Preview extends Context.Service<
           const { differing, evaluation, hasProfile, matched, status } = found
           if (status === "disabled") return yield* notReady("The installation is disabled.")
           if (!hasProfile) return yield* notReady("The installation has no import profile.")
-          if (evaluation === null) return yield* notReady("The installation has staged nothing.")
+          if (evaluation === null) return yield* notReady("The installation has no staged records.")
           const { counts, duplicateCount, fingerprint, profileVersion, unsupportedFields } = evaluation
           const records = Object.values(counts).reduce((sum, count) => sum + count, 0)
           const skip = duplicateCount + matched - differing

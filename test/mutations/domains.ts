@@ -40,7 +40,7 @@ export const domains = [
   deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),
   mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks.secrets")(
-    "WHEN ${held?.opens === false}::boolean THEN 'secret_not_opened'",
+    "WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'",
     ""
   ),
   mutating("integrations/Webhooks/Secrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),

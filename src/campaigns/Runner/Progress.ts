@@ -1,4 +1,4 @@
-/** The moves of campaigns by the runner: it starts due campaigns and completes settled ones. */
+/** Starts due campaigns, and completes those whose recipients are settled. */
 import type { SqlClient, Statement } from "effect/sql"
 
 /** Maximum delay of a start. A campaign that is later is paused instead, and an operator decides. */

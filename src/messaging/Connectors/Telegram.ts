@@ -58,10 +58,10 @@ const outcomeOf = ({ body, retryAfter, status }: Reply): Outcome => {
   }
   // An answer without `error_code` is not from the Bot API but from a proxy before it.
   if (answer?.error_code === undefined) return byStatus("http", status, retryAfter)
-  const asked = Option.map(readRetryAfter(body), ({ parameters }) => Duration.seconds(parameters.retry_after))
+  const bodyDelay = Option.map(readRetryAfter(body), ({ parameters }) => Duration.seconds(parameters.retry_after))
   return byStatus(
     "telegram",
     answer.error_code,
-    Option.orElse(asked, () => retryAfter)
+    Option.orElse(bodyDelay, () => retryAfter)
   )
 }
