@@ -11,7 +11,7 @@ export const signInPath = "/console/enter"
 
 const digestOf = (code: string) => createHash("sha256").update(code).digest()
 
-export interface Link {
+interface Link {
   readonly code: string
   readonly expiresAt: Date
 }

@@ -9,7 +9,7 @@ import { type AllowedNetworks, classify, networksOf } from "./Addresses.ts"
 import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
 import { Names } from "./Sender/Names.ts"
 
-export interface SenderConfig {
+interface SenderConfig {
   /** Maximum duration from the resolution of the name to the end of the answer (`WEBHOOK_TIMEOUT`). */
   readonly timeout: Duration.Duration
   /** `WEBHOOK_ALLOWED_NETWORKS`. */
@@ -24,7 +24,7 @@ export interface Delivery {
 }
 
 /** The reason of a failure without an answer. Codes are stable and stored with the attempt. */
-export type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused" | "internal"
+type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused" | "internal"
 
 /** `retryAfter` is the delay of the endpoint's `Retry-After`, from now on. */
 export type Outcome =

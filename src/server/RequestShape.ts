@@ -20,7 +20,7 @@ import type { Body } from "./JsonBody.ts"
 import { targetFaults } from "./RequestTarget.ts"
 
 /** A request before it is decoded. */
-export interface RawRequest {
+interface RawRequest {
   readonly request: HttpServerRequest.HttpServerRequest
   /** Path and query as they were sent. */
   readonly target: string
@@ -32,7 +32,7 @@ export interface RawRequest {
 }
 
 /** Decodes a request to the argument of its endpoint's handler. */
-export type DecodeRequest = (raw: RawRequest) => Effect.Effect<object, ValidationFailed>
+type DecodeRequest = (raw: RawRequest) => Effect.Effect<object, ValidationFailed>
 
 /** Compiles the decoders of an endpoint. */
 export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top): DecodeRequest => {

@@ -25,7 +25,7 @@ export type Mappings = { readonly [Type in EntityType]?: Readonly<Record<string,
 type Target = "restricted" | { readonly field: string; readonly fits: (value: unknown) => boolean }
 
 /** Returns the target of an external field; undefined if it is not mapped. */
-export type Profile = (entityType: EntityType, externalField: string) => Target | undefined
+type Profile = (entityType: EntityType, externalField: string) => Target | undefined
 
 const fitting = (schema: Schema.Codec<unknown, unknown>) => {
   const decode = Schema.decodeUnknownOption(schema)

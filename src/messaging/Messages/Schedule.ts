@@ -10,7 +10,7 @@ const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30),
 export const maxAttempts = backoff.length + 1
 
 /** A finished attempt. */
-export interface Attempted {
+interface Attempted {
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
