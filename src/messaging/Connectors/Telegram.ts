@@ -3,10 +3,9 @@
  * not idempotent.
  */
 import { Duration, Effect, Option, Redacted, Schema } from "effect"
-import { call, type Reply } from "./Call.ts"
+import { call, jsonBody, type Reply } from "./Call.ts"
 import { connector, type Outcome } from "./Connector.ts"
 import { HttpUrl, secret } from "./Fields.ts"
-import { jsonBody } from "./JsonBody.ts"
 import { byFailure, byStatus, meaningOf } from "./Outcomes.ts"
 
 /** A bot token. It becomes part of a path. */
