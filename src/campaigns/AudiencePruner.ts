@@ -1,4 +1,4 @@
-/** Deletes audiences that no campaign references any more, in batches small enough that no command waits for them. */
+/** Deletes audiences that no campaign references any more, in batches so small that commands do not wait for them. */
 import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"

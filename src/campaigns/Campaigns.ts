@@ -1,5 +1,5 @@
 /** Campaigns: messages to many clients, composed and scheduled by commands (contract §9). */
-import { Clock, Context, Effect, Layer, Result } from "effect"
+import { Context, DateTime, Effect, Layer, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { CampaignCommand, CommandOf } from "../api/campaigns/Commands.ts"
 import { AudienceId, CampaignId, type ProjectId } from "../api/Ids.ts"
@@ -62,7 +62,6 @@ export class Campaigns extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       const mutations = yield* Mutations
       const bulk = yield* LongRunning
-      const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       const schedule = (
         command: Command,
@@ -85,14 +84,25 @@ export class Campaigns extends Context.Service<
           const { projectId } = command
           switch (body.operation) {
             case "delete":
-              return yield* mutate(mutations, command, remove(sql, projectId, id, body, yield* now))
+              return yield* mutate(mutations, command, remove(sql, projectId, id, body, yield* DateTime.nowAsDate))
             case "duplicate": {
               const copy = CampaignId.make(yield* newId("cmp"))
-              return yield* mutate(mutations, command, duplicate(sql, projectId, id, copy, body, yield* now))
+              return yield* mutate(
+                mutations,
+                command,
+                duplicate(sql, projectId, id, copy, body, yield* DateTime.nowAsDate)
+              )
             }
             case "freeze_audience": {
               const audienceId = AudienceId.make(yield* newId("aud"))
-              const frozen = freeze(bulk.mutations.sql, projectId, id, audienceId, body.filter, yield* now)
+              const frozen = freeze(
+                bulk.mutations.sql,
+                projectId,
+                id,
+                audienceId,
+                body.filter,
+                yield* DateTime.nowAsDate
+              )
               return yield* bulk.withLongTimeout(mutate(bulk.mutations, command, frozen))
             }
             case "schedule":

@@ -4,9 +4,9 @@ import { SqlClient } from "effect/sql"
 import type { Segment } from "../api/campaigns/Campaigns.ts"
 import type { ProjectId } from "../api/Ids.ts"
 import type { CursorInvalid, ServiceUnavailable } from "../api/Problems.ts"
+import { selected } from "../platform/Columns.ts"
 import { statement } from "../platform/Database.ts"
-import { type Page, Pages } from "../platform/Pages.ts"
-import { list } from "./Segments/Repo.ts"
+import { following, type Page, Pages, type Window } from "../platform/Pages.ts"
 
 export class Segments extends Context.Service<
   Segments,
@@ -32,3 +32,18 @@ export class Segments extends Context.Service<
     })
   )
 }
+
+const record = selected({
+  id: "id",
+  name: "name",
+  description: "description",
+  contactCount: ["contact_count", "integer"],
+  createdAt: ["created_at", "timestamptz"],
+  updatedAt: ["updated_at", "timestamptz"]
+})
+
+const list = (sql: SqlClient.SqlClient, projectId: ProjectId, { after, limit }: Window) => sql<Segment>`
+  SELECT ${sql.literal(record)} FROM segments
+  WHERE project_id = ${projectId} ${following(sql, "segments", projectId, after)}
+  ORDER BY created_at DESC, id DESC
+  LIMIT ${limit}`

@@ -2,7 +2,7 @@
 import { Data, Effect, Option } from "effect"
 import { Command } from "effect/cli"
 import { SqlClient } from "effect/sql"
-import { entrance, issue } from "../console/Links.ts"
+import { issue, signInPath } from "../console/Links.ts"
 import { Settings } from "../platform/Settings.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
@@ -26,7 +26,7 @@ export const consoleLink = Command.make(
     const host = everywhere[adminHost] ?? adminHost
     const authority = `${host.includes(":") ? `[${host}]` : host}:${adminPort.value}`
     for (const { code, expiresAt } of yield* issue(sql)) {
-      const url = `http://${authority}${entrance}?code=${code}`
+      const url = `http://${authority}${signInPath}?code=${code}`
       yield* answer(json, { url, expiresAt }, `${url}\n\nThe link works once, until ${expiresAt.toISOString()}.`)
     }
   }, onMigratedDatabase)

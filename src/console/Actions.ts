@@ -1,4 +1,4 @@
-/** What the console's forms do. Each action is the service's that the command of the same name calls. */
+/** The actions of the console's forms. Each calls the same service as the corresponding command. */
 import { Effect, Schema } from "effect"
 import { Instant } from "../api/Instant.ts"
 import { eventTypes } from "../api/integrations/Events.ts"
@@ -11,11 +11,12 @@ import { WebhookControl } from "../integrations/WebhookControl.ts"
 import { Messages } from "../messaging/Messages.ts"
 import { href } from "./Html.ts"
 
-/** What came of an action: where to go on, or what to tell first. */
-export interface Done {
-  readonly back: string
-  /** Undefined: the page itself shows it. */
-  readonly says?: string
+/** The result of an action. */
+export interface ActionResult {
+  /** The page to which the browser returns. */
+  readonly page: string
+  /** A message shown before; absent if the page itself shows the result. */
+  readonly message?: string
 }
 
 const projectOf = (form: URLSearchParams) => Schema.decodeUnknownEffect(ProjectId)(form.get("project"))
@@ -31,21 +32,21 @@ const replaysPage = (form: URLSearchParams) => href("/console/replays", { projec
 const retry = Effect.fnUntraced(function* (form: URLSearchParams) {
   const deliveries = yield* Deliveries
   yield* deliveries.retry(yield* projectOf(form), text(form, "id"))
-  return { back: deliveryPage(form) }
+  return { page: deliveryPage(form) }
 })
 
 const test = Effect.fnUntraced(function* (form: URLSearchParams) {
   const events = yield* TestEvents
   const { durationMs, errorCode, status } = yield* events.send(yield* projectOf(form), text(form, "installation"))
-  const came = status === null ? `There was no answer: ${errorCode}` : `The endpoint answered with status ${status}`
-  return { back: webhookPage(form), says: `${came}, after ${durationMs} ms.` }
+  const result = status === null ? `There was no answer: ${errorCode}` : `The endpoint answered with status ${status}`
+  return { page: webhookPage(form), message: `${result}, after ${durationMs} ms.` }
 })
 
-const switched = (to: "enable" | "disable") =>
+const setEnabled = (to: "enable" | "disable") =>
   Effect.fnUntraced(function* (form: URLSearchParams) {
     const webhooks = yield* WebhookControl
     yield* webhooks[to](yield* projectOf(form), text(form, "installation"))
-    return { back: webhookPage(form) }
+    return { page: webhookPage(form) }
   })
 
 const settle = Effect.fnUntraced(function* (form: URLSearchParams) {
@@ -55,10 +56,9 @@ const settle = Effect.fnUntraced(function* (form: URLSearchParams) {
     text(form, "message"),
     yield* Schema.decodeUnknownEffect(Schema.Literals(["sent", "failed"]))(form.get("as"))
   )
-  return { back: href("/console/messages", { project: text(form, "project"), status: "unknown" }) }
+  return { page: href("/console/messages", { project: text(form, "project"), status: "unknown" }) }
 })
 
-/** The form of a replay. */
 const ReplayForm = Schema.Struct({
   since: Instant,
   until: Instant,
@@ -84,22 +84,22 @@ const replay = Effect.fnUntraced(function* (form: URLSearchParams) {
     dryRun: mode === "count only"
   })
   return replayId === null
-    ? { back: webhookPage(form), says: `${matched} deliveries would go out again.` }
-    : { back: replaysPage(form) }
+    ? { page: webhookPage(form), message: `${matched} deliveries match. None was queued.` }
+    : { page: replaysPage(form) }
 })
 
 const cancelReplay = Effect.fnUntraced(function* (form: URLSearchParams) {
   const replays = yield* Replays
   yield* replays.cancel(yield* projectOf(form), text(form, "replay"))
-  return { back: replaysPage(form) }
+  return { page: replaysPage(form) }
 })
 
-/** The actions by their path. */
+/** The actions by path. */
 export const actions = {
   "/console/retry": retry,
   "/console/test": test,
-  "/console/enable": switched("enable"),
-  "/console/disable": switched("disable"),
+  "/console/enable": setEnabled("enable"),
+  "/console/disable": setEnabled("disable"),
   "/console/settle": settle,
   "/console/replay": replay,
   "/console/cancel-replay": cancelReplay

@@ -1,17 +1,17 @@
-/** Charts of a sample of deliveries, as SVG that the server makes. Each says in words what it shows. */
+/** Charts of a sample of deliveries, as SVG. Each has a text that says the same. */
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import { type Html, html } from "./Html.ts"
 
-/** Slices of the time shown, and their length in minutes. */
+/** Number of slices of the period, and their length. */
 const slices = 48
 const sliceMinutes = 15
-/** Deliveries of each slice that are looked at, and projects that they are of: enough for a curve, and always quick. */
+/** Maximum sizes of the sample, which bound its duration: deliveries of a project in a slice, and projects. */
 const perSlice = 40
-const projectsMax = 20
+const maxProjects = 20
 
-/** A slice, counted back from now, and what its sample came to. */
-export interface Slice {
+/** The sample of a slice. Slices are counted back from now. */
+interface Slice {
   readonly slice: number
   readonly count: number
   readonly delivered: number
@@ -19,13 +19,13 @@ export interface Slice {
   readonly p95: number | null
 }
 
-/** Samples what finished in the last hours: of one project, or of the first ones. */
+/** Samples the deliveries that have finished in the last hours: of one project, or (null) of the first `maxProjects`. */
 export const sample = (sql: SqlClient.SqlClient, projectId: ProjectId | null) => sql<Slice>`
   SELECT slice, count(*)::int AS count, (count(*) FILTER (WHERE status = 'delivered'))::int AS delivered,
     percentile_disc(0.5) WITHIN GROUP (ORDER BY millis) AS p50, percentile_disc(0.95) WITHIN GROUP (ORDER BY millis) AS p95
   FROM generate_series(0, ${slices - 1}::int) slice, (
     SELECT project_id FROM projects WHERE ${projectId}::text IS NULL OR project_id = ${projectId}
-    ORDER BY project_id LIMIT ${projectsMax}::int
+    ORDER BY project_id LIMIT ${maxProjects}::int
   ) project, LATERAL (
     SELECT status, (attempt_log -> -1 ->> 'durationMs')::int AS millis FROM deliveries
     WHERE project_id = project.project_id
@@ -38,32 +38,32 @@ export const sample = (sql: SqlClient.SqlClient, projectId: ProjectId | null) =>
 const width = 440
 const height = 120
 const step = width / slices
-/** The oldest slice stands at the left. */
+/** The oldest slice is at the left. */
 const x = (slice: number) => Math.round((slices - 1 - slice) * step * 10) / 10
 
-/** Both charts, with a note on what they are made of. */
+/** Both charts, with a note on the sample. */
 export const charts = (found: ReadonlyArray<Slice>): Html => {
   const hours = (slices * sliceMinutes) / 60
   const count = found.reduce((sum, slice) => sum + slice.count, 0)
   const delivered = found.reduce((sum, slice) => sum + slice.delivered, 0)
   const slowest = Math.max(1, ...found.map(({ p95 }) => p95 ?? 0))
   if (count === 0) return html`<p class="empty">No delivery has finished in the last ${hours} hours.</p>`
-  const rate = `${Math.round((delivered / count) * 1000) / 10} % of the sample were delivered`
+  const rate = `${Math.round((delivered / count) * 1000) / 10} % of the sample was delivered`
   const latency = `95 % of the attempts took at most ${slowest} ms in the slowest quarter of an hour`
   return html`<div class="charts">
       ${figure("Success rate", rate, [rateBars(found)])}
       ${figure("Latency", latency, [line("line", found, "p50", slowest), line("high", found, "p95", slowest)])}
     </div>
     <p class="empty">
-      The last ${hours} hours, by up to ${perSlice} finished deliveries of a project in each quarter of an hour. Of
-      latency: the median, and the 95th percentile of last attempts.
+      The last ${hours} hours, sampled: up to ${perSlice} finished deliveries of a project in each quarter of an hour.
+      Latency is that of the last attempt: median and 95th percentile.
     </p>`
 }
 
-const figure = (name: string, says: string, content: ReadonlyArray<Html>) =>
+const figure = (name: string, summary: string, content: ReadonlyArray<Html>) =>
   html`<figure>
-    <figcaption>${name}: ${says}</figcaption>
-    <svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${name}: ${says}">${content}</svg>
+    <figcaption>${name}: ${summary}</figcaption>
+    <svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${name}: ${summary}">${content}</svg>
   </figure>`
 
 const rateBars = (found: ReadonlyArray<Slice>) =>

@@ -1,4 +1,4 @@
-/** The operators' console: pages that the server renders, on the admin port. They work without JavaScript and have none. */
+/** The operators' console: pages on the admin port, rendered by the server, without JavaScript. */
 import { Context, Effect, Layer, Option, Result, Schema } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { SqlClient, type SqlError } from "effect/sql"
@@ -14,11 +14,11 @@ import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { reportLayer, statement } from "../platform/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
-import { actions, type Done } from "./Actions.ts"
+import { actions, type ActionResult } from "./Actions.ts"
 import { html } from "./Html.ts"
-import { answer } from "./Layout.ts"
-import { entrance, redeem } from "./Links.ts"
-import { type Asked, type Content, NotShown, reading } from "./Page.ts"
+import { pageResponse } from "./Layout.ts"
+import { redeem, signInPath } from "./Links.ts"
+import { type Content, inReadTransaction, PageError, type PageRequest } from "./Page.ts"
 import { auditLog } from "./pages/AuditLog.ts"
 import { campaigns } from "./pages/Campaigns.ts"
 import { deliveries } from "./pages/Deliveries.ts"
@@ -34,8 +34,11 @@ import { type Session, Sessions } from "./Sessions.ts"
 import { style } from "./Style.ts"
 
 type Services = Audit | Deliveries | Replays | TestEvents | WebhookControl | Messages | ApiKeys | Settings | Operator
-type Page = (sql: SqlClient.SqlClient, asked: Asked) => Effect.Effect<Content, NotShown | SqlError.SqlError, Services>
-type Act = (form: URLSearchParams) => Effect.Effect<Done, { readonly message: string }, Services>
+type Page = (
+  sql: SqlClient.SqlClient,
+  request: PageRequest
+) => Effect.Effect<Content, PageError | SqlError.SqlError, Services>
+type Action = (form: URLSearchParams) => Effect.Effect<ActionResult, { readonly message: string }, Services>
 type Response = HttpServerResponse.HttpServerResponse
 
 const pages = {
@@ -53,29 +56,29 @@ const pages = {
 } as const satisfies Readonly<Record<string, Page>>
 
 const styleSheet = "/console/style.css"
-const exit = "/console/sign-out"
+const signOutPath = "/console/sign-out"
 
 /** Every path of the console with its method. */
 export const paths: ReadonlyArray<readonly [method: "GET" | "POST", path: string]> = [
-  ...[...Object.keys(pages), entrance, styleSheet].map((path) => ["GET", path] as const),
-  ...[...Object.keys(actions), exit].map((path) => ["POST", path] as const)
+  ...[...Object.keys(pages), signInPath, styleSheet].map((path) => ["GET", path] as const),
+  ...[...Object.keys(actions), signOutPath].map((path) => ["POST", path] as const)
 ]
 
-const hint = answer(
+const signInPage = pageResponse(
   { title: "Sign in" },
   [
-    html`<p>This is the console of the operators. To sign in, run on the host of the service</p>`,
+    html`<p>This is the operators' console. To sign in, run this command on the host of the service</p>`,
     html`<pre>npm run --silent cli -- console</pre>`,
-    html`<p>and open the link that it prints. It works once, within 10 minutes.</p>`
+    html`<p>and open the link that it prints. It works once, for 10 minutes.</p>`
   ],
   401
 )
 
-const failed = (title: string, message: string, status: number, session: Session) =>
-  answer({ title, csrf: session.csrf }, [html`<p>${message}</p>`], status)
+const errorPage = (title: string, message: string, status: number, session: Session) =>
+  pageResponse({ title, csrf: session.csrf }, [html`<p>${message}</p>`], status)
 
 const unavailable = (session: Session) => (problem: ServiceUnavailable) =>
-  failed("Not available", problem.detail ?? "", 503, session)
+  errorPage("Not available", problem.detail ?? "", 503, session)
 
 /** The routes of the console. */
 const routes = HttpRouter.use(
@@ -86,71 +89,71 @@ const routes = HttpRouter.use(
     const services = yield* Effect.context<Services>()
     const provided = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)
 
-    /** Answers within a session; without one there is the hint alone. */
-    const within = (
-      answering: (session: Session, request: HttpServerRequest.HttpServerRequest) => Effect.Effect<Response>
+    /** Responds within a session, which is extended; without one, with the sign-in page. */
+    const withSession = (
+      respond: (session: Session, request: HttpServerRequest.HttpServerRequest) => Effect.Effect<Response>
     ) =>
       Effect.gen(function* () {
         const request = yield* HttpServerRequest.HttpServerRequest
         const session = yield* sessions.find(request.cookies)
-        if (Option.isNone(session)) return yield* hint
-        const response = yield* answering(session.value, request)
-        return isOver(response) ? response : yield* sessions.extend(session.value, response)
+        if (Option.isNone(session)) return yield* signInPage
+        const response = yield* respond(session.value, request)
+        return hasSignedOut(response) ? response : yield* sessions.extend(session.value, response)
       })
 
-    const shown = (page: Page) =>
-      within((session, request) =>
+    const pageRoute = (page: Page) =>
+      withSession((session, request) =>
         statement(
-          reading(reports, withoutFailure(provided(page(reports, { session, query: queryOf(request.url) }))))
+          inReadTransaction(reports, asResult(provided(page(reports, { session, query: queryOf(request.url) }))))
         ).pipe(
           Effect.flatMap(Effect.fromResult),
           Effect.flatMap(({ body, title, ...content }) =>
-            answer({ title, project: content.project, csrf: session.csrf }, body)
+            pageResponse({ title, project: content.project, csrf: session.csrf }, body)
           ),
           Effect.catchTags({
-            NotShown: ({ message, status }) =>
-              failed(status === 404 ? "Not found" : "Not understood", message, status, session),
+            PageError: ({ message, status }) =>
+              errorPage(status === 404 ? "Not found" : "Bad request", message, status, session),
             service_unavailable: unavailable(session)
           })
         )
       )
 
-    /** The form of a POST, if it was made for the session. */
+    /** Reads the form of a POST; none if its CSRF token is not that of the session. */
     const formOf = (session: Session, request: HttpServerRequest.HttpServerRequest) =>
       Effect.map(Effect.option(request.text), (text) =>
-        Option.filter(Option.map(text, paramsOf), (form) => sessions.isFrom(session, form.get("csrf") ?? ""))
+        Option.filter(Option.map(text, paramsOf), (form) => sessions.hasToken(session, form.get("csrf") ?? ""))
       )
 
-    const acting = (act: (form: URLSearchParams, session: Session) => Effect.Effect<Response>) =>
-      within((session, request) =>
+    const formRoute = (respond: (form: URLSearchParams, session: Session) => Effect.Effect<Response>) =>
+      withSession((session, request) =>
         Effect.flatMap(
           formOf(session, request),
-          Option.match({ onNone: () => refused(session), onSome: (form) => act(form, session) })
+          Option.match({ onNone: () => foreignForm(session), onSome: (form) => respond(form, session) })
         )
       )
 
-    for (const [path, page] of Object.entries(pages)) yield* router.add("GET", `/${path.slice(1)}`, shown(page))
-    for (const [path, act] of Object.entries<Act>(actions)) {
+    for (const [path, page] of Object.entries(pages)) yield* router.add("GET", `/${path.slice(1)}`, pageRoute(page))
+    for (const [path, action] of Object.entries<Action>(actions)) {
       yield* router.add(
         "POST",
         `/${path.slice(1)}`,
-        acting((form, session) => carriedOut(session, provided(act(form))))
+        formRoute((form, session) => actionResponse(session, provided(action(form))))
       )
     }
     yield* router.add(
       "POST",
-      exit,
-      acting(() => Effect.map(hint, sessions.end))
+      signOutPath,
+      formRoute(() => Effect.map(signInPage, sessions.end))
     )
 
     yield* router.add(
       "GET",
-      entrance,
+      signInPath,
       Effect.gen(function* () {
         const request = yield* HttpServerRequest.HttpServerRequest
-        const works = yield* statement(redeem(sql, queryOf(request.url).get("code") ?? ""))
-        if (!works) return yield* hint
-        const page = yield* answer({ title: "Signed in", next: "/console" }, [
+        const isValid = yield* statement(redeem(sql, queryOf(request.url).get("code") ?? ""))
+        if (!isValid) return yield* signInPage
+        const page = yield* pageResponse({ title: "Signed in", redirect: "/console" }, [
           html`<p><a href="/console">Open the console</a></p>`
         ])
         return yield* sessions.start(page)
@@ -167,33 +170,36 @@ const routes = HttpRouter.use(
   })
 )
 
-const refused = (session: Session) =>
-  failed("Not done", "The form is of another session, or incomplete. Go back and try again.", 403, session)
+const foreignForm = (session: Session) =>
+  errorPage("Not done", "The form belongs to another session, or is incomplete. Go back and try again.", 403, session)
 
-/** Whether an answer ends the session, or shows that there is none. */
-const isOver = ({ status }: Response) => status === 401
+/** Whether a response is the sign-in page. */
+const hasSignedOut = ({ status }: Response) => status === 401
 
-/** A page that is not there is an outcome like another: only a failure of SQL ends the transaction. */
-const withoutFailure = <R>(page: Effect.Effect<Content, NotShown | SqlError.SqlError, R>) =>
+/** Makes a page error a value, so that only an SQL error rolls the transaction back. */
+const asResult = <R>(page: Effect.Effect<Content, PageError | SqlError.SqlError, R>) =>
   page.pipe(
-    Effect.map((content): Result.Result<Content, NotShown> => Result.succeed(content)),
-    Effect.catchTag("NotShown", (error) => Effect.succeed(Result.fail(error)))
+    Effect.map((content): Result.Result<Content, PageError> => Result.succeed(content)),
+    Effect.catchTag("PageError", (error) => Effect.succeed(Result.fail(error)))
   )
 
-/** Goes on where an action leads, or tells what came of it. */
-const carriedOut = <E extends { readonly message: string }>(session: Session, act: Effect.Effect<Done, E>) =>
-  Effect.matchEffect(act, {
-    onSuccess: ({ back, says }) =>
-      says === undefined
-        ? Effect.succeed(HttpServerResponse.redirect(back, { status: 303 }))
-        : answer({ title: "Done", csrf: session.csrf }, [
-            html`<p role="status">${says}</p>`,
-            html`<p><a href="${back}">Back</a></p>`
+/** Redirects to the page of an action, or shows its message first. */
+const actionResponse = <E extends { readonly message: string }>(
+  session: Session,
+  action: Effect.Effect<ActionResult, E>
+) =>
+  Effect.matchEffect(action, {
+    onSuccess: ({ message, page }) =>
+      message === undefined
+        ? Effect.succeed(HttpServerResponse.redirect(page, { status: 303 }))
+        : pageResponse({ title: "Done", csrf: session.csrf }, [
+            html`<p role="status">${message}</p>`,
+            html`<p><a href="${page}">Back</a></p>`
           ]),
     onFailure: (error) =>
-      failed(
+      errorPage(
         "Not done",
-        Schema.isSchemaError(error) ? "The form is not filled in as it has to be." : error.message,
+        Schema.isSchemaError(error) ? "A field of the form is missing or invalid." : error.message,
         409,
         session
       )
@@ -201,11 +207,11 @@ const carriedOut = <E extends { readonly message: string }>(session: Session, ac
 
 const queryOf = (url: string) => paramsOf(url.split("?")[1] ?? "")
 
-/** Members of a query or a form, without those that PostgreSQL can't store: no record has such a text. */
+/** Parses a query or a form, and drops values that PostgreSQL cannot store: no record has them. */
 const paramsOf = (text: string) =>
   new URLSearchParams([...new URLSearchParams(text)].filter(([, value]) => !isUnsafe(value)))
 
-/** The console with the services that it shows and acts by. */
+/** The console with its services. */
 export const layer = routes.pipe(
   Layer.provide([
     Sessions.layer,

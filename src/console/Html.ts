@@ -1,15 +1,15 @@
-/** The parts that pages are made of. `html` escapes whatever stands in a template, unless it is a template itself. */
+/** The elements of pages. `html` escapes every interpolated value that is not itself a result of `html`. */
 import { html } from "hono/html"
 
 export { html }
 
-/** A piece of HTML. */
+/** A fragment of HTML. */
 export type Html = ReturnType<typeof html>
 
-/** What stands in a cell. */
+/** The content of a table cell; null is shown as a dash. */
 export type Cell = Html | string | number | null
 
-/** The address of a page; members without a value are left out. */
+/** The URL of a page; parameters without a value are omitted. */
 export const href = (path: string, query: Readonly<Record<string, string | null | undefined>> = {}): string => {
   const search = new URLSearchParams()
   for (const [name, value] of Object.entries(query)) {
@@ -21,7 +21,7 @@ export const href = (path: string, query: Readonly<Record<string, string | null 
 export const link = (path: string, query: Parameters<typeof href>[1], text: Cell): Html =>
   html`<a href="${href(path, query)}">${text}</a>`
 
-/** A table with a caption, which screen readers announce; `empty` stands in its place when there are no rows. */
+/** A table with a caption, which screen readers announce; without rows, the text `empty` instead. */
 export const table = (
   caption: string,
   head: ReadonlyArray<string>,
@@ -51,7 +51,7 @@ export const table = (
         </table>
       </div>`
 
-/** Names and values. */
+/** A list of names and values. */
 export const facts = (rows: ReadonlyArray<readonly [string, Cell]>): Html =>
   html`<dl>
     ${rows.map(
@@ -63,7 +63,7 @@ export const facts = (rows: ReadonlyArray<readonly [string, Cell]>): Html =>
     )}
   </dl>`
 
-/** A state, with a colour of its own where it matters; the word says the same. */
+/** A state, coloured by its severity. The colour adds nothing to the word. */
 export const badge = (state: string): Html => html`<span class="badge ${tones[state] ?? ""}">${state}</span>`
 
 const tones: Readonly<Record<string, string>> = {
@@ -86,21 +86,21 @@ const tones: Readonly<Record<string, string>> = {
   expired: "bad"
 }
 
-/** A time as machines and people read it. */
+/** A time, machine-readable and as text. */
 export const time = (at: string | Date | null): Cell => {
   if (at === null) return null
   const text = typeof at === "string" ? at : at.toISOString()
   return html`<time datetime="${text}">${text.replace("T", " ").replace("Z", "")}</time>`
 }
 
-/** A form that only reads: its fields become the query of a page. */
+/** A GET form whose fields become the query of a page. */
 export const filters = (path: string, hidden: Readonly<Record<string, string>>, fields: ReadonlyArray<Html>): Html =>
   html`<form method="get" action="${path}" class="filters">
     ${hiddenFields(hidden)} ${fields}
     <button>Filter</button>
   </form>`
 
-/** A form that acts. */
+/** A POST form that runs an action. */
 export const action = (
   path: string,
   csrf: string,
@@ -138,6 +138,6 @@ export const select = (
 export const input = (label: string, name: string, value: string | null, placeholder = ""): Html =>
   html`<label>${label} <input name="${name}" value="${value ?? ""}" placeholder="${placeholder}" /></label>`
 
-/** The way to the next page. */
-export const older = (path: string, query: Parameters<typeof href>[1], text = "Older"): Html =>
-  html`<p class="older"><a rel="next" href="${href(path, query)}">${text}</a></p>`
+/** A link to the next page; nothing if `query` is undefined. */
+export const nextPage = (path: string, query: Parameters<typeof href>[1] | undefined, text = "Older"): Html =>
+  query === undefined ? html`` : html`<p class="older"><a rel="next" href="${href(path, query)}">${text}</a></p>`

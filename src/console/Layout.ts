@@ -1,9 +1,9 @@
-/** The frame of every page, and the headers that it is sent with. */
+/** The layout of every page, and its response headers. */
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
 import { type Cell, type Html, href, html, link } from "./Html.ts"
 
-/** Nothing but our own style sheet is loaded: no script, no frame, no other host. */
+/** A page loads only the style sheet of the console: no script, no frame, nothing from another host. */
 const headers = {
   "content-security-policy":
     "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -12,14 +12,14 @@ const headers = {
   "x-content-type-options": "nosniff"
 }
 
-export interface Frame {
+interface Head {
   readonly title: string
-  /** The project that the page is about. */
+  /** The project whose sections are in the header. */
   readonly project?: string | undefined
-  /** Of the session; the way out needs it. */
+  /** The CSRF token of the session; without a session the header has no links. */
   readonly csrf?: string
-  /** Where a browser goes on by itself. */
-  readonly next?: string
+  /** The path to which the browser redirects. */
+  readonly redirect?: string
 }
 
 /** The pages of a project. */
@@ -34,22 +34,22 @@ const sections: ReadonlyArray<readonly [path: string, name: string]> = [
 ]
 
 /** Renders a page. */
-export const answer = (
-  frame: Frame,
+export const pageResponse = (
+  head: Head,
   content: Cell | ReadonlyArray<Html>,
   status = 200
 ): Effect.Effect<HttpServerResponse.HttpServerResponse> =>
-  Effect.promise(async () => String(await framed(frame, content))).pipe(
+  Effect.promise(async () => String(await layout(head, content))).pipe(
     Effect.map((text) => HttpServerResponse.text(text, { status, contentType: "text/html; charset=utf-8", headers }))
   )
 
-const framed = ({ csrf, next, project, title }: Frame, content: Cell | ReadonlyArray<Html>) =>
+const layout = ({ csrf, project, redirect, title }: Head, content: Cell | ReadonlyArray<Html>) =>
   html`<!doctype html>
     <html lang="en">
       <head>
         <meta charset="utf-8" />
         <meta name="viewport" content="width=device-width, initial-scale=1" />
-        ${next === undefined ? "" : html`<meta http-equiv="refresh" content="0;url=${next}" />`}
+        ${redirect === undefined ? "" : html`<meta http-equiv="refresh" content="0;url=${redirect}" />`}
         <title>${title} · developer-api console</title>
         <link rel="icon" href="data:," />
         <link rel="stylesheet" href="/console/style.css" />

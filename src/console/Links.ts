@@ -1,32 +1,32 @@
-/** Links to the console: each works once, for a while. The database holds the digest of its code alone. */
+/** Sign-in links to the console. Each works once and expires. The database stores only the digest of its code. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { createHash, randomBytes } from "node:crypto"
 
-/** How long a link works. */
-const life = "10 minutes"
+/** Lifetime of a link. */
+const lifetime = "10 minutes"
 
-/** The page that a link leads to. */
-export const entrance = "/console/enter"
+/** The path of a link. */
+export const signInPath = "/console/enter"
 
 const digestOf = (code: string) => createHash("sha256").update(code).digest()
 
-export interface Link {
+interface Link {
   readonly code: string
   readonly expiresAt: Date
 }
 
-/** Makes a link, and forgets those that have expired. */
+/** Creates a link, and deletes the expired ones. */
 export const issue = Effect.fn("Links.issue")(function* (sql: SqlClient.SqlClient) {
   const code = randomBytes(32).toString("base64url")
   const rows = yield* Effect.orDie(sql<{ readonly expiresAt: Date }>`
     WITH expired AS (DELETE FROM console_links WHERE expires_at <= now())
-    INSERT INTO console_links (digest, expires_at) VALUES (${digestOf(code)}::bytea, now() + ${life}::interval)
+    INSERT INTO console_links (digest, expires_at) VALUES (${digestOf(code)}::bytea, now() + ${lifetime}::interval)
     RETURNING expires_at AS "expiresAt"`)
   return rows.map(({ expiresAt }): Link => ({ code, expiresAt }))
 })
 
-/** Uses a link up. Returns whether it still worked: of several that follow it at once, for one. */
+/** Redeems a link. Returns whether it was valid; of concurrent requests with one link, only one redeems it. */
 export const redeem = Effect.fn("Links.redeem")(function* (sql: SqlClient.SqlClient, code: string) {
   const used = yield* sql`
     DELETE FROM console_links WHERE digest = ${digestOf(code)}::bytea AND expires_at > now() RETURNING 1`

@@ -1,4 +1,4 @@
-/** What a page is: its content from the query of its address, read from the database within a second. */
+/** What the pages share: their request, their content, and the transaction that reads it. */
 import { Data, Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { Instant } from "../api/Instant.ts"
@@ -6,71 +6,91 @@ import { ProjectId } from "../api/Ids.ts"
 import type { Session } from "./Sessions.ts"
 import type { Html } from "./Html.ts"
 
-/** Rows on a page. */
+/** Maximum number of rows on a page. */
 export const pageSize = 50
 
-/** The page names what is not there, or its query is wrong. */
-export class NotShown extends Data.TaggedError("NotShown")<{
+/** A record of the query does not exist (404), or a parameter is malformed (400). */
+export class PageError extends Data.TaggedError("PageError")<{
   readonly status: 400 | 404
   readonly message: string
 }> {}
 
 export interface Content {
   readonly title: string
+  /** The project of the page; its sections are in the header. */
   readonly project?: ProjectId
   readonly body: ReadonlyArray<Html>
 }
 
-/** What a page is asked for. */
-export interface Asked {
+export interface PageRequest {
   readonly query: URLSearchParams
   readonly session: Session
 }
 
-/** The text of a member of the query; null where it is absent or empty. */
-export const textOf = ({ query }: Asked, name: string): string | null => query.get(name) || null
+/** The project of a page. */
+export interface Project {
+  readonly id: ProjectId
+  readonly name: string
+}
 
-/** One of some words; null where it is absent. */
-export const wordOf = <Word extends string>(asked: Asked, name: string, words: ReadonlyArray<Word>) => {
-  const text = textOf(asked, name)
+/** What the content of a page of a project is made from. */
+interface Parts {
+  readonly sql: SqlClient.SqlClient
+  readonly request: PageRequest
+  readonly project: Project
+}
+
+/** Makes a page of the project that the query names. */
+export const projectPage =
+  <E, R>(content: (parts: Parts) => Effect.Effect<Content, E, R>) =>
+  (sql: SqlClient.SqlClient, request: PageRequest): Effect.Effect<Content, E | PageError, R> =>
+    Effect.flatMap(projectOf(sql, request), (project) =>
+      Effect.map(content({ sql, request, project }), (page) => ({ ...page, project: project.id }))
+    )
+
+const projectOf = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  request: PageRequest
+): Effect.fn.Return<Project, PageError> {
+  const id = textOf(request, "project")
+  const rows = yield* Effect.orDie(sql<Project>`
+    SELECT project_id AS id, name FROM projects WHERE project_id = ${id}::text`)
+  return rows[0] ?? (yield* notFound("project", id))
+})
+
+/** Returns the text of a query parameter; null if it is absent or empty. */
+export const textOf = ({ query }: PageRequest, name: string): string | null => query.get(name) || null
+
+/** Decodes a query parameter that is one of `words`; null if it is absent. */
+export const wordOf = <Word extends string>(request: PageRequest, name: string, words: ReadonlyArray<Word>) => {
+  const text = textOf(request, name)
   const word = words.find((known) => known === text)
   return text !== null && word === undefined
-    ? Effect.fail(new NotShown({ status: 400, message: `"${name}" is one of ${words.join(", ")}.` }))
+    ? Effect.fail(new PageError({ status: 400, message: `"${name}" is one of ${words.join(", ")}.` }))
     : Effect.succeed(word ?? null)
 }
 
 const instant = Schema.decodeUnknownEffect(Instant)
 
-/** A time; null where it is absent. */
-export const timeOf = (asked: Asked, name: string) => {
-  const text = textOf(asked, name)
+/** Decodes a query parameter that is a time; null if it is absent. */
+export const timeOf = (request: PageRequest, name: string) => {
+  const text = textOf(request, name)
   return text === null
     ? Effect.succeed(null)
     : Effect.mapBoth(instant(text), {
         onSuccess: (at) => new Date(at),
-        onFailure: () => new NotShown({ status: 400, message: `"${name}" is a time such as 2026-11-20T10:00:00Z.` })
+        onFailure: () => new PageError({ status: 400, message: `"${name}" is a time such as 2026-11-20T10:00:00Z.` })
       })
 }
 
-export const missing = (what: string, id: string | null) =>
-  new NotShown({ status: 404, message: `There is no ${what} "${id ?? ""}".` })
-
-/** The project that the query names. */
-export const projectOf = Effect.fnUntraced(function* (
-  sql: SqlClient.SqlClient,
-  asked: Asked
-): Effect.fn.Return<{ readonly id: ProjectId; readonly name: string }, NotShown> {
-  const id = textOf(asked, "project")
-  const rows = yield* Effect.orDie(sql<{ readonly id: ProjectId; readonly name: string }>`
-    SELECT project_id AS id, name FROM projects WHERE project_id = ${id}::text`)
-  return rows[0] ?? (yield* missing("project", id))
-})
+export const notFound = (kind: string, id: string | null) =>
+  new PageError({ status: 404, message: `There is no ${kind} "${id ?? ""}".` })
 
 /**
- * Reads a page in one transaction of a second at most. The pool is that of reports, whose plans are for many rows; pages look
- * up few, by indexes.
+ * Reads a page in one transaction, with a timeout of a second for each statement. The planner settings of the report pool
+ * suit statements over many rows; those of pages look up few rows by index.
  */
-export const reading = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
+export const inReadTransaction = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
   sql.withTransaction(
     Effect.andThen(
       sql`

@@ -1,6 +1,6 @@
 /**
- * Sessions of the console: a signed cookie, and a token for the forms of the session (CSRF). Nothing is stored, so every
- * replica knows them, and a new `SECRET_KEY` ends them.
+ * Sessions of the console: a signed cookie, and a CSRF token for the forms of the session. Sessions are not stored: every
+ * replica accepts them, and a new `SECRET_KEY` ends them.
  */
 import { Clock, Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
 import { HttpServerResponse } from "effect/http"
@@ -9,10 +9,10 @@ import { SecretKey } from "../platform/SecretKey.ts"
 
 const cookie = "developer_api_console"
 
-/** A session ends when no page was opened for this long, */
-const idle = Duration.hours(1)
-/** and this long after its link was followed. */
-const longest = Duration.hours(8)
+/** Maximum time between two requests of a session. */
+const idleTimeout = Duration.hours(1)
+/** Maximum duration of a session. */
+const maxDuration = Duration.hours(8)
 
 const Content = Schema.fromJsonString(
   Schema.Struct({ id: Schema.String, startedAt: Schema.Finite, expiresAt: Schema.Finite })
@@ -25,7 +25,7 @@ export interface Session {
   /** Milliseconds since 1970. */
   readonly startedAt: number
   readonly expiresAt: number
-  /** The token that the forms of the session carry. */
+  /** The token of the forms of the session. */
   readonly csrf: string
 }
 
@@ -34,16 +34,16 @@ type Response = HttpServerResponse.HttpServerResponse
 export class Sessions extends Context.Service<
   Sessions,
   {
-    /** Starts a session: its cookie is set by the answer. */
+    /** Starts a session, and sets its cookie in the response. */
     readonly start: (response: Response) => Effect.Effect<Response>
-    /** The session of a request's cookies, unless it is over, or not ours. */
+    /** Returns the session of a request's cookies; none if it has ended or its signature is invalid. */
     readonly find: (cookies: Readonly<Record<string, string | undefined>>) => Effect.Effect<Option.Option<Session>>
-    /** Has the answer extend a session. */
+    /** Extends a session, and sets its cookie in the response. */
     readonly extend: (session: Session, response: Response) => Effect.Effect<Response>
-    /** Has the answer end the session. */
+    /** Ends the session by removing its cookie in the response. */
     readonly end: (response: Response) => Response
-    /** Whether a form was made for the session. */
-    readonly isFrom: (session: Session, csrf: string) => boolean
+    /** Whether a CSRF token belongs to the session. */
+    readonly hasToken: (session: Session, csrf: string) => boolean
   }
 >()("developer-api/console/Sessions") {
   static readonly layer = Layer.effect(
@@ -56,7 +56,7 @@ export class Sessions extends Context.Service<
 
       const withCookie = (response: Response, content: typeof Content.Type) => {
         const text = Buffer.from(encode(content)).toString("base64url")
-        return set(response, `${text}.${mac(text).toString("base64url")}`)
+        return setCookie(response, `${text}.${mac(text).toString("base64url")}`)
       }
 
       const open = (value: string) => {
@@ -69,7 +69,7 @@ export class Sessions extends Context.Service<
       return {
         start: (response) =>
           Effect.map(Clock.currentTimeMillis, (now) =>
-            withCookie(response, { id: randomUUID(), startedAt: now, expiresAt: now + Duration.toMillis(idle) })
+            withCookie(response, { id: randomUUID(), startedAt: now, expiresAt: now + Duration.toMillis(idleTimeout) })
           ),
         find: (cookies) =>
           Effect.map(Clock.currentTimeMillis, (now) =>
@@ -80,11 +80,11 @@ export class Sessions extends Context.Service<
           ),
         extend: ({ id, startedAt }, response) =>
           Effect.map(Clock.currentTimeMillis, (now) => {
-            const expiresAt = Math.min(now + Duration.toMillis(idle), startedAt + Duration.toMillis(longest))
+            const expiresAt = Math.min(now + Duration.toMillis(idleTimeout), startedAt + Duration.toMillis(maxDuration))
             return withCookie(response, { id, startedAt, expiresAt })
           }),
-        end: (response) => set(response, "", Duration.zero),
-        isFrom: ({ csrf }, given) => isEqual(Buffer.from(csrf), Buffer.from(given))
+        end: (response) => setCookie(response, "", Duration.zero),
+        hasToken: ({ csrf }, given) => isEqual(Buffer.from(csrf), Buffer.from(given))
       }
     })
   )
@@ -92,8 +92,8 @@ export class Sessions extends Context.Service<
 
 const isEqual = (one: Uint8Array, other: Uint8Array) => one.length === other.length && timingSafeEqual(one, other)
 
-/** Seen by no script, sent by no other site, and to the console alone. */
-const set = (response: Response, value: string, maxAge = longest) =>
+/** Sets the cookie: hidden from scripts, not sent with cross-site requests, and sent only to the console. */
+const setCookie = (response: Response, value: string, maxAge = maxDuration) =>
   HttpServerResponse.setCookieUnsafe(response, cookie, value, {
     httpOnly: true,
     sameSite: "strict",

@@ -1,4 +1,4 @@
-/** The style sheet of the console. Colours have a contrast of at most readable text in light and dark (WCAG AA). */
+/** The style sheet of the console. Text has the contrast of WCAG AA in light and dark mode. */
 export const style = `
 :root { color-scheme: light; --ink: #1d2433; --soft: #4a5468; --line: #d5dae3; --back: #ffffff; --shade: #f3f5f9;
   --link: #0b4fb3; --good: #0a6b3d; --bad: #a3152a; --busy: #7a4a00; }

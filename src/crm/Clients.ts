@@ -1,5 +1,5 @@
 /** Clients, the contacts of a project (contract §7). */
-import { Clock, Context, Effect, Layer, Predicate } from "effect"
+import { Context, DateTime, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Client, ClientCreate, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
 import { ClientId, type ProjectId } from "../api/Ids.ts"
@@ -14,15 +14,17 @@ import {
   type OrganizationNotFound,
   type ServiceUnavailable
 } from "../api/Problems.ts"
+import { selected } from "../platform/Columns.ts"
 import { statement } from "../platform/Database.ts"
 import { grouped } from "../platform/idempotency/Grouped.ts"
 import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
+import { lookup } from "../platform/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
-import { type Page, Pages } from "../platform/Pages.ts"
+import { following, type Page, Pages, type Window } from "../platform/Pages.ts"
 import { create } from "./Clients/Create.ts"
 import { noSuchClient, patch } from "./Clients/Patch.ts"
-import { find, list } from "./Clients/Repo.ts"
+import { columns } from "./Clients/Record.ts"
 
 export class Clients extends Context.Service<
   Clients,
@@ -65,7 +67,7 @@ export class Clients extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       const mutations = yield* Mutations
       const pages = yield* Pages
-      const lookUp = find(sql)
+      const find = lookup<Client>(sql, "clients", columns)
       const creating = grouped(mutations, create(sql))
       const patching = grouped(mutations, patch(sql))
 
@@ -76,17 +78,27 @@ export class Clients extends Context.Service<
           ),
         get: (projectId, id) =>
           Effect.filterOrFail(
-            lookUp({ projectId, id }),
+            find({ projectId, id }),
             Predicate.isNotUndefined,
             () => new ClientNotFound({ detail: noSuchClient })
           ),
         create: (command, client) =>
-          Effect.flatMap(Clock.currentTimeMillis, (now) =>
-            Effect.flatMap(newId("cli"), (id) => creating(command, new Date(now), { id: ClientId.make(id), ...client }))
+          Effect.flatMap(DateTime.nowAsDate, (now) =>
+            Effect.flatMap(newId("cli"), (id) => creating(command, now, { id: ClientId.make(id), ...client }))
           ),
-        patch: (command, id, p) =>
-          Effect.flatMap(Clock.currentTimeMillis, (now) => patching(command, new Date(now), { id, p }))
+        patch: (command, id, p) => Effect.flatMap(DateTime.nowAsDate, (now) => patching(command, now, { id, p }))
       }
     })
   )
 }
+
+const record = selected(columns)
+
+const list = (sql: SqlClient.SqlClient, projectId: ProjectId, status: ClientStatusFilter, { after, limit }: Window) =>
+  sql<Client>`
+    SELECT ${sql.literal(record)} FROM clients
+    WHERE project_id = ${projectId}
+      ${status === "all" ? sql.literal("") : sql`AND status = ${status}`}
+      ${following(sql, "clients", projectId, after)}
+    ORDER BY created_at DESC, id DESC
+    LIMIT ${limit}`

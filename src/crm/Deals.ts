@@ -12,17 +12,19 @@ import {
   type ServiceUnavailable,
   type ValidationFailed
 } from "../api/Problems.ts"
+import { selected } from "../platform/Columns.ts"
 import { statement } from "../platform/Database.ts"
 import { grouped } from "../platform/idempotency/Grouped.ts"
 import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
+import { lookup } from "../platform/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
-import { type Page, Pages } from "../platform/Pages.ts"
+import { following, type Page, Pages, type Window } from "../platform/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
 import { type DealChange, noSuchDeal, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
-import { find, list } from "./Deals/Repo.ts"
+import { columns } from "./Deals/Record.ts"
 
 export class Deals extends Context.Service<
   Deals,
@@ -72,7 +74,7 @@ export class Deals extends Context.Service<
       const mutations = yield* Mutations
       const pages = yield* Pages
       const notifier = yield* Notifier
-      const lookUp = find(sql)
+      const find = lookup<Deal>(sql, "deals", columns)
       const creating = grouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
       const patching = grouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
       /** Notifies the delivery workers of the deliveries that the first run of a command has appended. */
@@ -86,7 +88,7 @@ export class Deals extends Context.Service<
           ),
         get: (projectId, id) =>
           Effect.filterOrFail(
-            lookUp({ projectId, id }),
+            find({ projectId, id }),
             Predicate.isNotUndefined,
             () => new DealNotFound({ detail: noSuchDeal })
           ),
@@ -102,4 +104,27 @@ export class Deals extends Context.Service<
       }
     })
   )
+}
+
+const record = selected(columns)
+
+const list = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  lifecycle: DealLifecycleFilter,
+  status: DealStatusFilter,
+  { after, limit }: Window
+) => {
+  const ofOne = (lifecycle: Exclude<DealLifecycleFilter, "all">) => sql`
+    (SELECT * FROM deals
+     WHERE project_id = ${projectId} AND lifecycle = ${lifecycle}
+       ${status === "all" ? sql.literal("") : sql`AND status = ${status}`}
+       ${following(sql, "deals", projectId, after)}
+     ORDER BY created_at DESC, id DESC
+     LIMIT ${limit})`
+  return sql<Deal>`
+    SELECT ${sql.literal(record)}
+    FROM ${lifecycle === "all" ? sql`(${ofOne("active")} UNION ALL ${ofOne("archived")})` : ofOne(lifecycle)} AS deal
+    ORDER BY deal.created_at DESC, deal.id DESC
+    LIMIT ${limit}`
 }

@@ -1,5 +1,5 @@
 /** Notes on deals. A change or removal names the version that the caller has read (contract §7). */
-import { Clock, Context, Effect, Layer } from "effect"
+import { Context, DateTime, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Note, NoteCreate, NotePatch } from "../api/crm/Notes.ts"
 import { type DealId, type KeyId, NoteId, type ProjectId } from "../api/Ids.ts"
@@ -7,17 +7,25 @@ import {
   type CursorInvalid,
   DealNotFound,
   type IdempotencyKeyReused,
-  type NoteNotFound,
+  NoteNotFound,
   type ServiceUnavailable,
-  type VersionConflict
+  VersionConflict
 } from "../api/Problems.ts"
+import { selected } from "../platform/Columns.ts"
 import { statement } from "../platform/Database.ts"
-import { grouped } from "../platform/idempotency/Grouped.ts"
-import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { grouped, type Kind } from "../platform/idempotency/Grouped.ts"
+import { type Command, mutate, type Mutation, type Outcome, type Refusal } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
-import { type Page, Pages } from "../platform/Pages.ts"
-import { create, list, type NotePath, patch, remove } from "./Notes/Repo.ts"
+import { following, type Page, Pages, type Window } from "../platform/Pages.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** The ids of a note and of its deal. */
+interface NotePath {
+  readonly dealId: DealId
+  readonly id: NoteId
+}
 
 export class Notes extends Context.Service<
   Notes,
@@ -59,7 +67,6 @@ export class Notes extends Context.Service<
       const pages = yield* Pages
       const creating = grouped(mutations, create(sql))
       const patching = grouped(mutations, patch(sql))
-      const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       return {
         list: (projectId, dealId, query) =>
@@ -72,15 +79,143 @@ export class Notes extends Context.Service<
           ),
         create: Effect.fnUntraced(function* (command, authorKeyId, dealId, { body }) {
           const id = NoteId.make(yield* newId("note"))
-          return yield* creating(command, yield* now, { id, dealId, body, authorKeyId })
+          return yield* creating(command, yield* DateTime.nowAsDate, { id, dealId, body, authorKeyId })
         }),
         patch: Effect.fnUntraced(function* (command, path, changes) {
-          return yield* patching(command, yield* now, { ...path, ...changes })
+          return yield* patching(command, yield* DateTime.nowAsDate, { ...path, ...changes })
         }),
         remove: Effect.fnUntraced(function* (command, path, expectedVersion) {
-          return yield* mutate(mutations, command, remove(sql, command.projectId, path, expectedVersion, yield* now))
+          return yield* mutate(
+            mutations,
+            command,
+            remove(sql, command.projectId, path, expectedVersion, yield* DateTime.nowAsDate)
+          )
         })
       }
     })
   )
 }
+
+const columns = {
+  id: "id",
+  dealId: "deal_id",
+  body: "body",
+  authorKeyId: "author_key_id",
+  version: ["version", "integer"],
+  createdAt: ["created_at", "timestamptz"],
+  updatedAt: ["updated_at", "timestamptz"]
+} as const
+
+const record = selected(columns)
+
+/** Reads the notes after a position, and whether the deal exists: a deal without notes is one row of nulls. */
+const list = (sql: Sql, projectId: ProjectId, dealId: DealId, { after, limit }: Window) =>
+  sql<Note | { readonly id: null }>`
+    SELECT note.* FROM deals LEFT JOIN LATERAL (
+      SELECT ${sql.literal(record)} FROM notes
+      WHERE project_id = ${projectId} AND deal_id = ${dealId} ${following(sql, "notes", projectId, after)}
+      ORDER BY notes.created_at DESC, notes.id DESC
+      LIMIT ${limit}
+    ) note ON true
+    WHERE deals.project_id = ${projectId} AND deals.id = ${dealId}
+    ORDER BY note."createdAt" DESC, note.id DESC`.pipe(
+    Effect.map((rows) => ({
+      dealExists: rows.length > 0,
+      notes: rows.filter((row): row is Note => row.id !== null)
+    }))
+  )
+
+const note_not_found = () => new NoteNotFound({ detail: "The deal in the path has no note with the id in the path." })
+
+const version_conflict = ({ version }: Refusal) =>
+  new VersionConflict({
+    detail: `The note is at version ${version}. Read it again before you change it.`,
+    currentVersion: version
+  })
+
+interface NewNote extends NoteCreate, NotePath {
+  readonly authorKeyId: KeyId
+}
+
+const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
+  args: { id: "text", dealId: "text", body: "text", authorKeyId: "text" },
+  decided: () => sql`
+    decided AS MATERIALIZED (
+      SELECT command.*, CASE WHEN deal.id IS NULL THEN 'note_not_found' END AS failure,
+        command.id AS resource_id, true AS changed, 1 AS version
+      FROM command LEFT JOIN LATERAL (
+        SELECT id FROM deals WHERE project_id = command.project_id AND id = "dealId" OFFSET 0
+      ) AS deal ON true
+    )`,
+  effect: sql`
+    created AS (
+      INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
+      SELECT project_id, id, "dealId", body, "authorKeyId", 1, at, at FROM claim
+    )`,
+  problems: { note_not_found }
+})
+
+interface NoteChange extends NotePatch, NotePath {}
+
+/** Concurrent patches of a note run one after the other; each sees the version that the one before has written. */
+const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
+  args: { id: "text", dealId: "text", body: "text", expectedVersion: "bigint" },
+  record: ({ id }) => id,
+  decided: ({ absent, inOrder, locked }) => sql`
+    target AS MATERIALIZED (
+      SELECT command.ord, note.* FROM ${inOrder}, LATERAL (
+        SELECT version AS old_version, notes.body <> command.body AS differs FROM notes
+        WHERE project_id = command.project_id AND id = command.id AND deal_id = command."dealId"
+        FOR NO KEY UPDATE ${locked}
+      ) AS note
+    ),
+    decided AS MATERIALIZED (
+      SELECT command.*,
+        CASE
+          WHEN target.ord IS NULL THEN ${absent(sql`SELECT FROM notes WHERE project_id = command.project_id AND id = command.id AND deal_id = command."dealId"`, "note_not_found")}
+          WHEN old_version <> "expectedVersion" THEN 'version_conflict'
+        END AS failure,
+        command.id AS resource_id, differs AS changed,
+        old_version + (old_version = "expectedVersion" AND differs)::int AS version
+      FROM command LEFT JOIN target ON target.ord = command.ord
+    )`,
+  effect: sql`
+    updated AS (
+      UPDATE notes SET body = claim.body, version = notes.version + 1, updated_at = greatest(notes.updated_at, claim.at)
+      FROM claim
+      WHERE notes.project_id = claim.project_id AND notes.id = claim.id AND claim.changed
+    )`,
+  problems: { note_not_found, version_conflict }
+})
+
+const remove = (
+  sql: Sql,
+  projectId: ProjectId,
+  path: NotePath,
+  expectedVersion: number,
+  at: Date
+): Mutation<NoteNotFound | VersionConflict> => ({
+  at,
+  verdict: sql`
+    target AS MATERIALIZED (
+      SELECT note.* FROM project, LATERAL (
+        SELECT version FROM notes
+        WHERE project_id = project.project_id AND id = ${path.id} AND deal_id = ${path.dealId}
+        FOR UPDATE
+      ) note
+    ),
+    verdict AS (
+      SELECT
+        CASE
+          WHEN target.version IS NULL THEN 'note_not_found'
+          WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'
+        END AS failure,
+        ${path.id}::text AS resource_id, true AS changed, target.version AS version
+      FROM project LEFT JOIN target ON true
+    )`,
+  effect: sql`
+    removed AS (
+      DELETE FROM notes USING claim WHERE notes.project_id = ${projectId} AND notes.id = ${path.id}
+    )`,
+  problems: { note_not_found, version_conflict }
+})

@@ -2,7 +2,7 @@
 import type { SqlClient, Statement } from "effect/sql"
 
 /** A reference: the member of the request, the column that it sets, and the table of the referenced records. */
-export interface Reference {
+interface Reference {
   readonly member: string
   readonly column: string
   readonly table: string

@@ -1,18 +1,17 @@
 /** Ratings of tickets (contract §7). */
-import { Clock, Context, Effect, Layer } from "effect"
+import { Context, DateTime, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import type { TicketRating } from "../api/crm/Tickets.ts"
-import type { TicketId } from "../api/Ids.ts"
-import type {
-  IdempotencyKeyReused,
+import { rateable, type TicketRating } from "../api/crm/Tickets.ts"
+import type { ProjectId, TicketId } from "../api/Ids.ts"
+import {
+  type IdempotencyKeyReused,
   RatingCustomerOwned,
-  ServiceUnavailable,
+  type ServiceUnavailable,
   TicketNotFound,
   TicketNotRateable
 } from "../api/Problems.ts"
-import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import { type Command, mutate, type Mutation, type Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
-import { rate } from "./Tickets/Repo.ts"
 
 export class Tickets extends Context.Service<
   Tickets,
@@ -35,10 +34,50 @@ export class Tickets extends Context.Service<
       const mutations = yield* Mutations
       return {
         rate: Effect.fnUntraced(function* (command, id, rating) {
-          const at = new Date(yield* Clock.currentTimeMillis)
-          return yield* mutate(mutations, command, rate(sql, command.projectId, id, rating, at))
+          return yield* mutate(mutations, command, rate(sql, command.projectId, id, rating, yield* DateTime.nowAsDate))
         })
       }
     })
   )
 }
+
+const rate = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  id: TicketId,
+  { comment = null, score }: TicketRating,
+  at: Date
+): Mutation<TicketNotFound | TicketNotRateable | RatingCustomerOwned> => ({
+  at,
+  verdict: sql`
+    target AS MATERIALIZED (
+      SELECT ticket.* FROM project, LATERAL (
+        SELECT * FROM tickets WHERE project_id = project.project_id AND id = ${id} FOR NO KEY UPDATE
+      ) ticket
+    ),
+    verdict AS (
+      SELECT
+        CASE
+          WHEN target.id IS NULL THEN 'ticket_not_found'
+          WHEN target.status <> ALL(${[...rateable]}::text[]) THEN 'ticket_not_rateable'
+          WHEN target.rating_by = 'customer' THEN 'rating_customer_owned'
+        END AS failure,
+        ${id}::text AS resource_id, differs AS changed, target.version + differs::int AS version
+      FROM project LEFT JOIN target ON true, LATERAL (
+        SELECT (target.rating_score, target.rating_comment) IS DISTINCT FROM (${score}::smallint, ${comment}::text)
+      ) AS difference (differs)
+    )`,
+  effect: sql`
+    rated AS (
+      UPDATE tickets SET rating_score = ${score}::smallint, rating_comment = ${comment}::text, rating_by = 'operator',
+        version = tickets.version + 1
+      FROM claim
+      WHERE tickets.project_id = ${projectId} AND tickets.id = ${id} AND claim.changed
+    )`,
+  problems: {
+    ticket_not_found: () => new TicketNotFound({ detail: "The project has no ticket with the id in the path." }),
+    ticket_not_rateable: () =>
+      new TicketNotRateable({ detail: `A ticket can be rated once it is ${rateable.join(" or ")}.` }),
+    rating_customer_owned: () => new RatingCustomerOwned({ detail: "A rating by the customer cannot be replaced." })
+  }
+})

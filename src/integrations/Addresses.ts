@@ -27,7 +27,7 @@ const specialIPv4 = [
   "172.16.0.0/12", // private use
   "192.0.0.0/24", // IETF protocol assignments
   "192.0.2.0/24", // documentation
-  "192.88.99.0/24", // 6to4 relay, deprecated: the registry says neither yes nor no
+  "192.88.99.0/24", // 6to4 relay, deprecated; the registry leaves it open
   "192.168.0.0/16", // private use
   "198.18.0.0/15", // benchmarking
   "198.51.100.0/24", // documentation
@@ -44,8 +44,8 @@ const unicastIPv6 = ["2000::/3"]
 
 /**
  * Not globally reachable in the IANA IPv6 Special-Purpose Address Registry
- * (https://www.iana.org/assignments/iana-ipv6-special-registry, as of 2026-07). What lies outside of `2000::/3` needs no
- * mention: loopback, 64:ff9b:1::/48, discard-only, dummy, SRv6 SIDs, unique local, link local, site local, multicast.
+ * (https://www.iana.org/assignments/iana-ipv6-special-registry, as of 2026-07). Networks outside of `2000::/3` are not
+ * listed: loopback, 64:ff9b:1::/48, discard-only, dummy, SRv6 SIDs, unique local, link local, site local, multicast.
  */
 const specialIPv6 = [
   "2001::/23", // IETF protocol assignments: Teredo, benchmarking, the first ORCHID
@@ -107,7 +107,7 @@ const unicast = listOf(known(unicastIPv6))
  * 6to4) is classified by that, so an allowed network also allows these forms of its addresses. Text that is no address
  * is refused.
  */
-export const judge = (address: string, allowed: AllowedNetworks): AddressClass => {
+export const classify = (address: string, allowed: AllowedNetworks): AddressClass => {
   if (isIPv4(address)) {
     if (allowed.has(address)) return "allowed"
     return special.has(address) && !reachable.has(address) ? "refused" : "public"
@@ -117,7 +117,7 @@ export const judge = (address: string, allowed: AllowedNetworks): AddressClass =
   if (canonical === undefined) return "refused"
   if (allowed.has(canonical)) return "allowed"
   return Option.match(embedded(canonical), {
-    onSome: (ipv4) => judge(ipv4, allowed),
+    onSome: (ipv4) => classify(ipv4, allowed),
     onNone: () =>
       unicast.has(canonical) && (reachable.has(canonical) || !special.has(canonical)) ? "public" : "refused"
   })

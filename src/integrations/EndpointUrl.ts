@@ -2,7 +2,7 @@
 import { type Option, Result } from "effect"
 import { isIP } from "node:net"
 import { hostOf } from "../platform/outbound/Host.ts"
-import { type AllowedNetworks, judge, type AddressClass } from "./Addresses.ts"
+import { type AllowedNetworks, classify, type AddressClass } from "./Addresses.ts"
 
 /** An allowed URL. Its host name may still resolve to addresses that are not allowed. */
 export interface Endpoint {
@@ -26,16 +26,16 @@ export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Re
   if (url.href.includes("#")) return Result.fail("The endpoint URL must not have a fragment.")
   const host = hostOf(url)
   const isAddress = isIP(host) !== 0
-  const judgement = isAddress ? judge(host, allowed) : allowed.isEmpty ? "public" : "allowed"
-  if (judgement === "refused") return Result.fail("The endpoint's address is not public.")
-  if (!mayConnect(url, judgement)) return Result.fail("The endpoint URL must use https.")
+  const addressClass = isAddress ? classify(host, allowed) : allowed.isEmpty ? "public" : "allowed"
+  if (addressClass === "refused") return Result.fail("The endpoint's address is not public.")
+  if (!mayConnect(url, addressClass)) return Result.fail("The endpoint URL must use https.")
   return Result.succeed({ url, host, isAddress })
 }
 
-/** Returns the message of an endpoint's URL that is not allowed; none if it is. */
-export const unacceptable = (text: string, allowed: AllowedNetworks): Option.Option<string> =>
+/** Returns the fault of a URL as a message; none if it is allowed. */
+export const endpointFault = (text: string, allowed: AllowedNetworks): Option.Option<string> =>
   Result.getFailure(checkEndpoint(text, allowed))
 
 /** Whether the URL may be called at an address of this class: plain `http` only within an allowed network. */
-export const mayConnect = (url: URL, judgement: AddressClass): boolean =>
-  judgement === "allowed" || (judgement === "public" && url.protocol === "https:")
+export const mayConnect = (url: URL, addressClass: AddressClass): boolean =>
+  addressClass === "allowed" || (addressClass === "public" && url.protocol === "https:")

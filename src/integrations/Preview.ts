@@ -27,11 +27,11 @@ export class Preview extends Context.Service<
           if (found === undefined) {
             return yield* new InstallationNotFound({ detail: "The path names no installation of this project." })
           }
-          const { differing, hasProfile, judged, matched, status } = found
+          const { differing, evaluation, hasProfile, matched, status } = found
           if (status === "disabled") return yield* notReady("The installation is disabled.")
           if (!hasProfile) return yield* notReady("The installation has no import profile.")
-          if (judged === null) return yield* notReady("The installation has staged nothing.")
-          const { counts, duplicateCount, fingerprint, profileVersion, unsupportedFields } = judged
+          if (evaluation === null) return yield* notReady("The installation has no staged records.")
+          const { counts, duplicateCount, fingerprint, profileVersion, unsupportedFields } = evaluation
           const records = Object.values(counts).reduce((sum, count) => sum + count, 0)
           const skip = duplicateCount + matched - differing
           const estimatedChanges = { create: records - differing - skip, update: differing, skip }

@@ -1,16 +1,16 @@
-/** Sends deliveries over HTTP to endpoints that nobody vouches for: only to checked addresses, within one deadline. */
+/** Sends deliveries over HTTP to endpoints that are not trusted: only to checked addresses, within one deadline. */
 import { Clock, Context, Duration, Effect, Layer, Option, References, Result } from "effect"
 import { freshConnections, keptConnections } from "../platform/outbound/Connections.ts"
 import { postAttributes } from "../platform/outbound/ClientSpan.ts"
 import { type Answer, exchange, ExchangeFailed } from "../platform/outbound/Exchange.ts"
 import { delayOf } from "../platform/outbound/RetryAfter.ts"
 import { Settings } from "../platform/Settings.ts"
-import { type AllowedNetworks, judge, networksOf } from "./Addresses.ts"
+import { type AllowedNetworks, classify, networksOf } from "./Addresses.ts"
 import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
 import { Names } from "./Sender/Names.ts"
 
-export interface SenderConfig {
-  /** From the first question for an address to the end of the answer (`WEBHOOK_TIMEOUT`). */
+interface SenderConfig {
+  /** Maximum duration from the resolution of the name to the end of the answer (`WEBHOOK_TIMEOUT`). */
   readonly timeout: Duration.Duration
   /** `WEBHOOK_ALLOWED_NETWORKS`. */
   readonly allowed: AllowedNetworks
@@ -19,41 +19,41 @@ export interface SenderConfig {
 export interface Delivery {
   readonly url: string
   readonly body: string | Uint8Array
-  /** In lower case. `host`, `content-length`, `accept-encoding` and `connection` are the sender's. */
+  /** Names in lower case. The sender adds `host`, `content-length`, `accept-encoding` and `connection`. */
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** Why there was no answer: stable, stored with the attempt. */
-export type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused" | "internal"
+/** The reason of a failure without an answer. Codes are stable and stored with the attempt. */
+type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused" | "internal"
 
-/** `retryAfter` is how long the endpoint asks to be left alone, counted from now. */
+/** `retryAfter` is the delay of the endpoint's `Retry-After`, from now on. */
 export type Outcome =
   | { readonly _tag: "answered"; readonly status: number; readonly retryAfter: Option.Option<Duration.Duration> }
   | { readonly _tag: "failed"; readonly code: FailureCode }
 
-/** URLs whose endpoints are remembered. */
-const targetsInAll = 10_000
+/** Maximum number of URLs whose checked endpoints are cached. */
+const maxTargets = 10_000
 
-/** Whether the endpoint has taken the delivery. */
+/** Whether the endpoint has accepted the delivery. */
 export const isSuccess = (outcome: Outcome): boolean =>
   outcome._tag === "answered" && outcome.status >= 200 && outcome.status < 300
 
-/** What was wrong, as `error.type` tells it. */
+/** Returns the `error.type` of an outcome; undefined if it is a success. */
 export const errorOf = (outcome: Outcome): string | undefined => {
   if (isSuccess(outcome)) return undefined
   return outcome._tag === "answered" ? String(outcome.status) : outcome.code
 }
 
-/** No more of an answer's body is read. */
+/** Maximum number of bytes that are read of an answer's body. */
 const bodyLimit = 16_384
 
 export class Sender extends Context.Service<
   Sender,
   {
     /**
-     * POSTs a delivery, and never fails: an answer of any status is an outcome like none at all. Follows no redirect. The
-     * endpoint may get the delivery twice, when a kept connection breaks before the answer begins. Interruption destroys
-     * the connection. The current span is annotated as an HTTP client's.
+     * POSTs a delivery. Never fails: any status, and the absence of an answer, is an outcome. Follows no redirect. The
+     * endpoint may receive the delivery twice, if a kept connection breaks before the answer begins. Interruption destroys
+     * the connection. The current span gets the attributes of an HTTP client.
      */
     readonly send: (delivery: Delivery) => Effect.Effect<Outcome>
   }
@@ -67,11 +67,11 @@ export class Sender extends Context.Service<
         const timeout = Duration.toMillis(config.timeout)
 
         const targets = new Map<string, Option.Option<Endpoint>>()
-        /** What a URL leads to, if it may be called; the same URLs come again and again. */
+        /** Returns the endpoint of a URL, from the cache or checked now; none if it may not be called. */
         const targetOf = (url: string) => {
           const known = targets.get(url)
           if (known !== undefined) return known
-          if (targets.size >= targetsInAll) targets.clear()
+          if (targets.size >= maxTargets) targets.clear()
           const target = Result.getSuccess(checkEndpoint(url, config.allowed))
           targets.set(url, target)
           return target
@@ -87,7 +87,7 @@ export class Sender extends Context.Service<
 
         const post = (endpoint: Endpoint, addresses: ReadonlyArray<string>, delivery: Delivery, until: number) => {
           const { url } = endpoint
-          const checked = addresses.filter((address) => mayConnect(url, judge(address, config.allowed)))
+          const checked = addresses.filter((address) => mayConnect(url, classify(address, config.allowed)))
           if (checked.length === 0) return Effect.succeed(failed("address_refused"))
           const { body, headers } = delivery
           const post = { url, addresses: checked, headers, body, bodyLimit, until }
@@ -105,7 +105,7 @@ export class Sender extends Context.Service<
             Effect.suspend(() => {
               const until = performance.now() + timeout
               const target = targetOf(delivery.url)
-              // Taken once, and yet not allowed now: the operator has closed networks since.
+              // The URL was allowed when it was configured: the operator has removed allowed networks since.
               if (Option.isNone(target)) return Effect.succeed(failed("address_refused"))
               return addressesOf(target.value).pipe(
                 Effect.flatMap((addresses) => post(target.value, addresses, delivery, until)),
@@ -114,7 +114,7 @@ export class Sender extends Context.Service<
                   ExchangeFailed: ({ code }) => Effect.succeed(failed(code))
                 }),
                 Effect.tap((outcome) =>
-                  // Worked out for nobody, they would cost more than the signature.
+                  // Without a tracer nothing uses the attributes, and they cost more than the signature.
                   Effect.flatMap(References.TracerEnabled, (traced) =>
                     traced ? Effect.annotateCurrentSpan(attributes(target.value, outcome)) : Effect.void
                   )
@@ -127,7 +127,7 @@ export class Sender extends Context.Service<
 
   static readonly layer = (config: SenderConfig) => Sender.layerNoDeps(config).pipe(Layer.provide(Names.layer))
 
-  /** As the settings bound it. */
+  /** With the timeout and the allowed networks of the settings. */
   static readonly layerOfSettings = Layer.unwrap(
     Effect.map(Settings, ({ webhooks }) =>
       Sender.layer({ timeout: webhooks.timeout, allowed: networksOf(webhooks.allowedNetworks) })

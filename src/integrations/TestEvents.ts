@@ -1,6 +1,6 @@
 /**
- * Test events: an operator sees whether an endpoint answers. Each is signed and sent like a delivery, at once and once, to
- * a webhook that may be disabled. No event is stored, and the health of the endpoint stays as it is.
+ * Test events, with which operators check an endpoint. A test event is signed like a delivery and sent once, at once, even if
+ * the webhook is disabled. It is not stored, and does not change the health of the endpoint.
  */
 import { Clock, Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -17,17 +17,18 @@ import * as Secrets from "./Deliveries/Secrets.ts"
 import { Sender } from "./Sender.ts"
 import { WebhookUnknown } from "./WebhookUnknown.ts"
 
-export interface Answer {
-  /** HTTP status; null where there was no answer. */
+interface Answer {
+  /** HTTP status; null if there was no answer. */
   readonly status: number | null
   readonly durationMs: number
-  /** Why there was no answer, as in the attempt log. */
+  /** The failure code of the attempt log; null if there was an answer. */
   readonly errorCode: string | null
 }
 
 export class TestEvents extends Context.Service<
   TestEvents,
   {
+    /** Sends a test event to the webhook of an installation. */
     readonly send: (
       projectId: ProjectId,
       installationId: string

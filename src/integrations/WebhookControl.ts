@@ -1,4 +1,4 @@
-/** Webhooks as operators see them, and how they switch them (contract §13). */
+/** Webhooks for operators, who list, enable and disable them (contract §13). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../api/Ids.ts"
@@ -16,7 +16,7 @@ export interface Webhook {
   readonly endpointUrl: string
   readonly eventTypes: ReadonlyArray<EventType>
   readonly enabled: boolean
-  /** Null while it is enabled. */
+  /** Null if it is enabled. */
   readonly disabledReason: DisabledReason | null
   readonly consecutiveFailures: number
   readonly lastSuccessAt: string | null
@@ -28,11 +28,11 @@ type Switched = Effect.Effect<Webhook, ProjectUnknown | WebhookUnknown, Operator
 export class WebhookControl extends Context.Service<
   WebhookControl,
   {
-    /** Those of a project, by installation. */
+    /** Lists the webhooks of a project by installation. */
     readonly list: (projectId: ProjectId) => Effect.Effect<ReadonlyArray<Webhook>, ProjectUnknown>
-    /** Enables a webhook and has its endpoint tried at once. One that is enabled stays as it is. */
+    /** Enables a webhook; its endpoint is tried at once. An enabled webhook is unchanged. */
     readonly enable: (projectId: ProjectId, installationId: string) => Switched
-    /** Disables a webhook: its pending deliveries are dead-lettered. One that is disabled stays as it is. */
+    /** Disables a webhook and dead-letters its pending deliveries. A disabled webhook is unchanged. */
     readonly disable: (projectId: ProjectId, installationId: string) => Switched
   }
 >()("developer-api/integrations/WebhookControl") {

@@ -1,7 +1,7 @@
-/** For operators, who name the installation. */
 import { Data } from "effect"
 import type { ProjectId } from "../api/Ids.ts"
 
+/** An operator names an installation without a webhook. */
 export class WebhookUnknown extends Data.TaggedError("WebhookUnknown")<{
   readonly projectId: ProjectId
   readonly installationId: string

@@ -1,5 +1,5 @@
-/** Outbound webhooks: where an installation is told what happens, and the secrets that sign it (contract §10). */
-import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Option, type Redacted } from "effect"
+/** Outbound webhooks: the endpoint, subscriptions and signing secrets of an installation (contract §10). */
+import { Cache, Context, DateTime, Duration, Effect, Exit, Layer, Option, type Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
 import type { WebhookConfigure, WebhookRotate } from "../api/integrations/Webhooks.ts"
@@ -19,18 +19,18 @@ import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { newSecret } from "../platform/StandardWebhooks.ts"
 import { networksOf } from "./Addresses.ts"
-import { unacceptable } from "./EndpointUrl.ts"
+import { endpointFault } from "./EndpointUrl.ts"
 import { configure, rotate } from "./Webhooks/Repo.ts"
 import { retry } from "./Webhooks/Retry.ts"
-import { secretInForce, secretOwner } from "./Webhooks/Secrets.ts"
+import { currentSecret, secretOwner } from "./Webhooks/Secrets.ts"
 
-/** The outcome of a command; with the signing secret in force where this is its first answer. */
+/** The outcome of a command, with the current signing secret unless it is a replay. */
 export type WebhookOutcome = Outcome<Redacted.Redacted>
 
 export class Webhooks extends Context.Service<
   Webhooks,
   {
-    /** Creates the installation's webhook, or changes it; enables it again, and has its endpoint tried at once. */
+    /** Creates or changes the installation's webhook, and enables it; its endpoint is tried at once. */
     readonly configure: (
       command: Command,
       id: InstallationId,
@@ -40,7 +40,7 @@ export class Webhooks extends Context.Service<
       IdempotencyKeyReused | InstallationNotFound | VersionConflict | WebhookReferenceInvalid | ServiceUnavailable
     >
 
-    /** Makes a new signing secret; the old one signs, too, until its overlap ends. */
+    /** Makes a new signing secret. The old one also signs until its overlap ends. */
     readonly rotate: (
       command: Command,
       id: InstallationId,
@@ -50,7 +50,7 @@ export class Webhooks extends Context.Service<
       IdempotencyKeyReused | InstallationNotFound | VersionConflict | WebhookStateConflict | ServiceUnavailable
     >
 
-    /** Returns a dead delivery to the queue, its retry schedule anew. */
+    /** Returns a dead delivery to the queue, at the start of its retry schedule. */
     readonly retry: (
       command: Command,
       id: InstallationId,
@@ -70,15 +70,14 @@ export class Webhooks extends Context.Service<
       const notifier = yield* Notifier
       const { webhooks } = yield* Settings
       const allowed = networksOf(webhooks.allowedNetworks)
-      const now = Effect.map(Clock.currentTimeMillis, (millis) => new Date(millis))
 
       /**
-       * The secrets in force as they were last read, opened before anything is changed. The statement that configures
-       * checks that it finds the same; one that was replaced meanwhile, or by another process, is read anew.
+       * Caches the current secret of each webhook, which is opened before anything is changed. The statement that configures a
+       * webhook checks that its secret is still the cached one; otherwise the secret is read again.
        */
-      const held = yield* Cache.makeWith(
+      const currentSecrets = yield* Cache.makeWith(
         Effect.fnUntraced(function* ({ id, projectId }: WebhookKey) {
-          const sealed = yield* statement(secretInForce(sql, projectId, id))
+          const sealed = yield* statement(currentSecret(sql, projectId, id))
           if (sealed === null) return none
           return { sealed, opened: yield* Effect.option(box.open(secretOwner(projectId, id), sealed)) }
         }),
@@ -98,17 +97,24 @@ export class Webhooks extends Context.Service<
         const made = yield* newSecret
         const fresh = yield* box.seal(secretOwner(projectId, id), made)
         const isNew = webhook.expectedVersion === null
-        const { opened, sealed } = isNew ? none : yield* Cache.get(held, key)
+        const { opened, sealed } = isNew ? none : yield* Cache.get(currentSecrets, key)
         const change = {
           ...webhook,
-          fault: unacceptable(webhook.endpointUrl, allowed),
+          fault: endpointFault(webhook.endpointUrl, allowed),
           sealed: fresh,
-          held: sealed === null ? null : { sealed, opens: Option.isSome(opened) }
+          current: sealed === null ? null : { sealed, opens: Option.isSome(opened) }
         }
-        const outcome = yield* mutate(mutations, command, configure(sql, projectId, id, change, yield* now)).pipe(
-          Effect.tapError(({ _tag }) => (_tag === "SecretReplaced" ? Cache.invalidate(held, key) : Effect.void))
+        const outcome = yield* mutate(
+          mutations,
+          command,
+          configure(sql, projectId, id, change, yield* DateTime.nowAsDate)
+        ).pipe(
+          Effect.tapError(({ _tag }) =>
+            _tag === "SecretReplaced" ? Cache.invalidate(currentSecrets, key) : Effect.void
+          )
         )
-        if (isNew && !outcome.replayed) yield* Cache.set(held, key, { sealed: fresh, opened: Option.some(made) })
+        if (isNew && !outcome.replayed)
+          yield* Cache.set(currentSecrets, key, { sealed: fresh, opened: Option.some(made) })
         return withSecret(outcome, isNew ? made : Option.getOrElse(opened, () => made))
       })
 
@@ -122,7 +128,7 @@ export class Webhooks extends Context.Service<
             yield* notifier.changed(command.projectId, id)
             return outcome
           },
-          // A fault of the operator's SECRET_KEY.
+          // The SECRET_KEY of the service is wrong.
           Effect.catchTag(["SecretNotOpened", "SecretReplaced"], Effect.die)
         ),
         rotate: Effect.fnUntraced(function* (command, id, { expectedVersion }) {
@@ -130,13 +136,22 @@ export class Webhooks extends Context.Service<
           const made = yield* newSecret
           const sealed = yield* box.seal(secretOwner(projectId, id), made)
           const change = { expectedVersion, sealed, overlap: webhooks.secretOverlap }
-          const outcome = yield* mutate(mutations, command, rotate(sql, projectId, id, change, yield* now))
-          if (!outcome.replayed) yield* Cache.set(held, { projectId, id }, { sealed, opened: Option.some(made) })
+          const outcome = yield* mutate(
+            mutations,
+            command,
+            rotate(sql, projectId, id, change, yield* DateTime.nowAsDate)
+          )
+          if (!outcome.replayed)
+            yield* Cache.set(currentSecrets, { projectId, id }, { sealed, opened: Option.some(made) })
           yield* notifier.changed(projectId, id)
           return withSecret(outcome, made)
         }),
         retry: Effect.fnUntraced(function* (command, id, deliveryId) {
-          const outcome = yield* mutate(mutations, command, retry(sql, command.projectId, id, deliveryId, yield* now))
+          const outcome = yield* mutate(
+            mutations,
+            command,
+            retry(sql, command.projectId, id, deliveryId, yield* DateTime.nowAsDate)
+          )
           yield* notifier.appended(command.projectId, [id])
           return outcome
         })
@@ -150,13 +165,15 @@ interface WebhookKey {
   readonly id: InstallationId
 }
 
-/** The sealed secret in force, null where there is no webhook, and the secret where one of our keys opens it. */
-interface Held {
+/** The current secret of a webhook. */
+interface CurrentSecret {
+  /** Null if there is no webhook. */
   readonly sealed: Uint8Array | null
+  /** None if there is no webhook, or no key opens the secret. */
   readonly opened: Option.Option<Redacted.Redacted>
 }
 
-const none: Held = { sealed: null, opened: Option.none() }
+const none: CurrentSecret = { sealed: null, opened: Option.none() }
 
 /** Adds the signing secret to an outcome, unless it is a replay. */
 const withSecret = (outcome: Outcome<null>, secret: Redacted.Redacted): WebhookOutcome => ({

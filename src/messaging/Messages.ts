@@ -1,5 +1,5 @@
 /** Messages for operators, who list and settle them (contract §13). */
-import { Clock, Context, Data, Effect, Layer, Option } from "effect"
+import { Context, Data, DateTime, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import type { MessageStatus } from "../api/messaging/Messaging.ts"
@@ -56,7 +56,7 @@ export class Messages extends Context.Service<
         settle: Effect.fn("Messages.settle")(function* (projectId, messageId, as) {
           yield* requireProject(sql, projectId)
           const { actor } = yield* Operator
-          const at = new Date(yield* Clock.currentTimeMillis)
+          const at = yield* DateTime.nowAsDate
           const [found] = yield* Effect.orDie(settle(sql, projectId, messageId, `settled_${as}`, at, actor))
           if (found === undefined) return yield* new MessageUnknown({ projectId, messageId })
           if (!found.settled && found.status !== as) {

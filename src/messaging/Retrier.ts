@@ -9,7 +9,7 @@
  *
  * A lease lasts for the deadline of a call plus 5 s, by the database's clock, and is never extended.
  */
-import { Clock, Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
+import { Context, DateTime, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
 import * as Slots from "../platform/background/Slots.ts"
@@ -90,7 +90,7 @@ export class Retrier extends Context.Service<
         const limits = slots.limits()
         if (stopped || limits.free === 0) return
         const now = yield* clock
-        const at = new Date(yield* Clock.currentTimeMillis)
+        const at = yield* DateTime.nowAsDate
         const leaseMillis = Duration.toMillis(calls.lease)
         const terms = { now, at, leaseMillis, workerId: worker.leaseId(), limits }
         const claims = yield* untraced(statement(claim(sql, terms)))

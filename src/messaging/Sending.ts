@@ -35,7 +35,7 @@ export class Sending extends Context.Service<
   Sending,
   {
     /**
-     * Creates the message and calls the provider. With a withMessageId key it makes no call, and waits for a call in flight.
+     * Creates the message and calls the provider. A repeated command makes no call, and waits for a call in flight.
      */
     readonly send: (
       command: Command,
@@ -73,10 +73,10 @@ export class Sending extends Context.Service<
 
       // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
       const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
-      // The creation is by the clock of the process that made it, which may be ahead: the end of the lease holds, too.
-      const atLeast = Duration.toMillis(calls.lease) - longestWait
+      // The creation time is that of the creating process, whose clock may be ahead, so the end of the lease counts as well.
+      const leaseLeft = Duration.toMillis(calls.lease) - longestWait
       const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
-        deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > atLeast
+        deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > leaseLeft
 
       return {
         // Uninterruptible until the call is started: a caller that disconnects during the commit leaves no message

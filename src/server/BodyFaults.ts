@@ -7,12 +7,11 @@ import { maxDepth, maxEntries } from "./JsonExtent.ts"
 const tooDeep: LocatedFault = ["body", `must not be nested deeper than ${maxDepth} levels`]
 const tooManyEntries = `must have at most ${maxEntries} entries`
 
-/** More than an answer has room for. */
+/** Maximum number of faults that are collected, which is more than a problem reports. */
 const maxFaults = 1_000
 
 /**
- * Finds the faults. In a text of valid UTF-8 only an escape can bring an unsafe character into a string, so the values
- * of most bodies are not walked.
+ * Finds the faults. In valid UTF-8 only an escape can produce an unsafe character, so most bodies are not walked.
  */
 export const bodyFaults = ({ extent, text, value }: Body): ReadonlyArray<LocatedFault> => {
   if (extent.depth > maxDepth) return [tooDeep]
@@ -43,10 +42,13 @@ const collect = (value: unknown, path: Array<string>, faults: Array<LocatedFault
   }
 }
 
-/** No body of this API is deeper; values of unknown members are not decoded. */
+/** Maximum depth of a body that a schema of the API accepts. Deeper values are those of unknown members. */
 const decodedDepth = 4
 
-/** Twice the longest list of this API. Reporting a fault costs some 20 µs, so that more would hold up other requests. */
+/**
+ * Maximum number of entries of a list that are decoded to find faults: twice the longest list of the API. A fault costs some
+ * 20 µs, so more of them would delay other requests.
+ */
 const decodedEntries = 200
 
 /**

@@ -1,7 +1,7 @@
 /**
- * The OpenAPI document and the interactive reference. Neither makes a browser send a request to another host, and the
- * reference's content security policy forbids it. Each is made at its first request: most processes are never asked for
- * them, and the reference holds megabytes of script.
+ * The OpenAPI document and the interactive reference, which loads nothing from other hosts; its content security policy
+ * forbids it. Each is rendered at its first request, as most processes never serve them and the reference contains megabytes
+ * of script.
  */
 import { Effect } from "effect"
 import * as HttpRouter from "effect/http/HttpRouter"
@@ -41,7 +41,7 @@ export const layer = (publicUrl: string) =>
 
 const scalar = { withDefaultFonts: false, authentication: { preferredSecurityScheme: "DeveloperBearer" } }
 
-/** The reference as HTML. The framework offers it as a route alone, which is run once. */
+/** The reference as HTML. The framework offers it only as a route, which is run here once. */
 const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: HttpApi.HttpApi<Id, Groups>) =>
   Effect.gen(function* () {
     const { body } = yield* Effect.flatten(HttpRouter.toHttpEffect(HttpApiScalar.layer(api, { path: "/docs", scalar })))
@@ -56,12 +56,12 @@ const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: 
   )
 
 /**
- * Lets the page run the scripts that it came with, by their hashes, and send requests to the API. The reference makes
- * its style sheets in the browser.
+ * The content security policy of the reference: it runs only its inline scripts, by their hashes, and sends requests only to
+ * the API. Inline styles are allowed, as the reference creates its style sheets in the browser.
  */
 const policyOf = (html: string, publicUrl: string): string => {
   const hashes = [...html.matchAll(/<script>([^]*?)<\/script>/g)].map(
-    // A browser hashes what its parser has read, and that reads any line break as one line feed.
+    // A browser hashes the parsed script, in which every line break is one line feed.
     ([, script = ""]) => createHash("sha256").update(script.replace(/\r\n?/g, "\n")).digest("base64")
   )
   return [

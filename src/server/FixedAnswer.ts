@@ -1,6 +1,6 @@
 /**
- * Answers whose body never changes while the process runs: compressed once for each encoding that is
- * requested, with an ETag for conditional requests.
+ * Answers that do not change while the process runs: compressed once for each requested encoding, with an ETag for
+ * conditional requests.
  */
 import { Effect } from "effect"
 import { HttpServerRequest, HttpServerResponse } from "effect/http"

@@ -1,4 +1,4 @@
-/** Whether the process runs, and whether it can serve (contract §15). */
+/** Liveness and readiness (contract §15). */
 import { Effect } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { SqlClient } from "effect/sql"
@@ -16,7 +16,7 @@ export const layer = HttpRouter.use(
     const limits = yield* RateLimits
     const supervisor = yield* Supervisor
 
-    /** The background fibers of this process make progress. */
+    /** Fails if a background fiber of this process makes no progress. */
     const progress = Effect.suspend(() => {
       const stalled = supervisor.stalled()
       return stalled.length === 0

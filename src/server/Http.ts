@@ -30,7 +30,7 @@ import { declaredMiddleware, operations } from "./Operations.ts"
 import { makeCompile } from "./RequestPath.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
 
-/** It looks at many rows: on connections of its own, where nobody waits behind it. */
+/** The preview reads many rows, so it has connections of its own and delays no other request. */
 const preview = Layer.provide(Preview.layer, Database.reportLayer)
 
 /** Compiles every operation of the Api and adds it to the router. */
@@ -68,7 +68,7 @@ const api = HttpRouter.use((router) =>
   Layer.provide(declaredMiddleware)
 )
 
-/** Paths are taken as they are: no slash is forgiven, and an id is judged by its schema alone. */
+/** Paths are matched exactly, slashes included; the length of an id is checked by its schema. */
 const routerConfig = {
   ignoreTrailingSlash: false,
   ignoreDuplicateSlashes: false,
@@ -83,10 +83,10 @@ const port = <A, E, R>(routes: Layer.Layer<A, E, R>, methods: Methods) =>
     routerConfig
   }).pipe(Layer.provide(JsonBody.limit))
 
-/** The API, its reference and its health. */
+/** The API, its reference and its health checks. */
 export const main = (publicUrl: string) => port(Layer.mergeAll(api, Docs.layer(publicUrl), Health.layer), mainRoutes)
 
-/** The health of a process that runs the background fibers alone. */
+/** The health checks of a process that only runs background fibers. */
 export const worker = port(Health.layer, workerRoutes)
 
 /** Metrics for Prometheus, and the operators' console. */

@@ -1,4 +1,4 @@
-/** Reading of a JSON body: bounded before it is read, and measured before it is parsed (contract §1). */
+/** Reads JSON bodies. The size is limited before reading, depth and entries are measured before parsing (contract §1). */
 import { ByteSize, Effect, Layer } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { BodyTooLarge, MalformedJson, UnsupportedMediaType } from "../api/Problems.ts"
@@ -7,7 +7,7 @@ import { extentOf, type JsonExtent, maxDepth } from "./JsonExtent.ts"
 const maxBodySize = ByteSize.kibibytes(256)
 const maxBytes = ByteSize.toNumberUnsafe(maxBodySize)
 
-/** Bounds a body of undeclared length while it is read. */
+/** Limits a body of undeclared length while it is read. */
 export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, maxBodySize)
 
 /** A parsed body; `value` is undefined for one that is nested too deeply to be parsed. */

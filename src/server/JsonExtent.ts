@@ -1,4 +1,4 @@
-/** Extent of a JSON text: how deep it nests and how long its longest list or object is, in one pass without parsing. */
+/** The extent of a JSON text: its nesting and its longest list or object, measured in one pass without parsing. */
 
 /** Maximum nesting of a body (contract §1). */
 export const maxDepth = 32

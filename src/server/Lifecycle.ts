@@ -18,7 +18,7 @@ import { isSend, type Methods } from "./Routes.ts"
 type Request = HttpServerRequest.HttpServerRequest
 type Response = HttpServerResponse.HttpServerResponse
 
-/** Surrounds every route of a port, unknown ones included. `methods` maps a path to the methods of its routes. */
+/** Wraps every route of a port, unknown ones included. `methods` maps a path to the methods of its routes. */
 export const layer = (methods: Methods) =>
   HttpRouter.middleware(
     Effect.gen(function* () {
@@ -73,7 +73,7 @@ const withHeaders = (response: Response, { headers }: CurrentRequestShape): Resp
 /** The liveness probe succeeds while the process drains, so that no supervisor restarts it. */
 const liveness = "/healthz"
 
-/** Adds the state of the request, and gives the router a target that it reads as the contract does. */
+/** Adds the state of the request, and a request target that the router parses as the contract requires. */
 const contextOf = (context: Context.Context<never>, request: Request, current: CurrentRequestShape) => {
   const own = Context.add(Context.add(context, CurrentRequest, current), References.CurrentLogAnnotations, {
     requestId: current.id
@@ -115,7 +115,7 @@ const problemOf = (problem: Problem, current: CurrentRequestShape) =>
 const unrouted = (allowed: ReadonlyArray<string>, current: CurrentRequestShape) => {
   if (allowed.length === 0) return problemResponse(notFound(), current)
   const allow = allowed.join(", ")
-  const problem = new MethodNotAllowed({ detail: `The path knows ${allow}.` })
+  const problem = new MethodNotAllowed({ detail: `The path allows ${allow}.` })
   return HttpServerResponse.setHeader(problemResponse(problem, current), "allow", allow)
 }
 

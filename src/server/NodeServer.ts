@@ -1,4 +1,4 @@
-/** The listening socket, and what Node answers before a request is one. */
+/** The listening socket, and the answers to malformed requests, which have no route. */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Data, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
@@ -9,16 +9,16 @@ import { arriving } from "../platform/CurrentRequest.ts"
 import { Drain } from "./Drain.ts"
 import { problemResponse } from "./ProblemResponse.ts"
 
-/** The address can't be listened on. */
+/** The server cannot listen on its address. */
 export class CannotListen extends Data.TaggedError("CannotListen")<{
   readonly message: string
   readonly cause: unknown
 }> {}
 
-/** Longer than the 60 s for which load balancers keep idle connections: they should be the ones to close them. */
+/** In ms; longer than the 60 s for which load balancers keep idle connections, so that they close them first. */
 const keepAliveTimeout = 75_000
 
-/** Serves on one address; connections that are still open when the scope closes are cut. */
+/** Serves on one address. Connections that are open when the scope closes are closed. */
 export const layer = (host: string, port: number) =>
   Layer.effect(
     HttpServer.HttpServer,
@@ -28,8 +28,8 @@ export const layer = (host: string, port: number) =>
       const count = (_: unknown, response: ServerResponse) => response.once("close", drain.enter())
       server.on("request", count)
       server.on("checkContinue", count)
-      // No protocol is switched to: a request that offers one (curl --http2 does) is a request like any other.
-      // An expectation that nobody knows may be ignored (RFC 9110, 10.1.1); Node would answer it without a problem.
+      // Offers to switch the protocol (as by curl --http2) are ignored.
+      // Unknown expectations are ignored as well (RFC 9110, 10.1.1); Node would answer them without a problem.
       server.on("checkExpectation", (request, response) => server.emit("request", request, response))
       server.on("clientError", refuse)
       const listening = yield* Effect.mapError(
@@ -47,8 +47,8 @@ export const layer = (host: string, port: number) =>
   ).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
 
 /**
- * Serves with a context that takes the additions of a request as overlays. Beyond the default of 8 each request would copy
- * the map of all services.
+ * Serves with a context that holds up to 16 services of a request as overlays. Beyond the default of 8, each request would
+ * copy the map of all services.
  */
 const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {
@@ -58,7 +58,7 @@ const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Eff
 
 const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
 
-/** A header section too long, or bytes that are no HTTP: there is no request to route, but the answer is a problem. */
+/** Answers a header section that is too long, or bytes that are not HTTP, with a problem. */
 const refuse = (error: NodeJS.ErrnoException, socket: Duplex) => {
   if (!socket.writable || error.code === "ECONNRESET") return socket.destroy()
   const problem =

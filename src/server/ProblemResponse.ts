@@ -1,4 +1,4 @@
-/** The one place where a problem becomes an answer (contract §2). */
+/** Renders problems as answers (contract §2). */
 import { Predicate } from "effect"
 import { HttpServerResponse } from "effect/http"
 import { seeErrors } from "../api/Locations.ts"
@@ -19,7 +19,7 @@ export interface Problem {
 export const isProblem = (u: unknown): u is Problem =>
   Predicate.hasProperty(u, "code") && Predicate.hasProperty(u, "type") && Predicate.hasProperty(u, "status")
 
-/** Headers that belong to a code, whoever raises it. */
+/** The headers of an answer with a problem, by code. */
 const headers: Readonly<Record<string, (problem: Problem) => Record<string, string>>> = {
   credential_missing: () => ({ "www-authenticate": 'Bearer realm="developer-api"' }),
   credential_invalid: () => ({ "www-authenticate": 'Bearer realm="developer-api", error="invalid_token"' }),
@@ -33,7 +33,7 @@ const headers: Readonly<Record<string, (problem: Problem) => Record<string, stri
   provider_outcome_unknown: () => ({ "retry-after": "1" })
 }
 
-/** Renders a problem for one request, and marks the request with it. */
+/** Renders a problem for one request, and records its code in the state of the request. */
 export const problemResponse = (
   problem: Problem,
   request: CurrentRequestShape
@@ -48,6 +48,6 @@ export const problemResponse = (
   })
 }
 
-/** The detail of a problem that has none of its own: the locations of its faults. */
+/** The detail of a problem without one: the locations of its faults. */
 const detailOf = (problem: Problem): string | undefined =>
   problem instanceof ValidationFailed ? seeErrors({ errors: problem.errors, omitted: 0 }) : undefined

@@ -1,10 +1,10 @@
 /**
- * The path of a request through an operation. Each endpoint of the HttpApi is compiled once, at start, to one effect whose
- * steps stand here in the order of the contract's checks (§1): credential → entitlement, module, membership, scope → rate
- * limit → body size and type → shape of the request → handler (idempotency key and effect) → answer.
- * The route before them and the rendering of problems after them are in `Lifecycle.ts`.
+ * The path of a request through an operation. Each endpoint of the HttpApi is compiled once, at start, to one effect. Its
+ * steps are in the order of the contract's checks (§1): credential → entitlement, module, membership, scope → rate limit →
+ * body size and type → shape of the request → handler (idempotency key and effect) → answer. `Lifecycle.ts` has the routing
+ * before them and the rendering of problems after them.
  *
- * A step fails with a problem, which ends the path. Faults are gathered only then.
+ * A step that fails with a problem ends the path. Only then are all faults of the request gathered.
  */
 import { Context, Effect, Predicate } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
@@ -21,7 +21,7 @@ import { nameServerSpan } from "../platform/Telemetry.ts"
 import { readBody } from "./JsonBody.ts"
 import { decoderOf } from "./RequestShape.ts"
 
-/** An endpoint with what implements it. */
+/** An endpoint with its handler. */
 export interface Operation {
   readonly group: HttpApiGroup.Top
   readonly endpoint: HttpApiEndpoint.Top
@@ -70,13 +70,14 @@ export const makeCompile = Effect.gen(function* () {
   }
 })
 
-/** The 503 of a message send has one meaning, whatever its cause (contract §4). */
+/** Every 503 of a message send is this problem, whatever its cause (contract §4). */
 export const outcomeUnknown = (detail: string) =>
   new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId: null })
 
 /**
- * Renders the handler's result, with the headers collected for the answer. Its types are those of the wire, so it is serialized without a walk through its schema,
- * which would double the cost of a list; the contract's tests hold every answer to the document.
+ * Renders the handler's result, with the headers collected for the answer. Its types are those of the wire, so it is
+ * serialized without its schema, which would double the cost of a list; the contract tests validate every answer against the
+ * document.
  */
 const answerOf = (endpoint: HttpApiEndpoint.Top, status: number) => {
   const carriesHeaders = [...endpoint.success].some(HttpApiSchema.isWithHeaders)

@@ -1,4 +1,4 @@
-/** Decoding of a request: each part by its compiled decoder, and all faults of all parts in one problem (contract §1). */
+/** Decodes each part of a request by a compiled decoder, and reports all faults of all parts in one problem (contract §1). */
 import { Effect, Result, Schema } from "effect"
 import type { HttpServerRequest } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
@@ -20,19 +20,19 @@ import type { Body } from "./JsonBody.ts"
 import { targetFaults } from "./RequestTarget.ts"
 
 /** A request before it is decoded. */
-export interface RawRequest {
+interface RawRequest {
   readonly request: HttpServerRequest.HttpServerRequest
   /** Path and query as they were sent. */
   readonly target: string
   /** Percent-decoded path parameters. */
   readonly params: Readonly<Record<string, string | undefined>>
   readonly query: Readonly<Record<string, string | ReadonlyArray<string>>>
-  /** Undefined where the operation takes none. */
+  /** Undefined if the operation takes none. */
   readonly body: Body | undefined
 }
 
 /** Decodes a request to the argument of its endpoint's handler. */
-export type DecodeRequest = (raw: RawRequest) => Effect.Effect<object, ValidationFailed>
+type DecodeRequest = (raw: RawRequest) => Effect.Effect<object, ValidationFailed>
 
 /** Compiles the decoders of an endpoint. */
 export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top): DecodeRequest => {
@@ -92,7 +92,7 @@ const lenient = { errors: "all" } as const
 
 const absent = Result.succeed(undefined)
 
-/** A decoder of one part; of a part that the endpoint lacks it makes undefined. */
+/** Compiles the decoder of one part. It returns undefined if the endpoint has no such part. */
 const decoder = (
   schema: Schema.Top | undefined,
   options: typeof lenient | typeof strict

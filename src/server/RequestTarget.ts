@@ -8,7 +8,7 @@ export const splitTarget = (target: string): readonly [path: string, query: stri
   return mark === -1 ? [target, ""] : [target.slice(0, mark), target.slice(mark + 1)]
 }
 
-/** An empty segment, or a trailing slash, makes another path (contract §1): the router would match an empty id. */
+/** Whether a path has an empty segment or a trailing slash, which the router would match as an empty id (contract §1). */
 export const hasEmptySegment = (path: string): boolean => path.length > 1 && (path.includes("//") || path.endsWith("/"))
 
 const malformedPercent = /%(?![0-9A-Fa-f]{2})/g
@@ -28,7 +28,7 @@ export const routable = (target: string): string => {
   return query === "" ? escaped : `${escaped}?${query.replaceAll("#", "%23").replace(malformedPercent, "%25")}`
 }
 
-/** Percent-decodes UTF-8; undefined where that is malformed. */
+/** Percent-decodes UTF-8. Returns undefined if it is malformed. */
 const decode = (text: string): string | undefined => {
   try {
     return decodeURIComponent(text)

@@ -1,11 +1,11 @@
-/** Which paths there are, for what the router can't tell: the methods that a path knows. */
+/** The methods of each path, which the router does not expose. */
 import { Context } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import { paths as consolePaths } from "../console/Console.ts"
 import { Access } from "../api/Access.ts"
 import { Api } from "../api/Api.ts"
 
-/** The methods that a path (without its query) knows; empty when nothing is there. */
+/** Returns the methods of a path (without its query); none if the path is unknown. */
 export type Methods = (path: string) => ReadonlyArray<string>
 
 interface Route {
@@ -15,7 +15,7 @@ interface Route {
 
 const get = (path: string): Route => ({ method: "GET", pattern: new RegExp(`^${path.replaceAll(".", "\\.")}$`) })
 
-/** HEAD goes wherever GET goes. */
+/** HEAD is allowed where GET is. */
 const methodsOf =
   (routes: ReadonlyArray<Route>): Methods =>
   (path) => {
@@ -34,7 +34,7 @@ HttpApi.reflect(Api, {
   }
 })
 
-/** Whether a request to a path (without its query) is a message send, whose 503 means one thing alone (contract §4). */
+/** Whether a request to a path (without its query) is a message send, whose 503 is always the same problem (contract §4). */
 export const isSend = (method: string, path: string): boolean =>
   sends.some((send) => send.method === method && send.pattern.test(path))
 
@@ -43,7 +43,7 @@ const health = [get("/healthz"), get("/readyz")]
 /** The main port. */
 export const mainRoutes = methodsOf([...operations, ...health, get("/openapi.json"), get("/docs")])
 
-/** A process that runs the background fibers alone. */
+/** The port of a process that only runs background fibers. */
 export const workerRoutes = methodsOf(health)
 
 /** The operators' port. */

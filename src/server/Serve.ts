@@ -1,10 +1,10 @@
-/** The life of the process: settings, layers, ready line, drain, end. */
+/** The lifecycle of the process: settings, layers, ready line, drain, exit. */
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
-import * as Rejudging from "../integrations/Preview/Rejudging.ts"
+import * as Reevaluation from "../integrations/Preview/Reevaluation.ts"
 import * as Replayer from "../integrations/Replayer.ts"
 import { Sender } from "../integrations/Sender.ts"
 import { Runner } from "../campaigns/Runner.ts"
@@ -37,11 +37,10 @@ import { Projects } from "../project/Projects.ts"
 import { Drain } from "./Drain.ts"
 import * as Http from "./Http.ts"
 import * as NodeServer from "./NodeServer.ts"
-import { signals } from "./Signals.ts"
 import * as StoredSecrets from "./StoredSecrets.ts"
 import { welcome } from "./Welcome.ts"
 
-/** `all` serves and works; `api` serves HTTP alone; `worker` runs the background fibers alone. */
+/** `all` does both, `api` only serves HTTP, `worker` only runs background fibers. */
 export type Role = "all" | "api" | "worker"
 
 const migrated = Layer.effectDiscard(
@@ -51,7 +50,7 @@ const migrated = Layer.effectDiscard(
   })
 ).pipe(Layer.provide(Database.operatorLayer))
 
-/** What everything else stands on, in the order of its start. */
+/** The services that all others require. */
 const platform = Layer.mergeAll(
   Credentials.layer,
   RateLimits.layer,
@@ -79,11 +78,11 @@ const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.la
   Layer.provide(Database.backgroundLayer),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.deliveriesLayer])),
   Layer.merge(Replayer.layer),
-  Layer.merge(Layer.provide(Rejudging.layer, Database.operatorLayer)),
+  Layer.merge(Layer.provide(Reevaluation.layer, Database.operatorLayer)),
   Layer.provide([Worker.layer, Circuits.layer])
 )
 
-/** The HTTP server of a role on `HOST:PORT`, and that of the metrics on `ADMIN_HOST:ADMIN_PORT` if that is set. */
+/** The HTTP server of a role on `HOST:PORT`, and that of metrics and console on `ADMIN_HOST:ADMIN_PORT` if it is set. */
 const httpServer = (role: Role) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -105,7 +104,7 @@ const httpServer = (role: Role) =>
     })
   )
 
-/** The whole service in one role: what it serves, what it works on, and what both stand on. */
+/** The whole service in one role. */
 export const application = (role: Role) =>
   (role === "api" ? httpServer(role) : Layer.merge(httpServer(role), background)).pipe(
     Layer.provideMerge(Calls.layer.pipe(Layer.provideMerge(Providers.layer))),
@@ -113,18 +112,30 @@ export const application = (role: Role) =>
   )
 
 /**
- * Runs the service until a signal ends it. SIGTERM lets what is in flight finish within `SHUTDOWN_GRACE`;
- * SIGINT, or a second signal, ends it at once. Both ways leases are released and telemetry is flushed.
+ * Runs the service until a signal ends it. After SIGTERM, work in flight finishes within `SHUTDOWN_GRACE`; SIGINT, or a second
+ * signal, ends it at once. In both cases leases are released and telemetry is flushed.
  */
 export const serve = ({ role }: { readonly role: Role }) =>
   Effect.gen(function* () {
     yield* Heap.boundGrowth
     const queue = yield* signals
-    // A start can take long (migrations, recovery): a signal ends it, too.
+    // A start can take long (migrations, recovery), so a signal also ends it.
     const ended = Effect.as(Queue.take(queue), Option.none())
     const context = yield* Effect.raceFirst(Effect.asSome(Layer.build(application(role))), ended)
     if (Option.isSome(context)) yield* run(role, queue).pipe(Effect.provideContext(context.value))
   }).pipe(Effect.scoped)
+
+/** Queues SIGTERM and SIGINT in the order of their arrival while the scope is open; they do not end the process. */
+const signals = Effect.gen(function* () {
+  const queue = yield* Queue.unbounded<"SIGTERM" | "SIGINT">()
+  const onTerm = () => Queue.offerUnsafe(queue, "SIGTERM")
+  const onInt = () => Queue.offerUnsafe(queue, "SIGINT")
+  yield* Effect.acquireRelease(
+    Effect.sync(() => process.on("SIGTERM", onTerm).on("SIGINT", onInt)),
+    () => Effect.sync(() => process.off("SIGTERM", onTerm).off("SIGINT", onInt))
+  )
+  return queue
+})
 
 const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTERM" | "SIGINT">) {
   const { databaseUrl, shutdownGrace } = yield* Settings
@@ -134,7 +145,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
     for (const line of lines) yield* Console.log(line)
   }
   yield* Console.log(`listening on ${url}`)
-  // Once the first requests, which often wait for the ready line, are answered.
+  // After the first requests, which often wait for the ready line.
   yield* Effect.forkChild(Effect.delay(Heap.releaseStart, "1 second"))
 
   const { drain } = yield* Drain
@@ -145,7 +156,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   const drained = Effect.gen(function* () {
     const loops = [deliveries, retrier, runner].flatMap(Option.toArray).map((loop) => loop.drain)
     yield* Effect.all([drain, ...loops], { concurrency: "unbounded" })
-    // Those whose callers have gone.
+    // Calls whose callers have disconnected.
     yield* calls.drain
   })
   if ((yield* Queue.take(queue)) === "SIGINT") return

@@ -64,7 +64,7 @@ const act = async (page: Page, { dead, projectId }: Furnished) => {
     await page.getByRole("button", { name: "Submit" }).click()
   }
   await replay("count only")
-  await page.getByText("2 deliveries would go out again").waitFor()
+  await page.getByText("2 deliveries match").waitFor()
   await replay("replay")
   await page.getByRole("heading", { name: /^Replays of/ }).waitFor()
   await page.getByRole("button", { name: "Cancel" }).click()
@@ -117,7 +117,7 @@ describe("the console in a browser", () => {
         await page.goto(`/console/delivery?project=${project.projectId}&id=${project.dead.id}`)
         const trace = await page.getByRole("link", { name: "Open the trace" }).getAttribute("href")
         assert.match(trace ?? "", /^https:\/\/traces\.example\.com\/[0-9a-f]{32}\?from=console$/)
-        const attempts = await page.getByRole("table", { name: "Attempts, the first one first" }).textContent()
+        const attempts = await page.getByRole("table", { name: "Attempts, oldest first" }).textContent()
         assert.include(attempts ?? "", project.to.url)
       })
       assert.deepStrictEqual(elsewhere, [])

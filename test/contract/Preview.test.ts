@@ -109,7 +109,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
       const { name } = installation
       for (const [id, parts, detail] of [
         ["a", { ...installation, status: "disabled" }, "The installation is disabled."],
-        ["b", { importProfile: installation.importProfile }, "The installation has staged nothing."],
+        ["b", { importProfile: installation.importProfile }, "The installation has no staged records."],
         ["c", { stagedRecords: installation.stagedRecords }, "The installation has no import profile."]
       ] as const) {
         yield* apply(projectId, { installations: [{ ...parts, id, name }] })

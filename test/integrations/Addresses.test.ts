@@ -1,10 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
-import { type AllowedNetworks, networksOf, judge, noNetworks } from "../../src/integrations/Addresses.ts"
+import { type AllowedNetworks, networksOf, classify, noNetworks } from "../../src/integrations/Addresses.ts"
 
 const networks = (...texts: ReadonlyArray<string>): AllowedNetworks => networksOf(texts)
 const judged = (addresses: ReadonlyArray<string>, allowed = noNetworks) =>
-  addresses.map((address) => `${address} ${judge(address, allowed)}`)
+  addresses.map((address) => `${address} ${classify(address, allowed)}`)
 const all = (addresses: ReadonlyArray<string>, judgement: string) =>
   addresses.map((address) => `${address} ${judgement}`)
 
@@ -86,7 +86,7 @@ describe("addresses", () => {
             `64:ff9b::${hex(a, b)}:${hex(c, d)}`,
             `2002:${hex(a, b)}:${hex(c, d)}::${tail.toString(16)}`
           ]
-          assert.deepStrictEqual(judged(forms, allowed), all(forms, judge(ipv4, allowed)))
+          assert.deepStrictEqual(judged(forms, allowed), all(forms, classify(ipv4, allowed)))
         }
       ),
       { numRuns: 500 }
@@ -105,9 +105,9 @@ describe("allowed networks", () => {
   })
 
   it("of one address family allow nothing of the other", () => {
-    assert.strictEqual(judge("10.0.0.1", networks("::/0")), "refused")
-    assert.strictEqual(judge("fd00::1", networks("0.0.0.0/0")), "refused")
-    assert.strictEqual(judge("fd00::1", networks("::/0")), "allowed")
+    assert.strictEqual(classify("10.0.0.1", networks("::/0")), "refused")
+    assert.strictEqual(classify("fd00::1", networks("0.0.0.0/0")), "refused")
+    assert.strictEqual(classify("fd00::1", networks("::/0")), "allowed")
   })
 
   it("are empty without a setting", () => {

@@ -228,7 +228,7 @@ layer(services)("a preview", (it) => {
       yield* apply("bare", { status: "disabled" })
       assert.strictEqual(yield* refusal("bare"), "The installation is disabled.")
       yield* apply("bare", { status: "active", stagedRecords: [] })
-      assert.strictEqual(yield* refusal("bare"), "The installation has staged nothing.")
+      assert.strictEqual(yield* refusal("bare"), "The installation has no staged records.")
       yield* apply("bare", { stagedRecords: staged, importProfile: null })
       assert.strictEqual(yield* refusal("bare"), "The installation has no import profile.")
     })

@@ -2,8 +2,8 @@
 import { mutating } from "./Mutation.ts"
 
 const addresses = mutating("integrations/Addresses.ts", "integrations/Addresses")
-const judgement = mutating(
-  "integrations/Preview/Judgement.ts",
+const evaluation = mutating(
+  "integrations/Preview/Evaluation.ts",
   "integrations/Preview.rules",
   "integrations/Preview.properties"
 )
@@ -21,8 +21,8 @@ export const domains = [
   addresses('special.has(address) && !reachable.has(address) ? "refused"', 'special.has(address) ? "refused"'),
   addresses("if (starts(0x2002))", "if (false)"),
   mutating("integrations/EndpointUrl.ts", "integrations/EndpointUrl")('url.href.includes("#")', 'url.hash !== ""'),
-  judgement("else if (!values.has(target.field)) values", "else values"),
-  judgement("Object.entries(fields).toSorted(byName)", "Object.entries(fields)"),
+  evaluation("else if (!values.has(target.field)) values", "else values"),
+  evaluation("Object.entries(fields).toSorted(byName)", "Object.entries(fields)"),
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
   outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/Connectors.retryAfter"),
   outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"', "messaging/Connectors.failures"),
@@ -40,7 +40,7 @@ export const domains = [
   deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),
   mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks.secrets")(
-    "WHEN ${held?.opens === false}::boolean THEN 'secret_not_opened'",
+    "WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'",
     ""
   ),
   mutating("integrations/Webhooks/Secrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),

@@ -29,7 +29,7 @@ const fibers = [
   "message metrics",
   "message takeover",
   "outbox notifier",
-  "preview judging",
+  "preview evaluation",
   "replays",
   "worker liveness"
 ]

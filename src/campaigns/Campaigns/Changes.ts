@@ -1,4 +1,5 @@
 /** The commands that change columns of a campaign, each as the values that it sets and its guards. */
+import { Data } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
 import type { Operation } from "../../api/campaigns/States.ts"
@@ -16,9 +17,11 @@ import { assigned, differ, patched } from "../../platform/Columns.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
 import type { EventContext } from "../../platform/outbox/Outbox.ts"
 import * as Target from "./Target.ts"
-import { ZoneChanged } from "./ZoneChanged.ts"
 
 type Sql = SqlClient.SqlClient
+
+/** The project's time zone differs from the one in which a local time was read. */
+class ZoneChanged extends Data.TaggedError("ZoneChanged")<{ readonly timeZone: string }> {}
 
 const settable = {
   name: "name",
@@ -55,7 +58,7 @@ export interface Start {
 }
 
 /** The columns that a command sets (absent ones keep their value), and its guards beside the state. */
-export interface Change {
+interface Change {
   readonly operation: Operation
   readonly values: Partial<Record<keyof typeof settable, string | number | null | undefined>>
   readonly expectedVersion?: number

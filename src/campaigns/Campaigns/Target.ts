@@ -35,7 +35,7 @@ export const moved = (operation: Operation): string =>
     .join(" ")} END`
 
 /** The guards of a command, in SQL over `project`, `target`, its `frozen` audience, and the joins of `from`. */
-export interface Guards {
+interface Guards {
   /** `WHEN … THEN …` for the conflicts after that of the state, in their order. */
   readonly conflicts?: Statement.Fragment
   readonly changed: Statement.Fragment
@@ -69,7 +69,8 @@ export const verdict = (
     FROM project LEFT JOIN target ON true
       LEFT JOIN audiences AS frozen ON frozen.project_id = ${projectId} AND frozen.id = target.audience_id
       ${from ?? sql.literal("")}
-    -- Who waited for a freeze to end has the campaign as it is by now, but not the audience: that is for the next look.
+    -- A command that has waited for a freeze reads the new campaign, but its snapshot lacks the new audience. It returns no
+    -- row, and is retried.
     WHERE target.audience_id IS NULL OR frozen.id IS NOT NULL
   ),
   verdict AS (

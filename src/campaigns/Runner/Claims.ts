@@ -10,7 +10,7 @@ import type { AudienceId, CampaignId, ChannelId, ClientId, ProjectId } from "../
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { limitTables } from "../../messaging/ChannelLimits.ts"
 import type { Limits } from "../../platform/background/Slots.ts"
-import { pacedCampaigns, routes } from "./Claims/Campaigns.ts"
+import { pacedCampaigns, routes, type Terms } from "./Claims/Campaigns.ts"
 import { candidates, verdicts } from "./Claims/Candidates.ts"
 import { after } from "./States.ts"
 
@@ -47,19 +47,6 @@ export interface Claim {
   readonly traceparent: string
 }
 
-export interface Terms {
-  readonly now: Statement.Fragment
-  /** The end of the window: sends before this time are claimed. */
-  readonly until: Statement.Fragment
-  /** Milliseconds from the time of a send to the end of its lease. */
-  readonly leaseMillis: number
-  /** The worker that holds the lease; null: the lease ends only by its time. */
-  readonly workerId: bigint | null
-  readonly limits: Limits
-  /** Providers whose sends may be repeated although they may have been processed. */
-  readonly idempotent: ReadonlyArray<ProviderType>
-}
-
 export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   WITH ${limitTables(sql, terms.limits)},
   ${pacedCampaigns(sql, terms)},
@@ -70,14 +57,14 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   settled AS (
     UPDATE campaign_recipients AS recipient SET available_at = NULL,
       status = CASE verdict WHEN 'skipped' THEN ${after("skipped")} WHEN 'unreachable' THEN ${after("unreachable")}
-        ELSE ${after("stranded")} END
+        ELSE ${after("undetermined")} END
     FROM checked
     WHERE verdict <> 'claimed' AND recipient.project_id = checked.project_id
       AND recipient.audience_id = checked.audience_id AND recipient.position = checked.position
   ),
   claimed AS (
     UPDATE campaign_recipients AS recipient SET status = ${after("claimed")}, route = chosen.kind, provider_type = chosen.provider_type,
-      attempts = CASE WHEN chosen.kind = chosen.was_on THEN chosen.attempts ELSE 0 END + 1,
+      attempts = CASE WHEN chosen.kind = chosen.last_route THEN chosen.attempts ELSE 0 END + 1,
       worker_id = ${terms.workerId === null ? null : String(terms.workerId)}::bigint,
       available_at = send_at + ${terms.leaseMillis}::float8 * interval '1 millisecond'
     FROM chosen
@@ -85,7 +72,7 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
       AND recipient.position = chosen.position
     RETURNING recipient.project_id, recipient.audience_id, recipient.position, recipient.attempts
   ),
-  moved_on AS (
+  advanced AS (
     UPDATE campaigns SET next_send_at = last.at + last.gap
     FROM (SELECT project_id, id, max(send_at) AS at, max(gap) AS gap FROM chosen GROUP BY project_id, id) last
     WHERE campaigns.project_id = last.project_id AND campaigns.id = last.id
@@ -157,7 +144,7 @@ export const reclaim = (
     FOR NO KEY UPDATE SKIP LOCKED
   )
   UPDATE campaign_recipients AS recipient SET in_doubt = true, worker_id = NULL,
-    status = CASE WHEN repeatable THEN ${after("lost")} ELSE ${after("lost_for_good")} END,
+    status = CASE WHEN repeatable THEN ${after("lost")} ELSE ${after("lost_final")} END,
     available_at = CASE WHEN repeatable THEN ${now} END
   FROM lost
   WHERE recipient.project_id = lost.project_id AND recipient.audience_id = lost.audience_id

@@ -1,5 +1,6 @@
-/** The moves of campaigns by the runner: it starts due campaigns and completes settled ones. */
+/** Starts due campaigns, and completes those whose recipients are settled. */
 import type { SqlClient, Statement } from "effect/sql"
+import { isOpen } from "./States.ts"
 
 /** Maximum delay of a start. A campaign that is later is paused instead, and an operator decides. */
 const latest = "6 hours"
@@ -14,7 +15,7 @@ export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sq
     FROM campaigns WHERE status = 'scheduled' AND scheduled_for <= ${now}
     FOR NO KEY UPDATE SKIP LOCKED
   ),
-  begun AS (
+  started AS (
     UPDATE campaigns SET
       status = CASE WHEN is_late THEN 'paused' ELSE 'running' END,
       paused_from = CASE WHEN is_late THEN 'scheduled' END,
@@ -22,19 +23,19 @@ export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sq
     FROM due WHERE campaigns.project_id = due.project_id AND campaigns.id = due.id
     RETURNING campaigns.status
   ),
-  through AS MATERIALIZED (
+  finished AS MATERIALIZED (
     SELECT project_id, id FROM campaigns
     WHERE status = 'running' AND NOT EXISTS (
       SELECT FROM campaign_recipients AS recipient
       WHERE recipient.project_id = campaigns.project_id AND recipient.audience_id = campaigns.audience_id
-        AND recipient.status IN ('pending', 'sending')
+        AND ${sql.literal(isOpen("recipient.status"))}
     )
     FOR NO KEY UPDATE SKIP LOCKED
   ),
   completed AS (
     UPDATE campaigns SET status = 'completed', version = version + 1, updated_at = ${now}
-    FROM through WHERE campaigns.project_id = through.project_id AND campaigns.id = through.id
+    FROM finished WHERE campaigns.project_id = finished.project_id AND campaigns.id = finished.id
     RETURNING campaigns.id
   )
-  SELECT EXISTS (SELECT FROM begun WHERE status = 'running')
+  SELECT EXISTS (SELECT FROM started WHERE status = 'running')
     OR EXISTS (SELECT FROM campaigns WHERE status = 'running') AS running`

@@ -12,9 +12,8 @@ import { spanOf } from "../../platform/TraceContext.ts"
 import type { Claim } from "./Claims.ts"
 import type { Recorder } from "./Recorder.ts"
 import { recipientResult, released } from "./Results.ts"
-import { rendered } from "./Template.ts"
 
-export interface Parts {
+interface Parts {
   readonly providers: Providers["Service"]
   readonly circuits: Circuits["Service"]
   readonly recorder: Recorder
@@ -63,3 +62,11 @@ const messageIdOf = ({ audienceId, clientId, projectId, route }: Claim): Message
     .digest("hex")
   return MessageId.make(`msg_${digest.slice(0, 32)}`)
 }
+
+const placeholder = /\{\{(displayName|firstName|lastName)\}\}/g
+
+/** Replaces the placeholders of names; a missing name is empty, and other braces stay as they are (contract §9). */
+const rendered = (template: string, names: Pick<Claim, "displayName" | "firstName" | "lastName">): string =>
+  template.replace(placeholder, (whole, name: string) =>
+    name === "displayName" || name === "firstName" || name === "lastName" ? (names[name] ?? "") : whole
+  )

@@ -15,7 +15,7 @@ export const moves = [
   /** No route reaches the client any more. */
   { on: "unreachable", from: "pending", to: "failed" },
   /** In doubt, and skipped or without the route of the last attempt: the outcome cannot be determined. */
-  { on: "stranded", from: "pending", to: "unknown" },
+  { on: "undetermined", from: "pending", to: "unknown" },
   { on: "accepted", from: "sending", to: "sent" },
   /** Certainly not processed: the same route again, after the backoff. */
   { on: "postponed", from: "sending", to: "pending" },
@@ -30,7 +30,7 @@ export const moves = [
   /** The lease has ended or its worker is dead, the provider is idempotent, and attempts are left. */
   { on: "lost", from: "sending", to: "pending" },
   /** The lease has ended or its worker is dead, and the call must not be repeated. */
-  { on: "lost_for_good", from: "sending", to: "unknown" }
+  { on: "lost_final", from: "sending", to: "unknown" }
 ] as const satisfies ReadonlyArray<Move>
 
 export type Event = (typeof moves)[number]["on"]
@@ -42,3 +42,6 @@ export const after = (on: Event): State => targets.get(on) ?? "unknown"
 
 /** States that are not final. A campaign is completed when none of its recipients is in one of them. */
 export const open = ["pending", "sending"] as const satisfies ReadonlyArray<State>
+
+/** The SQL condition that a status is not final. */
+export const isOpen = (status: string) => `${status} IN (${open.map((state) => `'${state}'`).join(", ")})`

@@ -1,6 +1,5 @@
-/** A delivery: its event, and every attempt. */
+/** A delivery with its attempts and its event. */
 import { Effect, Option } from "effect"
-import type { SqlClient } from "effect/sql"
 import type { EventId, InstallationId } from "../../api/Ids.ts"
 import type { Attempt } from "../../integrations/Deliveries.ts"
 import type { State } from "../../integrations/Deliveries/States.ts"
@@ -8,7 +7,7 @@ import { selected } from "../../platform/Columns.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { spanOf } from "../../platform/TraceContext.ts"
 import { action, badge, facts, html, link, table, time } from "../Html.ts"
-import { type Asked, type Content, missing, projectOf, textOf } from "../Page.ts"
+import { notFound, projectPage, textOf } from "../Page.ts"
 
 /** An attempt with the endpoint that it called. Entries of lost leases, and those of earlier versions, have none. */
 interface LoggedAttempt extends Attempt {
@@ -43,69 +42,68 @@ const columns = `deliveries.id, deliveries.installation_id AS "installationId", 
     occurredAt: ["occurred_at", "timestamptz"]
   })}`
 
-export const delivery = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, asked: Asked) {
-  const project = yield* projectOf(sql, asked)
-  const { traceUrlTemplate } = yield* Settings
-  const id = textOf(asked, "id")
-  const rows = yield* sql<Row>`
+export const delivery = projectPage(
+  Effect.fnUntraced(function* ({ project, request, sql }) {
+    const { traceUrlTemplate } = yield* Settings
+    const id = textOf(request, "id")
+    const rows = yield* sql<Row>`
     SELECT ${sql.literal(columns)} FROM deliveries
       JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
       JOIN webhooks ON webhooks.project_id = deliveries.project_id
         AND webhooks.installation_id = deliveries.installation_id
     WHERE deliveries.project_id = ${project.id} AND deliveries.id = ${id}::text`
-  const row = rows[0] ?? (yield* missing("delivery", id))
-  const trace = Option.flatMap(traceUrlTemplate, (template) =>
-    Option.map(Option.fromUndefinedOr(spanOf(row.traceparent)), ({ traceId }) =>
-      template.replaceAll("{traceId}", traceId)
+    const row = rows[0] ?? (yield* notFound("delivery", id))
+    const trace = Option.flatMap(traceUrlTemplate, (template) =>
+      Option.map(Option.fromUndefinedOr(spanOf(row.traceparent)), ({ traceId }) =>
+        template.replaceAll("{traceId}", traceId)
+      )
     )
-  )
-  const of = { project: project.id, installation: row.installationId }
-  const content: Content = {
-    title: `Delivery ${row.id}`,
-    project: project.id,
-    body: [
-      facts([
-        ["State", badge(row.status)],
-        ["Why without an attempt", row.deadCode],
-        ["Installation", link("/console/webhook", of, row.installationId)],
-        ["Endpoint, as configured now", row.endpointUrl],
-        ["Created", time(row.createdAt)],
-        ["Next attempt", time(row.nextAttemptAt)],
-        ["Finished", time(row.finishedAt)],
-        [
-          "Replay of",
-          row.replayOf && link("/console/delivery", { project: project.id, id: row.replayOf }, row.replayOf)
-        ],
-        [
-          "Trace",
-          Option.getOrNull(Option.map(trace, (url) => html`<a href="${url}" rel="noreferrer">Open the trace</a>`))
-        ]
-      ]),
-      ...(row.status === "dead"
-        ? [action("/console/retry", asked.session.csrf, { project: project.id, id: row.id }, "Retry this delivery")]
-        : []),
-      html`<h2>Attempts</h2>`,
-      table(
-        "Attempts, the first one first",
-        ["Attempt", "Started", "Endpoint", "Status", "Duration", "Error"],
-        row.log.map(({ durationMs, endpointUrl = null, errorCode, number, startedAt, statusCode }) => [
-          number,
-          time(startedAt),
-          endpointUrl,
-          statusCode,
-          durationMs === null ? null : `${durationMs} ms`,
-          errorCode
+    const of = { project: project.id, installation: row.installationId }
+    return {
+      title: `Delivery ${row.id}`,
+      body: [
+        facts([
+          ["State", badge(row.status)],
+          ["Reason without an attempt", row.deadCode],
+          ["Installation", link("/console/webhook", of, row.installationId)],
+          ["Endpoint, as configured now", row.endpointUrl],
+          ["Created", time(row.createdAt)],
+          ["Next attempt", time(row.nextAttemptAt)],
+          ["Finished", time(row.finishedAt)],
+          [
+            "Replay of",
+            row.replayOf && link("/console/delivery", { project: project.id, id: row.replayOf }, row.replayOf)
+          ],
+          [
+            "Trace",
+            Option.getOrNull(Option.map(trace, (url) => html`<a href="${url}" rel="noreferrer">Open the trace</a>`))
+          ]
         ]),
-        "No attempt has ended yet."
-      ),
-      html`<h2>Event</h2>`,
-      facts([
-        ["Event", row.eventId],
-        ["Type", row.type],
-        ["Occurred", time(row.occurredAt)]
-      ]),
-      html`<pre tabindex="0" aria-label="Data of the event">${JSON.stringify(row.data, null, 2)}</pre>`
-    ]
-  }
-  return content
-})
+        ...(row.status === "dead"
+          ? [action("/console/retry", request.session.csrf, { project: project.id, id: row.id }, "Retry this delivery")]
+          : []),
+        html`<h2>Attempts</h2>`,
+        table(
+          "Attempts, oldest first",
+          ["Attempt", "Started", "Endpoint", "Status", "Duration", "Error"],
+          row.log.map(({ durationMs, endpointUrl = null, errorCode, number, startedAt, statusCode }) => [
+            number,
+            time(startedAt),
+            endpointUrl,
+            statusCode,
+            durationMs === null ? null : `${durationMs} ms`,
+            errorCode
+          ]),
+          "No attempt has ended yet."
+        ),
+        html`<h2>Event</h2>`,
+        facts([
+          ["Event", row.eventId],
+          ["Type", row.type],
+          ["Occurred", time(row.occurredAt)]
+        ]),
+        html`<pre tabindex="0" aria-label="Data of the event">${JSON.stringify(row.data, null, 2)}</pre>`
+      ]
+    }
+  })
+)

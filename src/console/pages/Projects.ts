@@ -1,9 +1,9 @@
-/** The projects, by id. */
+/** All projects, by id. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { selected } from "../../platform/Columns.ts"
-import { filters, input, link, older, table, time } from "../Html.ts"
-import { type Asked, type Content, pageSize, textOf } from "../Page.ts"
+import { filters, input, link, nextPage, table, time } from "../Html.ts"
+import { type PageRequest, pageSize, textOf } from "../Page.ts"
 
 interface Row {
   readonly id: string
@@ -12,15 +12,15 @@ interface Row {
   readonly createdAt: string
 }
 
-/** Counting the webhooks of a project stops here. */
-const webhooksMax = 1_000
+/** Maximum number of webhooks that is counted for a project. */
+const maxWebhooks = 1_000
 
-export const projects = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, asked: Asked) {
-  const from = textOf(asked, "from") ?? ""
+export const projects = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
+  const from = textOf(request, "from") ?? ""
   const rows = yield* sql<Row>`
     SELECT project_id AS id, name, ${sql.literal(selected({ createdAt: ["created_at", "timestamptz"] }))}, (
       SELECT count(*)::int FROM (
-        SELECT FROM webhooks WHERE webhooks.project_id = projects.project_id LIMIT ${webhooksMax}::int
+        SELECT FROM webhooks WHERE webhooks.project_id = projects.project_id LIMIT ${maxWebhooks}::int
       ) counted
     ) AS webhooks
     FROM projects WHERE project_id >= ${from} ORDER BY project_id LIMIT ${pageSize + 1}::int`
@@ -29,17 +29,16 @@ export const projects = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, a
     .map(({ createdAt, id, name, webhooks }) => [
       link("/console/project", { project: id }, id),
       name,
-      webhooks === webhooksMax ? `${webhooksMax} or more` : webhooks,
+      webhooks === maxWebhooks ? `${maxWebhooks} or more` : webhooks,
       time(createdAt)
     ])
   const next = rows[pageSize]
-  const content: Content = {
+  return {
     title: "Projects",
     body: [
       filters("/console/projects", {}, [input("From the id", "from", from)]),
-      table("Projects by id", ["Project", "Name", "Webhooks", "Created"], cells, "No projects from here on."),
-      ...(next === undefined ? [] : [older("/console/projects", { from: next.id }, "More projects")])
+      table("Projects by id", ["Project", "Name", "Webhooks", "Created"], cells, "No projects."),
+      nextPage("/console/projects", next && { from: next.id }, "More projects")
     ]
   }
-  return content
 })

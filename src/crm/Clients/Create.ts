@@ -8,7 +8,7 @@ import type { Kind } from "../../platform/idempotency/Grouped.ts"
 import { addActiveClients, contact_capacity_exhausted, lockCapacity } from "./Capacity.ts"
 import { creatable } from "./Record.ts"
 
-export interface NewClient extends ClientCreate {
+interface NewClient extends ClientCreate {
   readonly id: ClientId
 }
 

@@ -22,7 +22,7 @@ const nextValues = qualified(writable, "next")
 
 export const noSuchClient = "The project has no client with the id in the path."
 
-export interface ClientChange {
+interface ClientChange {
   readonly id: ClientId
   readonly p: ClientPatch
 }

@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { ImportPreview, UnsupportedField } from "../../api/integrations/Preview.ts"
 import type { PlacedRecord } from "./Fingerprint.ts"
-import type { Mappings } from "./Judgement.ts"
+import type { Mappings } from "./Evaluation.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -48,8 +48,8 @@ export const outdated = (
     )
     FOR NO KEY UPDATE OF installation ${sql.literal(locked)}`
 
-/** The batches that were evaluated with other rules. */
-export const judgedOtherwise = (sql: Sql, rules: number) =>
+/** The batches that other rules have evaluated. */
+export const evaluatedByOtherRules = (sql: Sql, rules: number) =>
   sql<Batch>`
     SELECT project_id AS "projectId", installation_id AS "installationId" FROM staged_batches WHERE rules <> ${rules}`
 

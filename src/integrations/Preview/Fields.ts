@@ -24,7 +24,7 @@ export const importFields = {
 } as const satisfies Record<EntityType, Readonly<Record<string, Schema.Codec<unknown, unknown>>>>
 
 /**
- * The version of these schemas and of Judgement.ts, stored with each evaluated batch. Increment it with every change
+ * The version of these schemas and of Evaluation.ts, stored with each evaluated batch. Increment it with every change
  * there, so that batches of an earlier release are evaluated again.
  */
 export const rules = 1

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto"
 import type { InstallationId } from "../../api/Ids.ts"
 import { canonicalJson } from "../../platform/CanonicalJson.ts"
-import type { StagedRecord } from "./Judgement.ts"
+import type { StagedRecord } from "./Evaluation.ts"
 
 /** The canonical form of a record (RFC 8785). */
 const canonical = ({ entityType, externalId, fields }: StagedRecord) =>

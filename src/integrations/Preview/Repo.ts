@@ -12,7 +12,7 @@ interface Found {
   readonly status: "active" | "disabled"
   readonly hasProfile: boolean
   /** The stored evaluation; null while the batch is not evaluated, or without a profile. */
-  readonly judged: Pick<
+  readonly evaluation: Pick<
     ImportPreview,
     "counts" | "duplicateCount" | "unsupportedFields" | "profileVersion" | "fingerprint"
   > | null
@@ -70,7 +70,7 @@ export const preview = (sql: SqlClient.SqlClient, projectId: ProjectId, id: Inst
       CASE WHEN batch.fingerprint IS NOT NULL THEN json_build_object(
         'counts', batch.counts, 'duplicateCount', batch.duplicate_count, 'unsupportedFields', batch.unsupported_fields,
         'profileVersion', batch.profile_version, 'fingerprint', batch.fingerprint
-      ) END AS judged,
+      ) END AS evaluation,
       (SELECT count(*)::int FROM match) AS matched, (SELECT count(*)::int FROM match WHERE differs) AS differing
     FROM installations AS installation LEFT JOIN staged_batches AS batch
       ON batch.project_id = installation.project_id AND batch.installation_id = installation.id

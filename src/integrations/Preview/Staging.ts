@@ -6,7 +6,7 @@ import { untraced } from "../../platform/Telemetry.ts"
 import * as Batches from "./Batches.ts"
 import { rules } from "./Fields.ts"
 import { fingerprinting, inCanonicalOrder, type PlacedRecord } from "./Fingerprint.ts"
-import { type Evaluation, judge, type Mappings, profileOf, type StagedRecord, tally } from "./Judgement.ts"
+import { type Evaluation, evaluate, type Mappings, profileOf, type StagedRecord, tally } from "./Evaluation.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -37,17 +37,17 @@ export const stage = Effect.fnUntraced(function* (
   )) {
     const batch = { projectId, installationId: id }
     if (replaced) yield* replace(sql, batch, digest, given.get(id) ?? [])
-    if (digest !== null) yield* judgeBatch(sql, batch, profile)
+    if (digest !== null) yield* evaluateBatch(sql, batch, profile)
   }
 })
 
 /** Evaluates all batches again that were evaluated with other rules, each in a transaction of its own. */
-export const judgeAnew = Effect.fnUntraced(function* (sql: Sql) {
-  for (const { installationId, projectId } of yield* untraced(Batches.judgedOtherwise(sql, rules))) {
+export const reevaluate = Effect.fnUntraced(function* (sql: Sql) {
+  for (const { installationId, projectId } of yield* untraced(Batches.evaluatedByOtherRules(sql, rules))) {
     yield* sql.withTransaction(
       Effect.gen(function* () {
         const found = yield* Batches.outdated(sql, projectId, [installationId], rules, "SKIP LOCKED")
-        for (const profile of found) yield* judgeBatch(sql, { projectId, installationId }, profile)
+        for (const profile of found) yield* evaluateBatch(sql, { projectId, installationId }, profile)
       })
     )
   }
@@ -69,7 +69,7 @@ const replace = Effect.fnUntraced(function* (
 })
 
 /** Evaluates the stored records of a batch. */
-const judgeBatch = Effect.fnUntraced(function* (
+const evaluateBatch = Effect.fnUntraced(function* (
   sql: Sql,
   batch: Batches.Batch,
   { mappings, profileVersion }: { readonly profileVersion: number | null; readonly mappings: Mappings | null }
@@ -81,12 +81,12 @@ const judgeBatch = Effect.fnUntraced(function* (
   const { add, counts, unsupportedFields } = tally()
   for (let rank = 0, more = true; more; rank += portion) {
     const records = yield* Batches.readRecords(sql, batch, rank, portion)
-    const judged = records.map((record) => ({ record, judgement: judge(profile, record) }))
-    for (const { judgement, record } of judged) {
+    const evaluated = records.map((record) => ({ record, evaluation: evaluate(profile, record) }))
+    for (const { evaluation, record } of evaluated) {
       fingerprint.add(record)
-      add(record, judgement)
+      add(record, evaluation)
     }
-    const contacts = judged.filter(({ record }) => record.entityType === "contact")
+    const contacts = evaluated.filter(({ record }) => record.entityType === "contact")
     if (contacts.length > 0) yield* Batches.addContacts(sql, batch, contacts.map(mappedContact))
     more = records.length === portion
   }
@@ -101,11 +101,11 @@ const judgeBatch = Effect.fnUntraced(function* (
 })
 
 const mappedContact = ({
-  judgement: { values },
+  evaluation: { values },
   record: { externalId, position }
 }: {
   readonly record: PlacedRecord
-  readonly judgement: Evaluation
+  readonly evaluation: Evaluation
 }): Batches.MappedContact => ({
   position,
   external_id: externalId,

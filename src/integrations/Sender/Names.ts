@@ -1,10 +1,10 @@
-/** The addresses of host names. */
+/** Resolves host names. */
 import { Array, Cache, Context, Data, Deferred, Duration, Effect, Exit, Layer, Predicate } from "effect"
 import { lookup, Resolver } from "node:dns"
 import { readFile } from "node:fs/promises"
 import { isIP } from "node:net"
 
-/** A name without an address, or nobody who could tell. */
+/** The name has no address, or no resolver has answered. */
 export class NameUnresolved extends Data.TaggedError("NameUnresolved")<{ readonly code: string }> {}
 
 type Addresses = Effect.Effect<ReadonlyArray<string>, NameUnresolved>
@@ -12,11 +12,11 @@ type Addresses = Effect.Effect<ReadonlyArray<string>, NameUnresolved>
 export class Names extends Context.Service<
   Names,
   {
-    /** Every IPv4 and IPv6 address of a name: one at least, unjudged. */
+    /** Resolves a name to all its IPv4 and IPv6 addresses, at least one. The caller checks them. */
     readonly resolve: (name: string) => Addresses
   }
 >()("developer-api/integrations/Names") {
-  /** The system's names; `servers` (`address:port`) stand in for the DNS servers of the system. */
+  /** Resolves as the system does; `servers` (`address:port`) replace its DNS servers. */
   static readonly layerFrom = (servers?: ReadonlyArray<string>) =>
     Layer.effect(
       Names,
@@ -29,8 +29,8 @@ export class Names extends Context.Service<
 }
 
 /**
- * Keeps addresses for a moment, so that a burst of deliveries asks once, and asks once for all who wait at the same
- * time; when none waits any more, the question is dropped. Failures are not kept.
+ * Caches addresses for 5 s. Concurrent look-ups of a name share one query, which is cancelled when no caller waits for it.
+ * Failures are not cached.
  */
 export const cached = (resolve: (name: string) => Addresses) =>
   Effect.map(
@@ -42,9 +42,9 @@ export const cached = (resolve: (name: string) => Addresses) =>
   )
 
 /**
- * Asks in the order of a Unix system: hosts file, then DNS. DNS is asked by c-ares, as its questions end by themselves
- * and can be dropped, so that a server that hangs holds up no other name. What it does not know, getaddrinfo may know
- * (search domains, mDNS); libuv lets that have half of its threads at most.
+ * Resolves in the order of a Unix system: hosts file, then DNS. DNS queries use c-ares, as they have a timeout and can be
+ * cancelled, so that a server that hangs delays no other name. Names that it does not find are looked up by getaddrinfo
+ * (search domains, mDNS), which occupies at most half of libuv's threads.
  */
 const fromSystem = (servers: ReadonlyArray<string> | undefined) => (name: string) =>
   fromHostsFile(name).pipe(
@@ -55,7 +55,7 @@ const fromSystem = (servers: ReadonlyArray<string> | undefined) => (name: string
     )
   )
 
-/** No such name, no address of it, not a name for DNS, no DNS server. */
+/** Codes of DNS failures after which getaddrinfo is tried: no such name, no address, no DNS name, no DNS server. */
 const notFound = new Set(["ENOTFOUND", "ENODATA", "EBADNAME", "ECONNREFUSED"])
 
 const fromHostsFile = (name: string): Addresses =>
@@ -72,17 +72,17 @@ const fromHostsFile = (name: string): Addresses =>
   )
 
 /**
- * Both families at once. With addresses of one, the other is waited for no longer than RFC 8305, section 3, says: some
- * servers never answer AAAA.
+ * Queries both families at once. When one has answered, the other gets 50 ms more (RFC 8305, section 3), as some servers never
+ * answer AAAA queries.
  */
 const fromDns = (name: string, servers: ReadonlyArray<string> | undefined): Addresses =>
   Effect.gen(function* () {
-    // One for each name, as cancelling drops every question of a resolver.
+    // One resolver for each name, as cancelling ends all queries of a resolver.
     const resolver = new Resolver({ timeout: 2_000, tries: 2 })
     if (servers !== undefined) resolver.setServers(servers)
     const gathered: Array<string> = []
     const first = yield* Deferred.make<void>()
-    const ask = (family: "resolve4" | "resolve6") =>
+    const query = (family: "resolve4" | "resolve6") =>
       Effect.callback<ReadonlyArray<string>, NameUnresolved>((resume) => {
         resolver[family](name, (error, addresses) =>
           resume(error === null ? Effect.succeed(addresses) : Effect.fail(unresolved(error)))
@@ -94,7 +94,7 @@ const fromDns = (name: string, servers: ReadonlyArray<string> | undefined): Addr
         }),
         Effect.flip
       )
-    const failures = yield* Effect.all([ask("resolve4"), ask("resolve6")], { concurrency: 2, mode: "result" }).pipe(
+    const failures = yield* Effect.all([query("resolve4"), query("resolve6")], { concurrency: 2, mode: "result" }).pipe(
       Effect.map(Array.getSuccesses),
       Effect.raceFirst(Deferred.await(first).pipe(Effect.andThen(Effect.sleep("50 millis")), Effect.as([]))),
       Effect.ensuring(Effect.sync(() => resolver.cancel()))
@@ -116,5 +116,5 @@ const unresolved = (cause: unknown) =>
 const found = (addresses: ReadonlyArray<string>): Addresses =>
   addresses.length > 0 ? Effect.succeed(ordered(addresses)) : Effect.fail(new NameUnresolved({ code: "ENOTFOUND" }))
 
-/** IPv4 first: it is there everywhere. */
+/** IPv4 first, as every network supports it. */
 const ordered = (addresses: ReadonlyArray<string>) => addresses.toSorted((a, b) => isIP(a) - isIP(b))

@@ -1,4 +1,4 @@
-/** Webhooks over HTTP. */
+/** HTTP handlers of webhooks. */
 import { Effect, Redacted } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../../api/Api.ts"
@@ -7,7 +7,7 @@ import { command } from "../../platform/idempotency/Idempotency.ts"
 import { receiptWith, unversionedReceiptAnswer } from "../../platform/Responses.ts"
 import { type WebhookOutcome, Webhooks } from "../Webhooks.ts"
 
-/** The receipt, with the signing secret in the only answer that shows it. */
+/** Answers the receipt, with the signing secret unless it is a replay. */
 const secretAnswer = (outcome: WebhookOutcome) =>
   receiptWith(outcome, outcome.returned === null ? {} : { signingSecret: Redacted.value(outcome.returned) })
 

@@ -1,4 +1,4 @@
-/** The SQL of webhooks. Every statement names the project first. */
+/** SQL of webhooks. */
 import { Data, Duration, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
@@ -15,7 +15,7 @@ import { signingSecretsMax } from "./Secrets.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The installation, and its webhook, locked; no row, or no version, where there is none. */
+/** The installation, and its webhook, locked; each has no row if it does not exist. */
 const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
   installation AS MATERIALIZED (
     SELECT installations.id FROM project JOIN installations USING (project_id) WHERE installations.id = ${id}
@@ -38,30 +38,31 @@ const version_conflict = ({ version }: Refusal) =>
     currentVersion: version
   })
 
-/** The secret in force can't be opened. Nothing was changed. */
+/** The current secret cannot be opened. Nothing was changed. */
 export class SecretNotOpened extends Data.TaggedError("SecretNotOpened") {
   override get message() {
     return "The signing secret can't be opened: the key that sealed it is neither SECRET_KEY nor in SECRET_KEY_PREVIOUS"
   }
 }
 
-/** The secret in force is not the one that was opened before. Nothing was changed. */
+/** The current secret is not the one that was opened before. Nothing was changed. */
 export class SecretReplaced extends Data.TaggedError("SecretReplaced") {}
 
-/** A webhook as it is to be, and what is wrong with its URL. */
+/** The new state of a webhook. */
 interface Configuration extends WebhookConfigure {
+  /** The fault of its URL. */
   readonly fault: Option.Option<string>
   /** The secret of a new webhook. */
   readonly sealed: Uint8Array
-  /** The sealed secret in force as it was read, and whether it could be opened; null where there was none. */
-  readonly held: { readonly sealed: Uint8Array; readonly opens: boolean } | null
+  /** The current secret as it was read, and whether it could be opened; null if there was none. */
+  readonly current: { readonly sealed: Uint8Array; readonly opens: boolean } | null
 }
 
 export const configure = (
   sql: Sql,
   projectId: ProjectId,
   id: InstallationId,
-  { endpointUrl, eventTypes, expectedVersion, fault, held, sealed }: Configuration,
+  { endpointUrl, eventTypes, current, expectedVersion, fault, sealed }: Configuration,
   at: Date
 ): Mutation<InstallationNotFound | SecretNotOpened | SecretReplaced | VersionConflict | WebhookReferenceInvalid> => ({
   at,
@@ -74,12 +75,12 @@ export const configure = (
     verdict AS (
       SELECT
         CASE
-          -- A guard like the others: a repeated command is told its outcome, whatever is allowed by now.
+          -- Checked as a guard, so that a repeated command returns its outcome even if the URL is no longer allowed.
           WHEN ${Option.isSome(fault)}::boolean THEN 'webhook_reference_invalid'
           WHEN installation.id IS NULL THEN 'installation_not_found'
           WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN 'version_conflict'
-          WHEN in_force.sealed IS DISTINCT FROM ${held?.sealed ?? null}::bytea THEN 'secret_replaced'
-          WHEN ${held?.opens === false}::boolean THEN 'secret_not_opened'
+          WHEN in_force.sealed IS DISTINCT FROM ${current?.sealed ?? null}::bytea THEN 'secret_replaced'
+          WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'
         END AS failure,
         ${id}::text AS resource_id, changed,
         CASE
@@ -92,7 +93,7 @@ export const configure = (
       ) AS difference (changed)
     )`,
   effect: sql`
-    -- Two that create at once: the later one fails as a whole on the unique key, and looks again.
+    -- Of two concurrent creates, the second fails on the unique key and is retried.
     created AS (
       INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
       SELECT ${projectId}::text, ${id}::text, ${endpointUrl}::text, ${eventTypes}::text[], true, 1
@@ -124,10 +125,11 @@ export const configure = (
   }
 })
 
-/** A new secret at an expected version, and how long the old one goes on. */
+/** A new secret, for the webhook at an expected version. */
 interface Rotation {
   readonly expectedVersion: number
   readonly sealed: Uint8Array
+  /** Time for which the old secret also signs. */
   readonly overlap: Duration.Duration
 }
 
@@ -158,8 +160,8 @@ export const rotate = (
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id}
       RETURNING webhooks.version
     ),
-    -- Those whose overlap is over, and the oldest where the new one would be one too many.
-    forgotten AS (
+    -- Secrets whose overlap has ended, and the oldest if the new secret exceeds the maximum.
+    expired AS (
       DELETE FROM webhook_secrets USING claim
       WHERE webhook_secrets.project_id = ${projectId} AND webhook_secrets.installation_id = ${id}
         AND version NOT IN (

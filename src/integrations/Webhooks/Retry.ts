@@ -8,22 +8,22 @@ import { installation_not_found } from "./Repo.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Why a delivery can't be retried, by the word that `refusal` has for it. */
+/** The details of the refusals of a retry, by the word of `refusal`. */
 export const notRetriable: Readonly<Record<string, string>> = {
   state: "Only a dead delivery can be retried.",
   disabled: "The webhook is disabled: configure it again first.",
   unsubscribed: "The webhook no longer subscribes to the delivery's event type."
 }
 
-/** The first word of `notRetriable` that holds for `target`, `webhook` and `events`; null if none does. */
+/** The refusal of a retry, from `target`, `webhook` and `events`; NULL if the delivery can be retried. */
 const refusal = `CASE
   WHEN target.status <> 'dead' THEN 'state'
   WHEN webhook.enabled IS NOT TRUE THEN 'disabled'
   WHEN events.type <> ALL(webhook.event_types) THEN 'unsubscribed'
 END`
 
-/** What a retry sets. */
-const returned = (sql: Sql, at: Date) => sql`
+/** The assignments of a retry. */
+const retryAssignments = (sql: Sql, at: Date) => sql`
   status = 'pending', retries = 0, available_at = ${at}::timestamptz, retried_at = ${at}::timestamptz, finished_at = NULL,
   dead_code = NULL`
 
@@ -40,7 +40,7 @@ export const retry = (
       SELECT installations.id FROM project JOIN installations USING (project_id) WHERE installations.id = ${id}
     ),
     webhook AS MATERIALIZED (
-      -- Held until the delivery is pending again, so that the webhook is not disabled in between.
+      -- Locked until the delivery is pending again, so that the webhook is not disabled in between.
       SELECT locked.* FROM project, LATERAL (
         SELECT enabled, event_types FROM webhooks
         WHERE project_id = project.project_id AND installation_id = ${id} FOR SHARE
@@ -66,7 +66,7 @@ export const retry = (
     )`,
   effect: sql`
     retried AS (
-      UPDATE deliveries SET ${returned(sql, at)} FROM claim
+      UPDATE deliveries SET ${retryAssignments(sql, at)} FROM claim
       WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId}
     )`,
   problems: {
@@ -104,7 +104,7 @@ export const retryFor = (sql: Sql, actor: string, projectId: ProjectId, delivery
       JOIN events ON events.project_id = ${projectId} AND events.id = target.event_id
   ),
   retried AS (
-    UPDATE deliveries SET ${returned(sql, at)} FROM verdict
+    UPDATE deliveries SET ${retryAssignments(sql, at)} FROM verdict
     WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId} AND refusal IS NULL
     RETURNING deliveries.project_id
   ),

@@ -1,16 +1,17 @@
+/** Stored signing secrets of webhooks. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { SealedTable, SealedValue } from "../../platform/SealedValues.ts"
 
-/** Maximum number of secrets that sign a delivery: the one in force and those in their overlap (contract §10). */
+/** Maximum number of secrets that sign a delivery: the current one and those in their overlap (contract §10). */
 export const signingSecretsMax = 3
 
-/** What the signing secrets of a webhook are sealed for. */
+/** The owner to which the signing secrets of a webhook are bound. */
 export const secretOwner = (projectId: ProjectId, id: InstallationId) => ["webhook", projectId, id]
 
-/** Returns the sealed secret in force, or null where the installation has no webhook. */
-export const secretInForce = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
+/** Returns the current sealed secret, or null if the installation has no webhook. */
+export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
   Effect.map(
     sql<{ readonly sealed: Uint8Array }>`
       SELECT sealed FROM webhook_secrets
@@ -18,7 +19,7 @@ export const secretInForce = (sql: SqlClient.SqlClient, projectId: ProjectId, id
     ([row]) => row?.sealed ?? null
   )
 
-/** The signing secrets in force or in their overlap. One whose overlap is over signs nothing and is never opened again. */
+/** The signing secrets that are current or in their overlap. After it a secret is never opened again. */
 export const signingSecrets: SealedTable = {
   kind: "webhook",
   page: (sql, after, limit) => sql<SealedValue>`

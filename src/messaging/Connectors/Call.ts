@@ -1,5 +1,5 @@
 /** One provider call over HTTP, with its own connection, deadline and span. */
-import { Clock, type Duration, Effect, type Option } from "effect"
+import { Clock, type Duration, Effect, Option, Schema } from "effect"
 import type { MessageId } from "../../api/Ids.ts"
 import { freshConnections } from "../../platform/outbound/Connections.ts"
 import { inClientSpan, postAttributes } from "../../platform/outbound/ClientSpan.ts"
@@ -69,4 +69,17 @@ const failureOf = (code: ExchangeFailed["code"], mayBeWritten: boolean): Failure
   if (code === "invalid_response") return "unreadable_answer"
   // TLS can also fail after the request was written, and then it may have been processed.
   return mayBeWritten ? "connection_lost" : code
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true })
+const decodeUtf8 = Option.liftThrowable((bytes: Uint8Array) => utf8.decode(bytes))
+
+/** Decodes a body as JSON of a schema, or returns none. Unknown members are ignored. */
+export const jsonBody = <A>(schema: Schema.Decoder<A>) => {
+  const decode = Schema.decodeUnknownOption(Schema.fromJsonString(schema))
+  return (body: Option.Option<Uint8Array>): Option.Option<A> =>
+    body.pipe(
+      Option.flatMap(decodeUtf8),
+      Option.flatMap((text) => decode(text))
+    )
 }

@@ -1,4 +1,4 @@
-/** The connectors, and the channels that they make possible. A new connector is one line in each of the three. */
+/** The connectors, and the channels that they make possible. A new connector is one line in each of the three lists. */
 import { Schema } from "effect"
 import { http } from "./Http.ts"
 import { sandbox } from "./Sandbox.ts"

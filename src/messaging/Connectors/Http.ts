@@ -6,10 +6,9 @@ import { Clock, Effect, Option, Schema } from "effect"
 import { currentTraceparent } from "../../platform/outbound/ClientSpan.ts"
 import { signedHeaders } from "../../platform/StandardWebhooks.ts"
 import { isUnsafe } from "../../platform/UnsafeText.ts"
-import { call, type Reply } from "./Call.ts"
+import { call, jsonBody, type Reply } from "./Call.ts"
 import { connector, type Outcome } from "./Connector.ts"
 import { HttpUrl, secret } from "./Fields.ts"
-import { jsonBody } from "./JsonBody.ts"
 import { byFailure, byStatus, meaningOf } from "./Outcomes.ts"
 
 /** A secret in either base64 alphabet, as the libraries of Standard Webhooks accept it. */

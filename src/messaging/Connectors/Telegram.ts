@@ -3,10 +3,9 @@
  * not idempotent.
  */
 import { Duration, Effect, Option, Redacted, Schema } from "effect"
-import { call, type Reply } from "./Call.ts"
+import { call, jsonBody, type Reply } from "./Call.ts"
 import { connector, type Outcome } from "./Connector.ts"
 import { HttpUrl, secret } from "./Fields.ts"
-import { jsonBody } from "./JsonBody.ts"
 import { byFailure, byStatus, meaningOf } from "./Outcomes.ts"
 
 /** A bot token. It becomes part of a path. */
@@ -58,10 +57,10 @@ const outcomeOf = ({ body, retryAfter, status }: Reply): Outcome => {
   }
   // An answer without `error_code` is not from the Bot API but from a proxy before it.
   if (answer?.error_code === undefined) return byStatus("http", status, retryAfter)
-  const asked = Option.map(readRetryAfter(body), ({ parameters }) => Duration.seconds(parameters.retry_after))
+  const bodyDelay = Option.map(readRetryAfter(body), ({ parameters }) => Duration.seconds(parameters.retry_after))
   return byStatus(
     "telegram",
     answer.error_code,
-    Option.orElse(asked, () => retryAfter)
+    Option.orElse(bodyDelay, () => retryAfter)
   )
 }

@@ -63,7 +63,7 @@ export interface Claim extends Attempt {
   readonly lost: boolean
 }
 
-export interface Terms {
+interface Terms {
   readonly now: Statement.Fragment
   readonly leaseMillis: number
   /** The worker that holds the lease; null: the lease ends only by its time. */

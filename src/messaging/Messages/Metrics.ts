@@ -19,7 +19,7 @@ const depth = Metric.gauge("message_queue_depth", {
 })
 
 const oldest = Metric.gauge("message_oldest_due_seconds", {
-  description: "For how long the oldest due one has waited"
+  description: "For how long the oldest due message has waited"
 })
 
 /** Measures the queue depth and the delay of the retrier. */

@@ -10,7 +10,7 @@ const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30),
 export const maxAttempts = backoff.length + 1
 
 /** A finished attempt. */
-export interface Attempted {
+interface Attempted {
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
@@ -39,8 +39,8 @@ export const resultOf = ({ idempotent, inDoubt, number }: Attempted, outcome: Ou
       return Option.match(delay, {
         onNone: () => ({ ...common, on: inDoubt ? "exhausted_in_doubt" : "exhausted", errorCode: outcome.errorCode }),
         onSome: (delay) => {
-          const asked = Option.getOrElse(Option.map(outcome.retryAfter, Duration.toMillis), () => 0)
-          return { ...common, on: "postponed", errorCode: outcome.errorCode, delayMillis: Math.max(delay, asked) }
+          const requested = Option.getOrElse(Option.map(outcome.retryAfter, Duration.toMillis), () => 0)
+          return { ...common, on: "postponed", errorCode: outcome.errorCode, delayMillis: Math.max(delay, requested) }
         }
       })
     case "unknown":

@@ -1,3 +1,4 @@
+/** Counts of messages for `doctor`. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 

@@ -1,8 +1,23 @@
 /** The campaigns that a claim sends for, each with its pace and its routes. */
 import type { SqlClient, Statement } from "effect/sql"
-import type { Terms } from "../Claims.ts"
+import type { ProviderType } from "../../../api/messaging/Messaging.ts"
+import type { Limits } from "../../../platform/background/Slots.ts"
 
 type Sql = SqlClient.SqlClient
+
+/** The terms of a claim. */
+export interface Terms {
+  readonly now: Statement.Fragment
+  /** The end of the window: sends before this time are claimed. */
+  readonly until: Statement.Fragment
+  /** Milliseconds from the time of a send to the end of its lease. */
+  readonly leaseMillis: number
+  /** The worker that holds the lease; null: the lease ends only by its time. */
+  readonly workerId: bigint | null
+  readonly limits: Limits
+  /** Providers whose sends may be repeated although they may have been processed. */
+  readonly idempotent: ReadonlyArray<ProviderType>
+}
 
 /** Open recipients of a campaign: those that are due again, or have not been tried. */
 export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue: Statement.Fragment) => sql`
@@ -47,14 +62,14 @@ export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
 /** The routes of these campaigns whose channel is active. */
 export const routes = (sql: Sql) => sql`
   route AS MATERIALIZED (
-    SELECT paced.project_id, paced.id AS campaign_id, leg.kind, leg.rank, channels.id AS channel_id,
+    SELECT paced.project_id, paced.id AS campaign_id, configured.kind, configured.rank, channels.id AS channel_id,
       channels.provider_type, channels.config, templates.body
     FROM paced
       CROSS JOIN LATERAL (VALUES
         ('primary', 1, primary_channel_id, primary_template_id, primary_template_version),
         ('fallback', 2, fallback_channel_id, fallback_template_id, fallback_template_version)
-      ) AS leg (kind, rank, channel_id, template_id, template_version)
-      JOIN channels ON channels.project_id = paced.project_id AND channels.id = leg.channel_id AND channels.status = 'active'
-      JOIN templates ON templates.project_id = paced.project_id AND templates.id = leg.template_id
-        AND templates.version = leg.template_version
+      ) AS configured (kind, rank, channel_id, template_id, template_version)
+      JOIN channels ON channels.project_id = paced.project_id AND channels.id = configured.channel_id AND channels.status = 'active'
+      JOIN templates ON templates.project_id = paced.project_id AND templates.id = configured.template_id
+        AND templates.version = configured.template_version
   )`

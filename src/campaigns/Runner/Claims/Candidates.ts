@@ -1,7 +1,6 @@
 /** The recipients that a claim examines, and its verdict on each. */
 import type { SqlClient, Statement } from "effect/sql"
-import type { Terms } from "../Claims.ts"
-import { openRecipients } from "./Campaigns.ts"
+import { openRecipients, type Terms } from "./Campaigns.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -11,7 +10,7 @@ const maxSkipped = 100
 /** The first recipients of each campaign, locked, by `campaign_recipients_open`. */
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
-    SELECT position, client_id, route AS was_on, provider_type AS was_with, attempts, in_doubt, available_at
+    SELECT position, client_id, route AS last_route, provider_type AS last_provider, attempts, in_doubt, available_at
     FROM ${openRecipients(sql, "paced", isDue)}
     ORDER BY available_at, position LIMIT paced.quota + ${maxSkipped}::int
     FOR NO KEY UPDATE SKIP LOCKED
@@ -30,11 +29,11 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
  */
 export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
   checked AS MATERIALIZED (
-    SELECT candidate.*, way.*, clients.display_name, clients.first_name, clients.last_name,
+    SELECT candidate.*, reachable.*, clients.display_name, clients.first_name, clients.last_name,
       CASE
-        WHEN is_out AND in_doubt OR way.kind IS NULL AND in_doubt THEN 'stranded'
-        WHEN is_out THEN 'skipped'
-        WHEN way.kind IS NULL THEN 'unreachable'
+        WHEN is_excluded AND in_doubt OR reachable.kind IS NULL AND in_doubt THEN 'undetermined'
+        WHEN is_excluded THEN 'skipped'
+        WHEN reachable.kind IS NULL THEN 'unreachable'
         ELSE 'claimed'
       END AS verdict
     FROM (SELECT * FROM again UNION ALL SELECT * FROM fresh) candidate
@@ -42,7 +41,7 @@ export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
       CROSS JOIN LATERAL (
         SELECT clients.status = 'archived' AND clients.archived_at > frozen_at OR NOT clients.marketing_consent
           OR clients.suppressed OR clients.merged_into_client_id IS NOT NULL
-      ) AS eligibility (is_out)
+      ) AS eligibility (is_excluded)
       LEFT JOIN LATERAL (
         SELECT route.kind, route.channel_id, route.provider_type, route.config, route.body, address.address
         FROM route, LATERAL (
@@ -53,10 +52,10 @@ export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
         WHERE route.project_id = candidate.project_id AND route.campaign_id = candidate.id
           AND CASE
             WHEN candidate.in_doubt
-              THEN route.kind = candidate.was_on AND route.provider_type = candidate.was_with
+              THEN route.kind = candidate.last_route AND route.provider_type = candidate.last_provider
                 AND route.provider_type = ANY(${[...idempotent]}::text[])
-            ELSE candidate.was_on = 'primary' OR route.kind = 'fallback'
+            ELSE candidate.last_route = 'primary' OR route.kind = 'fallback'
           END
         ORDER BY route.rank LIMIT 1
-      ) way ON true
+      ) reachable ON true
   )`

@@ -25,7 +25,7 @@ export type Mappings = { readonly [Type in EntityType]?: Readonly<Record<string,
 type Target = "restricted" | { readonly field: string; readonly fits: (value: unknown) => boolean }
 
 /** Returns the target of an external field; undefined if it is not mapped. */
-export type Profile = (entityType: EntityType, externalField: string) => Target | undefined
+type Profile = (entityType: EntityType, externalField: string) => Target | undefined
 
 const fitting = (schema: Schema.Codec<unknown, unknown>) => {
   const decode = Schema.decodeUnknownOption(schema)
@@ -68,7 +68,7 @@ export interface Evaluation {
  * Evaluates each value separately. When several external fields are mapped to one field, the first by name, in code
  * units, with a value that fits is used, in any order of the record.
  */
-export const judge = (profile: Profile, { entityType, fields }: StagedRecord): Evaluation => {
+export const evaluate = (profile: Profile, { entityType, fields }: StagedRecord): Evaluation => {
   const values = new Map<string, unknown>()
   const unsupported: Array<readonly [string, UnsupportedReason]> = []
   for (const [externalField, value] of Object.entries(fields).toSorted(byName)) {

@@ -5,7 +5,7 @@
 import { Duration, Effect, Layer, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../platform/background/Supervisor.ts"
-import { judgeAnew } from "./Staging.ts"
+import { reevaluate } from "./Staging.ts"
 
 /** Maximum duration of the evaluation. */
 const stalledAfter = Duration.minutes(30)
@@ -15,8 +15,8 @@ export const layer = Layer.effectDiscard(
     const sql = yield* SqlClient.SqlClient
     const supervisor = yield* Supervisor
     // After the evaluation the fiber stays alive without work.
-    yield* supervisor.supervise("preview judging", { stalledAfter }, (progress) =>
-      Effect.andThen(judgeAnew(sql), Effect.asVoid(Effect.repeat(progress, Schedule.spaced(Duration.minutes(1)))))
+    yield* supervisor.supervise("preview evaluation", { stalledAfter }, (progress) =>
+      Effect.andThen(reevaluate(sql), Effect.asVoid(Effect.repeat(progress, Schedule.spaced(Duration.minutes(1)))))
     )
   })
 )
