@@ -10,7 +10,8 @@ import type {
   TicketNotFound,
   TicketNotRateable
 } from "../api/Problems.ts"
-import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
+import { mutate } from "../platform/idempotency/Mutate.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { rate } from "./Tickets/Repo.ts"
 

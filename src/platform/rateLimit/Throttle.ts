@@ -6,7 +6,8 @@ import type { ProjectId } from "../../api/Ids.ts"
 import { RateLimitExceeded, RateLimiterUnavailable } from "../../api/Problems.ts"
 import type { CurrentRequestShape } from "../CurrentRequest.ts"
 import { MetricsEnabled } from "../MetricsEnabled.ts"
-import { type Decision, RateLimits } from "./RateLimits.ts"
+import { RateLimits } from "./RateLimits.ts"
+import type { Decision } from "./TokenBuckets.ts"
 
 const decisions = Metric.counter("rate_limit_decisions_total", {
   description: "Requests that were counted, by policy and by what the bucket said",

@@ -1,6 +1,16 @@
 /** Token buckets in the memory of this process. */
 import type { RateLimit } from "../../api/Authentication.ts"
-import type { Decision } from "./RateLimits.ts"
+
+/** Result of taking a token; times in milliseconds. */
+export interface Decision {
+  readonly allowed: boolean
+  /** Tokens left in the bucket. */
+  readonly remaining: number
+  /** Time until the bucket is full again. */
+  readonly fullAfter: number
+  /** Time until one more request succeeds; 0 when this one did. */
+  readonly retryAfter: number
+}
 
 interface Bucket {
   tokens: number
