@@ -1,7 +1,8 @@
 /** The keys of this installation (`SECRET_KEY`, `SECRET_KEY_PREVIOUS`), from which every other key derives. */
 import { Array, Context, Data, Effect, FileSystem, Layer, Option, Path, Redacted } from "effect"
 import { hkdfSync, randomBytes } from "node:crypto"
-import { isSecretKey, Settings } from "./Settings.ts"
+import { Settings } from "./Settings.ts"
+import { isSecretKey } from "./Settings/Formats.ts"
 
 /** What is kept under `DATA_DIR` is not the key that was made. Without it stored secrets and cursors can't be read. */
 export class SecretKeyUnusable extends Data.TaggedError("SecretKeyUnusable")<{ readonly file: string }> {

@@ -49,7 +49,7 @@ export const platform = [
   mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("met.has(keyId) ||", "true ||"),
   mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("waiting.size >= maxWaiting", "false"),
   mutating("platform/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
-  mutating("platform/Settings.ts", "platform/Settings")("(?!0+[a-z])", ""),
+  mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
   outbox("webhooks.enabled AND ", ""),
   outbox("AND event.type = ANY(webhooks.event_types)", "")
 ]
