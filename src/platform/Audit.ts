@@ -11,7 +11,7 @@ export class Operator extends Context.Service<Operator, { readonly actor: string
 ) {}
 
 /** The actions that are recorded. */
-export const actions = [
+const actions = [
   "delivery.retry",
   "replay.start",
   "replay.cancel",
@@ -20,9 +20,9 @@ export const actions = [
   "webhook.disable",
   "message.settle"
 ] as const
-export type Action = (typeof actions)[number]
+type Action = (typeof actions)[number]
 
-export interface Audited {
+interface Audited {
   readonly actor: string
   readonly action: Action
   /** Id of the record that the action changes. */
@@ -30,7 +30,7 @@ export interface Audited {
   readonly detail?: Readonly<Record<string, unknown>>
 }
 
-export interface Entry {
+interface Entry {
   readonly id: string
   readonly at: string
   readonly actor: string

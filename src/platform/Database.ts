@@ -12,7 +12,7 @@ import { defaultConnections, optionsOf, type Pool, type PoolId, pools, sizesOf }
 import { Settings } from "./Settings.ts"
 
 /** How the process connects to the database. */
-export const Connections = Context.Reference<{
+const Connections = Context.Reference<{
   /** None: the database's URL leads to PostgreSQL itself. Some: that one leads to a pooler, and this one past it. */
   readonly directUrl: Option.Option<Redacted.Redacted>
   /** Most connections of all pools together. */

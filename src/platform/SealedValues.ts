@@ -16,7 +16,7 @@ export interface SealedValue extends Place {
 }
 
 /** What a table's rows are to hold instead of what they hold, a column each. */
-export interface Replacements {
+interface Replacements {
   readonly projectIds: ReadonlyArray<string>
   readonly ids: ReadonlyArray<string>
   readonly versions: ReadonlyArray<number>
@@ -37,7 +37,7 @@ export interface SealedTable {
 }
 
 /** What was found of the values of some tables. */
-export interface Survey {
+interface Survey {
   /** Values by key, as `SecretBox.keyIds` orders them. */
   readonly byKey: ReadonlyArray<number>
   /** Values that no key opens, as `kind project/id`. */

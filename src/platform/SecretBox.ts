@@ -15,7 +15,7 @@ import { SecretKey } from "./SecretKey.ts"
 export class SecretUnreadable extends Data.TaggedError("SecretUnreadable") {}
 
 /** The record that holds a secret (project and id): what is sealed for one can't be opened as another's. */
-export type Owner = ReadonlyArray<string>
+type Owner = ReadonlyArray<string>
 
 /** A secret, and which key has sealed it. */
 export interface Opened {

@@ -17,7 +17,7 @@ export class EmbeddedPostgresError extends Schema.TaggedError<EmbeddedPostgresEr
 }) {}
 
 /** A failure that only an operator can end. The message has the first line of the cause. */
-export const failed = (what: string, cause: unknown): EmbeddedPostgresError => {
+const failed = (what: string, cause: unknown): EmbeddedPostgresError => {
   const [line = ""] = (cause instanceof Error ? cause.message : String(cause)).split("\n", 1)
   return new EmbeddedPostgresError({ reason: "Failed", message: `${what}: ${line}`, cause })
 }

@@ -47,7 +47,7 @@ const timeToLive = Duration.millis(850)
 const usageResolution = 60_000
 
 /** The limits of a project that sets none (contract §4). */
-export const defaultRateLimits: Record<Policy, RateLimit> = {
+const defaultRateLimits: Record<Policy, RateLimit> = {
   read: { limit: 1200, windowSeconds: 60 },
   write: { limit: 300, windowSeconds: 60 },
   messages: { limit: 60, windowSeconds: 60 }

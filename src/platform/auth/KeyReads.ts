@@ -11,12 +11,12 @@ import { RecentSet } from "../RecentSet.ts"
 import { TokenBuckets } from "../rateLimit/TokenBuckets.ts"
 
 /** What a read has found, and how long it took. */
-export interface Found<Row> {
+interface Found<Row> {
   readonly row: Option.Option<Row>
   readonly took: Duration.Duration
 }
 
-export type Read<Row> = (keyIds: ReadonlyArray<KeyId>) => Effect.Effect<ReadonlyArray<Row>, ServiceUnavailable>
+type Read<Row> = (keyIds: ReadonlyArray<KeyId>) => Effect.Effect<ReadonlyArray<Row>, ServiceUnavailable>
 
 /** Unknown keys that are read at once: 20 in a row, then 10 a second. */
 const atOnce = { limit: 20, windowSeconds: 2 }

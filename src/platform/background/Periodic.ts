@@ -3,7 +3,7 @@ import { Duration, Effect, Metric, Schedule } from "effect"
 import { MetricsEnabled } from "../MetricsEnabled.ts"
 import { firstDelay, longestDelay, Supervisor } from "./Supervisor.ts"
 
-export interface Options {
+interface Options {
   /** Pause between the end of one run and the start of the next. */
   readonly interval: Duration.Duration
   /** Maximum time without a successful run. Defaults to ten intervals, at least `shortestStall`. */

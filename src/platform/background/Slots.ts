@@ -36,7 +36,7 @@ export interface Permit {
   readonly end: (how: End) => void
 }
 
-export interface KeyLimit {
+interface KeyLimit {
   readonly tenant: string
   readonly key: string
   /** Permits that may be taken now. */

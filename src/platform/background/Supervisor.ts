@@ -16,13 +16,13 @@ export const longestDelay = Duration.seconds(30)
 /** Interval between two updates of the gauge and of the log. */
 const watchEvery = Duration.seconds(1)
 
-export interface Options {
+interface Options {
   /** Maximum time between two reports of progress. */
   readonly stalledAfter: Duration.Duration
 }
 
 /** A loop under supervision. Resources of its scope live as long as one run. */
-export type Loop<E, R> = (progress: Effect.Effect<void>) => Effect.Effect<void, E, R>
+type Loop<E, R> = (progress: Effect.Effect<void>) => Effect.Effect<void, E, R>
 
 export class Supervisor extends Context.Service<
   Supervisor,

@@ -14,7 +14,7 @@ export interface Attempt<Returned> {
 }
 
 /** The parts in which mutation statements differ. */
-export interface Parts {
+interface Parts {
   /** A query of the commands: `ord`, `project_id`, `key`, `fingerprint`, `at`, and arguments. */
   readonly asked: Statement.Fragment
   /** Whether `asked` is one command. */

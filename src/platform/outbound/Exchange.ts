@@ -6,7 +6,7 @@ import manifest from "../../../package.json" with { type: "json" }
 import { type Connection, type Connections, destroy, type Phase } from "./Connections.ts"
 
 /** An outbound POST. */
-export interface Post {
+interface Post {
   readonly url: URL
   /**
    * Addresses of the host, at least one, to connect to. Ignored when the host is an address. Absent: the system

@@ -15,7 +15,7 @@ const decisions = Metric.counter("rate_limit_decisions_total", {
 })
 
 /** Takes a token for a request, and adds the headers of the bucket to its answer. */
-export type Throttle = (
+type Throttle = (
   policy: Policy,
   principal: { readonly projectId: ProjectId; readonly rateLimits: Readonly<Record<Policy, RateLimit>> },
   request: CurrentRequestShape
