@@ -24,8 +24,8 @@ export interface Stored {
 export interface MutationClient {
   readonly sql: SqlClient.SqlClient
   /**
-   * For the mutations of this process that may wait for rows at once, shared fairly among the projects that want some: a
-   * project whose mutations wait holds no more permits than the others leave.
+   * Permits for mutations that may wait for rows, shared fairly among the projects: a project whose mutations wait holds no
+   * more permits than the others leave.
    */
   readonly permits: PartitionedSemaphore.PartitionedSemaphore<ProjectId>
   /** Looks up the outcome of a key's first run. */
@@ -55,7 +55,7 @@ export class Mutations extends Context.Service<Mutations, MutationClient>()(
     Effect.gen(function* () {
       const reads = yield* SqlClient.SqlClient
       const sql = Context.get(yield* Layer.build(mutationsLayer), SqlClient.SqlClient)
-      // The others are for groups, which never wait for a record.
+      // The other half is for groups, which never wait for a record.
       const permits = Math.max(1, Math.floor((yield* capacityOf("mutations")) / 2))
       return makeMutationClient({ sql, reads, permits })
     })
@@ -65,7 +65,7 @@ export class Mutations extends Context.Service<Mutations, MutationClient>()(
 /** Names a key in `MutationClient.keys`. */
 export const nameOf = ({ key, projectId }: Key): string => `${projectId}\u0000${key}`
 
-/** Most outcomes that one statement looks up. */
+/** Maximum number of outcomes that one statement looks up. */
 const maxBatch = 64
 
 /** Makes a function that looks up the stored outcome of a key; the look-ups of one turn are one statement. */

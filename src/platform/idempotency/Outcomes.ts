@@ -7,8 +7,8 @@ import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import { type MutationClient, nameOf, type Stored } from "./Mutations.ts"
 
 /**
- * Looks for a stored outcome first where this process has met the key lately, as that costs less than the mutation, and
- * runs the mutation if there is none.
+ * Looks for a stored outcome first if this process has recently seen the key, as that costs less than the mutation. Runs the
+ * mutation if there is none.
  */
 export const repeated = <Returned, E>(
   client: MutationClient,
@@ -25,7 +25,7 @@ export const repeated = <Returned, E>(
   )
 }
 
-/** Answers what a key's first run did while the project is locked: nothing else can be told then. */
+/** Replays the stored outcome of a key while the project is locked; without one, fails with the lock. */
 const lockedOut = <Returned>(
   { stored }: MutationClient,
   command: Command,
@@ -37,7 +37,7 @@ const lockedOut = <Returned>(
       first === undefined ? Effect.fail(locked) : replay(command, first)
   )
 
-/** What follows from an attempt. Where it changed nothing, only the stored outcome can tell why. */
+/** Returns the outcome of an attempt. If it changed nothing, the stored outcome of the key shows why. */
 export const settled = <Problem, Returned>(
   client: MutationClient,
   command: Command,
@@ -49,14 +49,14 @@ export const settled = <Problem, Returned>(
       client.keys.add(nameOf(command))
       return Effect.succeed({ ...receipt(attempt), replayed: false, returned: attempt.returned })
     }
-    // A failed guard says little as long as the key may be known: the command that it repeats has moved the guard.
+    // The first run of a repeated command may be the reason why a guard fails now, so its outcome takes precedence.
     return Effect.flatMap(client.stored(command), (first) => {
       if (first !== undefined) {
         client.keys.add(nameOf(command))
         return replay(command, first)
       }
       if (attempt.failure !== null) return refused(attempt, attempt.failure, problems)
-      // The key was taken at the first look and pruned before the second: the next look will find it free.
+      // The key was taken at the attempt and pruned before the look-up: it is free at the next attempt.
       return settled(client, command, problems, run)
     })
   })

@@ -10,7 +10,7 @@ import { RateLimits } from "./RateLimits.ts"
 import type { Decision } from "./TokenBuckets.ts"
 
 const decisions = Metric.counter("rate_limit_decisions_total", {
-  description: "Requests that were counted, by policy and by what the bucket said",
+  description: "Decisions of the rate limiter, by policy and decision",
   incremental: true
 })
 
