@@ -7,8 +7,7 @@ export { Api } from "./api/Api.ts"
 export { Authentication } from "./api/Authentication.ts"
 export * as Problems from "./api/Problems.ts"
 export type { AttemptOptions, RetryOptions } from "./client/Attempts.ts"
-export { bearerLayer } from "./client/Bearer.ts"
-export { DeveloperApi, type DeveloperApiOptions } from "./client/DeveloperApi.ts"
+export { bearerLayer, DeveloperApi, type DeveloperApiOptions } from "./client/DeveloperApi.ts"
 export type {
   CallOptions,
   GroupName,

@@ -24,7 +24,7 @@ export const Module = Schema.Literals(modules)
 export type Module = typeof Module.Type
 
 /** The rate limit policies, each with a token bucket per project. */
-export const policies = ["read", "write", "messages"] as const
+const policies = ["read", "write", "messages"] as const
 export type Policy = (typeof policies)[number]
 
 /** The scope, module and rate limit policy of one operation. */

@@ -36,7 +36,7 @@ export class Principal extends Context.Service<
 >()("developer-api/api/Principal") {}
 
 /** The security scheme of the OpenAPI document. */
-export const DeveloperBearer = HttpApiSecurity.bearer.pipe(
+const DeveloperBearer = HttpApiSecurity.bearer.pipe(
   HttpApiSecurity.annotate(OpenApi.Description, "A project API key, issued with `npm run --silent cli -- token issue`.")
 )
 

@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 
 /** Counts the Unicode code points of a string, as JSON Schema's `maxLength` does. */
-export const codePoints = (text: string): number => {
+const codePoints = (text: string): number => {
   let count = text.length
   for (let i = 0; i < text.length - 1; i++) {
     if ((text.charCodeAt(i) & 0xfc00) === 0xd800 && (text.charCodeAt(i + 1) & 0xfc00) === 0xdc00) {

@@ -5,14 +5,14 @@ import { ETag, text } from "./Fields.ts"
 import { IdempotencyKeyReused } from "./Problems.ts"
 
 /** The key of client and deal operations. */
-export const RecordIdempotencyKey = Schema.String.check(
+const RecordIdempotencyKey = Schema.String.check(
   Schema.isPattern(/^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/u, {
     expected: "8 to 160 characters of A-Z a-z 0-9 . _ : -, the first a letter or digit"
   })
 )
 
 /** The key of every other operation. */
-export const IdempotencyKey = Schema.String.check(
+const IdempotencyKey = Schema.String.check(
   Schema.isPattern(/^[\x21-\x7E]{1,160}$/u, { expected: "1 to 160 printable ASCII characters without spaces" })
 )
 

@@ -1,11 +1,8 @@
 /** Locations of faults in a request: `path/clientId`, `query/limit`, `header/idempotency-key`, `body/tags/3`. */
 import type { Faults } from "./Problems.ts"
 
-/** A fault and its location. */
+/** A fault and its location, whose segments are escaped as in RFC 6901. */
 export type LocatedFault = readonly [location: string, message: string]
-
-/** Escapes a member name as a segment of a location (RFC 6901). */
-export const pointer = (name: string): string => name.replaceAll("~", "~0").replaceAll("/", "~1")
 
 /** Maximum length of a location in an answer, in code points (contract §1). */
 const maxLocation = 256
@@ -27,7 +24,7 @@ const cut = (location: string, length: number) =>
         .join("")
 
 /** Faults grouped by location, and the number of faults that are left out. */
-export interface Gathered {
+interface Gathered {
   readonly errors: Faults
   readonly omitted: number
 }

@@ -1,7 +1,7 @@
 /** Faults in the shape of a request. The service answers them; the client does not send such a request. */
-import { Predicate, Result, Schema, SchemaIssue } from "effect"
+import { JsonPointer, Predicate, Result, Schema, SchemaIssue } from "effect"
 import { faultsOf } from "./Faults.ts"
-import { type LocatedFault, pointer } from "./Locations.ts"
+import type { LocatedFault } from "./Locations.ts"
 import { discriminatorOf } from "./Variants.ts"
 
 /** Reports every fault, unknown members included. */
@@ -25,7 +25,7 @@ export const faultsOfSlot = (
 
 /** Lists the faults of a part that an operation does not have: every member of it. */
 export const faultsOfNone = (name: "path" | "header" | "query", input: object): ReadonlyArray<LocatedFault> =>
-  Object.keys(input).map((member) => [`${name}/${pointer(member)}`, "is not known here"])
+  Object.keys(input).map((member) => [`${name}/${JsonPointer.escapeToken(member)}`, "is not known here"])
 
 /** The fault of a body where the operation takes none. */
 export const bodyOfNone: LocatedFault = ["body", "must be absent: this operation takes no body"]
@@ -67,7 +67,7 @@ const faultsOfRules = ({ ast }: Schema.Top, body: unknown): ReadonlyArray<Locate
 
 const located = (slot: string, issue: SchemaIssue.Issue): ReadonlyArray<LocatedFault> =>
   faultsOf(issue).map(({ message, path }) => [
-    [slot, ...path.map((segment) => pointer(String(segment)))].join("/"),
+    [slot, ...path.map((segment) => JsonPointer.escapeToken(String(segment)))].join("/"),
     message
   ])
 

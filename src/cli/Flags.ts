@@ -4,7 +4,7 @@ import { CliError, Flag } from "effect/cli"
 import { ProjectId } from "../api/Ids.ts"
 import { faultsOf } from "../api/Faults.ts"
 import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
-import { DurationText } from "../platform/Settings.ts"
+import { DurationText } from "../platform/Settings/Formats.ts"
 
 export const json = Flag.Boolean("json").pipe(
   Flag.withoutNegation,

@@ -10,7 +10,7 @@ import {
   type IssuedKey,
   KeyUnknown,
   MemberUnusable,
-  usualLife
+  defaultLifetime
 } from "../platform/auth/ApiKeys.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
@@ -35,7 +35,7 @@ const issue = Command.make(
     ),
     expiresIn: Flags.duration("expires-in").pipe(
       Flag.withDescription("How long the key lives, at most 366d; 90d if not given"),
-      Flag.withDefault(usualLife)
+      Flag.withDefault(defaultLifetime)
     ),
     member: Flag.String("member").pipe(
       Flag.withMetavar("ID"),

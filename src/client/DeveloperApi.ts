@@ -1,14 +1,14 @@
 /** The API as an Effect service. */
 import { Context, Effect, Layer, Option, Predicate, Redacted, Stream } from "effect"
 import { WebCrypto } from "effect/crypto"
-import { FetchHttpClient, type HttpClient } from "effect/http"
+import { FetchHttpClient, type HttpClient, HttpClientRequest } from "effect/http"
 import * as HttpApi from "effect/http-api/HttpApi"
 import * as HttpApiClient from "effect/http-api/HttpApiClient"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import { Api } from "../api/Api.ts"
+import { Authentication } from "../api/Authentication.ts"
 import { attemptsLayer, type AttemptOptions } from "./Attempts.ts"
-import { bearerLayer } from "./Bearer.ts"
-import { type Answer, itemsOf, nextPage } from "./Calls.ts"
 import type { Operations } from "./Operations.ts"
 import { withUnexpected } from "./Problem.ts"
 import { type Complete, hasMember, requestForm, type Written } from "./RequestForm.ts"
@@ -21,8 +21,27 @@ export interface DeveloperApiOptions extends AttemptOptions {
   readonly token: string | Redacted.Redacted
 }
 
-/** An operation without its types, which only `Operations` has. */
-type Call<Request> = (request: Request) => Effect.Effect<Answer, unknown>
+/** The members of an answer that pagination reads. */
+export interface Answer {
+  readonly body?: { readonly items?: ReadonlyArray<unknown>; readonly nextCursor?: string | null }
+}
+
+/** An operation without its types, which only `Operations` has. test/client/Types.test.ts checks those. */
+export type Call<Request> = (request: Request) => Effect.Effect<Answer, unknown>
+
+/** Narrows a member of a client. The compiler loses the types of operations in a loop over them. */
+export const isCall = <Request>(value: unknown): value is Call<Request> => typeof value === "function"
+
+/**
+ * Adds `Authorization: Bearer <token>` to each request of a client of `Api`. `DeveloperApi` includes it; use it for
+ * clients that you make with `HttpApiClient`.
+ */
+export const bearerLayer = (
+  token: string | Redacted.Redacted
+): Layer.Layer<HttpApiMiddleware.ForClient<Authentication>> =>
+  HttpApiMiddleware.layerClient(Authentication, ({ next, request }) =>
+    next(HttpClientRequest.bearerToken(request, token))
+  )
 
 /**
  * The developer API: `api.<group>.<operation>(request)` for every operation, and `….items(request)` for the records of
@@ -72,21 +91,18 @@ const isToken = (token: string | Redacted.Redacted) => {
 }
 
 const operations = Effect.fnUntraced(function* (baseUrl: string | URL) {
-  const client = yield* HttpApiClient.make(Api, { baseUrl, transformResponse: withUnexpected })
-  // The compiler loses the types of the methods in a loop over the endpoints. test/client/Types.test.ts checks them.
-  const calls = client as unknown as Readonly<Record<string, Readonly<Record<string, Call<Complete>>>>>
-  const methods: Record<string, Record<string, unknown>> = {}
+  const client: object = yield* HttpApiClient.make(Api, { baseUrl, transformResponse: withUnexpected })
+  const groups: Record<string, Record<string, unknown>> = {}
   HttpApi.reflect(Api, {
-    onGroup: ({ group }) => {
-      methods[group.identifier] = {}
-    },
+    onGroup: () => {},
     onEndpoint: ({ endpoint, group }) => {
-      const call = calls[group.identifier]?.[endpoint.identifier]
-      if (call !== undefined)
-        Object.assign(methods[group.identifier] ?? {}, { [endpoint.identifier]: method(endpoint, call) })
+      const calls = Predicate.hasProperty(client, group.identifier) ? client[group.identifier] : undefined
+      const call = Predicate.hasProperty(calls, endpoint.identifier) ? calls[endpoint.identifier] : undefined
+      if (!isCall<Complete>(call)) return
+      groups[group.identifier] = { ...groups[group.identifier], [endpoint.identifier]: method(endpoint, call) }
     }
   })
-  return methods as Operations
+  return groups as Operations
 })
 
 const method = (endpoint: HttpApiEndpoint.Top, call: Call<Complete>) => {
@@ -112,3 +128,10 @@ const pages =
     Stream.paginate(request, (at) =>
       Effect.map(send(at), (answer) => [itemsOf(answer), Option.fromUndefinedOr(nextPage(at, answer))] as const)
     )
+
+/** Returns the records of a page. */
+export const itemsOf = ({ body }: Answer): ReadonlyArray<unknown> => body?.items ?? []
+
+/** Returns the request of the next page; undefined after the last page. */
+export const nextPage = (request: Written, { body }: Answer): Written | undefined =>
+  body?.nextCursor == null ? undefined : { ...request, query: { ...request.query, cursor: body.nextCursor } }

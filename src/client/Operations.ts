@@ -102,10 +102,10 @@ export type OperationItem<Group extends GroupName, Name extends OperationName<Gr
 >
 
 /** The arguments of a method. A request without required members is optional. */
-export type Arguments<Request> = Partial<Request> extends Request ? [request?: Request] : [request: Request]
+type Arguments<Request> = Partial<Request> extends Request ? [request?: Request] : [request: Request]
 
 /** An operation as an Effect. A list also has `items`, the records of all pages from the requested one on. */
-export type Method<Request, Answer, Failure> = ((...args: Arguments<Request>) => Effect.Effect<Answer, Failure>) &
+type Method<Request, Answer, Failure> = ((...args: Arguments<Request>) => Effect.Effect<Answer, Failure>) &
   ([ItemOf<Answer>] extends [never]
     ? unknown
     : { readonly items: (...args: Arguments<Request>) => Stream.Stream<ItemOf<Answer>, Failure> })
@@ -122,9 +122,7 @@ export type Operations = {
 }
 
 /** An operation as a Promise. `items` iterates over the pages with `for await`. */
-export type PromiseMethod<Request, Answer> = ((
-  ...args: [...Arguments<Request>, options?: CallOptions]
-) => Promise<Answer>) &
+type PromiseMethod<Request, Answer> = ((...args: [...Arguments<Request>, options?: CallOptions]) => Promise<Answer>) &
   ([ItemOf<Answer>] extends [never]
     ? unknown
     : { readonly items: (...args: [...Arguments<Request>, options?: CallOptions]) => AsyncIterable<ItemOf<Answer>> })

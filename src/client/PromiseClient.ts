@@ -1,8 +1,15 @@
 /** The API as Promises, for programs without Effect. */
-import { Cause, Effect, Exit, Layer } from "effect"
+import { Cause, Effect, Exit, Layer, Record } from "effect"
 import { FetchHttpClient, HttpClient } from "effect/http"
-import { type Answer, itemsOf, nextPage } from "./Calls.ts"
-import { DeveloperApi, type DeveloperApiOptions } from "./DeveloperApi.ts"
+import {
+  type Answer,
+  type Call,
+  DeveloperApi,
+  type DeveloperApiOptions,
+  isCall,
+  itemsOf,
+  nextPage
+} from "./DeveloperApi.ts"
 import type { CallOptions, PromiseOperations } from "./Operations.ts"
 import type { Written } from "./RequestForm.ts"
 
@@ -14,9 +21,6 @@ export interface ClientOptions extends DeveloperApiOptions {
 
 /** A client holds no resources, so nothing has to be closed. */
 export type DeveloperClient = PromiseOperations
-
-/** An operation without its types, which only `PromiseOperations` has. */
-type Call = (request?: Written) => Effect.Effect<Answer, unknown>
 
 /**
  * Makes a client: `client.<group>.<operation>(request, { signal })` for every operation, and `….items(request)` for the
@@ -33,16 +37,15 @@ export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperCli
       ? DeveloperApi.layer(options)
       : DeveloperApi.layer(options).pipe(Layer.provide(Layer.succeed(FetchHttpClient.Fetch, fetch)))
   const api = Effect.runSync(Effect.provide(DeveloperApi, layer))
-  // The compiler loses the types of the methods in a loop over the operations. test/client/Types.test.ts checks them.
-  return Object.fromEntries(
-    Object.entries(api as unknown as Readonly<Record<string, Readonly<Record<string, Call>>>>).map(([group, calls]) => [
-      group,
-      Object.fromEntries(Object.entries(calls).map(([name, call]) => [name, promised(call)]))
-    ])
-  ) as unknown as DeveloperClient
+  const groups: Record<string, Record<string, unknown>> = Record.map({ ...api }, (calls) =>
+    Record.map<string, unknown, unknown>({ ...calls }, (call) =>
+      isCall<Written | undefined>(call) ? promised(call) : call
+    )
+  )
+  return groups as DeveloperClient
 }
 
-const promised = (call: Call) => {
+const promised = (call: Call<Written | undefined>) => {
   const send = (request?: Written, options?: CallOptions) => run(call(request), options?.signal)
   return "items" in call ? Object.assign(send, { items: pages(send) }) : send
 }

@@ -1,7 +1,7 @@
 /** Encodes the request of a caller for an endpoint, or lists every fault of it. */
-import { Result, Schema } from "effect"
+import { JsonPointer, Result, Schema } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import { gather, type LocatedFault, pointer, seeErrors } from "../api/Locations.ts"
+import { gather, type LocatedFault, seeErrors } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
 import { bodyOfNone, faultsOfBody, faultsOfNone, faultsOfSlot, isSelfContained, strict } from "../api/Shape.ts"
 
@@ -92,14 +92,19 @@ const surplus = (others: object): ReadonlyArray<LocatedFault> =>
   Object.entries(others).flatMap(([name, value]) =>
     value === undefined
       ? []
-      : [[pointer(name), "is not known here: a request has params, query, headers and payload"] as const]
+      : [
+          [
+            JsonPointer.escapeToken(name),
+            "is not known here: a request has params, query, headers and payload"
+          ] as const
+        ]
   )
 
 /** Reports segments that no URL can contain: `.` and `..`, which are resolved away, and unpaired surrogates. */
 const segmentFaults = (params: object): ReadonlyArray<LocatedFault> =>
   Object.entries(params).flatMap(([name, value]) =>
     typeof value === "string" && (value === "." || value === ".." || !value.isWellFormed())
-      ? [[`path/${pointer(name)}`, "can't be sent in a path"]]
+      ? [[`path/${JsonPointer.escapeToken(name)}`, "can't be sent in a path"]]
       : []
   )
 

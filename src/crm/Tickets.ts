@@ -10,7 +10,8 @@ import {
   TicketNotFound,
   TicketNotRateable
 } from "../api/Problems.ts"
-import { type Command, mutate, type Mutation, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import type { Command, Mutation, Outcome } from "../platform/idempotency/Idempotency.ts"
+import { mutate } from "../platform/idempotency/Mutate.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 
 export class Tickets extends Context.Service<

@@ -2,8 +2,7 @@
 import { Clock, Context, Duration, Effect, Layer, Option, References, Result } from "effect"
 import { freshConnections, keptConnections } from "../platform/outbound/Connections.ts"
 import { postAttributes } from "../platform/outbound/ClientSpan.ts"
-import { type Answer, exchange, ExchangeFailed } from "../platform/outbound/Exchange.ts"
-import { delayOf } from "../platform/outbound/RetryAfter.ts"
+import { type Answer, exchange, ExchangeFailed, retryDelay } from "../platform/outbound/Exchange.ts"
 import { Settings } from "../platform/Settings.ts"
 import { type AllowedNetworks, classify, networksOf } from "./Addresses.ts"
 import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
@@ -143,7 +142,7 @@ const answered = ({ retryAfter, status }: Answer): Effect.Effect<Outcome> =>
     : Effect.map(Clock.currentTimeMillis, (now) => ({
         _tag: "answered",
         status,
-        retryAfter: delayOf(retryAfter, now)
+        retryAfter: retryDelay(retryAfter, now)
       }))
 
 const attributes = ({ url }: Endpoint, outcome: Outcome) => ({

@@ -12,7 +12,8 @@ import {
   type WebhookStateConflict
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
-import { type Command, mutate, type Outcome } from "../platform/idempotency/Idempotency.ts"
+import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
+import { mutate } from "../platform/idempotency/Mutate.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { SecretBox } from "../platform/SecretBox.ts"

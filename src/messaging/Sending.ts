@@ -9,7 +9,8 @@ import {
   type ServiceUnavailable
 } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
-import { type Command, mutate } from "../platform/idempotency/Idempotency.ts"
+import type { Command } from "../platform/idempotency/Idempotency.ts"
+import { mutate } from "../platform/idempotency/Mutate.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { eventContext } from "../platform/outbox/Outbox.ts"

@@ -5,13 +5,13 @@ import type { ProjectId } from "../api/Ids.ts"
 import { selected } from "./Columns.ts"
 import { type ProjectUnknown, requireProject } from "./ProjectUnknown.ts"
 
-/** Who acts: the user of the operating system for a command, `console session` for the console. */
+/** The person who acts: the user of the operating system for a command, `console session` for the console. */
 export class Operator extends Context.Service<Operator, { readonly actor: string }>()(
   "developer-api/platform/Audit/Operator"
 ) {}
 
 /** The actions that are recorded. */
-export const actions = [
+const actions = [
   "delivery.retry",
   "replay.start",
   "replay.cancel",
@@ -20,9 +20,9 @@ export const actions = [
   "webhook.disable",
   "message.settle"
 ] as const
-export type Action = (typeof actions)[number]
+type Action = (typeof actions)[number]
 
-export interface Audited {
+interface Audited {
   readonly actor: string
   readonly action: Action
   /** Id of the record that the action changes. */
@@ -30,7 +30,7 @@ export interface Audited {
   readonly detail?: Readonly<Record<string, unknown>>
 }
 
-export interface Entry {
+interface Entry {
   readonly id: string
   readonly at: string
   readonly actor: string
@@ -39,7 +39,7 @@ export interface Entry {
   readonly detail: Readonly<Record<string, unknown>>
 }
 
-/** A common table expression that records an action for each row of `changed (project_id)`, at the database's time. */
+/** Returns a common table expression that records an action for each row of `changed (project_id)`, at the database's time. */
 export const audited = (
   sql: SqlClient.SqlClient,
   { action, actor, detail = {}, target }: Audited,
@@ -60,7 +60,7 @@ export class Audit extends Context.Service<
   {
     /** Records an action that changes no record. */
     readonly record: (projectId: ProjectId, action: Omit<Audited, "actor">) => Effect.Effect<void, never, Operator>
-    /** The latest entries of a project, the newest first; those before the entry `before`, where it is given. */
+    /** Returns the latest entries of a project, or the latest before the entry `before`, newest first. */
     readonly list: (
       projectId: ProjectId,
       page?: { readonly before?: string | undefined; readonly limit: number }

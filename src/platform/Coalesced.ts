@@ -4,7 +4,7 @@
  */
 import { Context, Effect, Exit } from "effect"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import { startInTime } from "./Database.ts"
+import { startWithTimeout } from "./Database.ts"
 
 interface Call<Input, Output, E> {
   readonly input: Input
@@ -26,7 +26,7 @@ export const coalesced = <Input, Output, E>(
   let waiting: Array<Call<Input, Output, E>> = []
 
   const send = (calls: ReadonlyArray<Call<Input, Output, E>>, first: Call<Input, Output, E>) => {
-    startInTime(run(calls.map(({ input }) => input)), first.context, (exit) => {
+    startWithTimeout(run(calls.map(({ input }) => input)), first.context, (exit) => {
       if (Exit.isFailure(exit)) for (const { resume } of calls) resume(Effect.failCause(exit.cause))
       else for (const [index, answer] of exit.value.entries()) calls[index]?.resume(Effect.succeed(answer))
     })

@@ -1,6 +1,6 @@
 /**
  * Page cursors: a position in a list, authenticated with HMAC-SHA-256 under a key derived from `SECRET_KEY`,
- * and bound to the project, operation and filters that it was made for. Cursors of `SECRET_KEY_PREVIOUS` are taken, too.
+ * and bound to the project, operation and filters that it was made for. Cursors of `SECRET_KEY_PREVIOUS` are accepted, too.
  */
 import { Array, Context, Effect, Layer, Option, Redacted } from "effect"
 import { createHash, createHmac, timingSafeEqual } from "node:crypto"
@@ -15,7 +15,7 @@ export interface Position {
   readonly id: string
 }
 
-/** The place that a cursor names: the id itself, or the SHA-256 of one that a cursor has no room for. */
+/** The place of a cursor: its id, or the SHA-256 of an id that is too long for a cursor. */
 export type Place = Position | { readonly createdAt: Date; readonly idDigest: Uint8Array }
 
 /** The list that a cursor belongs to. An omitted filter is given as its default. */
@@ -28,13 +28,13 @@ export interface List {
 /** 128 bits of the MAC: far beyond guessing, and short enough for the longest ids. */
 const macLength = 16
 const timeLength = 6
-/** Year 1, so that no time is negative. 48 bits last until year 8921; the byte after them holds the bit above. */
+/** Year 1, so that no time is negative. 48 bits last until year 8921; the following byte has the 49th bit. */
 const epoch = Date.parse("0001-01-01T00:00:00.000Z")
 const timeRange = 2 ** (8 * timeLength)
 
-/** 512 characters of base64url are 384 bytes; ids of 160 characters can have 640. Those are named by their digest. */
+/** 512 characters of base64url are 384 bytes. Ids of 160 characters can have 640 bytes; longer ids are hashed. */
 const longestId = 384 - macLength - timeLength - 1
-/** Bits of the byte after the time. */
+/** Flags in the byte after the time. */
 const digestBit = 1
 const lateBit = 2
 
@@ -54,10 +54,10 @@ export class Cursors extends Context.Service<
       const open = (list: List, cursor: string) => {
         const bytes = Buffer.from(cursor, "base64url")
         const body = bytes.subarray(macLength)
-        // Base64 has several spellings of some bytes; only ours is taken.
+        // Some bytes have several spellings in base64; only the canonical one is accepted.
         if (body.length <= timeLength || bytes.toString("base64url") !== cursor) return Option.none()
-        const ours = keys.some((key) => timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength)))
-        return ours ? Option.some(read(body)) : Option.none()
+        const isAuthentic = keys.some((key) => timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength)))
+        return isAuthentic ? Option.some(read(body)) : Option.none()
       }
 
       return {

@@ -12,16 +12,16 @@ import { defaultConnections, optionsOf, type Pool, type PoolId, pools, sizesOf }
 import { Settings } from "./Settings.ts"
 
 /** How the process connects to the database. */
-export const Connections = Context.Reference<{
-  /** None: the database's URL leads to PostgreSQL itself. Some: that one leads to a pooler, and this one past it. */
+const Connections = Context.Reference<{
+  /** The URL of PostgreSQL itself, if `DatabaseUrl` is a pooler. */
   readonly directUrl: Option.Option<Redacted.Redacted>
-  /** Most connections of all pools together. */
+  /** Maximum number of connections, over all pools. */
   readonly max: number
 }>("developer-api/platform/Database/Connections", {
   defaultValue: () => ({ directUrl: Option.none(), max: defaultConnections })
 })
 
-/** Where the database is: `DATABASE_URL`, or the embedded one under `DATA_DIR`; and how to connect to it. */
+/** The URL of the database, `DATABASE_URL` or that of the embedded one under `DATA_DIR`, with its `Connections`. */
 export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>()(
   "developer-api/platform/DatabaseUrl"
 ) {
@@ -40,36 +40,36 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
 }
 
 /** Time that a request waits for the database, connecting included, before it fails (contract §15: within 5 s). */
-const answerTime = Duration.seconds(4)
+const requestTimeout = Duration.seconds(4)
 
-/** Time that callers wait for a statement; longer for those that may take longer. */
+/** Time that a caller waits for a statement. Long-running commands have a longer one. */
 export const StatementTimeout = Context.Reference<Duration.Duration>(
   "developer-api/platform/Database/StatementTimeout",
   {
-    defaultValue: () => answerTime
+    defaultValue: () => requestTimeout
   }
 )
 
-/** Longer than any statement of a request may take: a connection that answers nothing for this long is dead. */
-const silence = Duration.seconds(5)
+/** Time without an answer after which a connection counts as dead. No statement of a request may take that long. */
+const deadAfter = Duration.seconds(5)
 
-/** The driver's options that say where a pool connects to, and count and watch its connections. */
+/** Returns the driver's options for the address of a pool. They also count and watch its connections. */
 const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Pool, connections: number) {
   const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
   const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }
-  const limit = pool.silence === undefined ? silence : pool.silence
+  const limit = pool.deadAfter === undefined ? deadAfter : pool.deadAfter
   const counted = yield* DatabaseMetrics.counted(pool.name, connections)
   return {
     url,
-    connectTimeout: answerTime,
-    // The URL says the same, but the spans of statements show these alone.
+    connectTimeout: requestTimeout,
+    // The URL has the same values, but the spans of statements show only these.
     database: searchParams.get("dbname") ?? (unescape(pathname.slice(1)) || undefined),
-    // Without a host it is a Unix socket, which can't fall silent.
+    // Without a host it is a Unix socket, which needs no watching.
     ...(hostname === "" ? {} : { ...server, stream: () => counted(watchedSocket(server.host, server.port, limit)) })
   }
 })
 
-/** The client of a pool that needs sessions of its own: it connects to PostgreSQL itself. */
+/** The client of a pool that needs sessions: it connects to PostgreSQL itself. */
 const direct = (id: PoolId) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -82,7 +82,7 @@ const direct = (id: PoolId) =>
     })
   )
 
-/** The client of a pool whose statements stand alone: through the pooler, where there is one. */
+/** The client of a pool whose statements need no session: it connects to the pooler if there is one. */
 const client = (id: PoolId): Layer.Layer<SqlClient.SqlClient, SqlError.SqlError, DatabaseUrl> =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -93,20 +93,20 @@ const client = (id: PoolId): Layer.Layer<SqlClient.SqlClient, SqlError.SqlError,
     })
   )
 
-/** How many statements a pool has under way at once. */
+/** Returns the maximum number of statements that a pool has in flight. */
 export const capacityOf = (id: PoolId): Effect.Effect<number> =>
   Effect.map(Connections, ({ directUrl, max }) => {
     const pool: Pool = pools[id]
     return sizesOf(max)[id] * (Option.isNone(directUrl) ? (pool.pipelined ?? 1) : 1)
   })
 
-/** The client of reads, and of all else that requests do. */
+/** The client of reads and other statements of requests, mutations excepted. */
 export const layer = client("reads")
 
-/** The client of mutations, apart from the others': see `platform/idempotency/Mutations.ts`. */
+/** The client of mutations: see `platform/idempotency/Mutations.ts`. */
 export const mutationsLayer = client("mutations")
 
-/** The client of the background fibers: they wait behind no request, and no request behind them. */
+/** The client of the background fibers. */
 export const backgroundLayer = client("background")
 
 /** The client of the delivery loop. */
@@ -115,33 +115,33 @@ export const deliveriesLayer = client("deliveries")
 /** The client of the delivery loop's claims. */
 export const claimsLayer = client("claims")
 
-/** The client of requests that read many rows: no other request waits behind them on a connection, or for one. */
+/** The client of requests that read many rows, so that other requests do not wait for them. */
 export const reportLayer = client("reports")
 
-/** Time that callers wait for the longest command. */
+/** Time that a caller waits for a long-running command. */
 export const bulkTimeout = Duration.seconds(30)
 
 /** The client of commands that take seconds. */
 export const bulkLayer = client("bulk")
 
-/** The client of pruning: nothing else waits behind it on its connection. */
+/** The client of pruning, whose statements are long. */
 export const maintenanceLayer = client("maintenance")
 
 /** The client of the sweep and of dead-lettering. */
 export const deadLetteringLayer = client("deadLettering")
 
-/** The client of operators, for migrations and project files: they take the time that they take. */
+/** The client of operators, for migrations and project files, which have no timeout. */
 export const operatorLayer = direct("operator")
 
 /** The client of a worker's lock (`background/Worker`). */
 export const workerLayer = direct("worker")
 
-/** The client of the listeners: a connection that is silent for as long as nothing happens. */
+/** The client of LISTEN. */
 export const listenerLayer = direct("listener")
 
 /**
- * Nothing answered, or what answered is going away (57P01 to 57P03: shutting down, starting up), full
- * (class 53), or no longer the primary (25006): worth another try later.
+ * Whether a later attempt may succeed: PostgreSQL did not answer, is shutting down or starting up (57P01 to 57P03), is out
+ * of resources (class 53), or is no longer the primary (25006).
  */
 const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "ConnectionError" ||
@@ -151,80 +151,80 @@ const isUnavailable = ({ reason }: SqlError.SqlError) =>
 export const unavailable = () =>
   new ServiceUnavailable({ detail: "The database does not answer. Send the request again." })
 
-/** What a statement says that did nothing because of what others do at the same time. */
+/** A statement did nothing because of concurrent statements. */
 export class Contended extends Data.TaggedError("Contended") {}
 
-/** Rolled back, or not done, because of what others do at the same time: another try may well pass. */
+/** Whether a statement was rolled back, or did nothing, because of concurrent statements, so that a retry may succeed. */
 const isContended = (error: SqlError.SqlError | Contended): boolean =>
   error._tag === "Contended" || contentions.has(error.reason._tag)
 
-/** Of two that make the same record at once, the one that fails sees it when it looks again. */
+/** A unique violation is one of them: the retry finds the record that a concurrent statement has created. */
 const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "SerializationError", "UniqueViolation"])
 
-/** Time that a mutation waits for a project file to be through, so that it is answered within 2 s (contract §12). */
-const fileTime = Duration.millis(1_750)
+/** Time that a mutation waits until a project file has been applied, so that it is answered within 2 s (contract §12). */
+const projectFileTimeout = Duration.millis(1_750)
 
-/** The project is locked as a whole: nothing was done, and nothing was called. */
+/** The project is locked by a project file: nothing was changed, and no provider was called. */
 export class ProjectLocked extends ServiceUnavailable {}
 
 const projectLocked = () =>
   new ProjectLocked({ detail: "A project file is being applied to this project. Send the request again." })
 
-const again = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
+const contentionSchedule = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
 
 /**
- * Runs a request's statement. A database that can't be reached in time is a problem of the moment; any other failure
- * of SQL is a bug. Statements are pipelined, so one that expects to wait long for a lock asks with NOWAIT and is sent
- * again instead: those behind it on its connection don't wait with it.
+ * Runs a request's statement. Fails with `ServiceUnavailable` if the database does not answer in time; any other failure of
+ * SQL is a defect. Statements are pipelined, so none waits long for a lock: it fails instead (NOWAIT, `lock_timeout`) and
+ * is sent again, behind the statements that followed it on its connection.
  */
 export const statement = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
-): Effect.Effect<A, ServiceUnavailable, R> => inTime(retried(effect))
+): Effect.Effect<A, ServiceUnavailable, R> => withTimeout(retried(effect))
 
-/** `statement` without the bound of its time, for `startInTime`. */
+/** `statement` without its timeout, for `startWithTimeout`. */
 export const retried = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
 ): Effect.Effect<A, ServiceUnavailable, R> =>
   effect.pipe(
     // The schedule is made only for a statement that needs it.
-    Effect.catchIf(isContended, () => Effect.delay(patiently(effect), 25)),
+    Effect.catchIf(isContended, () => Effect.delay(retryWhileContended(effect), 25)),
     Effect.catchTags({
       Contended: () => Effect.fail(projectLocked()),
       SqlError: (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))
     })
   )
 
-/** Sends a statement again for as long as it is contended; for `fileTime` where the project is locked. */
-const patiently = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
+/** Repeats a statement while it is contended; for at most `projectFileTimeout` while the project is locked. */
+const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
   Effect.clockWith((clock) => {
-    const end = clock.currentTimeMillisUnsafe() + Duration.toMillis(fileTime)
+    const end = clock.currentTimeMillisUnsafe() + Duration.toMillis(projectFileTimeout)
     const isWaiting = (error: SqlError.SqlError | Contended) =>
       isContended(error) && (error._tag !== "Contended" || clock.currentTimeMillisUnsafe() < end)
-    return Effect.retry(effect, { while: isWaiting, schedule: again })
+    return Effect.retry(effect, { while: isWaiting, schedule: contentionSchedule })
   })
 
-/** Runs a statement like `statement`, but once: one that is contended fails. */
+/** Runs a statement like `statement`, but without retries: it fails if it is contended. */
 export const once = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError, R>
 ): Effect.Effect<A, Contended | ServiceUnavailable, R> =>
-  inTime(
+  withTimeout(
     Effect.catch(effect, (error): Effect.Effect<never, Contended | ServiceUnavailable> => {
       if (isContended(error)) return Effect.fail(new Contended())
       return isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error)
     })
   )
 
-/** `Effect.timeoutOrElse` for every statement: one fiber, where that takes two and a race between them. */
-const inTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ServiceUnavailable, R> =>
+/** Like `Effect.timeoutOrElse`, which takes a second fiber and a race for each statement. */
+const withTimeout = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ServiceUnavailable, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
-    Effect.callback<A, E | ServiceUnavailable>((resume) => Effect.suspend(startInTime(effect, context, resume)))
+    Effect.callback<A, E | ServiceUnavailable>((resume) => Effect.suspend(startWithTimeout(effect, context, resume)))
   )
 
 /**
- * Starts a statement in a fiber of its own, and ends it after the `StatementTimeout` of its context. Calls `onExit` once.
- * Returns a function that interrupts it.
+ * Starts a statement in a fiber of its own, and interrupts it after the `StatementTimeout` of its context. Calls `onExit`
+ * once. Returns a function that interrupts the statement.
  */
-export const startInTime = <A, E, R>(
+export const startWithTimeout = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
   context: Context.Context<R>,
   onExit: (exit: Exit.Exit<A, E | ServiceUnavailable>) => void

@@ -1,4 +1,4 @@
-/** The clock of leases and due times: PostgreSQL's own, which all processes share. */
+/** The clock of leases and due times, which all processes share: that of PostgreSQL. */
 import { Context, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 
@@ -16,6 +16,6 @@ export const DatabaseClock = Context.Reference<(sql: Sql) => Effect.Effect<State
 export const databaseNow = (sql: Sql): Effect.Effect<Effect.Effect<Statement.Fragment>> =>
   Effect.map(DatabaseClock, (clock) => Effect.suspend(() => clock(sql)))
 
-/** The time `millis` milliseconds after another; NULL for null. */
+/** Returns the time `millis` milliseconds after another; NULL for null. */
 export const later = (sql: Sql, from: Statement.Fragment, millis: number | null): Statement.Fragment =>
   sql`(${from} + ${millis}::float8 * interval '1 millisecond')`

@@ -5,25 +5,27 @@ import { MetricsEnabled } from "./MetricsEnabled.ts"
 
 const connections = Metric.gauge("db_client_connection_count", { description: "Open connections, by pool" })
 
-const most = Metric.gauge("db_client_connection_max", { description: "How many connections a pool may open" })
+const maxConnections = Metric.gauge("db_client_connection_max", {
+  description: "Maximum number of connections of a pool"
+})
 
 const inFlight = Metric.gauge("db_client_statements_in_flight", {
-  description: "Statements that were sent, or wait for a connection"
+  description: "Statements that are sent or wait for a connection"
 })
 
 /** Seconds, as OpenTelemetry's semantic conventions advise for databases. */
 const duration = Metric.histogram("db_client_operation_duration_seconds", {
-  description: "How long statements took, with their wait for a connection",
+  description: "Duration of statements, including the wait for a connection",
   boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
 })
 
-/** Counts the connections of a pool while they are open. */
-export const counted = Effect.fnUntraced(function* (pool: string, maxConnections: number) {
+/** Returns a function that counts a connection of a pool while it is open. */
+export const counted = Effect.fnUntraced(function* (pool: string, max: number) {
   if (!(yield* MetricsEnabled)) return (connection: Socket) => connection
   const context = yield* Effect.context<never>()
   const attributes = { db_client_connection_pool_name: pool }
   const open = Metric.withAttributes(connections, attributes)
-  yield* Metric.update(Metric.withAttributes(most, attributes), maxConnections)
+  yield* Metric.update(Metric.withAttributes(maxConnections, attributes), max)
   return (connection: Socket) => {
     open.modifyUnsafe(1, context)
     return connection.once("close", () => open.modifyUnsafe(-1, context))

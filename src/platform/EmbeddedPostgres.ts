@@ -1,19 +1,8 @@
 import { Context, Effect, Layer, type Redacted, Schedule, type Scope } from "effect"
 import * as Cluster from "./EmbeddedPostgres/Cluster.ts"
-import { EmbeddedPostgresError } from "./EmbeddedPostgres/EmbeddedPostgresError.ts"
 import * as Postmaster from "./EmbeddedPostgres/Postmaster.ts"
-import { gone } from "./EmbeddedPostgres/Processes.ts"
+import { EmbeddedPostgresError, gone } from "./EmbeddedPostgres/Processes.ts"
 import * as Session from "./EmbeddedPostgres/Session.ts"
-
-export { EmbeddedPostgresError }
-
-/** The location and the settings of the cluster. */
-export interface EmbeddedPostgresOptions {
-  /** DATA_DIR. It contains the cluster in `postgres`, `postgres-password` and `postgres.log`. */
-  readonly directory: string
-  /** Further settings of PostgreSQL, used if this process starts it. */
-  readonly flags?: Readonly<Record<string, string>> | undefined
-}
 
 /**
  * The embedded PostgreSQL of an npm package. Processes with the same data directory share the server: the first one
@@ -26,7 +15,7 @@ export class EmbeddedPostgres extends Context.Service<
     readonly url: Redacted.Redacted
   }
 >()("developer-api/platform/EmbeddedPostgres") {
-  static readonly layer = (options: EmbeddedPostgresOptions): Layer.Layer<EmbeddedPostgres, EmbeddedPostgresError> =>
+  static readonly layer = (options: Cluster.Options): Layer.Layer<EmbeddedPostgres, EmbeddedPostgresError> =>
     Layer.effect(
       EmbeddedPostgres,
       Effect.gen(function* () {
@@ -43,7 +32,7 @@ export class EmbeddedPostgres extends Context.Service<
 const findOrStart = (
   cluster: Cluster.Cluster,
   port?: number
-): Effect.Effect<Postmaster.Server, EmbeddedPostgresError, Scope.Scope> =>
+): Effect.Effect<Session.Server, EmbeddedPostgresError, Scope.Scope> =>
   Effect.gen(function* () {
     const server = yield* Postmaster.serve(cluster, port)
     if (port !== undefined && server.port !== port) {
@@ -64,8 +53,8 @@ const findOrStart = (
   )
 
 /** Restarts the server when it has died, on the same port, so that clients keep their URL. */
-const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: Postmaster.Server) {
-  const died = Effect.fnUntraced(function* ({ pid }: Postmaster.Server) {
+const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: Session.Server) {
+  const died = Effect.fnUntraced(function* ({ pid }: Session.Server) {
     yield* gone(pid, "250 millis")
     yield* Effect.logWarning(`PostgreSQL (process ${pid}) has died and is started again; its log is ${cluster.log}`)
   })

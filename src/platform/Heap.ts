@@ -10,9 +10,9 @@ import { runInNewContext } from "node:vm"
  * Bounds the old generation of the heap: V8 collects it when it is 1.5 times as large as after the last collection. By
  * default it lets the heap of a busy process grow to a multiple of what is in use.
  *
- * Turns off pretenuring, by which V8 allocates in the old generation what it expects to live long. It takes objects of
- * requests for such, depending on what is in flight when it looks. Then the old generation fills up several times a second:
- * a request takes up to twice the CPU time, and the p99 is four times as high.
+ * Turns off pretenuring, by which V8 allocates objects that it expects to live long in the old generation. It misjudges
+ * objects of requests, depending on what is in flight when it samples. The old generation then fills up several times a
+ * second: a request takes up to twice the CPU time, and the p99 is four times as high.
  */
 export const boundGrowth: Effect.Effect<void> = Effect.sync(() => {
   setFlagsFromString("--heap-growing-percent=50")
@@ -20,8 +20,8 @@ export const boundGrowth: Effect.Effect<void> = Effect.sync(() => {
 })
 
 /**
- * Releases the memory that the start of the process needed and nothing uses any more, a third of all it holds then. V8
- * does so only in a collection of this flavor; the pause is some 100 ms, once.
+ * Releases the memory that only the start of the process needed, a third of its heap. V8 does so only in a collection of this
+ * flavor; the pause is some 100 ms, once.
  */
 export const releaseStart: Effect.Effect<void> = Effect.sync(() => {
   setFlagsFromString("--expose-gc")

@@ -15,7 +15,7 @@ const padded = (length: number, digits: number) =>
 const two = padded(60, 2)
 const three = padded(1_000, 3)
 
-/** Dates by day since 1970-01-01. The records of a page share few days. */
+/** Formatted dates by day since 1970-01-01. The records of a page have few days. A plain map, as decoding is synchronous. */
 const dates = new Map<number, string>()
 const maxDates = 1_024
 

@@ -1,4 +1,4 @@
-/** Whether metrics are measured: only with `ADMIN_PORT` or a telemetry endpoint. */
+/** Whether metrics are recorded: only with `ADMIN_PORT` or a telemetry endpoint. */
 import { Context, Effect, Layer, Option } from "effect"
 import { Settings } from "./Settings.ts"
 

@@ -1,4 +1,4 @@
-/** Errors of commands that name a project. */
+/** The error of commands that name a project which does not exist. */
 import { Data, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"

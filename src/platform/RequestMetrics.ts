@@ -6,7 +6,7 @@ import { MetricsEnabled } from "./MetricsEnabled.ts"
 const boundaries = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
 
 /** One answered request. */
-export interface Measurement {
+interface Measurement {
   /** The route's template; empty for an unknown route. */
   readonly route: string
   readonly method: string

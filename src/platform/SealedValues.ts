@@ -1,4 +1,4 @@
-/** The sealed values of the database: which key has sealed each of them, and sealing them anew under the current key. */
+/** The sealed values of the database: finds the key of each, and reseals them under the current key. */
 import { Effect, Option, Stream } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import { type Opened, SecretBox, type SecretUnreadable } from "./SecretBox.ts"
@@ -10,13 +10,13 @@ interface Place {
   readonly version: number
 }
 
-/** A secret as a row of a table holds it. It is sealed for the table's kind, the project and the id. */
+/** A sealed secret of a row. Its owner is the table's kind, the project and the id. */
 export interface SealedValue extends Place {
   readonly sealed: Uint8Array
 }
 
-/** What a table's rows are to hold instead of what they hold, a column each. */
-export interface Replacements {
+/** The current and the next values of rows, as columns. */
+interface Replacements {
   readonly projectIds: ReadonlyArray<string>
   readonly ids: ReadonlyArray<string>
   readonly versions: ReadonlyArray<number>
@@ -28,23 +28,23 @@ type Query<A> = Effect.Effect<A, SqlError.SqlError>
 
 /** A table with a column of sealed values. */
 export interface SealedTable {
-  /** The first word of the owner that its values are sealed for. */
+  /** The first part of the owner of its values. */
   readonly kind: string
-  /** The values in use that follow a place. */
+  /** Returns the values in use that follow a place. */
   readonly page: (sql: SqlClient.SqlClient, after: Place, limit: number) => Query<ReadonlyArray<SealedValue>>
-  /** Replaces values that are still what they were, and returns how many. */
+  /** Replaces the values that have not changed, and returns their number. */
   readonly replace: (sql: SqlClient.SqlClient, replacements: Replacements) => Query<number>
 }
 
-/** What was found of the values of some tables. */
-export interface Survey {
-  /** Values by key, as `SecretBox.keyIds` orders them. */
+/** The keys of the values of some tables. */
+interface Survey {
+  /** The number of values of each key, in the order of `SecretBox.keyIds`. */
   readonly byKey: ReadonlyArray<number>
   /** Values that no key opens, as `kind project/id`. */
   readonly unreadable: ReadonlyArray<string>
 }
 
-/** Values that one statement reads or replaces. */
+/** Number of values that one statement reads or replaces. */
 const batch = 500
 
 const first: Place = { projectId: "", id: "", version: -1 }
@@ -80,7 +80,7 @@ export const survey = Effect.fn("SealedValues.survey")(function* (tables: Readon
   return { byKey, unreadable } satisfies Survey
 })
 
-/** Returns the number of values that no key opens where no key opens any, else 0. Stops at the first that opens. */
+/** Returns the number of values if no key opens any of them, otherwise 0. Stops at the first value that opens. */
 export const unreadableAll = Effect.fn("SealedValues.unreadableAll")(function* (tables: ReadonlyArray<SealedTable>) {
   const sql = yield* SqlClient.SqlClient
   const box = yield* SecretBox
@@ -97,7 +97,7 @@ export const unreadableAll = Effect.fn("SealedValues.unreadableAll")(function* (
   return unreadable
 })
 
-/** A value, sealed anew where another key has sealed it, or where it carries no key's id. */
+/** Reseals a value that another key has sealed, or that has no key id. Returns `undefined` for other values. */
 const resealed = Effect.fnUntraced(function* (box: SecretBox["Service"], table: SealedTable, value: SealedValue) {
   const { identified, key, secret } = yield* examined(box, table, value)
   if (key === 0 && identified) return undefined
@@ -105,8 +105,9 @@ const resealed = Effect.fnUntraced(function* (box: SecretBox["Service"], table: 
 })
 
 /**
- * Seals the values of the tables anew under the current key, each batch in a statement of its own. A value that changes
- * meanwhile is left as it is: who changed it has sealed it. Returns how many were sealed anew, and which no key opens.
+ * Reseals the values of the tables under the current key, each batch in a statement of its own. A value that is changed
+ * concurrently is skipped, as the change has sealed it. Returns the number of resealed values, and the values that no key
+ * opens.
  */
 export const reseal = Effect.fn("SealedValues.reseal")(function* (tables: ReadonlyArray<SealedTable>) {
   const sql = yield* SqlClient.SqlClient

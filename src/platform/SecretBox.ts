@@ -2,27 +2,29 @@
  * Secrets at rest: AES-256-GCM under keys derived from `SECRET_KEY` and `SECRET_KEY_PREVIOUS`, bound to the record that
  * holds them.
  *
- * A sealed value is nonce ‖ ciphertext ‖ tag. The first bytes of the nonce are the id of its key, so that the right key is
- * tried first and the key of a value can be found without opening it. Values that were sealed before keys had ids have a
- * random nonce; they are opened by trying every key. The rest of the nonce is random: among a million secrets of one key,
- * two have the same nonce with a probability of 10^-10 (72 bits; NIST SP 800-38D, 8.2).
+ * A sealed value is nonce ‖ ciphertext ‖ tag. The first bytes of the nonce are the id of the key, so that the right key is
+ * tried first. Values that were sealed before keys had ids have a random nonce; they are opened by trying every key. The rest
+ * of the nonce is random: among a million secrets of one key, two have the same nonce with a probability of 10^-10 (72 bits;
+ * NIST SP 800-38D, 8.2).
+ *
+ * `node:crypto` rather than `effect/crypto`, which is asynchronous: every signed delivery opens a secret.
  */
 import { Array, Context, Data, Effect, Layer, Redacted } from "effect"
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto"
 import { SecretKey } from "./SecretKey.ts"
 
-/** A sealed secret that none of our keys, or another record, has sealed. */
+/** No key opens the sealed value, or it was sealed for another owner. */
 export class SecretUnreadable extends Data.TaggedError("SecretUnreadable") {}
 
-/** The record that holds a secret (project and id): what is sealed for one can't be opened as another's. */
-export type Owner = ReadonlyArray<string>
+/** The record that holds a secret: kind, project and id. A value opens only for the owner that it was sealed for. */
+type Owner = ReadonlyArray<string>
 
-/** A secret, and which key has sealed it. */
+/** A secret and the key that sealed it. */
 export interface Opened {
   readonly secret: Redacted.Redacted
-  /** 0: `SECRET_KEY`; from 1: those of `SECRET_KEY_PREVIOUS`. */
+  /** 0: `SECRET_KEY`; from 1: the keys of `SECRET_KEY_PREVIOUS`. */
   readonly key: number
-  /** Whether the value carries the id of the key. */
+  /** Whether the value has the id of the key. */
   readonly identified: boolean
 }
 
@@ -41,7 +43,7 @@ export class SecretBox extends Context.Service<
     /** Seals under the current key. The same secret is sealed differently each time. */
     readonly seal: (owner: Owner, secret: Redacted.Redacted) => Effect.Effect<Uint8Array>
     readonly open: (owner: Owner, sealed: Uint8Array) => Effect.Effect<Redacted.Redacted, SecretUnreadable>
-    /** Opens a secret and returns which key has sealed it, too. */
+    /** Opens a secret, and also returns the key that sealed it. */
     readonly examine: (owner: Owner, sealed: Uint8Array) => Effect.Effect<Opened, SecretUnreadable>
     /** The ids of the keys in hex, the current one first. */
     readonly keyIds: Array.NonEmptyReadonlyArray<string>
@@ -91,7 +93,7 @@ const encrypted = ({ id, secret }: Key, owner: Owner, text: string): Uint8Array 
   return Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()])
 }
 
-/** The text, or undefined where this key has not sealed it for this owner. */
+/** Returns the text; undefined if this key has not sealed it for this owner. */
 const decrypted = (key: Uint8Array, owner: Owner, sealed: Uint8Array): string | undefined => {
   try {
     const decipher = createDecipheriv("aes-256-gcm", key, sealed.subarray(0, nonceLength))

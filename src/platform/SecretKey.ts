@@ -1,9 +1,10 @@
-/** The keys of this installation (`SECRET_KEY`, `SECRET_KEY_PREVIOUS`), from which every other key derives. */
+/** The keys of this installation (`SECRET_KEY`, `SECRET_KEY_PREVIOUS`), from which every other key is derived. */
 import { Array, Context, Data, Effect, FileSystem, Layer, Option, Path, Redacted } from "effect"
 import { hkdfSync, randomBytes } from "node:crypto"
-import { isSecretKey, Settings } from "./Settings.ts"
+import { Settings } from "./Settings.ts"
+import { isSecretKey } from "./Settings/Formats.ts"
 
-/** What is kept under `DATA_DIR` is not the key that was made. Without it stored secrets and cursors can't be read. */
+/** The key file under `DATA_DIR` is damaged. Stored secrets and cursors can't be read without the key. */
 export class SecretKeyUnusable extends Data.TaggedError("SecretKeyUnusable")<{ readonly file: string }> {
   override get message() {
     return `${this.file} does not hold 32 bytes in base64: restore it, or set SECRET_KEY to the key that it held`
@@ -15,9 +16,9 @@ type Derived = Redacted.Redacted<Uint8Array>
 export class SecretKey extends Context.Service<
   SecretKey,
   {
-    /** 32 bytes for one purpose (HKDF-SHA-256), the same on every replica and after every restart. */
+    /** Derives 32 bytes for one purpose (HKDF-SHA-256), the same on every replica and after every restart. */
     readonly derive: (purpose: string) => Derived
-    /** The same under every key: the current one first, then those of `SECRET_KEY_PREVIOUS` in their order. */
+    /** Derives them from each key: the current one first, then those of `SECRET_KEY_PREVIOUS` in their order. */
     readonly deriveAll: (purpose: string) => Array.NonEmptyReadonlyArray<Derived>
   }
 >()("developer-api/platform/SecretKey") {
@@ -34,7 +35,7 @@ export class SecretKey extends Context.Service<
     SecretKey,
     Effect.gen(function* () {
       const { dataDir, secretKey, secretKeyPrevious } = yield* Settings
-      const current = yield* Option.match(secretKey, { onSome: Effect.succeed, onNone: () => keptUnder(dataDir) })
+      const current = yield* Option.match(secretKey, { onSome: Effect.succeed, onNone: () => keyUnder(dataDir) })
       return SecretKey.make(current, secretKeyPrevious)
     })
   )
@@ -45,8 +46,8 @@ const derived = (key: Redacted.Redacted, purpose: string): Derived =>
     new Uint8Array(hkdfSync("sha256", Buffer.from(Redacted.value(key), "base64"), "developer-api", purpose, 32))
   )
 
-/** Makes the key once, whole or not at all. Of two processes that make it at once, the first to link it wins. */
-const keptUnder = Effect.fnUntraced(function* (directory: string) {
+/** Reads the key file, and creates it on first use, atomically: of two concurrent processes, the first to link it wins. */
+const keyUnder = Effect.fnUntraced(function* (directory: string) {
   const fs = yield* FileSystem.FileSystem
   const path = yield* Path.Path
   const file = path.join(directory, "secret-key")

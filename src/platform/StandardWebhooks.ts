@@ -1,4 +1,4 @@
-/** Signatures of what goes out: Standard Webhooks 1.0, symmetric (`v1`). */
+/** Signatures of outbound deliveries: Standard Webhooks 1.0, symmetric (`v1`). */
 import { Effect, Redacted } from "effect"
 import { createHmac, randomBytes } from "node:crypto"
 
@@ -9,15 +9,15 @@ export const newSecret: Effect.Effect<Redacted.Redacted> = Effect.sync(() =>
   Redacted.make(`${prefix}${randomBytes(32).toString("base64")}`)
 )
 
-/** One that others made may come without its prefix, and in either base64 alphabet. */
+/** Decodes a secret. One that was made elsewhere may have no prefix, and either base64 alphabet. */
 const keyOf = (secret: Redacted.Redacted) => {
   const text = Redacted.value(secret)
   return Buffer.from(text.startsWith(prefix) ? text.slice(prefix.length) : text, "base64")
 }
 
 /**
- * The value of `webhook-signature`: for each secret, in order, `v1,` and the base64 HMAC-SHA-256 of `id.timestamp.body`,
- * separated by spaces. The timestamp is in seconds; the body is what is sent, to the byte.
+ * Returns the value of `webhook-signature`: for each secret, in order, `v1,` and the base64 HMAC-SHA-256 of
+ * `id.timestamp.body`, separated by spaces. The timestamp is in seconds; the body has the bytes that are sent.
  */
 export const signatures = (
   secrets: ReadonlyArray<Redacted.Redacted>,
@@ -32,7 +32,7 @@ export const signatures = (
     })
     .join(" ")
 
-/** The three headers under which a body goes out. `now` is in milliseconds. */
+/** Returns the three headers of a signed body. `now` is in milliseconds. */
 export const signedHeaders = (
   secrets: ReadonlyArray<Redacted.Redacted>,
   id: string,

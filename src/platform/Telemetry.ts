@@ -16,10 +16,10 @@ export const layer = Layer.unwrap(
 )
 
 /**
- * Disables tracing of the statements with which background fibers look for work several times a second. Most find none,
- * and each would be a trace of its own. The work itself is traced.
+ * Disables tracing of the statements by which background fibers poll for work several times a second. Each would be a trace
+ * of its own, most of them without work. The work itself is traced.
  */
-export const untraced: <A, E, R>(look: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
+export const untraced: <A, E, R>(statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
   Effect.withTracerEnabled(false)
 
 /** Names the server span of a request `METHOD <route template>`, once the route is known. */

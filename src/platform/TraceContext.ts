@@ -1,4 +1,4 @@
-/** A position in a trace as text that outlives the process (W3C Trace Context). */
+/** Positions in traces as text, which is stored with queued work (W3C Trace Context). */
 import { Context, Effect, Option, Tracer } from "effect"
 import { Headers, HttpServerRequest, HttpTraceContext } from "effect/http"
 import { randomUUID } from "node:crypto"

@@ -1,6 +1,6 @@
-/** Characters that no string of this service holds (contract §1): U+0000, and surrogates without their partner. */
+/** Characters that no string may contain (contract §1): U+0000 and unpaired surrogates. */
 
-// oxlint-disable-next-line no-control-regex -- U+0000 is what is looked for
+// oxlint-disable-next-line no-control-regex -- the pattern matches U+0000
 const unsafe = /\u0000|\p{Surrogate}/u
 
 export const isUnsafe = (text: string): boolean => unsafe.test(text)

@@ -14,7 +14,7 @@ import { markDeleted, removeBatch, removeProject, tablesOf, unlink, vacuum } fro
 const batch = 2_000
 
 /** How many rows were removed, by table; those of earlier, unfinished runs are not among them. */
-export interface Removal {
+interface Removal {
   readonly projectId: ProjectId
   readonly deleted: Readonly<Record<string, number>>
 }

@@ -1,10 +1,9 @@
 /** The project file: the JSON in which operators describe a project (contract §12). */
-import { Result, Schema } from "effect"
+import { DateTime, Option, Result, Schema } from "effect"
 import { Module } from "../api/Access.ts"
 import { text } from "../api/Fields.ts"
-import { PipelineId, ProjectId } from "../api/Ids.ts"
+import { CampaignId, ClientId, PipelineId, ProjectId, SegmentId, TemplateId } from "../api/Ids.ts"
 import { faultsOf } from "../api/Faults.ts"
-import { Campaign, Segment, Template } from "./ProjectFile/Campaigns.ts"
 import {
   Client,
   Deal,
@@ -21,7 +20,13 @@ import { Installation } from "./ProjectFile/Integrations.ts"
 import { faultsOfJson, parseJson } from "./ProjectFile/Json.ts"
 import { Channel, Conversation } from "./ProjectFile/Messaging.ts"
 import { count, name, optional, positive } from "./ProjectFile/Parts.ts"
-import { TimeZone } from "./ProjectFile/Times.ts"
+
+/** A zone of the IANA database. The runtime also accepts bare offsets, which are excluded. */
+const TimeZone = Schema.String.check(
+  Schema.makeFilter((text: string) => /^[A-Za-z]/.test(text) && Option.isSome(DateTime.zoneMakeNamed(text)), {
+    expected: "an IANA time zone, such as Europe/Berlin"
+  })
+)
 
 const RateLimit = Schema.Struct({ limit: positive, windowSeconds: positive })
 
@@ -39,6 +44,18 @@ const Project = Schema.Struct({
   ),
   defaultPipelineId: optional(Schema.NullOr(PipelineId))
 })
+
+const Segment = Schema.Struct({
+  id: SegmentId,
+  name,
+  description: optional(Schema.NullOr(text(0, 1000))),
+  clientIds: Schema.Array(ClientId)
+})
+
+/** One version of a template. Several versions share an id. */
+const Template = Schema.Struct({ id: TemplateId, version: positive, name, body: text(1, 4096) })
+
+const Campaign = Schema.Struct({ id: CampaignId, name })
 
 /** The schema of the file. Records are matched by id; records that the file does not name are left alone. */
 export const ProjectFile = Schema.Struct({

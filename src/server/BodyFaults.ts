@@ -1,5 +1,6 @@
 /** Faults of a body that hold for every schema: its nesting, the length of its lists, unsafe characters. */
-import { type LocatedFault, pointer } from "../api/Locations.ts"
+import { JsonPointer } from "effect"
+import type { LocatedFault } from "../api/Locations.ts"
 import { isUnsafe, unsafeMessage } from "../platform/UnsafeText.ts"
 import type { Body } from "./JsonBody.ts"
 import { maxDepth, maxEntries } from "./JsonExtent.ts"
@@ -34,7 +35,7 @@ const collect = (value: unknown, path: Array<string>, faults: Array<LocatedFault
       const member: unknown = Reflect.get(value, name)
       if (isUnsafe(name)) faults.push([path.join("/"), `has a member whose name ${unsafeMessage}`])
       else if (typeof member === "string" ? isUnsafe(member) : typeof member === "object") {
-        path.push(pointer(name))
+        path.push(JsonPointer.escapeToken(name))
         collect(member, path, faults)
         path.pop()
       }

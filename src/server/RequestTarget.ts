@@ -1,5 +1,6 @@
 /** The path and query of a request as they were sent, and faults that the router would accept. */
-import { type LocatedFault, pointer } from "../api/Locations.ts"
+import { JsonPointer } from "effect"
+import type { LocatedFault } from "../api/Locations.ts"
 import { isUnsafe, unsafeMessage } from "../platform/UnsafeText.ts"
 
 /** Splits a request target at its first `?`. */
@@ -63,7 +64,7 @@ const queryFaults = (query: string) => {
     if (pair === "") return []
     const [rawName = "", ...rest] = pair.replaceAll("+", " ").split("=")
     const name = decode(rawName)
-    const location = `query/${pointer(name === undefined || isUnsafe(name) ? rawName : name)}`
+    const location = `query/${JsonPointer.escapeToken(name === undefined || isUnsafe(name) ? rawName : name)}`
     const repeated: ReadonlyArray<LocatedFault> = seen.has(location) ? [[location, "must not be repeated"]] : []
     seen.add(location)
     return [...repeated, ...(name === undefined ? faultOf(location, name) : faultOf(location, decode(rest.join("="))))]

@@ -11,6 +11,6 @@ export const api = [
   mutating("api/Page.ts", "contract/Walk.fields")("(?:[1-9][0-9]?|100)", "(?:[1-9][0-9]*)"),
   mutating("api/Currencies.ts", "contract/Walk.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
   mutating("api/Ids.ts", "contract/Walk.fields")("text(1, 160)", "text(1, 161)"),
-  mutating("api/Locations.ts", "contract/Campaigns.fields")('.replaceAll("~", "~0")', ""),
+  mutating("api/Shape.ts", "contract/Campaigns.fields")("JsonPointer.escapeToken(String(segment))", "String(segment)"),
   mutating("api/Instant.ts", "project/ProjectFile", "project/Projects.crm")("(?!0000)", "")
 ]

@@ -25,12 +25,12 @@ describe("a project file that is not JSON", () => {
     ["{,", "line 1, column 2"],
     [",", "line 1, column 1"],
     [":", "line 1, column 1"],
-    ['["\\x"]', "line 1, column 2"],
-    ['["abc', "line 1, column 2"],
-    ['["a\nb"]', "line 1, column 2"],
-    ["01", "line 1, column 1"],
-    ["[1.]", "line 1, column 2"],
-    ['{\r\n\t"a":\n  nul}', "line 3, column 3"],
+    ['["\\x"]', "line 1, column 4"],
+    ['["abc', "line 1, column 6"],
+    ['["a\nb"]', "line 1, column 4"],
+    ["01", "line 1, column 2"],
+    ["[1.]", "line 1, column 4"],
+    ['{\r\n\t"a":\n  nul}', "line 3, column 6"],
     ["{} {}", "line 1, column 4"],
     ["\ufeff{}", "line 1, column 1"]
   ])("%j is refused at %s", (text, place) => {

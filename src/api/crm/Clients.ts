@@ -21,8 +21,8 @@ import {
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
-export const ClientStatus = Schema.Literals(["active", "archived"])
-export type ClientStatus = typeof ClientStatus.Type
+const ClientStatus = Schema.Literals(["active", "archived"])
+type ClientStatus = typeof ClientStatus.Type
 
 /** The fields that callers write, with their types in the API, the project file and imports. */
 export const clientFields = {

@@ -6,7 +6,7 @@ import { Timestamp } from "../Fields.ts"
 import { ClientId, DealId, EventId, InstallationId, MemberId, ProjectId, StageId, TaskId } from "../Ids.ts"
 
 /** A task. Tasks have no endpoint; operators create and complete them with commands. */
-export const Task = Schema.Struct({
+const Task = Schema.Struct({
   id: TaskId,
   title: taskFields.title,
   dealId: Schema.NullOr(DealId),
@@ -16,7 +16,7 @@ export const Task = Schema.Struct({
   completedAt: Schema.NullOr(Timestamp),
   createdAt: Timestamp
 }).annotate({ identifier: "DeveloperTask" })
-export type Task = typeof Task.Type
+type Task = typeof Task.Type
 
 const deal = { ...dealExample, stageId: "stage_offer", version: 2 }
 

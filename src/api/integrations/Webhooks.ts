@@ -14,7 +14,7 @@ import { JsonBody } from "../Requests.ts"
 import { type EventType, eventTypes } from "./Events.ts"
 
 /** The URL of an endpoint. Only its form is checked here; the address is checked by `EndpointUrl.ts`. */
-export const EndpointUrl = text(1, 2048).check(
+const EndpointUrl = text(1, 2048).check(
   Schema.makeFilter((url: string) => URL.canParse(url), {
     expected: "a URL of at most 2048 characters",
     toJsonSchema: () => ({ format: "uri" })
@@ -22,7 +22,7 @@ export const EndpointUrl = text(1, 2048).check(
 )
 
 /** The subscribed event types. They are a set: order and repeats do not count. */
-export const EventTypes = Schema.Array(Schema.Literals(eventTypes))
+const EventTypes = Schema.Array(Schema.Literals(eventTypes))
   .check(Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" }))
   .pipe(
     Schema.decode({
@@ -44,14 +44,14 @@ export const WebhookRotate = Schema.Struct({ expectedVersion: Version }).annotat
 export type WebhookRotate = typeof WebhookRotate.Type
 
 /** The receipt of a command on a webhook (contract §10). */
-export const WebhookReceipt = Schema.Struct({
+const WebhookReceipt = Schema.Struct({
   resourceId: text(1, 160),
   changed: Schema.Boolean,
   signingSecret: Schema.optionalKey(
     Schema.String.annotate({ description: "The secret in force, only in the first answer: a replay does not have it." })
   )
 }).annotate({ identifier: "DeveloperOutboundWebhookMutationResponse" })
-export type WebhookReceipt = typeof WebhookReceipt.Type
+type WebhookReceipt = typeof WebhookReceipt.Type
 
 const answer = HttpApiSchema.WithHeaders(WebhookReceipt, { etag: ETag, ...replayed })
 

@@ -3,7 +3,7 @@ import { JsonSchema, Schema } from "effect"
 import { type EventType, eventBody, events, eventTypes } from "./Events.ts"
 
 /** Returns an example of the body of an event. */
-export const eventExample = (type: EventType) => ({
+const eventExample = (type: EventType) => ({
   id: "evt_0193f0cbd4e57f70819203a4b5c6d7e8",
   type,
   timestamp: "2026-11-20T10:00:00.000Z",

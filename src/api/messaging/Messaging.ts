@@ -53,11 +53,11 @@ const expectedProjectId = Schema.optionalKey(
   ProjectId.annotate({ description: "Answers `project_mismatch` unless the token is of this project" })
 )
 
-export const MessageSend = Schema.Struct({
+const MessageSend = Schema.Struct({
   text: text(1, 4096),
   expectedProjectId
 }).annotate({ identifier: "DeveloperMessageSend" })
-export type MessageSend = typeof MessageSend.Type
+type MessageSend = typeof MessageSend.Type
 
 export const messageStatuses = ["pending", "retrying", "unknown", "sent", "failed"] as const
 export const MessageStatus = Schema.Literals(messageStatuses)

@@ -1,7 +1,7 @@
 /** One attempt of a delivery: its body, its headers and signatures, and its span. */
 import { Effect, Option, type Redacted, References } from "effect"
 import { currentTraceparent, inClientSpan } from "../../platform/outbound/ClientSpan.ts"
-import { userAgent } from "../../platform/outbound/UserAgent.ts"
+import { userAgent } from "../../platform/outbound/Exchange.ts"
 import { signedHeaders } from "../../platform/StandardWebhooks.ts"
 import { spanOf } from "../../platform/TraceContext.ts"
 import { testEventType } from "../../api/integrations/Events.ts"

@@ -3,9 +3,7 @@ import { Clock, type Duration, Effect, Option, Schema } from "effect"
 import type { MessageId } from "../../api/Ids.ts"
 import { freshConnections } from "../../platform/outbound/Connections.ts"
 import { inClientSpan, postAttributes } from "../../platform/outbound/ClientSpan.ts"
-import { exchange, type ExchangeFailed } from "../../platform/outbound/Exchange.ts"
-import { delayOf } from "../../platform/outbound/RetryAfter.ts"
-import { userAgent } from "../../platform/outbound/UserAgent.ts"
+import { exchange, type ExchangeFailed, retryDelay, userAgent } from "../../platform/outbound/Exchange.ts"
 import type { Outcome } from "./Connector.ts"
 import { byFailure, type Failure } from "./Outcomes.ts"
 
@@ -52,7 +50,7 @@ export const call = (
       Effect.flatMap(({ body, retryAfter, status }) =>
         Effect.gen(function* () {
           yield* Effect.annotateCurrentSpan("http.response.status_code", status)
-          return outcomeOf({ status, body, retryAfter: delayOf(retryAfter, yield* Clock.currentTimeMillis) })
+          return outcomeOf({ status, body, retryAfter: retryDelay(retryAfter, yield* Clock.currentTimeMillis) })
         })
       ),
       Effect.catchTag("ExchangeFailed", ({ code }) => Effect.succeed(byFailure(failureOf(code, mayBeWritten)))),

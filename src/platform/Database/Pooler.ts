@@ -1,9 +1,9 @@
 /**
- * A client of a pooler in transaction mode, such as PgBouncer. A session of it lasts for one transaction: settings of a
- * session are refused or lost, and statements that were prepared by name may not be there the next time.
+ * A client of a pooler in transaction mode, such as PgBouncer. Its sessions last for one transaction: session settings are
+ * refused or lost, and a prepared statement may be missing at its next use.
  *
- * So each statement is a transaction that begins with its settings (`set_config` as SET LOCAL). Its four parts are written
- * at once and cost one round trip. A connection serves one statement at a time, as nothing may come between the parts.
+ * So each statement is a transaction that begins with the settings (`set_config` as SET LOCAL). Its four parts are written at
+ * once and cost one round trip. A connection runs one statement at a time, as nothing may come between the parts.
  */
 import { PgClient, type PgConnection, PgPool } from "@effect/sql-pg"
 import { Duration, Effect, Layer, Predicate, Result, Stream } from "effect"
@@ -13,19 +13,19 @@ import type { Pool } from "./Pools.ts"
 
 type Connection = PgConnection.PgConnection
 
-/** PgBouncer keeps named statements from 1.21 on (`max_prepared_statements`), and gives them names of its own. */
+/** Whether the pooler keeps prepared statements: PgBouncer from 1.21 on does (`max_prepared_statements`), and renames them. */
 const keepsStatements = (connection: Connection): Effect.Effect<boolean, SqlError.SqlError> =>
   Effect.map(
     connection.query("SELECT name FROM pg_prepared_statements WHERE statement LIKE '%FROM pg_prepared_statements%'"),
     ({ rows }) => rows.some((row) => String(row["name"]).startsWith("PGBOUNCER_"))
   )
 
-/** The prepared statement is not there, or no longer returns what it returned. */
+/** Whether the prepared statement is missing (26000), or its result type has changed (0A000). */
 const isStale = ({ reason }: SqlError.SqlError) =>
   Predicate.hasProperty(reason.cause, "code") && (reason.cause.code === "26000" || reason.cause.code === "0A000")
 
-/** In one flight: each is written before the answer to the one before has come. */
-const together = { concurrency: "unbounded" } as const
+/** Each part is written before the answer to the previous one has arrived. */
+const pipelined = { concurrency: "unbounded" } as const
 
 const rolledBack = new SqlError.SqlError({
   reason: new SqlError.UnknownError({ cause: undefined, message: "The transaction was rolled back" })
@@ -37,7 +37,7 @@ type Run = <A>(
   sql: string
 ) => Effect.Effect<A, SqlError.SqlError>
 
-/** A connection whose statements are run by `run`, prepared where that is `wanted` and possible. */
+/** Makes a connection whose statements are run by `run`, prepared if that is `wanted` and possible. */
 const connected = (run: Run, connection: Connection): SqlConnection.Connection => {
   const result = (sql: string, params: ReadonlyArray<unknown>, wanted: boolean) =>
     run(wanted, (prepare) => connection.query(sql, params, prepare), sql)
@@ -65,8 +65,8 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
   const before = [begin, ...(configure === undefined ? [] : [configure])]
 
   /**
-   * Runs a statement in its transaction. Its other parts are never prepared: the driver would send one again that the
-   * pooler has lost, behind the COMMIT.
+   * Runs a statement in a transaction of its own. The other parts are never prepared: if the pooler has lost one, the driver
+   * would repeat it after the COMMIT.
    */
   const inTransaction = <A>(
     connection: Connection,
@@ -74,8 +74,8 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
   ): Effect.Effect<A, SqlError.SqlError> => {
     const part = (sql: string) => Effect.result(connection.query(sql, [], false))
     const parts = Effect.all(
-      [Effect.forEach(before, part, together), Effect.result(statement), part("COMMIT")],
-      together
+      [Effect.forEach(before, part, pipelined), Effect.result(statement), part("COMMIT")],
+      pipelined
     )
     return Effect.flatMap(parts, ([opened, answer, commit]) => {
       const failed = opened.find(Result.isFailure)
@@ -91,7 +91,7 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
       ? Effect.tap(keepsStatements(connection), (keeps) => Effect.sync(() => void (prepares = keeps)))
       : Effect.succeed(prepares)
 
-  /** Uninterruptible, as some of the parts without the others would leave the transaction open. */
+  /** Uninterruptible, as a part of the statements would leave the transaction open. */
   const run = <A>(
     connection: Connection,
     wanted: boolean,
@@ -133,13 +133,13 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
   })
 })
 
-/** The client of a pool through the pooler. `options` say where that is. */
+/** The client of a pool through the pooler. `options` have its address. */
 export const layer = (pool: Pool, connections: number, options: PgPool.Config) =>
   Layer.effect(
     SqlClient.SqlClient,
     make(pool, {
       ...options,
-      // The pooler changes it on a session of PostgreSQL whose last client had another: so it is the same for all.
+      // The same for all pools: the pooler would change it on a session whose last client had another.
       applicationName: "developer-api",
       maxConnections: connections,
       idleTimeout: Duration.minutes(1)

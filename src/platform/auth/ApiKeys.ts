@@ -1,4 +1,4 @@
-/** API keys (contract §3): who may call for a project, with which scopes, and until when. */
+/** API keys (contract §3): issues, lists, revokes and rotates them. */
 import { Clock, Context, Data, Duration, Effect, Layer, Option, type Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Scope } from "../../api/Access.ts"
@@ -6,7 +6,7 @@ import type { KeyId, MemberId, ProjectId } from "../../api/Ids.ts"
 import { ProjectUnknown } from "../ProjectUnknown.ts"
 import * as Token from "./Token.ts"
 
-/** A key as operators see it; its token is shown once and kept nowhere. */
+/** A key as operators see it, without its token, which is not stored. */
 export interface ApiKey {
   readonly keyId: KeyId
   readonly name: string
@@ -18,7 +18,7 @@ export interface ApiKey {
   readonly createdAt: Date
 }
 
-/** A new key, and the only sight of its token. */
+/** A new key with its token, which is shown only now. */
 export interface IssuedKey {
   readonly keyId: KeyId
   readonly token: Redacted.Redacted
@@ -26,7 +26,7 @@ export interface IssuedKey {
   readonly expiresAt: Date
 }
 
-/** No key is issued for a member who is inactive, or not of the project. */
+/** A key can't be issued for a member who is inactive, or of another project. */
 export class MemberUnusable extends Data.TaggedError("MemberUnusable")<{
   readonly memberId: string
   readonly reason: "unknown" | "inactive"
@@ -38,20 +38,20 @@ export class MemberUnusable extends Data.TaggedError("MemberUnusable")<{
   }
 }
 
-/** A key lives 366 days at most. */
+/** The requested lifetime exceeds the maximum of 366 days. */
 export class ExpiryTooLong extends Data.TaggedError("ExpiryTooLong")<{ readonly expiresIn: Duration.Duration }> {
   override get message() {
-    return `A key can live for ${Duration.toDays(longestLife)} days at most`
+    return `A key can live for ${Duration.toDays(maxLifetime)} days at most`
   }
 }
 
-/** No key has this id. The id isn't repeated: it may be a whole token, given by mistake. */
+/** No key has this id. The message does not repeat the id, which may be a whole token by mistake. */
 export class KeyUnknown extends Data.TaggedError("KeyUnknown") {
   override readonly message =
     "There is no such key: its id is the 12 characters of the token between `dk_` and the next `_`"
 }
 
-/** What was revoked, or has run out, is not renewed. */
+/** A revoked or expired key can't be rotated. */
 export class KeyUnusable extends Data.TaggedError("KeyUnusable")<{
   readonly keyId: KeyId
   readonly reason: "revoked" | "expired"
@@ -61,15 +61,15 @@ export class KeyUnusable extends Data.TaggedError("KeyUnusable")<{
   }
 }
 
-/** The default life of a key. */
-export const usualLife = Duration.days(90)
+/** The default lifetime of a key. */
+export const defaultLifetime = Duration.days(90)
 
-const longestLife = Duration.days(366)
+const maxLifetime = Duration.days(366)
 
 export class ApiKeys extends Context.Service<
   ApiKeys,
   {
-    /** Makes a key for a project, or for one of its active members. */
+    /** Issues a key for a project, or for one of its active members. */
     readonly issue: (options: {
       readonly projectId: ProjectId
       readonly name: string
@@ -78,15 +78,15 @@ export class ApiKeys extends Context.Service<
       readonly memberId: Option.Option<MemberId>
     }) => Effect.Effect<IssuedKey, ProjectUnknown | MemberUnusable | ExpiryTooLong>
 
-    /** Every key of a project, newest first: revoked and expired ones too. */
+    /** Lists the keys of a project, newest first, including revoked and expired ones. */
     readonly list: (projectId: ProjectId) => Effect.Effect<ReadonlyArray<ApiKey>, ProjectUnknown>
 
-    /** Ends a key. A key that is revoked already stays as it is. */
+    /** Revokes a key. A key that is already revoked does not change. */
     readonly revoke: (keyId: KeyId) => Effect.Effect<{ readonly keyId: KeyId; readonly revokedAt: Date }, KeyUnknown>
 
     /**
-     * Makes a key of the same rights and as long a life, counted from now. The old one ends after `grace`, or at its
-     * own time where that is sooner.
+     * Issues a key with the same rights and lifetime, counted from now. The old key expires after `grace`, unless it
+     * expires earlier.
      */
     readonly rotate: (
       keyId: KeyId,
@@ -101,7 +101,7 @@ export class ApiKeys extends Context.Service<
 
       return {
         issue: Effect.fn("ApiKeys.issue")(function* ({ expiresIn, memberId, name, projectId, ...given }) {
-          if (Duration.isGreaterThan(expiresIn, longestLife)) return yield* new ExpiryTooLong({ expiresIn })
+          if (Duration.isGreaterThan(expiresIn, maxLifetime)) return yield* new ExpiryTooLong({ expiresIn })
           const { keyId, token } = yield* Token.generate
           const now = yield* Clock.currentTimeMillis
           const expiresAt = new Date(now + Duration.toMillis(expiresIn))
@@ -109,11 +109,11 @@ export class ApiKeys extends Context.Service<
           const member = Option.getOrNull(memberId)
           const [verdict] = yield* sql<{ project: boolean; issued: boolean; memberActive: boolean | null }>`
             WITH project AS MATERIALIZED (
-              -- The project before what is in it: the order in which a project file locks them, too.
+              -- The project is locked before its records, as by a project file.
               SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL FOR KEY SHARE
             ),
             member AS MATERIALIZED (
-              -- Held until the key is there, so that nobody is deactivated in between.
+              -- Locked until the key exists, so that the member is not deactivated in between.
               SELECT locked.active FROM project, LATERAL (
                 SELECT active FROM members WHERE project_id = project.project_id AND id = ${member}::text FOR SHARE
               ) locked
@@ -138,7 +138,7 @@ export class ApiKeys extends Context.Service<
         }),
 
         list: Effect.fn("ApiKeys.list")(function* (projectId) {
-          // A project without keys is one row of nulls, an unknown project none.
+          // A project without keys has one row of nulls; an unknown project has no row.
           const rows = yield* sql<ApiKey | { readonly keyId: null }>`
             SELECT key_id AS "keyId", api_keys.name, scopes, member_id AS "memberId", expires_at AS "expiresAt",
                    revoked_at AS "revokedAt", last_used_at AS "lastUsedAt", api_keys.created_at AS "createdAt"
@@ -161,15 +161,15 @@ export class ApiKeys extends Context.Service<
           const { keyId: newKeyId, token } = yield* Token.generate
           const millis = yield* Clock.currentTimeMillis
           const now = new Date(millis)
-          // A longer grace is as good as this one, and the end of a very long one is no date.
-          const graceEnd = new Date(millis + Duration.toMillis(Duration.min(grace, longestLife)))
+          // A longer grace has no effect, and its end might not be a valid date.
+          const graceEnd = new Date(millis + Duration.toMillis(Duration.min(grace, maxLifetime)))
           const [verdict] = yield* sql<RotationVerdict>`
             WITH project AS MATERIALIZED (
               SELECT project_id FROM projects
               WHERE project_id = (SELECT project_id FROM api_keys WHERE key_id = ${keyId}) FOR KEY SHARE
             ),
             old AS MATERIALIZED (
-              -- Locked: two rotations, or a rotation and a revocation, come one after the other.
+              -- Locked, so that rotations and revocations of a key are serialized.
               SELECT locked.* FROM project, LATERAL (
                 SELECT * FROM api_keys WHERE project_id = project.project_id AND key_id = ${keyId} FOR UPDATE
               ) locked

@@ -23,10 +23,7 @@ type Refusal =
   | ServiceUnavailable
 
 /** Verifies the token of an `Authorization` header, and its right to an operation. */
-export type Authorize = (
-  authorization: string | undefined,
-  access: Access["Service"]
-) => Effect.Effect<Credential, Refusal>
+type Authorize = (authorization: string | undefined, access: Access["Service"]) => Effect.Effect<Credential, Refusal>
 
 export const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effect.map(
   Credentials,

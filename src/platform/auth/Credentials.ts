@@ -1,4 +1,4 @@
-/** Verifies bearer tokens, with a cache short enough that a revocation holds everywhere within a second. */
+/** Verifies bearer tokens. A cache keeps keys for less than a second, so that a revocation is in force within a second. */
 import { Cache, Context, Duration, Effect, Exit, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../api/Access.ts"
@@ -9,13 +9,13 @@ import { statement } from "../Database.ts"
 import { pacedReads } from "./KeyReads.ts"
 import { type Presented, sameHash } from "./Token.ts"
 
-/** An API key that is in force, and what its project allows. */
+/** A valid API key, with the settings of its project. */
 export interface Credential {
   readonly projectId: ProjectId
   readonly keyId: KeyId
   readonly scopes: ReadonlyArray<Scope>
   readonly memberId: MemberId | null
-  /** False when the key is bound to a member who is not active. */
+  /** False if the key is bound to a member who is not active. */
   readonly membership: boolean
   readonly modules: ReadonlyArray<Module>
   readonly entitlements: ReadonlyArray<string>
@@ -38,16 +38,16 @@ interface Entry {
 }
 
 /**
- * How long a key is believed without another look. A revocation, and a change of modules, members or entitlements,
- * holds within a second: part of it belongs to the statement that reads the key.
+ * How long a key is cached. A revocation, and a change of modules, members or entitlements, is in force within a second,
+ * which includes the statement that reads the key.
  */
 const timeToLive = Duration.millis(850)
 
-/** `lastUsedAt` is accurate to this, and written no more often. */
+/** Resolution of `lastUsedAt`, and minimum time between two writes of it, in milliseconds. */
 const usageResolution = 60_000
 
 /** The limits of a project that sets none (contract §4). */
-export const defaultRateLimits: Record<Policy, RateLimit> = {
+const defaultRateLimits: Record<Policy, RateLimit> = {
   read: { limit: 1200, windowSeconds: 60 },
   write: { limit: 300, windowSeconds: 60 },
   messages: { limit: 60, windowSeconds: 60 }
@@ -56,7 +56,7 @@ export const defaultRateLimits: Record<Policy, RateLimit> = {
 export class Credentials extends Context.Service<
   Credentials,
   {
-    /** None for a token that is unknown, expired or revoked: they look alike. */
+    /** Returns the credential of a token; none for one that is unknown, expired or revoked. */
     readonly verify: (token: Presented) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
   }
 >()("developer-api/platform/auth/Credentials") {
@@ -79,7 +79,7 @@ export class Credentials extends Context.Service<
 
       const keys = yield* Cache.makeWith(
         Effect.fnUntraced(function* (keyId: KeyId) {
-          // A read that took long is stale already; what remains of the second is what it may be kept for.
+          // The time of the read counts as age.
           const { row, took } = yield* readOne(keyId)
           return { entry: Option.map(row, toEntry), took }
         }),

@@ -1,6 +1,6 @@
 /**
  * API tokens (contract §3): `dk_` + 12 characters key id + `_` + 32 characters secret + 6 characters CRC-32 of
- * everything before them. The checksum lets a mistyped or invented token be refused without a look at the database.
+ * everything before them. The checksum lets a mistyped or invented token be refused without a statement.
  */
 import { Effect, Redacted } from "effect"
 import { hash as oneShotHash, randomInt, timingSafeEqual } from "node:crypto"
@@ -9,7 +9,7 @@ import { KeyId } from "../../api/Ids.ts"
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-/** The shape of a token; the groups are its key id, and its checksum. */
+/** The form of a token; the groups are its key id and its checksum. */
 const pattern = /^dk_([0-9A-Za-z]{12})_[0-9A-Za-z]{32}([0-9A-Za-z]{6})$/
 
 const randomText = (length: number) => {
@@ -29,20 +29,20 @@ export const checksum = (text: string): string => {
   return digits
 }
 
-/** A new token, and the id of its key. */
+/** Generates a token and the id of its key. */
 export const generate: Effect.Effect<{ readonly keyId: KeyId; readonly token: Redacted.Redacted }> = Effect.sync(() => {
   const keyId = KeyId.make(randomText(12))
   const body = `dk_${keyId}_${randomText(32)}`
   return { keyId, token: Redacted.make(body + checksum(body)) }
 })
 
-/** What a token shows of itself: enough to verify it, and not to use it. */
+/** A presented token: the id of its key, and its hash for the comparison. */
 export interface Presented {
   readonly keyId: KeyId
   readonly hash: Uint8Array
 }
 
-/** Reads a token; undefined for one that is malformed or has a wrong checksum. */
+/** Parses a token; undefined for one that is malformed or has a wrong checksum. */
 export const present = (text: string): Presented | undefined => {
   const match = pattern.exec(text)
   return match?.[1] !== undefined && match[2] === checksum(text.slice(0, -6))
@@ -50,11 +50,11 @@ export const present = (text: string): Presented | undefined => {
     : undefined
 }
 
-/** SHA-256 of the whole token: all that is stored of it. */
+/** SHA-256 of the whole token, which is stored instead of it. */
 export const hash = (token: Redacted.Redacted): Uint8Array => hashOf(Redacted.value(token))
 
 const hashOf = (text: string): Uint8Array => oneShotHash("sha256", text, "buffer")
 
-/** Compares two hashes without telling by its time where they differ. */
+/** Compares two hashes in constant time. */
 export const sameHash = (left: Uint8Array, right: Uint8Array): boolean =>
   left.length === right.length && timingSafeEqual(left, right)

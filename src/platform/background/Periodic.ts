@@ -1,20 +1,20 @@
 /** Maintenance at intervals: pruning, measuring, repairs. */
 import { Duration, Effect, Metric, Schedule } from "effect"
 import { MetricsEnabled } from "../MetricsEnabled.ts"
-import { firstDelay, longestDelay, Supervisor } from "./Supervisor.ts"
+import { minDelay, maxDelay, Supervisor } from "./Supervisor.ts"
 
-export interface Options {
+interface Options {
   /** Pause between the end of one run and the start of the next. */
   readonly interval: Duration.Duration
-  /** Maximum time without a successful run. Defaults to ten intervals, at least `shortestStall`. */
+  /** Maximum time without a successful run. Defaults to ten intervals, at least `minStall`. */
   readonly stalledAfter?: Duration.Duration
 }
 
-/** A run may wait for the database that long and be tried again. */
-const shortestStall = Duration.minutes(1)
+/** Minimum of `stalledAfter`: a run may wait for the database that long. */
+const minStall = Duration.minutes(1)
 
-/** Bounds of the longest pause before a failed run is tried again, which is the interval between them. */
-const longestPause = { minimum: Duration.seconds(1), maximum: longestDelay }
+/** Bounds of the maximum pause before a failed run is retried, which is the interval otherwise. */
+const maxPause = { minimum: Duration.seconds(1), maximum: maxDelay }
 
 const failures = Metric.counter("background_failures_total", {
   description: "Runs of periodic background fibers that failed and are tried again",
@@ -27,14 +27,14 @@ const failures = Metric.counter("background_failures_total", {
  */
 export const forkPeriodic = Effect.fnUntraced(function* <E, R>(
   name: string,
-  { interval, stalledAfter = Duration.max(Duration.times(interval, 10), shortestStall) }: Options,
+  { interval, stalledAfter = Duration.max(Duration.times(interval, 10), minStall) }: Options,
   effect: Effect.Effect<unknown, E, R>
 ) {
   const supervisor = yield* Supervisor
   const measured = yield* MetricsEnabled
   const failed = Metric.withAttributes(failures, { fiber: name })
-  const pause = Duration.clamp(interval, longestPause)
-  const backoff = Schedule.min([Schedule.exponential(firstDelay), Schedule.spaced(pause)]).pipe(Schedule.jittered)
+  const pause = Duration.clamp(interval, maxPause)
+  const backoff = Schedule.min([Schedule.exponential(minDelay), Schedule.spaced(pause)]).pipe(Schedule.jittered)
   if (measured) yield* Metric.update(failed, 0)
   return yield* supervisor.supervise(name, { stalledAfter }, (progress) =>
     Effect.andThen(effect, progress).pipe(

@@ -6,9 +6,9 @@
  *    together hold at most `failingShare` of all permits. A failure sets the key back to `initial`.
  *  - The keys of one tenant together hold at most `perTenant` permits.
  *
- * So a provider that hangs takes what its key had grown to, once, and never more than its share from then on; a key
- * without recent failures finds a permit. The numbers hold for one process. What claims work in the database passes
- * `limits` to its statement and takes a permit for each row that comes back.
+ * So a provider that hangs takes the permits that its key had grown to once, and at most its share from then on; a key
+ * without recent failures finds a permit. The numbers apply to one process. A claim passes `limits` to its statement and
+ * takes a permit for each row that the statement returns.
  */
 import { Clock, Duration, Effect } from "effect"
 
@@ -36,7 +36,7 @@ export interface Permit {
   readonly end: (how: End) => void
 }
 
-export interface KeyLimit {
+interface KeyLimit {
   readonly tenant: string
   readonly key: string
   /** Permits that may be taken now. */

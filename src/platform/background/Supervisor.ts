@@ -4,25 +4,25 @@
  *   running ── failure, defect or unexpected end ──▶ waiting ── backoff has passed ──▶ running
  *      └──────────── the scope closes ───────────────────┴──▶ ended
  *
- * Each failure is logged with its cause and counted. The backoff doubles from `firstDelay` to `longestDelay`, with jitter,
- * and starts anew after a run of at least `longestDelay`. A loop that reports no progress for its `stalledAfter`, whatever
+ * Each failure is logged with its cause and counted. The backoff doubles from `minDelay` to `maxDelay`, with jitter,
+ * and starts anew after a run of at least `maxDelay`. A loop that reports no progress for its `stalledAfter`, whatever
  * the reason, is stalled: readiness fails and a gauge is set until it reports progress again.
  */
 import { Cause, Clock, Context, Duration, Effect, type Fiber, Layer, Metric, Random, type Scope } from "effect"
 import { MetricsEnabled } from "../MetricsEnabled.ts"
 
-export const firstDelay = Duration.millis(250)
-export const longestDelay = Duration.seconds(30)
+export const minDelay = Duration.millis(250)
+export const maxDelay = Duration.seconds(30)
 /** Interval between two updates of the gauge and of the log. */
 const watchEvery = Duration.seconds(1)
 
-export interface Options {
+interface Options {
   /** Maximum time between two reports of progress. */
   readonly stalledAfter: Duration.Duration
 }
 
 /** A loop under supervision. Resources of its scope live as long as one run. */
-export type Loop<E, R> = (progress: Effect.Effect<void>) => Effect.Effect<void, E, R>
+type Loop<E, R> = (progress: Effect.Effect<void>) => Effect.Effect<void, E, R>
 
 export class Supervisor extends Context.Service<
   Supervisor,
@@ -89,10 +89,10 @@ const make = Effect.gen(function* () {
   )
   yield* Effect.forkScoped(Effect.forever(Effect.delay(watch, watchEvery)))
 
-  /** Delays by 80 to 120 % of `firstDelay`, doubled with each failure since the last long run. */
+  /** Delays by 80 to 120 % of `minDelay`, doubled with each failure since the last long run. */
   const delayAfter = (failures: number) =>
     Effect.map(Random.next, (random) => {
-      const full = Math.min(Duration.toMillis(firstDelay) * 2 ** (failures - 1), Duration.toMillis(longestDelay))
+      const full = Math.min(Duration.toMillis(minDelay) * 2 ** (failures - 1), Duration.toMillis(maxDelay))
       return Duration.millis(full * (0.8 + 0.4 * random))
     })
 
@@ -110,7 +110,7 @@ const make = Effect.gen(function* () {
       const startedAt = clock.monotonicTimeNanosUnsafe()
       const exit = yield* Effect.exit(Effect.scoped(loop(progress)))
       const ranFor = Duration.nanos(clock.monotonicTimeNanosUnsafe() - startedAt)
-      failures = Duration.isGreaterThanOrEqualTo(ranFor, longestDelay) ? 1 : failures + 1
+      failures = Duration.isGreaterThanOrEqualTo(ranFor, maxDelay) ? 1 : failures + 1
       const delay = yield* delayAfter(failures)
       const cause = exit._tag === "Failure" ? exit.cause : Cause.die("The loop has ended")
       yield* Effect.logError("A background fiber failed and is restarted", cause).pipe(

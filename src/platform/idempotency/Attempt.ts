@@ -14,7 +14,7 @@ export interface Attempt<Returned> {
 }
 
 /** The parts in which mutation statements differ. */
-export interface Parts {
+interface Parts {
   /** A query of the commands: `ord`, `project_id`, `key`, `fingerprint`, `at`, and arguments. */
   readonly asked: Statement.Fragment
   /** Whether `asked` is one command. */
@@ -39,7 +39,7 @@ export interface Parts {
  * a waiting file goes first.
  *
  * Every statement takes its locks in one order: records, the project's row (where a capacity is counted), keys; within
- * each, by project and id. So no two statements wait for each other. OFFSET 0 forces a look-up by key: a join could be
+ * each, by project and id. So statements do not deadlock. OFFSET 0 forces a look-up by key: a join could be
  * planned as a scan while the table is small, and the plan kept when it has grown.
  */
 export const attempt = <Returned>(

@@ -17,7 +17,7 @@ import type { MutationClient } from "./Mutations.ts"
 import { repeated, settled } from "./Outcomes.ts"
 
 /** The variant of a statement: for one command or many, waiting for records or not. */
-export interface Form {
+interface Form {
   /** Follows `FOR … UPDATE`. */
   readonly locked: Statement.Fragment
   /** Follows SELECT where several commands may select the same row. */
@@ -50,7 +50,7 @@ export interface Kind<Args, Problem> {
 }
 
 /** The failure of a command that a group cannot decide. */
-export const undecided = "undecided"
+const undecided = "undecided"
 
 /** Makes the function that runs commands of a kind. */
 export const grouped = <Args, Problem, Returned = null>(

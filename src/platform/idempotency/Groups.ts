@@ -32,7 +32,7 @@ export const groups = <Request extends Queued, Answer>({
 }): ((request: Request) => Effect.Effect<Answer, ServiceUnavailable>) => {
   type Entry = Waiting<Request, Answer>
   const queue = new FairQueue<Entry>()
-  let underWay = 0
+  let inFlight = 0
   let scheduled = false
 
   const finish = (entry: Entry, effect: Effect.Effect<Answer, ServiceUnavailable>) => {
@@ -49,10 +49,10 @@ export const groups = <Request extends Queued, Answer>({
   }
 
   const runGroup = (entries: ReadonlyArray<Entry>, context: Context.Context<never>) => {
-    underWay++
+    inFlight++
     const fiber = Effect.runForkWith(context)(group(entries.map(({ request }) => request)))
     fiber.addObserver((exit) => {
-      underWay--
+      inFlight--
       for (const [index, entry] of entries.entries()) {
         const answer = Exit.isSuccess(exit) ? exit.value[index] : undefined
         const failure = Exit.isFailure(exit) ? unavailableIn(exit.cause) : undefined
@@ -65,7 +65,7 @@ export const groups = <Request extends Queued, Answer>({
   }
 
   const dispatch = () => {
-    while (underWay < maxGroups && !queue.isEmpty) {
+    while (inFlight < maxGroups && !queue.isEmpty) {
       const entries = queue.take(maxGroup)
       const [first] = entries
       if (first === undefined) return
@@ -74,7 +74,7 @@ export const groups = <Request extends Queued, Answer>({
   }
 
   const schedule = () => {
-    if (scheduled || underWay === maxGroups) return
+    if (scheduled || inFlight === maxGroups) return
     scheduled = true
     setImmediate(() => {
       scheduled = false

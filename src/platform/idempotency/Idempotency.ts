@@ -1,17 +1,12 @@
 /**
  * Idempotent mutations (contract §5): key, effect and outcome are one statement, so that after a crash at any point
- * either all of it is stored or none, and a retry finds the outcome instead of having a second effect.
+ * either all of it is stored or none, and a retry finds the outcome instead of having a second effect. `Mutate.ts` runs one
+ * command at a time, `Grouped.ts` many.
  */
-import { Effect } from "effect"
 import type { Statement } from "effect/sql"
 import { createHash } from "node:crypto"
 import type { ProjectId } from "../../api/Ids.ts"
-import type { IdempotencyKeyReused, ServiceUnavailable } from "../../api/Problems.ts"
 import { canonicalJson } from "../CanonicalJson.ts"
-import { Contended, statement } from "../Database.ts"
-import { type Attempt, attempt } from "./Attempt.ts"
-import type { MutationClient } from "./Mutations.ts"
-import { repeated, settled } from "./Outcomes.ts"
 
 /** A mutating request: its project, key and fingerprint. */
 export interface Command {
@@ -65,7 +60,7 @@ export type Problems<Problem> = Readonly<Record<string, (refusal: Refusal) => Pr
 
 /**
  * A mutation that runs one command at a time, as SQL in two lists of common table expressions around the claim of the
- * key. See `Grouped.ts` for mutations that run many.
+ * key.
  */
 export interface Mutation<Problem> {
   /** The time of the change. */
@@ -81,35 +76,4 @@ export interface Mutation<Problem> {
   /** The value that only the first run returns: an expression over the common table expressions. */
   readonly returning?: Statement.Fragment
   readonly problems: Problems<Problem>
-}
-
-/**
- * Runs a mutation once per key: one round trip when it applies, two when only the stored outcome shows why it did not
- * (a replay, a reused key, or a failed guard).
- */
-export const mutate = <Problem, Returned = null>(
-  client: MutationClient,
-  command: Command,
-  { at, effect, problems, returning, verdict }: Mutation<Problem>
-): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> => {
-  const { permits, sql } = client
-  const { fingerprint, key, projectId } = command
-  const text = attempt<Returned>(sql, {
-    asked: sql`
-      SELECT 1 AS ord, ${projectId}::text COLLATE "C" AS project_id, ${key}::text COLLATE "C" AS key,
-        ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at`,
-    isOne: true,
-    decided: sql`
-      project AS (SELECT * FROM command),
-      ${verdict},
-      decided AS MATERIALIZED (
-        SELECT command.*, verdict.failure, verdict.resource_id, verdict.changed, verdict.version FROM command, verdict
-      )`,
-    claim: sql`ord, changed`,
-    effect,
-    returning
-  })
-  const one = Effect.flatMap(text, ([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row)))
-  const run: Effect.Effect<Attempt<Returned>, ServiceUnavailable> = statement(permits.withPermit(projectId)(one))
-  return repeated(client, command, settled(client, command, problems, run))
 }

@@ -1,23 +1,37 @@
-/** The connections of mutations, and the permits to use them. */
+/** The connections of mutations, the permits to use them, and the outcomes that are stored under keys. */
 import { Context, Effect, Layer, PartitionedSemaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
-import { capacityOf, mutationsLayer } from "../Database.ts"
-import type { Command } from "./Idempotency.ts"
-import { type Stored, storedOutcomes } from "./Outcomes.ts"
-import { RecentKeys } from "./RecentKeys.ts"
+import { coalesced } from "../Coalesced.ts"
+import { capacityOf, mutationsLayer, retried } from "../Database.ts"
+import { RecentSet } from "../RecentSet.ts"
+
+/** A key of a project. */
+interface Key {
+  readonly projectId: ProjectId
+  readonly key: string
+}
+
+/** The outcome of a key's first run. */
+export interface Stored {
+  readonly fingerprint: Uint8Array
+  readonly resourceId: string
+  readonly changed: boolean
+  readonly version: number | null
+}
 
 export interface MutationClient {
   readonly sql: SqlClient.SqlClient
   /**
-   * For the mutations of this process that may wait for rows at once, shared fairly among the projects that want some: a
-   * project whose mutations wait holds no more permits than the others leave.
+   * Permits for mutations that may wait for rows, shared fairly among the projects: a project whose mutations wait holds no
+   * more permits than the others leave.
    */
   readonly permits: PartitionedSemaphore.PartitionedSemaphore<ProjectId>
   /** Looks up the outcome of a key's first run. */
-  readonly stored: (command: Command) => Effect.Effect<Stored | undefined, ServiceUnavailable>
-  readonly keys: RecentKeys
+  readonly stored: (key: Key) => Effect.Effect<Stored | undefined, ServiceUnavailable>
+  /** Names of the keys under which this process has lately found or stored an outcome. A command with one is a repeat. */
+  readonly keys: RecentSet
 }
 
 /** A client on the connections of `sql`, which looks up outcomes on those of `reads`. */
@@ -29,7 +43,7 @@ export const makeMutationClient = (options: {
   sql: options.sql,
   permits: PartitionedSemaphore.makeUnsafe({ permits: options.permits }),
   stored: storedOutcomes(options.reads),
-  keys: new RecentKeys()
+  keys: new RecentSet()
 })
 
 /** The mutations of requests. */
@@ -41,9 +55,31 @@ export class Mutations extends Context.Service<Mutations, MutationClient>()(
     Effect.gen(function* () {
       const reads = yield* SqlClient.SqlClient
       const sql = Context.get(yield* Layer.build(mutationsLayer), SqlClient.SqlClient)
-      // The others are for groups, which never wait for a record.
+      // The other half is for groups, which never wait for a record.
       const permits = Math.max(1, Math.floor((yield* capacityOf("mutations")) / 2))
       return makeMutationClient({ sql, reads, permits })
     })
   )
 }
+
+/** Names a key in `MutationClient.keys`. */
+export const nameOf = ({ key, projectId }: Key): string => `${projectId}\u0000${key}`
+
+/** Maximum number of outcomes that one statement looks up. */
+const maxBatch = 64
+
+/** Makes a function that looks up the stored outcome of a key; the look-ups of one turn are one statement. */
+const storedOutcomes = (
+  sql: SqlClient.SqlClient
+): ((key: Key) => Effect.Effect<Stored | undefined, ServiceUnavailable>) =>
+  coalesced(maxBatch, (keys) =>
+    Effect.map(
+      retried(sql<Stored | { readonly fingerprint: null }>`
+        SELECT fingerprint, resource_id AS "resourceId", changed, version
+        FROM unnest(${keys.map(({ projectId }) => projectId)}::text[], ${keys.map(({ key }) => key)}::text[])
+               WITH ORDINALITY AS wanted (project_id, key, ordinal)
+          LEFT JOIN idempotency_keys USING (project_id, key)
+        ORDER BY ordinal`),
+      (rows) => rows.map((row) => (row.fingerprint === null ? undefined : row))
+    )
+  )

@@ -1,47 +1,14 @@
-/** The outcomes that are stored under keys, and what follows from an attempt at a command. */
+/** Decides the outcome of a command from its attempt and from the outcome that is stored under its key. */
 import { Effect } from "effect"
-import type { SqlClient } from "effect/sql"
-import type { ProjectId } from "../../api/Ids.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problems.ts"
-import { coalesced } from "../Coalesced.ts"
-import { ProjectLocked, retried } from "../Database.ts"
+import { ProjectLocked } from "../Database.ts"
 import type { Attempt } from "./Attempt.ts"
 import type { Command, Outcome, Problems } from "./Idempotency.ts"
-import type { MutationClient } from "./Mutations.ts"
-
-/** The outcome of a key's first run. */
-export interface Stored {
-  readonly fingerprint: Uint8Array
-  readonly resourceId: string
-  readonly changed: boolean
-  readonly version: number | null
-}
-
-/** Most outcomes that one statement looks up. */
-const maxBatch = 64
-
-/** Makes a function that looks up the stored outcome of a key; the look-ups of one turn are one statement. */
-export const storedOutcomes = (
-  sql: SqlClient.SqlClient
-): ((key: {
-  readonly projectId: ProjectId
-  readonly key: string
-}) => Effect.Effect<Stored | undefined, ServiceUnavailable>) =>
-  coalesced(maxBatch, (keys) =>
-    Effect.map(
-      retried(sql<Stored | { readonly fingerprint: null }>`
-        SELECT fingerprint, resource_id AS "resourceId", changed, version
-        FROM unnest(${keys.map(({ projectId }) => projectId)}::text[], ${keys.map(({ key }) => key)}::text[])
-               WITH ORDINALITY AS wanted (project_id, key, ordinal)
-          LEFT JOIN idempotency_keys USING (project_id, key)
-        ORDER BY ordinal`),
-      (rows) => rows.map((row) => (row.fingerprint === null ? undefined : row))
-    )
-  )
+import { type MutationClient, nameOf, type Stored } from "./Mutations.ts"
 
 /**
- * Looks for a stored outcome first where this process has met the key lately, as that costs less than the mutation, and
- * runs the mutation if there is none.
+ * Looks for a stored outcome first if this process has recently seen the key, as that costs less than the mutation. Runs the
+ * mutation if there is none.
  */
 export const repeated = <Returned, E>(
   client: MutationClient,
@@ -52,13 +19,13 @@ export const repeated = <Returned, E>(
   const known = (first: Stored | undefined): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused> =>
     first === undefined ? run : replay(command, first)
   return Effect.catchIf(
-    keys.has(command) ? Effect.flatMap(stored(command), known) : run,
+    keys.has(nameOf(command)) ? Effect.flatMap(stored(command), known) : run,
     (error): error is E & ProjectLocked => error instanceof ProjectLocked,
     (locked) => lockedOut<Returned>(client, command, locked)
   )
 }
 
-/** Answers what a key's first run did while the project is locked: nothing else can be told then. */
+/** Replays the stored outcome of a key while the project is locked; without one, fails with the lock. */
 const lockedOut = <Returned>(
   { stored }: MutationClient,
   command: Command,
@@ -70,7 +37,7 @@ const lockedOut = <Returned>(
       first === undefined ? Effect.fail(locked) : replay(command, first)
   )
 
-/** What follows from an attempt. Where it changed nothing, only the stored outcome can tell why. */
+/** Returns the outcome of an attempt. If it changed nothing, the stored outcome of the key shows why. */
 export const settled = <Problem, Returned>(
   client: MutationClient,
   command: Command,
@@ -79,17 +46,17 @@ export const settled = <Problem, Returned>(
 ): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> =>
   Effect.flatMap(run, (attempt) => {
     if (attempt.claimed) {
-      client.keys.add(command)
+      client.keys.add(nameOf(command))
       return Effect.succeed({ ...receipt(attempt), replayed: false, returned: attempt.returned })
     }
-    // A failed guard says little as long as the key may be known: the command that it repeats has moved the guard.
+    // The first run of a repeated command may be the reason why a guard fails now, so its outcome takes precedence.
     return Effect.flatMap(client.stored(command), (first) => {
       if (first !== undefined) {
-        client.keys.add(command)
+        client.keys.add(nameOf(command))
         return replay(command, first)
       }
       if (attempt.failure !== null) return refused(attempt, attempt.failure, problems)
-      // The key was taken at the first look and pruned before the second: the next look will find it free.
+      // The key was taken at the attempt and pruned before the look-up: it is free at the next attempt.
       return settled(client, command, problems, run)
     })
   })

@@ -22,7 +22,7 @@ export interface Connection {
     phase: Phase
     /** Requests answered on the connection. */
     served: number
-    /** MetricsEnabled by `performance.now()`. */
+    /** The time of `performance.now()` at which it became idle. */
     idleSince: number
     /** Prepares the socket for the next answer. */
     expectAnswer: () => void

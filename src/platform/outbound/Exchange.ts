@@ -1,10 +1,12 @@
 /** One HTTP/1.1 request and its answer, with limits on the answer. */
-import { Data, Effect, Option, Predicate } from "effect"
+import { Data, type Duration, Effect, Option, Predicate, Result } from "effect"
+import { Headers } from "effect/http"
 import type { Dispatcher } from "undici"
+import manifest from "../../../package.json" with { type: "json" }
 import { type Connection, type Connections, destroy, type Phase } from "./Connections.ts"
 
 /** An outbound POST. */
-export interface Post {
+interface Post {
   readonly url: URL
   /**
    * Addresses of the host, at least one, to connect to. Ignored when the host is an address. Absent: the system
@@ -136,3 +138,16 @@ const codeOf = (error: Error, { state }: Connection): ExchangeFailed["code"] => 
   // For example the alert by which a TLS 1.3 server rejects the client after the handshake.
   return code.startsWith("ERR_SSL_") ? "tls_failed" : state.phase
 }
+
+/** The `user-agent` of outbound requests. */
+export const userAgent = `developer-api/${manifest.version}`
+
+/**
+ * Returns the delay of a `Retry-After` header, in either form of RFC 9110 (section 10.2.3), from `now` in milliseconds. None
+ * for a header that cannot be parsed.
+ */
+export const retryDelay = (header: Option.Option<string>, now: number): Option.Option<Duration.Duration> =>
+  header.pipe(
+    Option.flatMap((value) => Result.getSuccess(Headers.parseRetryAfter(value))),
+    Option.map((value) => Headers.retryAfterDelay(value, now))
+  )

@@ -8,18 +8,7 @@ import type { Policy } from "../../api/Access.ts"
 import type { RateLimit } from "../../api/Authentication.ts"
 import type { ProjectId } from "../../api/Ids.ts"
 import { Settings } from "../Settings.ts"
-import { TokenBuckets } from "./TokenBuckets.ts"
-
-/** Result of taking a token; times in milliseconds. */
-export interface Decision {
-  readonly allowed: boolean
-  /** Tokens left in the bucket. */
-  readonly remaining: number
-  /** Time until the bucket is full again. */
-  readonly fullAfter: number
-  /** Time until one more request succeeds; 0 when this one did. */
-  readonly retryAfter: number
-}
+import { type Decision, TokenBuckets } from "./TokenBuckets.ts"
 
 /** The shared store of the buckets did not answer in time. */
 export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}

@@ -10,7 +10,7 @@ const options = {
   pingInterval: 1_000,
   socket: {
     connectTimeout: 1_000,
-    // A connection on which not even the pings are answered is dead, whatever TCP believes.
+    // A connection without answers to its pings is dead, even if TCP has not noticed.
     socketTimeout: 3_000,
     reconnectStrategy: (retries: number) => Math.min(50 * 2 ** retries, 1_000)
   }
@@ -18,7 +18,7 @@ const options = {
 
 const everySecond = Schedule.spaced(Duration.seconds(1))
 
-/** Connects, for as long as it takes. */
+/** Connects, and retries without a limit. */
 export const layer = (redacted: Redacted.Redacted) => {
   const url = Redacted.value(redacted)
   return Layer.effect(
@@ -28,7 +28,7 @@ export const layer = (redacted: Redacted.Redacted) => {
       const alone = yield* Scope.fork(scope)
       const redis = Context.get(yield* Layer.buildWithScope(NodeRedis.layer({ url, ...options }), alone), Redis.Redis)
       const info = yield* redis.send<string>("INFO", "cluster").pipe(
-        // A user without the right to this command is taken to be one of a single server.
+        // Without the permission for this command, a single server is assumed.
         Effect.catchIf(
           ({ cause }) => cause instanceof ErrorReply,
           () => Effect.succeed("")
@@ -42,19 +42,19 @@ export const layer = (redacted: Redacted.Redacted) => {
   )
 }
 
-/** A client that sends each command to the node which holds its keys, and follows them where they move. */
+/** Makes a client that sends each command to the node of its keys, also after they have moved. */
 const clustered = Effect.fnUntraced(function* (url: string) {
   const cluster = yield* Effect.acquireRelease(
     Effect.sync(() => createCluster({ rootNodes: [{ ...options, url }], defaults: { ...options, ...accessOf(url) } })),
     (cluster) => Effect.ignoreCause(Effect.promise(() => cluster.close()))
   )
   const log = Effect.runSyncWith(yield* Effect.context<never>())
-  cluster.on("error", (cause: unknown) => log(Effect.logWarning("A node of the Redis cluster fails", cause)))
+  cluster.on("error", (cause: unknown) => log(Effect.logWarning("A node of the Redis cluster failed", cause)))
   const attempt = <A>(call: () => Promise<A>) =>
     Effect.tryPromise({ try: call, catch: (cause) => new Redis.RedisError({ cause }) })
   yield* attempt(() => cluster.connect())
 
-  /** Loads a script on every node, as each key that it works on may be on any of them. */
+  /** Loads a script on every node, as its keys may be on any of them. */
   const load = async <A>(args: Array<string>): Promise<A> => {
     const nodes = await Promise.all(cluster.masters.map((node) => cluster.nodeClient(node)))
     const loaded = await Promise.allSettled(nodes.map((node) => node.sendCommand<A>(args)))
@@ -66,7 +66,7 @@ const clustered = Effect.fnUntraced(function* (url: string) {
   return yield* Redis.make({
     send: <A>(command: string, ...args: ReadonlyArray<string>) => {
       const all = [command, ...args]
-      // `EVALSHA sha numkeys key …`: the keys of a script are in one slot, so the first tells the node.
+      // `EVALSHA sha numkeys key …`: the keys of a script are in one slot, so the first determines the node.
       return attempt(() => (command === "SCRIPT" ? load<A>(all) : cluster.sendCommand<A>(args[2], false, all)))
     },
     connect: unused,
@@ -74,7 +74,7 @@ const clustered = Effect.fnUntraced(function* (url: string) {
   })
 })
 
-/** What a URL says of access: nodes that are found later are reached alike. */
+/** Returns the credentials and TLS of a URL, for the nodes that are discovered later. */
 const accessOf = (url: string): RedisClientOptions => {
   const { password, protocol, username } = new URL(url)
   return {

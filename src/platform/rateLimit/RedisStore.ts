@@ -1,4 +1,4 @@
-/** The buckets in Redis, for replicas to share; a Redis that is away, slow or not there yet fails a request in time. */
+/** Token buckets in Redis, which replicas share. While Redis is unreachable or slow, a request fails after a timeout. */
 import { type Duration, Effect, Exit, Fiber, Layer, type Redacted, Scope } from "effect"
 import { RateLimiter } from "effect/persistence"
 import { layer as connect } from "./RedisConnection.ts"
@@ -9,10 +9,10 @@ const unavailable = (message: string, cause?: unknown) =>
   new RateLimiter.RateLimiterError({ reason: new RateLimiter.RateLimitStoreError({ message, cause }) })
 
 /**
- * Connects in the background and for as long as it takes, so that the service starts, and recovers, whatever Redis
- * does. Commands never queue while disconnected: they fail at once.
+ * Connects in the background and retries without a limit, so that the service starts and recovers without Redis. Commands
+ * never queue while disconnected: they fail at once.
  */
-export const layer = (url: Redacted.Redacted, patience: Duration.Duration): Layer.Layer<RateLimiter.RateLimiterStore> =>
+export const layer = (url: Redacted.Redacted, timeout: Duration.Duration): Layer.Layer<RateLimiter.RateLimiterStore> =>
   Layer.effect(
     RateLimiter.RateLimiterStore,
     Effect.gen(function* () {
@@ -24,33 +24,33 @@ export const layer = (url: Redacted.Redacted, patience: Duration.Duration): Laye
         Effect.map((connected) => {
           store = connected
         }),
-        Effect.tapCause((cause) => Effect.logError("Redis can't be used", cause)),
+        Effect.tapCause((cause) => Effect.logError("The connection to Redis failed", cause)),
         Effect.ignore,
         Effect.forkDetach
       )
-      // Closing waits for the answers to what was asked. A Redis that hangs gives none, and is not waited for.
+      // Closing waits for outstanding answers, which a Redis that hangs does not send.
       yield* Effect.addFinalizer(() =>
         Effect.andThen(Fiber.interrupt(connecting), Scope.close(connection, Exit.void)).pipe(
           Effect.forkDetach,
-          Effect.flatMap((closing) => Effect.timeoutOption(Effect.interruptible(Fiber.await(closing)), patience))
+          Effect.flatMap((closing) => Effect.timeoutOption(Effect.interruptible(Fiber.await(closing)), timeout))
         )
       )
 
-      const ask = <A>(f: (store: Store) => Effect.Effect<A, RateLimiter.RateLimiterError>) =>
+      const withStore = <A>(f: (store: Store) => Effect.Effect<A, RateLimiter.RateLimiterError>) =>
         Effect.suspend(() =>
           store === undefined
             ? Effect.fail(unavailable("Redis is not connected"))
             : Effect.timeoutOrElse(f(store), {
-                duration: patience,
+                duration: timeout,
                 orElse: () => Effect.fail(unavailable("Redis does not answer"))
               })
         )
 
       return RateLimiter.RateLimiterStore.of({
-        tokenBucket: (options) => ask((store) => store.tokenBucket(options)),
-        fixedWindow: (options) => ask((store) => store.fixedWindow(options)),
-        adaptiveConsume: (options) => ask((store) => store.adaptiveConsume(options)),
-        adaptiveFeedback: (options) => ask((store) => store.adaptiveFeedback(options))
+        tokenBucket: (options) => withStore((store) => store.tokenBucket(options)),
+        fixedWindow: (options) => withStore((store) => store.fixedWindow(options)),
+        adaptiveConsume: (options) => withStore((store) => store.adaptiveConsume(options)),
+        adaptiveFeedback: (options) => withStore((store) => store.adaptiveFeedback(options))
       })
     })
   )

@@ -6,15 +6,16 @@ import type { ProjectId } from "../../api/Ids.ts"
 import { RateLimitExceeded, RateLimiterUnavailable } from "../../api/Problems.ts"
 import type { CurrentRequestShape } from "../CurrentRequest.ts"
 import { MetricsEnabled } from "../MetricsEnabled.ts"
-import { type Decision, RateLimits } from "./RateLimits.ts"
+import { RateLimits } from "./RateLimits.ts"
+import type { Decision } from "./TokenBuckets.ts"
 
 const decisions = Metric.counter("rate_limit_decisions_total", {
-  description: "Requests that were counted, by policy and by what the bucket said",
+  description: "Decisions of the rate limiter, by policy and decision",
   incremental: true
 })
 
 /** Takes a token for a request, and adds the headers of the bucket to its answer. */
-export type Throttle = (
+type Throttle = (
   policy: Policy,
   principal: { readonly projectId: ProjectId; readonly rateLimits: Readonly<Record<Policy, RateLimit>> },
   request: CurrentRequestShape

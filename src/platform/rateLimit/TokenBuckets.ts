@@ -1,6 +1,16 @@
 /** Token buckets in the memory of this process. */
 import type { RateLimit } from "../../api/Authentication.ts"
-import type { Decision } from "./RateLimits.ts"
+
+/** Result of taking a token; times in milliseconds. */
+export interface Decision {
+  readonly allowed: boolean
+  /** Tokens left in the bucket. */
+  readonly remaining: number
+  /** Time until the bucket is full again. */
+  readonly fullAfter: number
+  /** Time until one more request succeeds; 0 when this one did. */
+  readonly retryAfter: number
+}
 
 interface Bucket {
   tokens: number
@@ -11,12 +21,12 @@ interface Bucket {
   readonly limit: number
 }
 
-/** Above this number of buckets the full ones, which hold no state, are dropped. */
-const manyBuckets = 10_000
+/** Number of buckets above which the full ones, which hold no state, are dropped. */
+const minSweep = 10_000
 
 export class TokenBuckets {
   private readonly buckets = new Map<string, Bucket>()
-  private sweepAbove = manyBuckets
+  private sweepAbove = minSweep
 
   /** Takes one token of the bucket `key` at the time `now`, in milliseconds; a refused request takes none. */
   take(key: string, { limit, windowSeconds }: RateLimit, now: number): Decision {
@@ -40,22 +50,22 @@ export class TokenBuckets {
     return bucket
   }
 
-  /** Drops full buckets; the next sweep waits until the number has doubled, so that its cost is spread. */
+  /** Drops full buckets. The next sweep is due when the number has doubled, so that its cost is amortized. */
   private sweep(now: number) {
     for (const [key, bucket] of this.buckets) {
       refill(bucket, now)
       if (bucket.tokens >= bucket.limit) this.buckets.delete(key)
     }
-    this.sweepAbove = Math.max(manyBuckets, 2 * this.buckets.size)
+    this.sweepAbove = Math.max(minSweep, 2 * this.buckets.size)
   }
 }
 
 /** Adds the whole tokens that have come back since the last refill. */
 const refill = (bucket: Bucket, now: number) => {
-  const back = Math.floor((now - bucket.refilledAt) / bucket.perToken)
-  if (back > 0) {
-    bucket.tokens = Math.min(bucket.limit, bucket.tokens + back)
-    bucket.refilledAt += back * bucket.perToken
+  const returned = Math.floor((now - bucket.refilledAt) / bucket.perToken)
+  if (returned > 0) {
+    bucket.tokens = Math.min(bucket.limit, bucket.tokens + returned)
+    bucket.refilledAt += returned * bucket.perToken
   }
   if (bucket.tokens >= bucket.limit) bucket.refilledAt = now
 }

@@ -26,7 +26,7 @@ const columns = Struct.pick(Record.columns, [
 type Old = Pick<Deal, keyof typeof columns>
 
 /** The records that the deals depend on. */
-export interface Dependencies {
+interface Dependencies {
   readonly pipelines: Pipelines
   /** The default pipeline after the file is applied. */
   readonly defaultPipelineId: PipelineId | null

@@ -3,7 +3,6 @@ import { Effect, Predicate } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { Fault } from "../../api/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
-import { find } from "./Paths.ts"
 import type { Pipelines } from "./Pipelines.ts"
 
 type Sql = SqlClient.SqlClient
@@ -61,6 +60,21 @@ const references: ReadonlyArray<readonly [pattern: string, target: Target]> = [
   ["tasks/*/clientId", "clients"],
   ["tasks/*/assigneeId", "members"]
 ]
+
+interface Found {
+  readonly path: Fault["path"]
+  readonly value: unknown
+}
+
+/** Returns the values at a path such as `project/name`; `*` matches every item of a list. */
+const find = (file: ProjectFile, pattern: string): ReadonlyArray<Found> => walk(file, pattern.split("/"), [])
+
+const walk = (value: unknown, pattern: ReadonlyArray<string>, path: Fault["path"]): ReadonlyArray<Found> => {
+  const [key, ...rest] = pattern
+  if (key === undefined) return [{ path, value }]
+  if (key === "*") return Array.isArray(value) ? value.flatMap((item, index) => walk(item, rest, [...path, index])) : []
+  return Predicate.hasProperty(value, key) ? walk(value[key], rest, [...path, key]) : []
+}
 
 /** Returns the ids or references at a path. Absent and null members reference nothing. */
 const idsAt = (file: ProjectFile, pattern: string) =>

@@ -1,0 +1,120 @@
+/** The formats in which settings are written, as schemas from their text. */
+import { Duration, Result, Schema, SchemaGetter } from "effect"
+import * as IpInterface from "effect/net/IpInterface"
+
+/** Zero of any unit is refused. */
+const durationPattern = /^(?!0+[a-z])[0-9]{1,9}(?:ms|s|m|h|d)$/
+
+const unitMillis: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+
+/** A duration as settings and commands write it: `250ms`, `5s`, `2m`, `24h`, `7d`; longer than nothing. */
+export const DurationText = Schema.String.check(
+  Schema.isPattern(durationPattern, { expected: "a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d" })
+).pipe(
+  Schema.decodeTo(Schema.Duration, {
+    decode: SchemaGetter.transform((text) => {
+      const unit = text.replace(/^[0-9]+/, "")
+      return Duration.millis(Number.parseInt(text, 10) * (unitMillis[unit] ?? 0))
+    }),
+    encode: SchemaGetter.transform((duration) => `${Duration.toMillis(duration)}ms`)
+  })
+)
+
+/** A duration that is added to times. Its maximum keeps the sum within the calendar. */
+export const Delay = DurationText.check(
+  Schema.makeFilter((duration: Duration.Duration) => Duration.toDays(duration) <= 3650, {
+    expected: "a duration of at most 3650d"
+  })
+)
+
+export const integer = (min: number, max: number) =>
+  Schema.String.check(
+    Schema.makeFilter((text: string) => /^[0-9]{1,9}$/.test(text) && Number(text) >= min && Number(text) <= max, {
+      expected: `an integer from ${min} to ${max}`
+    })
+  ).pipe(Schema.decodeTo(Schema.FiniteFromString))
+
+const itemsOf = (text: string) => text.split(",").map((item) => item.trim())
+
+/** A comma-separated list. White space around items is ignored. */
+const list = (isItem: (text: string) => boolean, expected: string) =>
+  Schema.String.check(Schema.makeFilter((text: string) => itemsOf(text).every(isItem), { expected })).pipe(
+    Schema.decodeTo(Schema.Array(Schema.String), {
+      decode: SchemaGetter.transform(itemsOf),
+      encode: SchemaGetter.transform((items) => items.join(","))
+    })
+  )
+
+export const Delays = list((text) => durationPattern.test(text), "a list of durations, such as 5s,30s,2m").pipe(
+  Schema.decodeTo(Schema.Array(Delay))
+)
+
+/** Networks in CIDR notation, or single addresses. */
+export const Networks = list(
+  (text) => Result.isSuccess(IpInterface.fromString(text, { prefix: "optional" })),
+  "a list of networks, such as 10.0.0.0/8,fd00::/8"
+)
+
+export const url = (...protocols: ReadonlyArray<string>) =>
+  Schema.String.check(
+    Schema.makeFilter((text: string) => URL.canParse(text) && protocols.includes(new URL(text).protocol), {
+      expected: `a URL that starts with ${protocols.map((protocol) => `${protocol}//`).join(" or ")}`
+    })
+  )
+
+/** A URL that contains `{traceId}`. */
+export const TraceUrl = Schema.String.check(
+  Schema.makeFilter((text: string) => text.includes("{traceId}") && /^https?:\/\//.test(text) && URL.canParse(text), {
+    expected: "a URL with {traceId} in it, such as https://traces.example.com/{traceId}"
+  })
+)
+
+export const Flag = Schema.Literals(["true", "false"]).pipe(
+  Schema.decodeTo(Schema.Boolean, {
+    decode: SchemaGetter.transform((text) => text === "true"),
+    encode: SchemaGetter.transform((value) => (value ? ("true" as const) : ("false" as const)))
+  })
+)
+
+/** Whether a text is 32 bytes in base64. */
+export const isSecretKey = (text: string): boolean => /^[A-Za-z0-9+/]{43}=$/.test(text)
+
+export const SecretKey = Schema.String.check(
+  Schema.makeFilter(isSecretKey, { expected: "32 bytes in base64 (`openssl rand -base64 32`)" })
+)
+
+export const SecretKeys = list(isSecretKey, "a list of keys, 32 bytes in base64 each")
+
+/** A number from 0 to 1. */
+export const Ratio = Schema.String.check(
+  Schema.isPattern(/^(?:0(?:\.[0-9]+)?|1(?:\.0+)?|\.[0-9]+)$/, { expected: "a number from 0 to 1" })
+).pipe(Schema.decodeTo(Schema.FiniteFromString))
+
+const pairsOf = (text: string) =>
+  text
+    .split(",")
+    .filter((pair) => pair.trim() !== "")
+    .map((pair) => {
+      const [key = "", ...value] = pair.split("=")
+      return { key: key.trim(), value: value.length === 0 ? undefined : value.join("=").trim() }
+    })
+
+/** `key=value,key=value` with percent-encoded values (OpenTelemetry resource SDK). */
+export const Attributes = Schema.String.check(
+  Schema.makeFilter(
+    (text: string) =>
+      !/%(?![0-9A-Fa-f]{2})/.test(text) && pairsOf(text).every(({ key, value }) => key !== "" && value !== undefined),
+    { expected: "a list such as key=value,key=value" }
+  )
+).pipe(
+  Schema.decodeTo(Schema.Record(Schema.String, Schema.String), {
+    decode: SchemaGetter.transform((text) =>
+      Object.fromEntries(pairsOf(text).map(({ key, value = "" }) => [key, decodeURIComponent(value)]))
+    ),
+    encode: SchemaGetter.transform((attributes) =>
+      Object.entries(attributes)
+        .map(([key, value]) => `${key}=${encodeURIComponent(value)}`)
+        .join(",")
+    )
+  })
+)
