@@ -39,7 +39,7 @@ interface Row {
   readonly looked: number
 }
 
-/** The condition of the index of dead deliveries (migration 0051). */
+/** The condition of the index of dead deliveries (`deliveries_dead`). */
 const indexed = "AND finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'"
 
 export const find = (sql: SqlClient.SqlClient, filter: Filter) => {

@@ -10,7 +10,7 @@ import { empty, release, type Replay } from "./Replays/Release.ts"
 import { type State, underWay } from "./Replays/States.ts"
 
 /** Pauses: while deliveries are made, while there is no room for any, and while no replay is under way. */
-const interval = Duration.millis(50)
+const interval = Duration.millis(100)
 const whenFull = Duration.millis(250)
 const whenIdle = Duration.seconds(1)
 /** A statement may take 4 s and be tried again. */

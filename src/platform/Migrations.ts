@@ -1,6 +1,7 @@
 /**
- * The migrations of the database, in `migrations/`. The version before serves while they run and after them, so each is
- * online: it locks nothing for long, and `test/platform/Migrations.test.ts` holds its text to that.
+ * The migrations of the database, in `migrations/`: the baseline, which creates the tables, and online migrations. The
+ * version before serves while those run and after them, so they lock nothing for long, and
+ * `test/platform/Migrations.test.ts` holds their text to that.
  *
  * A migration is an effect, which runs in a transaction; or an array of effects, which run one after the other outside of
  * any, for `CREATE INDEX CONCURRENTLY` and the like. Those run again from the first when one fails, and have to bear it.
@@ -32,9 +33,41 @@ export class MigrationFailed extends Data.TaggedError("MigrationFailed")<{
   }
 }
 
+/** The database has another migration under a number than this version; the message says what to do. */
+export class MigrationsForeign extends Data.TaggedError("MigrationsForeign")<{
+  readonly applied: string
+  readonly known: string
+}> {
+  override get message() {
+    return `The database has the migration ${this.applied}, which is ${this.known} in this version: it was created before the first release and can't be upgraded. Use another DATABASE_URL or DATA_DIR, and apply the project files there`
+  }
+}
+
+const fileOf = (id: number, name: string) => `${String(id).padStart(4, "0")}_${name}`
+
 type Step = Effect.Effect<unknown, SqlError.SqlError, SqlClient.SqlClient>
 
 const isStep = (value: unknown): value is Step => Effect.isEffect(value)
+
+interface Applied {
+  readonly id: number
+  readonly name: string
+}
+
+const readApplied = (sql: SqlClient.SqlClient) =>
+  sql<Applied>`SELECT migration_id AS id, name FROM effect_sql_migrations ORDER BY migration_id`
+
+/** The first applied migration that has another name in this version. */
+const findForeign = (applied: ReadonlyArray<Applied>, known: ReadonlyArray<Migrator.ResolvedMigration>) => {
+  const names = new Map(known.map(([id, name]) => [id, name]))
+  for (const { id, name } of applied) {
+    const expected = names.get(id)
+    if (expected !== undefined && expected !== name) {
+      return new MigrationsForeign({ applied: fileOf(id, name), known: fileOf(id, expected) })
+    }
+  }
+  return undefined
+}
 
 /** Applies what is pending, in order, and returns what that was. */
 const applyPending = <R>(migrations: Migrator.Loader<R>) =>
@@ -44,9 +77,12 @@ const applyPending = <R>(migrations: Migrator.Loader<R>) =>
       CREATE TABLE IF NOT EXISTS effect_sql_migrations (
         migration_id integer PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT now(), name text NOT NULL
       )`
-    const rows = yield* sql<{ id: number }>`SELECT migration_id AS id FROM effect_sql_migrations`
+    const rows = yield* readApplied(sql)
+    const known = yield* migrations
+    const foreign = findForeign(rows, known)
+    if (foreign !== undefined) return yield* foreign
     const applied = new Set(rows.map(({ id }) => id))
-    const missing = (yield* migrations).filter(([id]) => !applied.has(id))
+    const missing = known.filter(([id]) => !applied.has(id))
     for (const migration of missing) yield* apply(sql, migration)
     return missing.map(([id, name]) => [id, name] as const)
   })
@@ -55,7 +91,7 @@ const apply = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   [id, name, load]: Migrator.ResolvedMigration
 ): Effect.fn.Return<void, MigrationFailed, SqlClient.SqlClient> {
-  const failed = (cause: unknown) => new MigrationFailed({ name: `${String(id).padStart(4, "0")}_${name}`, cause })
+  const failed = (cause: unknown) => new MigrationFailed({ name: fileOf(id, name), cause })
   const module: unknown = yield* Effect.mapError(load, failed)
   const migration = Predicate.hasProperty(module, "default") ? module.default : undefined
   const record = sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${id}, ${name})`
@@ -111,23 +147,23 @@ export class MigrationsPending extends Data.TaggedError("MigrationsPending")<{ r
   }
 }
 
-/** How many migrations the database lacks, and how many it has that this version does not know. */
+/** How many migrations the database lacks, how many it has that this version does not know, and whether it is foreign. */
 export const standing = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const known = (yield* loader).map(([id]) => id)
+  const known = yield* loader
   const [table] = yield* sql<{ exists: boolean }>`
     SELECT to_regclass('effect_sql_migrations') IS NOT NULL AS exists`
-  const rows =
-    table?.exists === true ? yield* sql<{ id: number }>`SELECT migration_id AS id FROM effect_sql_migrations` : []
-  const applied = rows.map(({ id }) => id)
+  const applied = table?.exists === true ? yield* readApplied(sql) : []
   return {
-    pending: known.filter((id) => !applied.includes(id)).length,
-    unknown: applied.filter((id) => !known.includes(id)).length
+    pending: known.filter(([id]) => !applied.some((row) => row.id === id)).length,
+    unknown: applied.filter((row) => !known.some(([id]) => row.id === id)).length,
+    foreign: findForeign(applied, known)
   }
 }).pipe(Effect.provide(NodeServices.layer))
 
 /** Fails unless every migration has been applied. */
 export const assertMigrated = Effect.gen(function* () {
-  const { pending } = yield* standing
+  const { foreign, pending } = yield* standing
+  if (foreign !== undefined) return yield* foreign
   if (pending > 0) return yield* new MigrationsPending({ count: pending })
 })

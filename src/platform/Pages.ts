@@ -51,7 +51,7 @@ export class Pages extends Context.Service<
 
 /**
  * The conditions `AND …` of a list: its records follow the position (none for the first page), and the condition of its
- * partial index (migration 0018).
+ * partial index (`migrations/0002_crm.ts`).
  */
 export const following = (
   sql: SqlClient.SqlClient,

@@ -152,16 +152,20 @@ describe("doctor of a database", () => {
   it.effect("reports missing and unknown migrations", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
-      const [last] = yield* sql<{ id: number }>`
+      const [last] = yield* sql<{ id: number; name: string }>`
         DELETE FROM effect_sql_migrations
         WHERE migration_id = (SELECT max(migration_id) FROM effect_sql_migrations)
-        RETURNING migration_id AS id`
+        RETURNING migration_id AS id, name`
       const pending = yield* examine({ env: { MIGRATE_ON_START: "false" } })
       assertTrouble(pending, "migrations", /^1 pending$/, /cli -- migrate/)
       const next = yield* examine()
       assert.deepStrictEqual([next.status, troubles(next)], [0, ["migrations warning", "keys skipped", "work skipped"]])
-      yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${last?.id ?? 0}, 'again'), (999, 'later')`
+      yield* sql`
+        INSERT INTO effect_sql_migrations (migration_id, name)
+        VALUES (${last?.id ?? 0}, ${last?.name ?? ""}), (999, 'later')`
       assertTrouble(yield* examine(), "migrations", /^1 applied that this version does not know$/, /version/)
+      yield* sql`UPDATE effect_sql_migrations SET name = 'clients' WHERE migration_id = 2`
+      assertTrouble(yield* examine(), "migrations", /created before the first release/, /another DATABASE_URL/)
     }).pipe(Effect.provide(TestDatabase.layer))
   )
 })

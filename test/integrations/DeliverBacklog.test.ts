@@ -64,6 +64,19 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a backl
     }).pipe(Effect.orDie)
   )
 
+  it.effect("of several disabled webhooks is dead-lettered no faster", () =>
+    Effect.gen(function* () {
+      const projects = [yield* openQueue(deadLetterBatch - 100), yield* openQueue(deadLetterBatch - 100)]
+      for (const { projectId, sql } of projects) {
+        const endpoint = { projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop") }
+        yield* disable(sql, endpoint, null, "operator")
+      }
+      const { sql } = yield* TestServer
+      assert.deepStrictEqual(yield* discard(sql), [{ count: deadLetterBatch, more: true }])
+      assert.deepStrictEqual(yield* discard(sql), [{ count: deadLetterBatch - 198, more: false }])
+    }).pipe(Effect.orDie)
+  )
+
   it.effect("that is older than the schedule and a day expires in batches, tried or not", () =>
     Effect.gen(function* () {
       const schedule = [Duration.hours(30), Duration.hours(2)]

@@ -9,6 +9,7 @@ import { parseArgs } from "node:util"
 import { api } from "./api.ts"
 import { client } from "./client.ts"
 import { domains } from "./domains.ts"
+import { engine } from "./engine.ts"
 import type { Mutation } from "./Mutation.ts"
 import { platform } from "./platform.ts"
 import { project } from "./project.ts"
@@ -61,7 +62,7 @@ const judge = (mutation: Mutation): Promise<Verdict> => {
 }
 
 const started = Date.now()
-const queue = [platform, client, project, api, domains].flat().filter(({ file }) => file.includes(filter))
+const queue = [platform, client, project, api, domains, engine].flat().filter(({ file }) => file.includes(filter))
 const counts: Record<Verdict, number> = { caught: 0, survived: 0, "not applicable": 0 }
 
 const work = async () => {

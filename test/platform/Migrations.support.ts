@@ -1,7 +1,7 @@
 /** What a migration must not do while the version before serves: statements that hold a lock for as long as a table is large. */
 
-/** Last migration of the time when all of them ran before a start. */
-export const lastOffline = 18
+/** Last migration of the baseline, which creates all tables; those after it run while the version before serves. */
+export const baseline = 8
 
 /** The statements of a migration's text. */
 const statementsOf = (text: string): ReadonlyArray<string> =>

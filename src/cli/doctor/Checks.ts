@@ -65,7 +65,10 @@ export const pooler = Effect.gen(function* () {
 /** The database has what this version needs, and nothing that it doesn't know. */
 export const migrations = Effect.gen(function* () {
   const { migrateOnStart } = yield* Settings
-  const { pending, unknown } = yield* standing
+  const { foreign, pending, unknown } = yield* standing
+  if (foreign !== undefined) {
+    return failed("the database was created before the first release", "Use another DATABASE_URL or DATA_DIR.")
+  }
   if (unknown > 0) {
     return failed(`${unknown} applied that this version does not know`, "Run the version that the database is of.")
   }

@@ -20,7 +20,7 @@ interface Waiting {
   readonly paused: number
 }
 
-/** The condition of the index of dead deliveries (migration 0051). */
+/** The condition of the index of dead deliveries (`deliveries_dead`). */
 const dead = "finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'"
 
 /** Projects with something that waits, and what that is; counted to a limit in each. */

@@ -33,7 +33,7 @@ const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
   )
   .join(" OR ")
 
-/** The conditions to find a contact's client, in their order; the first that matches applies. */
+/** The conditions to find a contact's client, in their order; the first that matches applies. Each has an index. */
 const ways = [
   "client.external_id = contact.external_id",
   // A mail address is ASCII; its case folding must not depend on the database's locale.
@@ -41,24 +41,30 @@ const ways = [
   "client.phone = contact.phone"
 ]
 
+/**
+ * The limits make each look-up a read of its index for one contact, in any plan. A join of the tables reads all clients of
+ * all projects when the plan was made for an empty table, or for a large batch.
+ */
 export const preview = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
   sql<Found>`
     WITH match AS MATERIALIZED (
-      SELECT DISTINCT ON (position) differs
-      FROM (${sql.join(
-        " UNION ALL ",
-        false
-      )(
-        ways.map(
-          (found, way) => sql`
-            SELECT contact.position, ${sql.literal(String(way))} AS way, client.created_at, client.id,
-              ${sql.literal(differs)} AS differs
-            FROM staged_contacts AS contact JOIN clients AS client ON ${sql.literal(found)}
-            WHERE contact.project_id = ${projectId} AND contact.installation_id = ${id}
-              AND client.project_id = ${projectId} AND client.merged_into_client_id IS NULL`
-        )
-      )}) AS pair
-      ORDER BY position, way, created_at, id
+      SELECT ${sql.literal(differs)} AS differs
+      FROM staged_contacts AS contact CROSS JOIN LATERAL (
+        SELECT * FROM (${sql.join(
+          " UNION ALL ",
+          false
+        )(
+          ways.map(
+            (found, way) => sql`
+            (SELECT ${sql.literal(String(way))} AS way, client.* FROM clients AS client
+            WHERE client.project_id = contact.project_id AND ${sql.literal(found)}
+              AND client.merged_into_client_id IS NULL
+            ORDER BY client.created_at, client.id LIMIT 1)`
+          )
+        )}) AS found
+        ORDER BY way LIMIT 1
+      ) AS client
+      WHERE contact.project_id = ${projectId} AND contact.installation_id = ${id}
     )
     SELECT installation.status, installation.profile_version IS NOT NULL AS "hasProfile",
       CASE WHEN batch.fingerprint IS NOT NULL THEN json_build_object(

@@ -69,19 +69,19 @@ export const release = (sql: SqlClient.SqlClient, { id, projectId, until }: Repl
       ) open
     ) queue
   ),
-  looked AS MATERIALIZED (
+  looked AS NOT MATERIALIZED (
     SELECT id, installation_id, event_id, status, replay_of FROM deliveries
     WHERE project_id = ${projectId} AND id > (SELECT position FROM replay) AND id < ${firstIdAt(until)}
-    ORDER BY id LIMIT coalesce((SELECT ${looksAt}::int FROM room WHERE room > 0), 0)
+    ORDER BY id LIMIT ${looksAt}::int
   ),
   picked AS MATERIALIZED (
-    SELECT looked.id, event_id FROM looked, replay, room
-    WHERE looked.installation_id = replay.installation_id AND replay_of IS NULL AND looked.status = ANY(statuses)
-      AND (
-        SELECT type = ANY(room.event_types) AND type = ANY(replay.event_types)
+    SELECT id, event_id FROM looked
+    WHERE replay_of IS NULL AND installation_id = (SELECT installation_id FROM replay)
+      AND status = ANY((SELECT statuses FROM replay)::text[]) AND (
+        SELECT type = ANY((SELECT event_types FROM room)::text[]) AND type = ANY((SELECT event_types FROM replay)::text[])
         FROM events WHERE project_id = ${projectId} AND events.id = looked.event_id
       )
-    ORDER BY looked.id LIMIT coalesce((SELECT room FROM room WHERE room > 0), 0)
+    ORDER BY id LIMIT greatest(0, (SELECT room FROM room))
   ),
   ${made(sql, projectId)},
   moved AS (

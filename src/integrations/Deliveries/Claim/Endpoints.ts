@@ -1,6 +1,5 @@
 /** The endpoints that a claim visits, as parts of its statement. */
 import type { SqlClient } from "effect/sql"
-import { signingSecretsMax } from "../../Webhooks/Secrets.ts"
 import type { Terms } from "../Claim.ts"
 
 /**
@@ -46,14 +45,11 @@ const candidates = (
     )
   ) AS found GROUP BY project_id, installation_id`
 
-/** The secrets of the row of `webhooks` that sign a delivery now. */
+/** The secrets of the row of `webhooks` that sign a delivery now. A rotation keeps them few. */
 export const validSecrets = (sql: SqlClient.SqlClient) => sql`(
-  SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY version DESC) FROM (
-    SELECT sealed, version FROM webhook_secrets secret
-    WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id
-      AND retires_at > now()
-    ORDER BY version DESC LIMIT ${signingSecretsMax}::int
-  ) valid
+  SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY secret.version DESC) FROM webhook_secrets secret
+  WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id
+    AND retires_at > now()
 )`
 
 /**

@@ -1,4 +1,4 @@
-/** Messaging: channels and their sources, addresses on them, conversations, and the messages that were sent. */
+/** Messaging: channels, addresses of clients on them, conversations, and the messages that were sent. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
@@ -14,7 +14,7 @@ export default Effect.gen(function* () {
       provider_type text NOT NULL,
       display_name  text NOT NULL,
       status        text NOT NULL CHECK (status IN ('active', 'revoked')),
-      -- What the connector needs, sealed whole: the secret is not the only part that is nobody's business.
+      -- Configuration of the connector, sealed whole: not only its secret is confidential.
       config        bytea NOT NULL,
       connected_at  timestamptz(3) NOT NULL,
       revoked_at    timestamptz(3),
@@ -35,7 +35,7 @@ export default Effect.gen(function* () {
     CREATE TABLE client_addresses (
       project_id text COLLATE "C" NOT NULL REFERENCES projects,
       client_id  text COLLATE "C" NOT NULL,
-      -- Their order, from 0.
+      -- Order within the client, from 0.
       position   integer NOT NULL,
       channel_id text COLLATE "C" NOT NULL,
       address    text COLLATE "C" NOT NULL,
@@ -52,43 +52,56 @@ export default Effect.gen(function* () {
       client_id   text COLLATE "C",
       channel_id  text COLLATE "C" NOT NULL,
       address     text NOT NULL,
-      -- When it was last seen on that channel.
+      -- Time at which it was last seen on that channel.
       observed_at timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, id),
       FOREIGN KEY (project_id, client_id) REFERENCES clients (project_id, id),
       FOREIGN KEY (project_id, channel_id) REFERENCES channels (project_id, id)
     )`
 
+  // Its conversation and channel are shared by many messages: triggers stand for their foreign keys.
   yield* sql`
     CREATE TABLE messages (
-      project_id      text COLLATE "C" NOT NULL REFERENCES projects,
+      project_id      text COLLATE "C" NOT NULL,
       id              text COLLATE "C" NOT NULL,
       conversation_id text COLLATE "C" NOT NULL,
       channel_id      text COLLATE "C" NOT NULL,
-      -- The channel's when the message was made: it is repeated under no other, whose keys mean something else.
+      -- Of the channel when the message was made. It is repeated with no other provider, as keys of another mean something else.
       provider_type   text NOT NULL,
       address         text NOT NULL,
       text            text NOT NULL,
       status          text NOT NULL CHECK (status IN ('pending', 'retrying', 'unknown', 'sent', 'failed')),
-      -- Made so far; also the number of the current attempt, and the fence of its lease.
+      -- Attempts made; also the number of the current one, and the fence of its lease.
       attempts        integer NOT NULL,
-      -- Whether the last attempt is under way, as far as anybody knows.
+      -- Whether the last attempt is in flight, as far as is known.
       attempting      boolean NOT NULL,
       -- [{number, status, startedAt, finishedAt, providerMessageId, errorCode, nextAttemptAt}], the oldest first.
       attempt_log     jsonb NOT NULL,
-      -- While an attempt is under way: when its lease ends. Else when the next one is due, if there is to be one.
+      -- While an attempt is in flight: the end of its lease. Otherwise the time of the next one, if there is to be one.
       available_at    timestamptz(3),
-      -- Where its cause stands in a trace (W3C Trace Context).
+      -- Worker that holds the lease while an attempt is in flight. Null: the lease of a request's own call, which ends by
+      -- its time alone.
+      worker_id       bigint,
+      -- Span of the request that caused it (W3C Trace Context).
       traceparent     text NOT NULL,
       created_at      timestamptz(3) NOT NULL,
       updated_at      timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, id),
-      FOREIGN KEY (project_id, conversation_id) REFERENCES conversations (project_id, id),
-      FOREIGN KEY (project_id, channel_id) REFERENCES channels (project_id, id),
       CHECK (NOT attempting OR available_at IS NOT NULL),
       CHECK (status IN ('pending', 'retrying', 'unknown') OR NOT attempting AND available_at IS NULL),
       CHECK (status <> 'pending' OR attempting)
     )`
   yield* sql`CREATE INDEX messages_due ON messages (project_id, available_at, id) WHERE available_at IS NOT NULL`
+  yield* sql`CREATE INDEX messages_leased ON messages (project_id, id) WHERE attempting AND worker_id IS NOT NULL`
   yield* sql`CREATE INDEX messages_by_age ON messages (project_id, created_at DESC, id DESC)`
+  yield* sql`
+    CREATE INDEX messages_unknown ON messages (project_id, created_at DESC, id DESC) WHERE status = 'unknown'`
+  yield* sql`
+    CREATE TRIGGER referenced_by_messages_conversation_id AFTER DELETE ON conversations
+    REFERENCING OLD TABLE AS removed FOR EACH STATEMENT
+    EXECUTE FUNCTION keep_referenced('messages', 'conversation_id', 'id')`
+  yield* sql`
+    CREATE TRIGGER referenced_by_messages_channel_id AFTER DELETE ON channels
+    REFERENCING OLD TABLE AS removed FOR EACH STATEMENT
+    EXECUTE FUNCTION keep_referenced('messages', 'channel_id', 'id')`
 })

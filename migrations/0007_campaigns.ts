@@ -1,17 +1,9 @@
-/** Campaigns: whom they may reach, what they send over which routes, and the audiences that are frozen for them. */
+/** Campaigns: segments, templates, campaigns, and the audiences that are frozen for them. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-
-  yield* sql`
-    ALTER TABLE clients
-      ADD COLUMN marketing_consent boolean NOT NULL DEFAULT false,
-      ADD COLUMN suppressed boolean NOT NULL DEFAULT false,
-      ADD COLUMN merged_into_client_id text COLLATE "C",
-      ADD FOREIGN KEY (project_id, merged_into_client_id) REFERENCES clients (project_id, id),
-      ADD CHECK (merged_into_client_id <> id)`
 
   yield* sql`
     CREATE TABLE segments (
@@ -31,7 +23,7 @@ export default Effect.gen(function* () {
       project_id text COLLATE "C" NOT NULL REFERENCES projects,
       segment_id text COLLATE "C" NOT NULL,
       client_id  text COLLATE "C" NOT NULL,
-      -- From 0, in an order that says nothing.
+      -- From 0, in an arbitrary order.
       position   integer NOT NULL,
       PRIMARY KEY (project_id, segment_id, client_id),
       FOREIGN KEY (project_id, segment_id) REFERENCES segments (project_id, id),
@@ -49,12 +41,12 @@ export default Effect.gen(function* () {
       PRIMARY KEY (project_id, id, version)
     )`
 
-  // What a freeze has found. It outlives its campaign until its recipients are pruned, so it knows nothing of it.
+  // The result of a freeze. It outlives its campaign until its recipients are pruned, so it does not refer to it.
   yield* sql`
     CREATE TABLE audiences (
       project_id           text COLLATE "C" NOT NULL REFERENCES projects,
       id                   text COLLATE "C" NOT NULL,
-      -- As it is told: json, not jsonb, keeps the order of the members.
+      -- As it is answered: json, not jsonb, keeps the order of the members.
       filter               json NOT NULL,
       candidate_count      integer NOT NULL,
       eligible_count       integer NOT NULL,
@@ -65,7 +57,7 @@ export default Effect.gen(function* () {
       channel_unavailable  integer NOT NULL,
       duplicate            integer NOT NULL,
       created_at           timestamptz(3) NOT NULL,
-      -- Since when no campaign refers to it.
+      -- Time since which no campaign refers to it.
       abandoned_at         timestamptz(3),
       PRIMARY KEY (project_id, id),
       CHECK (candidate_count = eligible_count + merged + filter_mismatch + consent_not_granted + suppressed
@@ -92,8 +84,10 @@ export default Effect.gen(function* () {
       sends_per_minute          integer CHECK (sends_per_minute BETWEEN 1 AND 60000),
       paused_from               text CHECK (paused_from IN ('scheduled', 'running')),
       resumed_at                timestamptz(3),
-      -- While it runs: when the next recipient's turn is.
+      -- While it runs: the time at which the next recipient is due.
       next_send_at              timestamptz(3),
+      -- Span of the command that scheduled or resumed it, which its sends belong to (W3C Trace Context).
+      traceparent               text NOT NULL DEFAULT '',
       created_at                timestamptz(3) NOT NULL,
       updated_at                timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, id),
@@ -112,36 +106,39 @@ export default Effect.gen(function* () {
         OR num_nulls(primary_template_id, primary_channel_id, audience_id) = 0),
       CHECK ((status = 'paused') = (paused_from IS NOT NULL))
     )`
-  // Those that the runner looks at; most have been through with it for long.
+  // For the runner: most campaigns have ended long ago.
   yield* sql`
     CREATE INDEX campaigns_under_way ON campaigns (project_id, id) WHERE status IN ('scheduled', 'running')`
 
-  // A row for each client whom an audience lets through. No client is ever removed, so nothing refers to them.
+  // A row for each eligible client of an audience. A client outlives its audiences, so no foreign key locks its row.
   yield* sql`
     CREATE TABLE campaign_recipients (
-      project_id   text COLLATE "C" NOT NULL,
-      audience_id  text COLLATE "C" NOT NULL,
+      project_id    text COLLATE "C" NOT NULL,
+      audience_id   text COLLATE "C" NOT NULL,
       -- From 0, the oldest client first.
-      position     integer NOT NULL,
-      client_id    text COLLATE "C" NOT NULL,
-      status       text NOT NULL DEFAULT 'pending'
+      position      integer NOT NULL,
+      client_id     text COLLATE "C" NOT NULL,
+      status        text NOT NULL DEFAULT 'pending'
         CHECK (status IN ('pending', 'sending', 'sent', 'failed', 'unknown', 'skipped')),
-      -- The one that is tried, or was tried last.
-      route        text NOT NULL DEFAULT 'primary' CHECK (route IN ('primary', 'fallback')),
-      attempts     integer NOT NULL DEFAULT 0,
-      -- While it waits for another attempt: when that is due. While one is under way: when its lease ends.
-      available_at timestamptz(3),
-      -- Whether an attempt may have been processed, though nobody knows.
-      in_doubt     boolean NOT NULL DEFAULT false,
+      -- The route of the current or last attempt.
+      route         text NOT NULL DEFAULT 'primary' CHECK (route IN ('primary', 'fallback')),
+      -- The provider of the last attempt. In doubt, a send is repeated with no other: its key means something else there.
+      provider_type text,
+      attempts      integer NOT NULL DEFAULT 0,
+      -- While it waits for another attempt: when that is due. While one is in flight: the end of its lease.
+      available_at  timestamptz(3),
+      -- Worker that holds the lease while an attempt is in flight.
+      worker_id     bigint,
+      -- Whether an attempt may have been processed, with an unknown outcome.
+      in_doubt      boolean NOT NULL DEFAULT false,
       PRIMARY KEY (project_id, audience_id, position),
       FOREIGN KEY (project_id, audience_id) REFERENCES audiences (project_id, id)
     )`
-  // The queue: those whose turn has not come have no time yet, and stand in their order.
+  // The queue: recipients without an attempt have no time yet, and stand in their order.
   yield* sql`
     CREATE INDEX campaign_recipients_open ON campaign_recipients (project_id, audience_id, available_at, position)
     WHERE status IN ('pending', 'sending')`
-
-  // Those that are under way, to find the ones whose lease has ended.
+  // Recipients in flight, to find those whose lease has ended.
   yield* sql`
     CREATE INDEX campaign_recipients_leased ON campaign_recipients (project_id, audience_id, available_at)
     WHERE status = 'sending'`

@@ -1,0 +1,126 @@
+/** Installations and their webhooks: signing secrets, the health of endpoints, and replays. */
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+
+export default Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+
+  yield* sql`
+    CREATE TABLE installations (
+      project_id       text COLLATE "C" NOT NULL REFERENCES projects,
+      id               text COLLATE "C" NOT NULL,
+      name             text NOT NULL,
+      status           text NOT NULL CHECK (status IN ('active', 'disabled')),
+      -- The import profile.
+      profile_version  integer,
+      profile_mappings jsonb,
+      -- Of the staged records, in their order: a file with other records is recognized without a read of them.
+      staged_digest    text,
+      PRIMARY KEY (project_id, id),
+      CHECK ((profile_version IS NULL) = (profile_mappings IS NULL))
+    )`
+
+  // At most one for an installation.
+  yield* sql`
+    CREATE TABLE webhooks (
+      project_id      text COLLATE "C" NOT NULL REFERENCES projects,
+      installation_id text COLLATE "C" NOT NULL,
+      endpoint_url    text NOT NULL,
+      event_types     text[] NOT NULL,
+      enabled         boolean NOT NULL,
+      -- Set while it is disabled by the service or an operator: 'gone' (410) or 'failing'.
+      disabled_reason text,
+      version         integer NOT NULL,
+      PRIMARY KEY (project_id, installation_id),
+      FOREIGN KEY (project_id, installation_id) REFERENCES installations (project_id, id)
+    )`
+  yield* sql`
+    CREATE TRIGGER referenced_by_deliveries_installation_id AFTER DELETE ON webhooks
+    REFERENCING OLD TABLE AS removed FOR EACH STATEMENT
+    EXECUTE FUNCTION keep_referenced('deliveries', 'installation_id', 'installation_id')`
+
+  // Sealed. The secret in force never retires; after a rotation the earlier ones also sign until they retire.
+  yield* sql`
+    CREATE TABLE webhook_secrets (
+      project_id      text COLLATE "C" NOT NULL REFERENCES projects,
+      installation_id text COLLATE "C" NOT NULL,
+      -- Version of the webhook that the secret came with.
+      version         integer NOT NULL,
+      sealed          bytea NOT NULL,
+      retires_at      timestamptz(3) NOT NULL DEFAULT 'infinity',
+      created_at      timestamptz(3) DEFAULT now(),
+      PRIMARY KEY (project_id, installation_id, version),
+      FOREIGN KEY (project_id, installation_id) REFERENCES webhooks (project_id, installation_id)
+    )`
+
+  // Apart from the webhook, which every new delivery reads: this row changes with each batch of attempts.
+  yield* sql`
+    CREATE TABLE endpoint_health (
+      project_id      text COLLATE "C" NOT NULL REFERENCES projects,
+      installation_id text COLLATE "C" NOT NULL,
+      in_flight       integer NOT NULL DEFAULT 0 CHECK (in_flight >= 0),
+      -- Worker that holds every lease of the endpoint; null while nothing is in flight.
+      worker_id       bigint,
+      -- Failures in a row.
+      failures        integer NOT NULL DEFAULT 0,
+      -- Failures in a row, a timeout counted three times. From three on the endpoint is suspect.
+      strikes         integer NOT NULL DEFAULT 0,
+      -- Time of the first failure since the last success.
+      failing_since   timestamptz(3),
+      last_success_at timestamptz(3),
+      -- While it is parked, nothing is sent before this time, and then one probe at a time.
+      parked_until    timestamptz(3),
+      failed_probes   integer NOT NULL DEFAULT 0,
+      -- End of the rest that the endpoint has asked for (Retry-After).
+      resting_until   timestamptz(3),
+      -- Earliest time at which a pending delivery is due, as of the last claim, result or sweep.
+      next_due_at     timestamptz(3),
+      -- As many deliveries are in flight as the endpoint may have.
+      saturated       boolean NOT NULL DEFAULT false,
+      -- Its webhook is disabled and pending deliveries are left to dead-letter.
+      discarding      boolean NOT NULL DEFAULT false,
+      suspect         boolean GENERATED ALWAYS AS (strikes >= 3 OR parked_until IS NOT NULL) STORED,
+      -- Earliest time at which a claim finds something.
+      claim_at        timestamptz(3) GENERATED ALWAYS AS (
+        CASE WHEN next_due_at IS NOT NULL AND NOT saturated THEN greatest(next_due_at, parked_until, resting_until) END
+      ) STORED,
+      PRIMARY KEY (project_id, installation_id),
+      FOREIGN KEY (project_id, installation_id) REFERENCES webhooks (project_id, installation_id),
+      CHECK ((in_flight > 0) = (worker_id IS NOT NULL))
+    ) WITH (fillfactor = 50)`
+  // A worker serves all projects: it finds due endpoints by time.
+  yield* sql`CREATE INDEX endpoint_health_due ON endpoint_health (claim_at) WHERE claim_at IS NOT NULL AND NOT suspect`
+  yield* sql`CREATE INDEX endpoint_health_due_suspect ON endpoint_health (claim_at) WHERE claim_at IS NOT NULL AND suspect`
+  yield* sql`CREATE INDEX endpoint_health_leased ON endpoint_health (project_id, installation_id) WHERE worker_id IS NOT NULL`
+  yield* sql`CREATE INDEX endpoint_health_discarding ON endpoint_health (project_id, installation_id) WHERE discarding`
+
+  yield* sql`
+    CREATE TABLE replays (
+      project_id      text COLLATE "C" NOT NULL REFERENCES projects,
+      id              text COLLATE "C" NOT NULL,
+      installation_id text COLLATE "C" NOT NULL,
+      -- Creation time of the deliveries that are repeated: from 'since' on, before 'until'.
+      since           timestamptz(3) NOT NULL,
+      until           timestamptz(3) NOT NULL,
+      event_types     text[] NOT NULL,
+      -- States of the deliveries that are repeated.
+      statuses        text[] NOT NULL,
+      -- Maximum number of deliveries made per second.
+      pace            integer NOT NULL CHECK (pace BETWEEN 1 AND 1000),
+      state           text NOT NULL CHECK (state IN ('running', 'cancelling', 'cancelled', 'completed')),
+      -- Deliveries that were found when the replay began, and those that were made since.
+      matched         integer NOT NULL,
+      queued          integer NOT NULL DEFAULT 0,
+      -- Id of the last delivery that was looked at.
+      position        text COLLATE "C" NOT NULL,
+      -- Time up to which the pace is used up.
+      paced_at        timestamptz(3) NOT NULL,
+      created_at      timestamptz(3) NOT NULL,
+      finished_at     timestamptz(3),
+      PRIMARY KEY (project_id, id),
+      FOREIGN KEY (project_id, installation_id) REFERENCES webhooks (project_id, installation_id),
+      CHECK ((state IN ('cancelled', 'completed')) = (finished_at IS NOT NULL))
+    )`
+  yield* sql`
+    CREATE INDEX replays_under_way ON replays (project_id, id) WHERE state IN ('running', 'cancelling')`
+})
