@@ -6,6 +6,7 @@ import { SqlError } from "effect/sql"
 import manifest from "../../package.json" with { type: "json" }
 import { ProjectFileInvalid } from "../project/Projects.ts"
 import { MigrationFailed } from "../platform/Migrations.ts"
+import { redactSecrets } from "../platform/Redaction.ts"
 import { SettingsInvalid } from "../platform/Settings.ts"
 import { oneLine } from "./Output.ts"
 
@@ -48,12 +49,15 @@ const report = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
   const error = Cause.squash(cause)
   // The presenter has spoken already.
   if (Cause.hasInterruptsOnly(cause) || isWrongUsage(error)) return
-  yield* Console.error(faultLines(error).map(oneLine).join("\n"))
+  yield* Console.error(faultLines(error).map(printable).join("\n"))
   // Where it happened helps only those who look for a bug.
   if (Cause.hasDies(cause) && (yield* logLevel) === "debug") yield* Console.error(Cause.pretty(cause))
 })
 
 const logLevel = Effect.orElseSucceed(Config.String("LOG_LEVEL"), () => "")
+
+/** A line that repeats what was given to a command, which may be a secret in the wrong place. */
+const printable = (text: string): string => oneLine(redactSecrets(text))
 
 /** What a failure says to an operator: a line for each fault. */
 export const faultLines = (error: unknown): ReadonlyArray<string> => {
@@ -86,7 +90,7 @@ const present = (event: CliOutput.Presenter.Event) => {
 const usageFault = (errors: ReadonlyArray<CliError.NonShowHelpErrors>) => {
   // What follows an unknown command can't be judged.
   const unknown = errors.find((error) => error._tag === "UnknownSubcommand")
-  return oneLine((unknown === undefined ? errors : [unknown]).map(wording).join("; "))
+  return printable((unknown === undefined ? errors : [unknown]).map(wording).join("; "))
 }
 
 const wording = (error: CliError.NonShowHelpErrors): string => {

@@ -80,14 +80,17 @@ export const furnish = Effect.fnUntraced(function* (server: Console) {
 })
 export type Furnished = Effect.Success<ReturnType<typeof furnish>>
 
-/** Every page of a furnished project. */
-export const pagesOf = ({ dead, projectId }: Furnished): ReadonlyArray<string> => {
+/** Every page of a project that has a dead delivery. */
+export const pagesOf = (
+  { dead, projectId }: { readonly dead: { readonly id: string }; readonly projectId: string },
+  installation = "shop"
+): ReadonlyArray<string> => {
   const project = `project=${projectId}`
   return [
     "/console",
     "/console/projects",
     `/console/project?${project}`,
-    `/console/webhook?${project}&installation=shop`,
+    `/console/webhook?${project}&installation=${installation}`,
     `/console/deliveries?${project}`,
     `/console/deliveries?${project}&status=dead`,
     `/console/delivery?${project}&id=${dead.id}`,

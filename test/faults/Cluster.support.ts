@@ -13,6 +13,8 @@ export interface Cluster {
   /** The URL of a migrated database; it stays valid. */
   readonly url: string
   readonly port: number
+  /** The file that PostgreSQL writes its log to. */
+  readonly log: string
   readonly start: () => Promise<void>
   /** Stops it in good order: sessions are cut. */
   readonly stop: () => Promise<void>
@@ -49,6 +51,7 @@ export const startCluster = async (): Promise<Cluster> => {
   return {
     url,
     port: server.port,
+    log: cluster.log,
     start,
     stop: () => {
       restore()

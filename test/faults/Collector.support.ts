@@ -3,6 +3,7 @@ import { Schema } from "effect"
 import { createServer, type IncomingHttpHeaders } from "node:http"
 import { defer } from "../support/Finalizers.ts"
 import { freePort } from "../support/Process.ts"
+import { expectNoSecret } from "../support/Secrets.ts"
 
 const AnyValue = Schema.Struct({
   stringValue: Schema.optionalKey(Schema.String),
@@ -134,6 +135,7 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
   defer(() => {
     server.close()
     server.closeAllConnections()
+    for (const { path, text } of received) expectNoSecret(path, text, {})
   })
 
   const at = <A>(path: string, schema: Schema.Codec<A, unknown>): ReadonlyArray<A> =>

@@ -9,6 +9,7 @@ import * as Path from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import { defer } from "./Finalizers.ts"
+import { expectNoSecret } from "./Secrets.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../..")
 
@@ -128,7 +129,11 @@ export interface Running {
   readonly prints: (pattern: RegExp) => Promise<RegExpExecArray>
 }
 
-/** Starts a program. It is killed when the test ends. */
+/** Whether a program is there to tell a token: a command that issues one, or the first start on an empty directory. */
+const tellsSecrets = (args: ReadonlyArray<string>, env: Readonly<Record<string, string>>) =>
+  args.includes("token") || env["DATABASE_URL"] === undefined
+
+/** Starts a program. It is killed when the test ends, and must not have printed a secret. */
 export const spawn = (
   file: string,
   args: ReadonlyArray<string>,
@@ -165,10 +170,11 @@ export const spawn = (
       notify()
     })
   })
-  defer(() => {
+  defer(async () => {
     child.kill("SIGCONT")
     child.kill("SIGKILL")
-    return exited
+    await exited
+    expectNoSecret(args.join(" "), stderr + (tellsSecrets(args, env) ? "" : stdout), env)
   })
   return {
     pid: child.pid ?? 0,
@@ -196,14 +202,16 @@ export const spawn = (
 }
 
 export interface ServiceOptions {
+  /** Where its source is; this checkout unless given. */
+  readonly source?: string
   readonly env?: Readonly<Record<string, string>>
   /** Flags, as after `npm start --`. */
   readonly args?: ReadonlyArray<string>
 }
 
 /** Starts the service, ready or not; on a port of the system's choice unless `PORT` is given. */
-export const launchService = ({ args = [], env = {} }: ServiceOptions): Running =>
-  spawn(node, ["src/main.ts", ...args], { PORT: "0", ...env })
+export const launchService = ({ args = [], env = {}, source = checkout }: ServiceOptions): Running =>
+  spawn(node, [Path.join(source, "src/main.ts"), ...args], { PORT: "0", ...env })
 
 export interface Service extends Running {
   readonly url: string

@@ -8,6 +8,7 @@ const programs = {
   redis: { names: ["redis-server"], debian: "redis-server" },
   chromium: { names: ["chromium", "chromium-browser", "google-chrome"], debian: "chromium" },
   pgbouncer: { names: ["pgbouncer"], debian: "pgbouncer" },
+  git: { names: ["git"], debian: "git" },
   promtool: { names: ["promtool"], debian: "prometheus" },
   script: { names: ["script"], debian: "bsdutils" }
 } as const
@@ -41,9 +42,12 @@ export const pathOf = (program: Program): string => {
   return path
 }
 
+/** Whether every test has to run. */
+export const isContinuousIntegration = (process.env["CI"] ?? "") !== ""
+
 /** Skips the tests of the current suite when a program is missing. They run, and fail, when `CI` is set. */
 export const requires = (program: Program): void => {
   beforeEach(({ skip }) => {
-    if (find(program) === undefined && (process.env["CI"] ?? "") === "") skip(missing(program))
+    if (find(program) === undefined && !isContinuousIntegration) skip(missing(program))
   })
 }

@@ -1,5 +1,9 @@
-/** The last lines of a test run: why tests were skipped, and the ten slowest files of a run of many. */
+/**
+ * The last lines of a test run: why tests were skipped, and the ten slowest files of a run of many. A run whose tests, or
+ * what they run in their process, print something that looks like a secret fails.
+ */
 import type { Reporter, TestModule } from "vitest/node"
+import { secretsIn } from "./Secrets.ts"
 
 const skipped = (modules: ReadonlyArray<TestModule>): ReadonlyMap<string, number> => {
   const counts = new Map<string, number>()
@@ -14,6 +18,12 @@ const skipped = (modules: ReadonlyArray<TestModule>): ReadonlyMap<string, number
 }
 
 export class Summary implements Reporter {
+  readonly #printed = new Array<string>()
+
+  onUserConsoleLog({ content }: { readonly content: string }): void {
+    this.#printed.push(...secretsIn(content))
+  }
+
   onTestRunEnd(modules: ReadonlyArray<TestModule>): void {
     const lines = [...skipped(modules)].map(([note, count]) => `${count} skipped: ${note}`)
     if (modules.length > 10) {
@@ -23,6 +33,10 @@ export class Summary implements Reporter {
       lines.push("Slowest files:")
       for (const [millis, file] of slowest.slice(0, 10))
         lines.push(`${(millis / 1000).toFixed(1).padStart(7)} s  ${file}`)
+    }
+    if (this.#printed.length > 0) {
+      lines.push("Secrets were printed:", ...new Set(this.#printed))
+      process.exitCode = 1
     }
     if (lines.length > 0) console.log(`\n${lines.join("\n")}`)
   }

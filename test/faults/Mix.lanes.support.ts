@@ -1,0 +1,282 @@
+/**
+ * Callers of every mutation, each alone with its records, so that it knows the version that each command leads to. What
+ * they were told stands in a book, which is held against the database in the end.
+ */
+import { assert } from "@effect/vitest"
+import { Effect } from "effect"
+import { operations } from "../../src/api/campaigns/States.ts"
+import { setTimeout as sleep } from "node:timers/promises"
+import { run } from "../cli/Cli.support.ts"
+import { eventually } from "../support/Waiting.ts"
+import type { Calls } from "./Mix.calls.support.ts"
+import { type Project, recipients } from "./Mix.project.support.ts"
+import { kinds } from "./Providers.support.ts"
+
+const clientState = (name: string, status: string, version: number) => `${name}, ${status}, version ${version}`
+const dealState = (title: string, stage: string, status: string, version: number) =>
+  `${title}, ${stage}, ${status}, version ${version}`
+const noteState = (body: string, version: number) => `${body}, version ${version}`
+const ticketState = (score: number, comment: string, version: number) => `${score}, ${comment}, version ${version}`
+const campaignState = (name: string, status: string, version: number) => `${name}, ${status}, version ${version}`
+const webhookState = (url: string, version: number) => `${url}, version ${version}`
+
+/** What the records of each table have to be, by their ids, and what was promised beside them. */
+export const makeBook = () => ({
+  clients: new Map([
+    ["cli_file", clientState("Client of a file", "active", 1)],
+    ...recipients.map((name) => [`cli_${name}`, clientState(name, "active", 1)] as const)
+  ]),
+  deals: new Map([["deal_own", dealState("Own", "new", "open", 1)]]),
+  notes: new Map<string, string>(),
+  tickets: new Map<string, string>(),
+  webhooks: new Map<string, string>(),
+  campaigns: new Map([["cmp_own", campaignState("Own", "draft", 1)]]),
+  /** The names of events. */
+  events: new Array<string>(),
+  /** Texts of messages, and the ids that they were first told to have. */
+  messages: new Map<string, string>(),
+  /** Titles of tasks: those that were told to be there, and those whose command failed. */
+  tasks: { told: new Array<string>(), failed: new Array<string>() },
+  /** Secrets of each installation, as they were told. */
+  secrets: new Map<string, Set<string>>(),
+  campaignOperations: new Set<string>(),
+  /** Campaigns over each kind of provider that were started. */
+  started: { http: 0, telegram: 0 }
+})
+export type Book = ReturnType<typeof makeBook>
+
+/** One turn of a caller, counted from 0. */
+export type Lane = (n: number) => Promise<unknown>
+
+export interface Scene {
+  /** Settings of an operator. */
+  readonly env: Readonly<Record<string, string>>
+  readonly project: Project
+  readonly calls: Calls
+  readonly book: Book
+}
+
+const eventName = (type: string, id: string, version: number) => `${type} of ${id}, version ${version}`
+
+const clients = ({ book, calls }: Scene): Lane => {
+  const patch = (clientId: string, json: object, version: number, changed = true) =>
+    calls.command("patchClient", { params: { clientId }, json }, { version, changed })
+  return async (n) => {
+    const { resourceId: id } = await calls.command(
+      "createClient",
+      { json: { displayName: `Client ${n}` } },
+      { version: 1 }
+    )
+    const displayName = `Client ${n} of the mix`
+    await patch(id, { displayName }, 2)
+    await patch(id, { displayName }, 2, false)
+    await patch(id, { status: "archived" }, 3)
+    if (n % 2 === 0) await patch(id, { status: "active" }, 4)
+    book.clients.set(id, n % 2 === 0 ? clientState(displayName, "active", 4) : clientState(displayName, "archived", 3))
+  }
+}
+
+const deals = ({ book, calls }: Scene): Lane => {
+  return async (n) => {
+    const title = `Deal ${n}`
+    const { resourceId: id } = await calls.command("createDeal", { json: { title } }, { version: 1 })
+    const patch = (json: object, version: number) =>
+      calls.command("patchDeal", { params: { dealId: id }, json }, { version })
+    await patch({ stageId: "agreed" }, 2)
+    await patch({ status: "won" }, 3)
+    await patch({ status: "open", amountMinor: n, currency: "EUR" }, 4)
+    book.deals.set(id, dealState(title, "agreed", "open", 4))
+    book.events.push(
+      eventName("crm.deal.created.v1", id, 1),
+      eventName("crm.deal.stage_changed.v1", id, 2),
+      ...[2, 3, 4].map((version) => eventName("crm.deal.updated.v1", id, version))
+    )
+  }
+}
+
+const notes = ({ book, calls }: Scene): Lane => {
+  const dealId = "deal_own"
+  return async (n) => {
+    const body = `Note ${n}`
+    const { resourceId: noteId } = await calls.command(
+      "createNote",
+      { params: { dealId }, json: { body } },
+      { version: 1 }
+    )
+    const params = { dealId, noteId }
+    await calls.command("patchNote", { params, json: { body: `${body}, read`, expectedVersion: 1 } }, { version: 2 })
+    if (n % 2 === 0) book.notes.set(noteId, noteState(`${body}, read`, 2))
+    else await calls.command("deleteNote", { params, query: "?expectedVersion=2" }, { version: 2 })
+  }
+}
+
+const tickets = ({ book, calls }: Scene): Lane => {
+  const ticketId = "tic_own"
+  return async (n) => {
+    const [score, comment] = [1 + (n % 5), `Rating ${n}`]
+    await calls.command("rateTicket", { params: { ticketId }, json: { score, comment } }, { version: n + 2 })
+    book.tickets.set(ticketId, ticketState(score, comment, n + 2))
+  }
+}
+
+/** The commands on the webhook of an installation: each knows the version that the one before has led to. */
+const webhookOf = ({ book, calls, project }: Scene, installationId: string) => {
+  const secrets = book.secrets.get(installationId) ?? new Set()
+  book.secrets.set(installationId, secrets)
+  let version: number | null = null
+  let endpointUrl = ""
+  /** Whether the answer had the secret: only the first one has. */
+  const command = async (name: string, json: object = {}) => {
+    const ask = { params: { installationId }, json: { ...json, expectedVersion: version } }
+    version = (version ?? 0) + 1
+    const { signingSecret } = await calls.command(name, ask, { version })
+    book.webhooks.set(installationId, webhookState(endpointUrl, version))
+    if (signingSecret !== undefined) secrets.add(signingSecret)
+    return signingSecret !== undefined
+  }
+  const configure = () => {
+    endpointUrl = project.urlOf(installationId, (version ?? 0) + 1)
+    return command("configureWebhook", { endpointUrl, eventTypes: project.eventTypes })
+  }
+  return {
+    configure,
+    rotate: async () => {
+      // A secret whose answer is lost is told by the next command on the webhook.
+      if (await command("rotateWebhookSecret")) return
+      while (!(await configure()));
+    }
+  }
+}
+
+type Webhook = ReturnType<typeof webhookOf>
+
+const webhooks = (webhook: Webhook): Lane => {
+  return async (n) => {
+    if (n % 3 === 2) await webhook.configure()
+    else await webhook.rotate()
+  }
+}
+
+/** Has what has died sent again, and the endpoint called again where it was given up. */
+const retries = ({ calls, project }: Scene, webhook: Webhook): Lane => {
+  return async () => {
+    const { dead, parked } = await project.troubles()
+    if (parked.includes("moody")) await webhook.configure()
+    for (const { id: deliveryId, installation: installationId } of dead) {
+      project.accept(deliveryId)
+      const { resourceId } = await calls.command("retryDelivery", { params: { installationId, deliveryId } })
+      assert.strictEqual(resourceId, deliveryId)
+    }
+  }
+}
+
+const messages = ({ book, calls, project }: Scene): Lane => {
+  return async (n) => {
+    for (const kind of kinds) {
+      const text = `Message ${n} over ${kind}`
+      const answer = await project.sendMessage(calls, kind, text)
+      calls.note("sendMessage", answer.answer)
+      book.messages.set(text, answer.messageId)
+    }
+  }
+}
+
+const campaigns = ({ book, calls }: Scene): Lane => {
+  return async (n) => {
+    const [kind = "http", other = "telegram"] = n % 4 < 2 ? kinds : kinds.toReversed()
+    const command = (
+      campaignId: string,
+      operation: (typeof operations)[number],
+      version: number,
+      json: object = {}
+    ) => {
+      book.campaignOperations.add(operation)
+      return calls.command("patchCampaign", { params: { campaignId }, json: { operation, ...json } }, { version })
+    }
+    const { resourceId: id } = await command("cmp_own", "duplicate", 1)
+    const name = `Campaign ${n}`
+    const route = (of: string) => ({ templateId: of, templateVersion: 1, channelId: of })
+    const filter = { contactStatus: "active", providerTypes: [kind], requiredTags: ["campaign"], stageIds: [] }
+    await command(id, "rename", 2, { name, expectedVersion: 1 })
+    await command(id, "bind_template", 3, { templateId: other, templateVersion: 1 })
+    await command(id, "bind_sender", 4, { channelId: other })
+    await command(id, "set_primary_route", 5, route(kind))
+    await command(id, "set_fallback_route", 6, route(other))
+    await command(id, "remove_fallback_route", 7)
+    await command(id, "freeze_audience", 8, { filter })
+    await command(id, "schedule", 9, { scheduledForLocal: "2199-01-01T00:00", sendsPerMinute: 600 })
+    await command(id, "pause", 10)
+    await command(id, "resume", 11)
+    if (n % 2 === 0) {
+      await command(id, "schedule", 12, { scheduledForLocal: null, sendsPerMinute: 6_000 })
+      book.started[kind]++
+      // It starts and completes.
+      book.campaigns.set(id, campaignState(name, "completed", 14))
+    } else {
+      await command(id, "cancel", 12)
+      if (n % 4 === 1) await command(id, "delete", 12, { expectedVersion: 12 })
+      else book.campaigns.set(id, campaignState(name, "cancelled", 12))
+    }
+  }
+}
+
+/** An operator's commands have no keys: what fails may have been done, and only what bears it is repeated. */
+const operator = ({ book, env, project }: Scene): Lane => {
+  const command = (stdin: string, ...args: ReadonlyArray<string>) =>
+    Effect.runPromise(run([...args, "--json"], { env, stdin }))
+  return async (n) => {
+    const title = `Task ${n}`
+    const { status } = await command("", "task", "create", "--project", project.id, "--title", title)
+    book.tasks[status === 0 ? "told" : "failed"].push(title)
+    const displayName = `Client of file ${n}`
+    const file = JSON.stringify({ ...project.file, clients: [{ id: "cli_file", displayName }] })
+    await eventually(async () => {
+      const { status, stderr } = await command(file, "project", "apply", "-")
+      assert.strictEqual(status, 0, stderr)
+    })
+    book.clients.set("cli_file", clientState(displayName, "active", n + 2))
+  }
+}
+
+/** Callers of every mutation. Webhooks are configured before anything happens that they are to be told of. */
+export const openLanes = async (scene: Scene) => {
+  const [steady, moody] = [webhookOf(scene, "steady"), webhookOf(scene, "moody")]
+  while (!(await steady.configure()));
+  while (!(await moody.configure()));
+  return {
+    retries: retries(scene, moody),
+    operator: operator(scene),
+    others: [
+      clients(scene),
+      deals(scene),
+      notes(scene),
+      tickets(scene),
+      webhooks(steady),
+      messages(scene),
+      campaigns(scene)
+    ]
+  }
+}
+
+/** Lets callers take their turns until they are stopped; a turn is finished. The first to fail ends the test. */
+export const runLanes = () => {
+  const { promise: failed, reject } = Promise.withResolvers<never>()
+  failed.catch(() => undefined)
+  return {
+    failed,
+    run: (lane: Lane, pause: number) => {
+      let open = true
+      const turns = async () => {
+        for (let n = 0; open; n++) {
+          await lane(n)
+          await sleep(pause)
+        }
+      }
+      const over = turns().catch(reject)
+      return () => {
+        open = false
+        return over
+      }
+    }
+  }
+}

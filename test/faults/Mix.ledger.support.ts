@@ -1,0 +1,196 @@
+/** Holds what callers were told against what the database holds, and both against what receivers and providers got. */
+import { assert } from "@effect/vitest"
+import { Schema } from "effect"
+import { operations } from "../../src/api/campaigns/States.ts"
+import { bodyOf, verifies } from "../integrations/Deliveries.support.ts"
+import { dwindles } from "../support/Dwindles.ts"
+import { eventually } from "../support/Waiting.ts"
+import { mutations } from "./Mix.calls.support.ts"
+import type { Scene } from "./Mix.lanes.support.ts"
+import { deliveryOf, recipients } from "./Mix.project.support.ts"
+import { kinds } from "./Providers.support.ts"
+
+/** Each record's state as the book words it, by its id. */
+const states = {
+  clients: "SELECT id, format('%s, %s, version %s', display_name, status, version) AS state FROM clients",
+  deals: "SELECT id, format('%s, %s, %s, version %s', title, stage_id, status, version) AS state FROM deals",
+  notes: "SELECT id, format('%s, version %s', body, version) AS state FROM notes",
+  tickets: "SELECT id, format('%s, %s, version %s', rating_score, rating_comment, version) AS state FROM tickets",
+  webhooks: "SELECT installation_id AS id, format('%s, version %s', endpoint_url, version) AS state FROM webhooks",
+  campaigns: "SELECT id, format('%s, %s, version %s', name, status, version) AS state FROM campaigns"
+} as const
+const tables = ["clients", "deals", "notes", "tickets", "webhooks", "campaigns"] as const satisfies ReadonlyArray<
+  keyof typeof states
+>
+
+const decodeStates = Schema.decodeUnknownSync(Schema.Array(Schema.Struct({ id: Schema.String, state: Schema.String })))
+
+const byName = (entries: Iterable<readonly [string, string]>) =>
+  [...entries].map(([id, state]) => `${id}: ${state}`).sort()
+
+const decodeEvents = Schema.decodeUnknownSync(
+  Schema.Array(Schema.Struct({ id: Schema.String, type: Schema.String, record: Schema.String, version: Schema.String }))
+)
+
+const decodeDeliveries = Schema.decodeUnknownSync(
+  Schema.Array(
+    Schema.Struct({ id: Schema.String, event: Schema.String, installation: Schema.String, status: Schema.String })
+  )
+)
+
+const decodeMessages = Schema.decodeUnknownSync(
+  Schema.Array(Schema.Struct({ id: Schema.String, text: Schema.String, status: Schema.String }))
+)
+
+const count = async ({ project }: Scene, what: string) =>
+  Number((await project.query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
+
+/** Waits until nothing is under way any more, and nothing that is dead can be sent again. */
+export const settled = async (scene: Scene) => {
+  const { project } = scene
+  const ofUs = `WHERE project_id = '${project.id}'`
+  await dwindles(async () => {
+    const open = await count(scene, `deliveries ${ofUs} AND status IN ('pending', 'delivering')`)
+    return open + (await project.troubles()).dead.length
+  })
+  await dwindles(() => count(scene, `messages ${ofUs} AND available_at IS NOT NULL`))
+  await dwindles(() =>
+    count(scene, `campaigns ${ofUs} AND scheduled_for < now() AND status IN ('scheduled', 'running')`)
+  )
+}
+
+/** Every record is as the last command on it has left it, and there is none beside those that were told of. */
+const expectRecords = async ({ book, project }: Scene) => {
+  const ofUs = `WHERE project_id = '${project.id}'`
+  for (const table of tables) {
+    const rows = decodeStates(await project.query(`${states[table]} ${ofUs}`))
+    assert.deepStrictEqual(byName(rows.map(({ id, state }) => [id, state])), byName(book[table]), table)
+  }
+  const [counted] = await project.query(`
+    SELECT active_clients AS told, (SELECT count(*) FROM clients ${ofUs} AND status = 'active') AS there
+    FROM projects ${ofUs}`)
+  assert.strictEqual(String(counted?.["told"]), String(counted?.["there"]))
+  const titles = (await project.query(`SELECT title FROM tasks ${ofUs}`)).map(({ title }) => String(title))
+  assert.lengthOf(titles, new Set(titles).size)
+  assert.deepStrictEqual(
+    book.tasks.told.filter((title) => !titles.includes(title)),
+    []
+  )
+  const tried = new Set([...book.tasks.told, ...book.tasks.failed])
+  assert.deepStrictEqual(
+    titles.filter((title) => !tried.has(title)),
+    []
+  )
+}
+
+/** Each answered command has one key, and no other key is there. */
+const expectKeys = async (scene: Scene) => {
+  const { calls, project } = scene
+  assert.strictEqual(await count(scene, `idempotency_keys WHERE project_id = '${project.id}'`), calls.answered())
+}
+
+/** Each change has emitted its events once, and each event goes to each installation once. */
+const expectEvents = async ({ book, project }: Scene) => {
+  const ofUs = `WHERE project_id = '${project.id}'`
+  const events = decodeEvents(
+    await project.query(`
+      SELECT id, type, coalesce(data -> 'deal' ->> 'id', data -> 'task' ->> 'id') AS record,
+        coalesce(data -> 'deal' ->> 'version', '1') AS version FROM events ${ofUs}`)
+  )
+  const names = events.map(({ record, type, version }) => `${type} of ${record}, version ${version}`)
+  const tasks = (await project.query(`SELECT id FROM tasks ${ofUs}`)).map(
+    ({ id }) => `crm.task.created.v1 of ${String(id)}, version 1`
+  )
+  assert.deepStrictEqual(names.sort(), [...book.events, ...tasks].sort())
+
+  const deliveries = decodeDeliveries(
+    await project.query(`
+      SELECT id, event_id AS event, installation_id AS installation, status FROM deliveries ${ofUs}`)
+  )
+  assert.deepStrictEqual(
+    deliveries.map(({ event, installation }) => `${event} to ${installation}`).sort(),
+    events.flatMap(({ id }) => [`${id} to moody`, `${id} to steady`]).sort()
+  )
+  return { events: events.length, deliveries, typeOf: new Map(events.map(({ id, type }) => [id, type])) }
+}
+
+/** Everything has arrived under a signature that its receiver can verify, and is delivered or dead as it was answered. */
+const expectArrivals = ({ book, project }: Scene, { deliveries, typeOf }: Awaited<ReturnType<typeof expectEvents>>) => {
+  const known = new Map(deliveries.map((delivery) => [delivery.id, delivery]))
+  for (const hit of project.hits) {
+    const delivery = known.get(deliveryOf(hit)) ?? assert.fail(`Nobody knows of ${deliveryOf(hit)}`)
+    const { id, installationId, type } = bodyOf(hit)
+    assert.deepStrictEqual(
+      [id, installationId, type],
+      [delivery.event, delivery.installation, typeOf.get(delivery.event)]
+    )
+    const secrets = [...(book.secrets.get(delivery.installation) ?? [])]
+    assert.isTrue(
+      secrets.some((secret) => verifies(secret, hit)),
+      `No secret of ${delivery.installation} verifies ${delivery.id}`
+    )
+  }
+  for (const { event, id, status } of deliveries) {
+    const codes = project.answered.get(id) ?? []
+    const poison = codes.length > 0 && project.isPoison(id)
+    assert.strictEqual(status, poison ? "dead" : "delivered", `${id} of ${event}: ${codes.join()}`)
+    if (!poison) assert.include(codes, 200, id)
+  }
+  return {
+    dead: deliveries.filter(({ status }) => status === "dead").length,
+    again: deliveries.filter(({ id }) => (project.answered.get(id) ?? []).filter((code) => code === 200).length > 1)
+      .length
+  }
+}
+
+/** Each message was sent once; what no provider can be asked about is unknown, and was not sent twice. */
+const expectMessages = async ({ book, calls, project }: Scene) => {
+  const rows = decodeMessages(
+    await project.query(`SELECT id, text, status FROM messages WHERE project_id = '${project.id}'`)
+  )
+  assert.deepStrictEqual(byName(rows.map(({ id, text }) => [text, id])), byName(book.messages))
+  for (const { id, status, text } of rows) {
+    const kind = kinds.find((name) => text.endsWith(name)) ?? assert.fail(text)
+    const { calls: called, keys, taken } = project.provider.entry(text, kind)
+    if (kind === "http") {
+      assert.deepStrictEqual([status, keys, taken.length], ["sent", [id], 1], text)
+    } else {
+      assert.include(["sent", "unknown"], status, text)
+      assert.isAtMost(called, 1, text)
+      if (status === "sent") assert.lengthOf(taken, 1, text)
+    }
+    // The caller asks again, and is told the same.
+    const answer = await project.sendMessage(calls, kind, text)
+    assert.deepStrictEqual([answer.messageId, answer.answer.status], [id, status === "sent" ? 200 : 503], text)
+  }
+  return rows.filter(({ status }) => status === "unknown").length
+}
+
+/** Each started campaign has sent to each of its recipients once, or nobody knows. */
+const expectCampaigns = ({ book, project }: Scene) => {
+  for (const name of recipients) {
+    const { keys, taken } = project.provider.entry(`http to ${name}`, "http")
+    assert.deepStrictEqual([keys.length, taken.length], [book.started.http, book.started.http], name)
+    assert.isAtMost(project.provider.entry(`telegram to ${name}`, "telegram").calls, book.started.telegram, name)
+  }
+}
+
+/** Holds everything against everything, and tells what it came to. */
+export const balance = async (scene: Scene) => {
+  const { book, calls } = scene
+  for (const name of mutations) assert.isAbove(calls.counts.answered.get(name) ?? 0, 0, name)
+  assert.deepStrictEqual([...book.campaignOperations].sort(), [...operations].sort())
+  await expectKeys(scene)
+  await expectRecords(scene)
+  const events = await expectEvents(scene)
+  const { again, dead } = expectArrivals(scene, events)
+  const unknown = await expectMessages(scene)
+  expectCampaigns(scene)
+  await eventually(async () => {
+    assert.strictEqual(
+      await count(scene, `endpoint_health WHERE project_id = '${scene.project.id}' AND in_flight <> 0`),
+      0
+    )
+  })
+  return { events: events.events, deliveries: events.deliveries.length, dead, again, unknown }
+}

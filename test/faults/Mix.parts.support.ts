@@ -1,0 +1,90 @@
+/** All that a deployment runs, at random moments killed and started again. */
+import { assert } from "@effect/vitest"
+import { readFile } from "node:fs/promises"
+import { setTimeout as sleep } from "node:timers/promises"
+import { settings } from "../integrations/Deliveries.support.ts"
+import { type Service, startService } from "../support/Process.ts"
+import { eventually } from "../support/Waiting.ts"
+import { type Cluster, startCluster } from "./Cluster.support.ts"
+import { serviceEnv } from "./Projects.support.ts"
+import { makeRedis } from "./Redis.support.ts"
+import { send } from "./Requests.support.ts"
+
+const processes = { "api-1": "api", "api-2": "api", "worker-1": "worker", "worker-2": "worker" } as const
+type Process = keyof typeof processes
+const processNames = ["api-1", "api-2", "worker-1", "worker-2"] as const satisfies ReadonlyArray<Process>
+
+export const partNames = [...processNames, "postgres", "redis"] as const
+export type PartName = (typeof partNames)[number]
+
+interface Part {
+  readonly kill: () => Promise<unknown>
+  readonly start: () => Promise<unknown>
+}
+
+/** A round: what is killed, and how many milliseconds after its beginning. */
+export type Round = ReadonlyArray<readonly [part: PartName, millis: number]>
+
+export type Parts = Awaited<ReturnType<typeof startParts>>
+
+/** Two APIs and two workers on a PostgreSQL and a Redis of their own. */
+export const startParts = async (settingsOfTest: Readonly<Record<string, string>> = {}) => {
+  const cluster: Cluster = await startCluster()
+  const redis = await makeRedis()
+  await redis.start()
+  const env = {
+    ...serviceEnv(cluster.url),
+    ...settings,
+    REDIS_URL: redis.url,
+    DATABASE_MAX_CONNECTIONS: "12",
+    // A call that nobody waits for any more is over soon.
+    PROVIDER_TIMEOUT: "2s",
+    ...settingsOfTest
+  }
+  const running = new Map<Process, Service>()
+  const ended: Array<Service> = []
+  const start = async (name: Process) => {
+    // One that finds no database ends, and is started again, as by any supervisor.
+    running.set(name, await eventually(() => startService({ env, args: ["--role", processes[name]] })))
+  }
+  const partOf = (name: Process): Part => ({
+    kill: async () => {
+      const service = running.get(name) ?? assert.fail(`${name} does not run`)
+      service.kill("SIGKILL")
+      ended.push(service)
+      await service.exited
+    },
+    start: () => start(name)
+  })
+  const parts: Readonly<Record<PartName, Part>> = {
+    "api-1": partOf("api-1"),
+    "api-2": partOf("api-2"),
+    "worker-1": partOf("worker-1"),
+    "worker-2": partOf("worker-2"),
+    postgres: cluster,
+    redis
+  }
+  await Promise.all(processNames.map(start))
+  const services = () => [...running.values()]
+  let turn = 0
+  return {
+    databaseUrl: cluster.url,
+    env,
+    /** An API, alive or not: the other one than the last time. */
+    api: () => running.get(turn++ % 2 === 0 ? "api-1" : "api-2") ?? assert.fail("No API has started"),
+    /** Everything that the processes have printed, those that were killed and PostgreSQL included. */
+    printed: async () => {
+      const texts = [...ended, ...services()].map((service) => service.stdout() + service.stderr())
+      return [...texts, await readFile(cluster.log, "utf8")].join("\n")
+    },
+    /** Kills what a round names, each in its time, and starts it all again at once. */
+    run: async (round: Round) => {
+      await Promise.all(round.map(([name, millis]) => sleep(millis).then(parts[name].kill)))
+      await Promise.all(round.map(([name]) => parts[name].start()))
+    },
+    areReady: () =>
+      eventually(async () => {
+        for (const { url } of services()) assert.strictEqual((await send(`${url}/readyz`)).status, 200)
+      })
+  }
+}

@@ -1,0 +1,90 @@
+/**
+ * Any part may die at any moment, alone or with others, under a mix of every mutation: each command is applied once, each
+ * event is delivered or dead-lettered (contract §5, §8 to §10). `ROUNDS` sets the number of rounds, `SEED` what is killed.
+ */
+import { assert } from "@effect/vitest"
+import fc from "fast-check"
+import { describe, it } from "vitest"
+import { requires } from "../support/Programs.ts"
+import { leaksIn } from "../support/Secrets.ts"
+import { eventually } from "../support/Waiting.ts"
+import { makeCalls } from "./Mix.calls.support.ts"
+import { makeBook, openLanes, runLanes, type Scene } from "./Mix.lanes.support.ts"
+import { balance, settled } from "./Mix.ledger.support.ts"
+import { partNames, type Round, startParts } from "./Mix.parts.support.ts"
+import { openProject } from "./Mix.project.support.ts"
+import { dump, givenSecrets } from "./Secrets.support.ts"
+
+const numberOf = (name: string, usual: number) => Number(process.env[name] ?? usual)
+const rounds = numberOf("ROUNDS", 5)
+const seed = numberOf("SEED", Date.now() % 1_000_000)
+
+/** Mostly one part, sometimes several, within a third of a second. */
+const victims = fc.oneof(
+  { weight: 2, arbitrary: fc.subarray([...partNames], { minLength: 1, maxLength: 1 }) },
+  { weight: 1, arbitrary: fc.subarray([...partNames], { minLength: 2 }) }
+)
+const plan: ReadonlyArray<Round> = fc.sample(
+  fc
+    .tuple(victims, fc.array(fc.nat(300), { minLength: partNames.length, maxLength: partNames.length }))
+    .map(([names, millis]) => names.map((name, n) => [name, millis[n] ?? 0] as const)),
+  { numRuns: rounds, seed }
+)
+
+/** No secret of the deployment is in what its processes have printed, or in clear in the database. */
+const expectNoLeak = async ({ book, env, project }: Scene, printed: string) => {
+  // The last ones stand for all of them: there is one for each rotation.
+  const ofWebhooks = [...book.secrets.values()].flatMap((secrets) => [...secrets].slice(-10))
+  const secrets = new Map([
+    ...givenSecrets(env["DATABASE_URL"] ?? assert.fail("no database")),
+    ["the token", project.token],
+    ...ofWebhooks.map((secret, n) => [`secret ${n} of a webhook`, secret] as const)
+  ])
+  for (const [table, text] of await dump(project.query)) assert.deepStrictEqual(leaksIn(text, secrets), [], table)
+  assert.deepStrictEqual(leaksIn(printed, secrets), [])
+}
+
+describe("a mix of every mutation under kill -9 of any part", () => {
+  requires("redis")
+
+  it(
+    `applies each answered command once over ${rounds} rounds, and loses no event`,
+    { timeout: 3_600_000 },
+    async () => {
+      const parts = await startParts()
+      const project = await openProject(parts.databaseUrl)
+      const calls = makeCalls(parts, project.token)
+      const scene: Scene = { env: parts.env, project, calls, book: makeBook() }
+      const { failed, run } = runLanes()
+      const { operator, others, retries } = await openLanes(scene)
+      const stopRetries = run(retries, 200)
+      const stops = [run(operator, 1_000), ...others.map((lane) => run(lane, 150))]
+
+      const killed = new Map<string, number>()
+      const killAll = async () => {
+        for (const round of plan) {
+          const before = calls.answered()
+          await eventually(() => assert.isAbove(calls.answered(), before + 20))
+          await parts.run(round)
+          for (const [name] of round) killed.set(name, (killed.get(name) ?? 0) + 1)
+        }
+        await Promise.all(stops.map((stop) => stop()))
+        await parts.areReady()
+        await settled(scene)
+        await stopRetries()
+      }
+      await Promise.race([failed, killAll()])
+
+      const { again, dead, deliveries, events, unknown } = await balance(scene)
+      assert.isAbove(dead, 0)
+      await expectNoLeak(scene, await parts.printed())
+      const { counts } = calls
+      console.log(
+        `${rounds} rounds (SEED=${seed}) of kill -9: ${[...killed].map(([name, times]) => `${name} ${times}`).join(", ")}. ` +
+          `${calls.answered()} commands: ${counts.cut} connections cut, ${counts.refused} answers 503, ` +
+          `${counts.replayed} answered by a replay. ${events} events, ${deliveries} deliveries, ${dead} dead-lettered, ` +
+          `${again} taken more than once. ${scene.book.messages.size} messages, ${unknown} of unknown outcome.`
+      )
+    }
+  )
+})

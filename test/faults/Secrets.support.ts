@@ -1,0 +1,24 @@
+/** Secrets of services, and where else they must not be: the text of a database. */
+import { serviceEnv } from "./Projects.support.ts"
+import { secrets as ofProviders } from "./Providers.support.ts"
+
+/** Secrets that every service of a test is given, by its database. */
+export const givenSecrets = (databaseUrl: string): ReadonlyArray<readonly [string, string]> => [
+  ["SECRET_KEY", serviceEnv(databaseUrl).SECRET_KEY],
+  ["the password of the database", decodeURIComponent(new URL(databaseUrl).password)],
+  ["the signing secret of a channel", ofProviders.signingSecret],
+  ["the token of a bot", ofProviders.token]
+]
+
+/** Every row of every table as text; binary columns are in hex. */
+export const dump = async (query: (text: string) => Promise<ReadonlyArray<Record<string, unknown>>>) => {
+  const tables = await query(`
+    SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+    WHERE relkind IN ('r', 'm') AND nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema' ORDER BY 1`)
+  const texts = new Map<string, string>()
+  for (const { name } of tables) {
+    const [row] = await query(`SELECT coalesce(string_agg(t::text, E'\\n'), '') AS text FROM ${String(name)} AS t`)
+    texts.set(String(name), String(row?.["text"]))
+  }
+  return texts
+}
