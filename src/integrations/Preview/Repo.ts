@@ -33,8 +33,8 @@ const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
   )
   .join(" OR ")
 
-/** The conditions to find a contact's client, in their order; the first that matches applies. */
-const ways = [
+/** The conditions that match a contact with its client. The first that matches applies. */
+const matchConditions = [
   "client.external_id = contact.external_id",
   // A mail address is ASCII; its case folding must not depend on the database's locale.
   `lower(client.email COLLATE "C") = contact.email`,
@@ -49,16 +49,16 @@ export const preview = (sql: SqlClient.SqlClient, projectId: ProjectId, id: Inst
         " UNION ALL ",
         false
       )(
-        ways.map(
-          (found, way) => sql`
-            SELECT contact.position, ${sql.literal(String(way))} AS way, client.created_at, client.id,
+        matchConditions.map(
+          (condition, order) => sql`
+            SELECT contact.position, ${sql.literal(String(order))} AS condition, client.created_at, client.id,
               ${sql.literal(differs)} AS differs
-            FROM staged_contacts AS contact JOIN clients AS client ON ${sql.literal(found)}
+            FROM staged_contacts AS contact JOIN clients AS client ON ${sql.literal(condition)}
             WHERE contact.project_id = ${projectId} AND contact.installation_id = ${id}
               AND client.project_id = ${projectId} AND client.merged_into_client_id IS NULL`
         )
       )}) AS pair
-      ORDER BY position, way, created_at, id
+      ORDER BY position, condition, created_at, id
     )
     SELECT installation.status, installation.profile_version IS NOT NULL AS "hasProfile",
       CASE WHEN batch.fingerprint IS NOT NULL THEN json_build_object(
