@@ -14,7 +14,9 @@ const source = join(import.meta.dirname, "../src")
 const perRequest = readdirSync(source, { recursive: true, encoding: "utf8" }).filter(
   (file) =>
     /^server\/(RequestPath|RequestShape|RequestTarget|Lifecycle|JsonBody|BodyFaults|ProblemResponse)\.ts$/.test(file) ||
-    /^platform\/(auth\/(Bearer|Credentials)|rateLimit\/.*|idempotency\/.*|Responses|Pages|Cursors)\.ts$/.test(file) ||
+    /^platform\/(auth\/(Bearer|Credentials)|rateLimit\/.*|idempotency\/.*|Handlers|Responses|Pages|Cursors)\.ts$/.test(
+      file
+    ) ||
     /^crm\/.*\.ts$/.test(file) ||
     /^(?!messaging\/Connectors).*Http\.ts$/.test(file)
 )

@@ -47,7 +47,7 @@ export class Campaigns extends Context.Service<
 
     /**
      * Runs the command of the body, subject to the moves of `api/campaigns/States.ts`. Local times are in `timeZone`,
-     * unless the project has another zone by now.
+     * unless the project has changed its zone.
      */
     readonly run: (
       command: Command,

@@ -5,8 +5,7 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Authentication.ts"
 import { etag } from "../api/Fields.ts"
-import { command } from "../platform/idempotency/Idempotency.ts"
-import { pageAnswer, receiptAnswer } from "../platform/Responses.ts"
+import { commandHandler, pageHandler } from "../platform/Handlers.ts"
 import { Campaigns } from "./Campaigns.ts"
 import { Segments } from "./Segments.ts"
 
@@ -17,23 +16,18 @@ export const layer = HttpApiBuilder.group(
     const segments = yield* Segments
     const campaigns = yield* Campaigns
     return handlers.handleAll({
-      listSegments: ({ query: { cursor, limit }, request }) =>
-        Principal.use(({ projectId }) =>
-          Effect.flatMap(segments.list(projectId, { limit, cursor }), (page) => pageAnswer(page, request))
-        ),
+      listSegments: pageHandler((projectId, { query: { cursor, limit } }) =>
+        segments.list(projectId, { limit, cursor })
+      ),
       getCampaignAudience: ({ params }) =>
         Principal.use(({ projectId }) =>
           Effect.map(campaigns.current(projectId, params.campaignId), ({ audience, version }) =>
             HttpApiSchema.withHeaders({ body: { audience }, headers: { etag: etag(version) } })
           )
         ),
-      patchCampaign: (request) =>
-        Principal.use(({ projectId, timeZone }) =>
-          Effect.map(
-            campaigns.run(command(projectId, request), request.params.campaignId, request.payload, timeZone),
-            receiptAnswer
-          )
-        )
+      patchCampaign: commandHandler((command, { params, payload }, { timeZone }) =>
+        campaigns.run(command, params.campaignId, payload, timeZone)
+      )
     })
   })
 )

@@ -54,7 +54,7 @@ export class Circuits extends Context.Service<
         tripPolicy: CircuitBreaker.consecutive(failuresInARow),
         openDuration: Schedule.min([Schedule.exponential(firstOpenPeriod), Schedule.spaced(longestOpenPeriod)])
       })
-      /** Channels whose circuit may not be closed. */
+      /** The channels whose circuit is possibly not closed. */
       const watched = new Map<string, Channel>()
       const keyOf = ({ channelId, projectId }: Channel) => JSON.stringify([projectId, channelId])
 

@@ -1,4 +1,4 @@
-/** The only place where all groups, middleware and routes meet. */
+/** Composes all groups, middleware and routes to the HTTP server. */
 import { Effect, Layer } from "effect"
 import { HttpRouter } from "effect/http"
 import { PrometheusMetrics } from "effect/observability"

@@ -50,7 +50,7 @@ export const make = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
       if (batch.length === 0) return Effect.void
       return Effect.onExit(restore(recorded(batch)), (exit) =>
         Effect.sync(() => {
-          // A batch that meets a bug is dropped: its leases run out, and it must not hold up all that follow.
+          // A batch that fails by a defect is dropped, so that it does not block the next ones; its leases expire.
           if (Exit.isSuccess(exit) || Cause.hasDies(exit.cause)) open -= batch.length
           else {
             results = [...batch, ...results]

@@ -33,8 +33,8 @@ const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
   )
   .join(" OR ")
 
-/** The conditions to find a contact's client, in their order; the first that matches applies. Each has an index. */
-const ways = [
+/** The conditions that match a contact with its client; the first that matches applies. Each has an index. */
+const matchConditions = [
   "client.external_id = contact.external_id",
   // A mail address is ASCII; its case folding must not depend on the database's locale.
   `lower(client.email COLLATE "C") = contact.email`,
@@ -54,15 +54,15 @@ export const preview = (sql: SqlClient.SqlClient, projectId: ProjectId, id: Inst
           " UNION ALL ",
           false
         )(
-          ways.map(
-            (found, way) => sql`
-            (SELECT ${sql.literal(String(way))} AS way, client.* FROM clients AS client
-            WHERE client.project_id = contact.project_id AND ${sql.literal(found)}
+          matchConditions.map(
+            (condition, order) => sql`
+            (SELECT ${sql.literal(String(order))} AS condition, client.* FROM clients AS client
+            WHERE client.project_id = contact.project_id AND ${sql.literal(condition)}
               AND client.merged_into_client_id IS NULL
             ORDER BY client.created_at, client.id LIMIT 1)`
           )
         )}) AS found
-        ORDER BY way LIMIT 1
+        ORDER BY condition LIMIT 1
       ) AS client
       WHERE contact.project_id = ${projectId} AND contact.installation_id = ${id}
     )

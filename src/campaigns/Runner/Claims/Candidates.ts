@@ -24,8 +24,8 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
 /**
  * The verdict on each candidate, with its route. A recipient keeps its route while the route can reach it. In doubt,
  * only the route of the last attempt is possible, and only if its provider is unchanged and idempotent. A client that
- * was archived after the freeze is skipped; in an audience of active clients every archived client is, whatever the
- * clocks show.
+ * was archived after the freeze is skipped; in an audience of active clients every archived client is skipped, as the
+ * clocks of the processes may differ.
  */
 export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
   checked AS MATERIALIZED (
