@@ -1,4 +1,4 @@
-/** The flags that several commands share, read by the schemas of the service. */
+/** Flags that several commands share. */
 import { Effect, Schema } from "effect"
 import { CliError, Flag } from "effect/cli"
 import { ProjectId } from "../api/Ids.ts"
@@ -17,11 +17,11 @@ export const project = Flag.String("project").pipe(
   Flag.withDescription("The project's id (required)")
 )
 
-/** A text that can't be an id names no project. */
+/** Decodes the id of a project. A text that is not a valid id is that of an unknown project. */
 export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown> =>
   Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))
 
-/** A flag whose text a schema reads; what it refuses is wrong usage. */
+/** A flag that a schema decodes. A fault is wrong usage. */
 export const decoded = <A>(name: string, schema: Schema.Codec<A, string>): Flag.Flag<A> => {
   const decode = Schema.decodeUnknownEffect(schema)
   return Flag.String(name).pipe(
@@ -47,7 +47,7 @@ export const integer = (name: string, min: number, max: number) => {
   )
 }
 
-/** The installation whose webhook is meant. */
+/** The installation of a webhook. */
 export const installation = Flag.String("installation").pipe(
   Flag.withMetavar("ID"),
   Flag.withDescription("The installation's id (required)")

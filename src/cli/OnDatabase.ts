@@ -6,7 +6,7 @@ import * as Database from "../platform/Database.ts"
 import { assertMigrated, migrate } from "../platform/Migrations.ts"
 import { Settings } from "../platform/Settings.ts"
 
-/** The user of the operating system, in whose name commands act. */
+/** Commands act as the user of the operating system. */
 const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
 
 const database = Database.operatorLayer.pipe(
@@ -15,7 +15,7 @@ const database = Database.operatorLayer.pipe(
   Layer.merge(operator)
 )
 
-/** Runs a command on the database as it is. */
+/** Runs a command on the database, whatever its migrations. */
 export const onDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   command.pipe(
     Effect.provide(database),
@@ -24,7 +24,7 @@ export const onDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
     Effect.provideService(References.MinimumLogLevel, "Warn")
   )
 
-/** Runs a command on a database with every migration: the embedded one is brought there, any other has to be. */
+/** Runs a command on a migrated database: migrates the embedded one, and fails if another one lacks migrations. */
 export const onMigratedDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   onDatabase(Effect.andThen(migrated, command))
 
@@ -34,7 +34,7 @@ const migrated = Effect.gen(function* () {
   yield* assertMigrated
 })
 
-/** Lets a signal end a command in good order: an embedded database that it started is stopped again. */
+/** Ends a command on a signal with its finalizers: an embedded database that it has started is stopped again. */
 const stoppable = Effect.raceFirst(
   Effect.callback<never>((resume) => {
     const stop = () => resume(Effect.interrupt)
@@ -43,7 +43,7 @@ const stoppable = Effect.raceFirst(
   })
 )
 
-/** A user without a name, as containers have them, acts by its number. */
+/** Returns the user's name, or its number where it has no name, as in containers. */
 const userName = (): string => {
   try {
     return userInfo().username

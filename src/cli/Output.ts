@@ -1,15 +1,15 @@
-/** How commands answer: one JSON document or a text for people, always on standard output and only on success. */
+/** The output of commands: one JSON document or a text, on standard output, only on success. */
 import { Console, Duration, Effect, Stdio } from "effect"
 import { CliOutput } from "effect/cli"
 
-/** How an operator starts a command, in usage and examples. */
+/** The command line of commands, in usage and examples. */
 export const cli = "npm run --silent cli --"
 
-/** Prints the result of a command, as JSON where that was asked for. */
+/** Prints the result of a command, as JSON or as text. */
 export const answer = (json: boolean, document: object, text: string): Effect.Effect<void> =>
   Console.log(json ? JSON.stringify(document, null, 2) : text)
 
-/** Columns that line up in a terminal. The first row is the head. */
+/** Formats rows as aligned columns. The first row is the head. */
 export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
   const cells = rows.map((row) => row.map(oneLine))
   const widths = (cells[0] ?? []).map((_, i) => Math.max(...cells.map((row) => CliOutput.displayWidth(row[i] ?? ""))))
@@ -23,11 +23,11 @@ export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
     .join("\n")
 }
 
-/** Text from elsewhere without line breaks and other control characters, which would act on the terminal. */
+/** Replaces line breaks and other control characters, which would act on the terminal. */
 // oxlint-disable-next-line no-control-regex
 export const oneLine = (text: string): string => text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, " ").trim()
 
-/** Shows on a terminal, and only there, that a long task is still at work, and how far it is. */
+/** Shows the progress of a long task, on a terminal only. */
 export const withProgress =
   (what: string, reached: () => string = () => "") =>
   <A, E, R>(task: Effect.Effect<A, E, R>): Effect.Effect<A, E, R | Stdio.Stdio> =>

@@ -1,4 +1,4 @@
-/** Runs a command line: what it prints when it fails, and its exit status (contract §13). */
+/** Runs a command line: prints failures, and sets the exit status (contract §13). */
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Cause, Config, Console, Effect, Exit, Layer, Runtime } from "effect"
 import { CliConfig, CliError, CliOutput, Command, GlobalFlag } from "effect/cli"
@@ -13,8 +13,8 @@ import { oneLine } from "./Output.ts"
 const wrongUsage = 2
 
 /**
- * Runs a command with the arguments of the process, then exits: 0 when it succeeded, 2 for wrong usage, 1 for any
- * other failure. No signal is handled here, as `serve` has its own way to react to them.
+ * Runs a command with the arguments of the process, then exits: 0 for success, 2 for wrong usage, 1 for any other failure.
+ * Signals are handled by the commands.
  */
 export const run = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
@@ -25,13 +25,15 @@ export const perform = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
 ) => Command.run(command, { version: manifest.version }).pipe(Effect.tapCause(report), Effect.provide(presentation))
 
-const runMain = Runtime.makeRunMain(({ fiber, teardown }) => fiber.addObserver((exit) => teardown(exit, leave)))
+const runMain = Runtime.makeRunMain(({ fiber, teardown }) =>
+  fiber.addObserver((exit) => teardown(exit, exitWhenWritten))
+)
 
 /**
- * Ends the process once all that was printed has been taken: what a pipe has no room for waits in the process, and would
- * end with it. A reader who has gone away takes nothing more.
+ * Exits once all output is written: the part that a pipe has no room for is still in the process. If the reader has closed
+ * the pipe, the rest is lost.
  */
-const leave = (status: number) => {
+const exitWhenWritten = (status: number) => {
   const end = () => process.exit(status)
   process.stdout.once("error", end).write("", end)
 }
@@ -44,13 +46,13 @@ export const teardown: Runtime.Teardown = (exit, onExit) =>
 
 const isWrongUsage = (error: unknown) => CliError.isCliError(error) && error._tag === "ShowHelp"
 
-/** Tells on standard error why a command failed: a line for each fault. */
+/** Prints why a command failed on standard error, one line for each fault. */
 const report = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
   const error = Cause.squash(cause)
-  // The presenter has spoken already.
+  // The presenter has already reported wrong usage.
   if (Cause.hasInterruptsOnly(cause) || isWrongUsage(error)) return
   yield* Console.error(faultLines(error).map(printable).join("\n"))
-  // Where it happened helps only those who look for a bug.
+  // The stack trace of a defect is only useful for debugging.
   if (Cause.hasDies(cause) && (yield* logLevel) === "debug") yield* Console.error(Cause.pretty(cause))
 })
 
@@ -59,7 +61,7 @@ const logLevel = Effect.orElseSucceed(Config.String("LOG_LEVEL"), () => "")
 /** A line that repeats what was given to a command, which may be a secret in the wrong place. */
 const printable = (text: string): string => oneLine(redactSecrets(text))
 
-/** What a failure says to an operator: a line for each fault. */
+/** Describes a failure to an operator, one line for each fault. */
 export const faultLines = (error: unknown): ReadonlyArray<string> => {
   if (error instanceof SettingsInvalid || error instanceof ProjectFileInvalid) return error.faults
   if (error instanceof SqlError.SqlError) return [`The database can't be used: ${reasonOf(error)}`]
@@ -67,13 +69,13 @@ export const faultLines = (error: unknown): ReadonlyArray<string> => {
   return [error instanceof Error && error.message !== "" ? error.message : String(error)]
 }
 
-/** What PostgreSQL or the system said, such as `connect ECONNREFUSED 127.0.0.1:5432`, rather than who was told so. */
+/** Returns the message of PostgreSQL or the system, such as `connect ECONNREFUSED 127.0.0.1:5432`. */
 const reasonOf = (error: unknown): string => {
   const cause = error instanceof SqlError.SqlError ? error.reason.cause : error
   return cause instanceof Error && cause.message !== "" ? cause.message : String(error)
 }
 
-/** Wrong usage is one line on standard error, where effect/cli would print the whole help on standard output. */
+/** Prints wrong usage as one line on standard error; effect/cli would print the whole help on standard output. */
 const present = (event: CliOutput.Presenter.Event) => {
   switch (event._tag) {
     case "InvalidInvocation":
@@ -88,23 +90,23 @@ const present = (event: CliOutput.Presenter.Event) => {
 }
 
 const usageFault = (errors: ReadonlyArray<CliError.NonShowHelpErrors>) => {
-  // What follows an unknown command can't be judged.
+  // The flags of an unknown command can't be checked.
   const unknown = errors.find((error) => error._tag === "UnknownSubcommand")
-  return printable((unknown === undefined ? errors : [unknown]).map(wording).join("; "))
+  return printable((unknown === undefined ? errors : [unknown]).map(describe).join("; "))
 }
 
-const wording = (error: CliError.NonShowHelpErrors): string => {
+const describe = (error: CliError.NonShowHelpErrors): string => {
   switch (error._tag) {
     case "UnknownSubcommand":
-      return `Unknown command: ${error.subcommand}${guess(error.suggestions)}`
+      return `Unknown command: ${error.subcommand}${suggestion(error.suggestions)}`
     case "UnrecognizedOption":
-      return `Unknown flag: ${error.option}${guess(error.suggestions)}`
+      return `Unknown flag: ${error.option}${suggestion(error.suggestions)}`
     default:
       return error.message
   }
 }
 
-const guess = (suggestions: ReadonlyArray<string>) =>
+const suggestion = (suggestions: ReadonlyArray<string>) =>
   suggestions.length > 0 ? ` (did you mean ${suggestions.join(" or ")}?)` : ""
 
 const presentation = Layer.mergeAll(

@@ -1,4 +1,4 @@
-/** `audit`: what operators did. */
+/** `audit`: the actions of operators. */
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { Audit, listedAtMost } from "../platform/Audit.ts"
@@ -26,12 +26,12 @@ const list = Command.make(
     (command) => command.pipe(Effect.provide(Audit.layer), onMigratedDatabase)
   )
 ).pipe(
-  Command.withDescription(`List what operators did in a project, the newest first, ${listedAtMost} actions at most`),
+  Command.withDescription(`List the actions of operators in a project, newest first, at most ${listedAtMost}`),
   Command.withExamples([{ command: `${cli} audit list --project demo` }])
 )
 
 export const audit = Command.make("audit").pipe(
-  Command.withDescription("List what operators did, in commands and in the console"),
+  Command.withDescription("List the actions of operators, in commands and in the console"),
   Command.withSubcommands([list])
 )
 

@@ -1,4 +1,4 @@
-/** `deliveries`: what the webhooks of a project were told. */
+/** `deliveries`: the deliveries of events to the webhooks of a project. */
 import { Effect, Layer } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Deliveries, type Delivery } from "../integrations/Deliveries.ts"
@@ -19,10 +19,10 @@ const list = Command.make(
     project: Flags.project,
     installationId: Flag.String("installation").pipe(
       Flag.withMetavar("ID"),
-      Flag.withDescription("Those to one installation"),
+      Flag.withDescription("Only deliveries to this installation"),
       Flag.optional
     ),
-    status: Flag.Literals("status", states).pipe(Flag.withDescription("Those in one state"), Flag.optional)
+    status: Flag.Literals("status", states).pipe(Flag.withDescription("Only deliveries in this state"), Flag.optional)
   },
   Effect.fn(function* ({ installationId, json, project, status }) {
     const deliveries = yield* Deliveries
@@ -32,7 +32,7 @@ const list = Command.make(
 ).pipe(
   Command.withDescription("List the deliveries of a project, the newest first"),
   Command.withExamples([
-    { command: `${cli} deliveries list --project demo --status dead`, description: "What was given up" }
+    { command: `${cli} deliveries list --project demo --status dead`, description: "Dead deliveries" }
   ])
 )
 
@@ -63,7 +63,7 @@ const show = Command.make(
     )
   }, onDeliveries)
 ).pipe(
-  Command.withDescription("Show a delivery, and every attempt to make it"),
+  Command.withDescription("Show a delivery and its attempts"),
   Command.withExamples([
     { command: `${cli} deliveries show --project demo --delivery dlv_0193f0cbd4e57f70819203a4b5c6d7e8` }
   ])
@@ -78,14 +78,14 @@ const retry = Command.make(
     yield* answer(json, { deliveryId: delivery, status: "pending" }, `Delivery ${delivery} is pending again`)
   }, onDeliveries)
 ).pipe(
-  Command.withDescription("Return a dead delivery to the queue, its retry schedule anew"),
+  Command.withDescription("Return a dead delivery to the queue, with a new retry schedule"),
   Command.withExamples([
     { command: `${cli} deliveries retry --project demo --delivery dlv_0193f0cbd4e57f70819203a4b5c6d7e8` }
   ])
 )
 
 export const deliveries = Command.make("deliveries").pipe(
-  Command.withDescription("List, show, retry and replay what the webhooks of a project were told"),
+  Command.withDescription("List, show, retry and replay the deliveries of a project"),
   Command.withSubcommands([list, show, retry, Replays.replay, Replays.list, Replays.cancel])
 )
 

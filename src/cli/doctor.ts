@@ -1,4 +1,4 @@
-/** `doctor`: whether everything is there that the service stands on, and what to do where it is not. */
+/** `doctor`: checks everything that the service depends on, and advises what to do. */
 import { Data, Effect, Layer, References } from "effect"
 import { Command } from "effect/cli"
 import { SecretBox } from "../platform/SecretBox.ts"
@@ -10,7 +10,7 @@ import * as Flags from "./Flags.ts"
 import { onDatabase } from "./OnDatabase.ts"
 import { answer, cli, oneLine, withProgress } from "./Output.ts"
 
-/** The report says which; this is the line that a script's log keeps. */
+/** At least one check failed. The report has the details; the message is for the log of a script. */
 class ChecksFailed extends Data.TaggedError("ChecksFailed")<{ readonly checks: ReadonlyArray<string> }> {
   override get message() {
     return `Not in order: ${this.checks.join(", ")}`
@@ -31,7 +31,7 @@ const keys = Checks.keys.pipe(
 const ofRecords = Effect.all({ keys, work: Checks.work })
 const withoutRecords = { keys: skipped, work: skipped }
 
-/** Those that ask the database. One without answer says nothing, one without its tables not much. */
+/** Checks of the database. Those that depend on a failed one are skipped. */
 const ofDatabase = Effect.gen(function* () {
   const database = yield* Checks.database
   const pooler = yield* Checks.pooler
@@ -54,15 +54,15 @@ const ofDatabase = Effect.gen(function* () {
   )
 )
 
-/** Their clients would log what the findings tell. */
-const beside = Effect.all({ limiter: Checks.limiter, telemetry: Checks.telemetry }).pipe(
+/** Checks of other services. Their clients do not log, as the findings have their failures. */
+const ofServices = Effect.all({ limiter: Checks.limiter, telemetry: Checks.telemetry }).pipe(
   Effect.provide(Settings.layer),
   Effect.provideService(References.MinimumLogLevel, "None")
 )
 
 const examine = Effect.gen(function* () {
   const judged = yield* settings
-  const rest = judged.status === "ok" ? { ...(yield* ofDatabase), ...(yield* beside) } : {}
+  const rest = judged.status === "ok" ? { ...(yield* ofDatabase), ...(yield* ofServices) } : {}
   return Object.entries({ settings: judged, ...rest }).map(([check, judgement]): Finding => ({ check, ...judgement }))
 })
 
@@ -70,14 +70,14 @@ export const doctor = Command.make(
   "doctor",
   { json: Flags.json },
   Effect.fn(function* ({ json }) {
-    const findings = yield* withProgress("Looking")(examine)
+    const findings = yield* withProgress("Checking")(examine)
     yield* answer(json, { findings }, findings.map(lines).join("\n"))
     const checks = findings.filter(({ status }) => status === "failed").map(({ check }) => check)
     if (checks.length > 0) return yield* new ChecksFailed({ checks })
   })
 ).pipe(
   Command.withDescription(
-    "Check settings, database, migrations, clock, keys, Redis and telemetry, and say what to do. Exit status 1 when something is not in order"
+    "Check settings, database, migrations, clock, keys, Redis and telemetry, and advise what to do. Exit status 1 if a check fails"
   ),
   Command.withExamples([
     { command: `${cli} doctor` },

@@ -20,7 +20,7 @@ export const migrate = Command.make(
     )
   })
 ).pipe(
-  Command.withDescription("Apply the pending migrations, all or none"),
+  Command.withDescription("Apply the pending migrations"),
   Command.withExamples([
     { command: `${cli} migrate` },
     {

@@ -12,7 +12,7 @@ import { answer, cli, table, withProgress } from "./Output.ts"
 
 class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
 
-/** What applies files, with the key that seals the secrets in them. */
+/** `Projects`, with the key that seals the secrets of files. */
 const projects = Projects.layer.pipe(Layer.provide(SecretBox.layer), Layer.provide(SecretKey.layer))
 
 const apply = Command.make(
@@ -57,7 +57,7 @@ const remove = Command.make(
     project: Flags.project,
     confirm: Flag.String("confirm").pipe(
       Flag.withMetavar("ID"),
-      Flag.withDescription("The project's id again (required): what is deleted can't be had back")
+      Flag.withDescription("The project's id again (required): a deletion can't be undone")
     )
   },
   Effect.fn(function* ({ confirm, json, project }) {
@@ -76,7 +76,7 @@ const remove = Command.make(
   })
 ).pipe(
   Command.withDescription(
-    "Delete a project with all that it has: its tokens are refused at once, its rows go in batches. Run it again when it was ended early"
+    "Delete a project with all its records: its tokens are refused at once, its rows are deleted in batches. Run it again if it was interrupted"
   ),
   Command.withExamples([{ command: `${cli} project delete --project acme --confirm acme` }])
 )

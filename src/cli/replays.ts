@@ -1,4 +1,4 @@
-/** `deliveries replay`, `replays` and `cancel-replay`: stored events go out again. */
+/** `deliveries replay`, `replays` and `cancel-replay`: stored events are delivered again. */
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Instant } from "../api/Instant.ts"
@@ -111,7 +111,7 @@ export const cancel = Command.make(
     yield* answer(json, cancelled, `Replay ${replayId} is cancelled after ${queued} of ${matched} deliveries`)
   }, onReplays)
 ).pipe(
-  Command.withDescription("Cancel a replay: what is not sent yet is not sent"),
+  Command.withDescription("Cancel a replay: deliveries that are not queued yet are not sent"),
   Command.withExamples([
     { command: `${cli} deliveries cancel-replay --project demo --replay rpl_0193f0cbd4e57f70819203a4b5c6d7e8` }
   ])

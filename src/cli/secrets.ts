@@ -1,4 +1,4 @@
-/** `secrets`: what is stored sealed, and the keys that have sealed it. */
+/** `secrets`: reseals stored secrets under the current key. */
 import { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
 import { reseal as resealValues } from "../platform/SealedValues.ts"
@@ -33,7 +33,7 @@ const reseal = Command.make(
   })
 ).pipe(
   Command.withDescription(
-    "Seal what is stored under SECRET_KEY, wherever a key of SECRET_KEY_PREVIOUS has sealed it; safe to repeat, and beside the running service"
+    "Seal the stored secrets of SECRET_KEY_PREVIOUS under SECRET_KEY; safe to repeat, and while the service runs"
   ),
   Command.withExamples([
     {

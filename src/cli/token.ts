@@ -26,15 +26,15 @@ const issue = Command.make(
     project: Flags.project,
     name: Flags.decoded("name", text(1, 160)).pipe(
       Flag.withMetavar("NAME"),
-      Flag.withDescription("What the key is for (required)")
+      Flag.withDescription("The purpose of the key (required)")
     ),
     scopes: Flag.Literals("scope", [...scopes, "all"]).pipe(
       Flag.withMetavar("SCOPE"),
-      Flag.withDescription("What the key may do (required); once for each scope, or all"),
+      Flag.withDescription("A scope of the key (required); once for each scope, or all"),
       Flag.atLeast(1)
     ),
     expiresIn: Flags.duration("expires-in").pipe(
-      Flag.withDescription("How long the key lives, at most 366d; 90d if not given"),
+      Flag.withDescription("Lifetime of the key, at most 366d; 90d if not given"),
       Flag.withDefault(defaultLifetime)
     ),
     member: Flag.String("member").pipe(
@@ -55,7 +55,7 @@ const issue = Command.make(
     yield* answer(json, document(key), shown(key))
   }, onKeys)
 ).pipe(
-  Command.withDescription("Issue a key and show its token, this once"),
+  Command.withDescription("Issue a key and show its token, which is not shown again"),
   Command.withExamples([
     { command: `${cli} token issue --project demo --name ci --scope all`, description: "A key with all eleven scopes" },
     {
@@ -103,7 +103,7 @@ const rotate = Command.make(
     json: Flags.json,
     key,
     grace: Flags.duration("grace").pipe(
-      Flag.withDescription("How much longer the old token is accepted; 24h if not given"),
+      Flag.withDescription("Time for which the old token is still accepted; 24h if not given"),
       Flag.withDefault(Duration.hours(24))
     )
   },
@@ -130,7 +130,7 @@ export const token = Command.make("token").pipe(
 const memberId = (id: string) =>
   Schema.decodeEffect(MemberId)(id).pipe(Effect.mapError(() => new MemberUnusable({ memberId: id, reason: "unknown" })))
 
-/** A text that can't be a key's id names no key. */
+/** Decodes the id of a key. A text that is not a valid id is that of an unknown key. */
 const keyId = (id: string) => Schema.decodeEffect(KeyId)(id).pipe(Effect.mapError(() => new KeyUnknown()))
 
 const document = ({ expiresAt, keyId, scopes, token }: IssuedKey) => ({

@@ -1,4 +1,4 @@
-/** `webhooks`: the webhooks of a project, a test event, and their switch. */
+/** `webhooks`: lists, tests, enables and disables the webhooks of a project. */
 import { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
 import { Sender } from "../integrations/Sender.ts"
@@ -68,7 +68,7 @@ export const webhooks = Command.make("webhooks").pipe(
   Command.withSubcommands([
     list,
     test,
-    switched("enable", "Enable a webhook, and have its endpoint tried at once"),
+    switched("enable", "Enable a webhook; its endpoint is tried at once"),
     switched("disable", "Disable a webhook: its pending deliveries are dead-lettered")
   ])
 )

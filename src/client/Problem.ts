@@ -42,14 +42,14 @@ export const isProblem: {
   (failure instanceof UnexpectedProblem || classes.some((known) => failure instanceof known)) &&
   (tag === undefined || (Predicate.hasProperty(failure, "_tag") && failure._tag === tag))
 
-const Told = Schema.Struct({
+const ProblemBody = Schema.Struct({
   code: Schema.String,
   title: Schema.String,
   detail: Schema.optionalKey(Schema.String),
   instance: Schema.optionalKey(Schema.String)
 })
 
-const decodeTold = Schema.decodeUnknownEffect(Told)
+const decodeProblem = Schema.decodeUnknownEffect(ProblemBody)
 
 /** Decodes a problem that the endpoint does not declare. */
 export const withUnexpected = (answer: Effect.Effect<unknown, unknown, unknown>) =>
@@ -57,7 +57,7 @@ export const withUnexpected = (answer: Effect.Effect<unknown, unknown, unknown>)
     const { response } = error
     if (response?.headers["content-type"]?.startsWith("application/problem+json") !== true) return Effect.fail(error)
     return response.json.pipe(
-      Effect.flatMap(decodeTold),
+      Effect.flatMap(decodeProblem),
       Effect.mapError(() => error),
       Effect.flatMap((problem) => Effect.fail(new UnexpectedProblem({ ...problem, status: response.status })))
     )

@@ -1,8 +1,8 @@
 /**
- * Removes a project with all that it has. It is marked first: from then on its tokens are refused, and workers find
- * nothing of it. Then its rows go in batches, each a transaction of its own, and last the project's own row.
+ * Removes a project with all its records. It is marked first: from then on its tokens are refused, and workers find no work
+ * of it. Then its rows are deleted in batches, each a transaction of its own, and the project's own row last.
  *
- * A removal that ends early goes on when it is run again. Two at once share the work.
+ * A removal that was interrupted continues when it is run again. Concurrent removals share the work.
  */
 import { Context, Effect, Layer, Option } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
@@ -13,23 +13,23 @@ import { markDeleted, removeBatch, removeProject, tablesOf, unlink, vacuum } fro
 /** Rows of one batch. */
 const batch = 2_000
 
-/** How many rows were removed, by table; those of earlier, unfinished runs are not among them. */
+/** The number of removed rows by table, without those of earlier, interrupted runs. */
 interface Removal {
   readonly projectId: ProjectId
   readonly deleted: Readonly<Record<string, number>>
 }
 
-/** Something that can't be removed yet as other rows refer to it: its turn comes again. */
-const isReferred = ({ reason }: SqlError.SqlError) => reason._tag === "ConstraintError"
+/** Whether rows can't be removed yet, as other rows reference them. They are tried again in the next round. */
+const isReferenced = ({ reason }: SqlError.SqlError) => reason._tag === "ConstraintError"
 
-/** Given up when another process holds on to rows: the batch is tried again. */
+/** Whether another process holds locks of the rows, so that the batch is retried. */
 const isContended = ({ reason }: SqlError.SqlError) =>
   reason._tag === "LockTimeoutError" || reason._tag === "DeadlockError"
 
 export class Offboarding extends Context.Service<
   Offboarding,
   {
-    /** Tells `progress` the number of rows that are removed so far, after each batch. */
+    /** Removes a project. Calls `progress` with the number of removed rows after each batch. */
     readonly remove: (
       projectId: ProjectId,
       progress: (rows: number) => Effect.Effect<void>
@@ -52,12 +52,12 @@ export class Offboarding extends Context.Service<
             const deleted: Record<string, number> = {}
             let rows = 0
 
-            /** Removes rows of a table until it has none, or until others refer to what is left. */
+            /** Removes the rows of a table until none is left, or other rows reference those that are left. */
             const empty = Effect.fnUntraced(function* (table: string) {
               while (true) {
                 const removed = yield* removeBatch(sql, projectId, table, batch).pipe(
                   Effect.retry({ while: isContended }),
-                  Effect.catchIf(isReferred, () => Effect.succeed(0))
+                  Effect.catchIf(isReferenced, () => Effect.succeed(0))
                 )
                 if (removed === 0) break
                 deleted[table] = (deleted[table] ?? 0) + removed
@@ -74,9 +74,9 @@ export class Offboarding extends Context.Service<
               const before = rows
               yield* Effect.forEach(tables, ({ name }) => empty(name), { discard: true })
               const gone = yield* Effect.asSome(removeProject(sql, projectId)).pipe(
-                // Something was added by what had begun before the mark: another round finds it.
+                // A statement that had begun before the mark has added a row, which the next round finds.
                 Effect.catchIf(
-                  (error) => isReferred(error) && rows > before,
+                  (error) => isReferenced(error) && rows > before,
                   () => Effect.succeedNone
                 )
               )

@@ -1,4 +1,4 @@
-/** What the service stands on, one check each. None of them changes anything. */
+/** The checks of `doctor`. None of them changes anything. */
 import { Clock, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
@@ -23,7 +23,7 @@ export const database = Effect.gen(function* () {
   const [server] = yield* sql<{ version: string; number: number; connections: number; role: boolean }>`
     SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
       current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS role`
-  if (server === undefined) return failed("PostgreSQL tells nothing of itself", "Look into its log.")
+  if (server === undefined) return failed("PostgreSQL does not report its version", "Read its log.")
   const where = Option.match(
     Option.orElse(databaseDirectUrl, () => databaseUrl),
     {
@@ -31,17 +31,17 @@ export const database = Effect.gen(function* () {
       onSome: (url) => new URL(Redacted.value(url)).host
     }
   )
-  const told = `PostgreSQL ${server.version} (${where})`
-  if (server.number < oldestServer) return failed(`${told} is too old`, "Use PostgreSQL 15 or later.")
-  if (server.role) return failed(`${told} is a standby`, "Point DATABASE_URL at the primary.")
+  const name = `PostgreSQL ${server.version} (${where})`
+  if (server.number < oldestServer) return failed(`${name} is too old`, "Use PostgreSQL 15 or later.")
+  if (server.role) return failed(`${name} is a standby`, "Point DATABASE_URL at the primary.")
   const processes = Math.floor(server.connections / databaseMaxConnections)
   return processes === 0
     ? warning(
-        `${told} allows ${server.connections} connections, and one process opens up to ${databaseMaxConnections}`,
+        `${name} allows ${server.connections} connections, and one process opens up to ${databaseMaxConnections}`,
         "Lower DATABASE_MAX_CONNECTIONS, or raise max_connections."
       )
     : ok(
-        `${told}, ${server.connections} connections: room for ${processes} processes of up to ${databaseMaxConnections}`
+        `${name}, ${server.connections} connections: room for ${processes} processes of up to ${databaseMaxConnections}`
       )
 }).pipe(Effect.catchCause(failure("Check DATABASE_URL, and that PostgreSQL runs and takes connections from here.")))
 
@@ -62,7 +62,7 @@ export const pooler = Effect.gen(function* () {
   Effect.catchCause(failure("Check DATABASE_URL, and that the pooler runs and takes connections from here."))
 )
 
-/** The database has what this version needs, and nothing that it doesn't know. */
+/** Every migration of this version is applied, and no unknown one. */
 export const migrations = Effect.gen(function* () {
   const { migrateOnStart } = yield* Settings
   const { foreign, pending, unknown } = yield* standing
@@ -76,27 +76,31 @@ export const migrations = Effect.gen(function* () {
   return migrateOnStart
     ? warning(`${pending} pending`, "The next start applies them.")
     : failed(`${pending} pending`, `Run \`${cli} migrate\`.`)
-}).pipe(Effect.catchCause(failure("Look into the database: its table effect_sql_migrations can't be read.")))
+}).pipe(Effect.catchCause(failure("Read the database's log: the table effect_sql_migrations can't be read.")))
 
-/** Receivers of webhooks refuse what is five minutes off; replicas that differ start retries at the wrong time. */
+/** Receivers refuse webhooks whose time is five minutes off; replicas with different clocks start retries at wrong times. */
 const tolerance = { warning: 1_000, failed: 60_000 }
 
 /** The clocks of this machine and of the database agree. */
 export const clock = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  // The first statement pays for the connection.
+  // The first statement waits for the connection.
   yield* sql`SELECT 1`
   const before = yield* Clock.currentTimeMillis
   const [there] = yield* sql<{ millis: number }>`
     SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS millis`
   const after = yield* Clock.currentTimeMillis
   const apart = Math.max(0, Math.abs((there?.millis ?? 0) - (before + after) / 2) - (after - before) / 2)
-  const told = `${Math.round(apart)} ms from the database's`
+  const difference = `${Math.round(apart)} ms from the database's`
   const advice = "Synchronize both clocks (NTP)."
-  return apart > tolerance.failed ? failed(told, advice) : apart > tolerance.warning ? warning(told, advice) : ok(told)
-}).pipe(Effect.catchCause(failure("Look into the database: it tells no time.")))
+  return apart > tolerance.failed
+    ? failed(difference, advice)
+    : apart > tolerance.warning
+      ? warning(difference, advice)
+      : ok(difference)
+}).pipe(Effect.catchCause(failure("Read the database's log: its clock can't be read.")))
 
-/** `SECRET_KEY` opens what is stored, and which stored values still need a key of `SECRET_KEY_PREVIOUS`. */
+/** Every stored secret opens, and none still needs a key of `SECRET_KEY_PREVIOUS`. */
 export const keys = Effect.gen(function* () {
   const { keyIds } = yield* SecretBox
   const { byKey, unreadable } = yield* survey(sealedTables)
@@ -114,13 +118,13 @@ export const keys = Effect.gen(function* () {
     : ok(`${counts}: a previous key may go once no process seals with it and no caller holds a cursor of it`)
 }).pipe(Effect.catchCause(failure("Check SECRET_KEY, or the file secret-key under DATA_DIR.")))
 
-/** Redis answers, where rate limits are shared. */
+/** Redis answers, if rate limits are shared. */
 export const limiter = Effect.gen(function* () {
   const { redisUrl } = yield* Settings
   if (Option.isNone(redisUrl)) return ok("each process counts for itself; REDIS_URL shares limits among replicas")
   const { host } = new URL(Redacted.value(redisUrl.value))
   return yield* Effect.flatMap(RateLimits, ({ ping }) => ping).pipe(
-    // It connects in the background.
+    // The store connects in the background.
     Effect.retry({ schedule: Schedule.spaced(Duration.millis(100)), times: 20 }),
     Effect.as(ok(`Redis answers (${host})`)),
     Effect.catchTag("LimiterUnavailable", () =>
@@ -135,7 +139,7 @@ export const limiter = Effect.gen(function* () {
   )
 })
 
-/** The collector takes traces, metrics and logs, where they are exported. */
+/** The collector answers, if telemetry is exported. */
 export const telemetry = Effect.gen(function* () {
   const { adminPort, telemetry } = yield* Settings
   if (Option.isNone(telemetry)) {
@@ -143,7 +147,7 @@ export const telemetry = Effect.gen(function* () {
   }
   const { endpoint } = telemetry.value
   return yield* HttpClient.get(`${endpoint}/v1/traces`).pipe(
-    // Whatever it says to a GET, it is there.
+    // Any answer to a GET shows that it is reachable.
     Effect.as(ok(`${endpoint} answers`)),
     Effect.timeout(Duration.seconds(3)),
     Effect.orElseSucceed(() =>
@@ -153,7 +157,7 @@ export const telemetry = Effect.gen(function* () {
   )
 })
 
-/** What waits for an operator, or for a worker. */
+/** No delivery or message waits for an operator or for a worker. */
 export const work = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const deliveries = yield* Deliveries.standing(sql)
@@ -170,6 +174,6 @@ export const work = Effect.gen(function* () {
     ? ok("nothing waits for an operator")
     : warning(
         waiting.join(", "),
-        `Look at them with \`${cli} deliveries list --status dead\` and \`messages list --status unknown\`, of each project.`
+        `See \`${cli} deliveries list --status dead\` and \`messages list --status unknown\`, of each project.`
       )
-}).pipe(Effect.catchCause(failure("Look into the database: its deliveries and messages can't be counted.")))
+}).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))

@@ -1,10 +1,10 @@
-/** What `doctor` finds: how one thing stands, and what to do about it. */
+/** The results of `doctor`: the state of each check, and advice. */
 import { Cause, Effect } from "effect"
 import { faultLines } from "../Runner.ts"
 
 export interface Finding {
   readonly check: string
-  /** `warning`: it works, so far. `skipped`: what it rests on has failed. */
+  /** `warning`: works, but needs attention. `skipped`: a check that it depends on has failed. */
   readonly status: "ok" | "warning" | "failed" | "skipped"
   readonly detail: string
   /** What to do; null where there is nothing to do. */
@@ -18,7 +18,7 @@ export const warning = (detail: string, advice: string): Judgement => ({ status:
 export const failed = (detail: string, advice: string): Judgement => ({ status: "failed", detail, advice })
 export const skipped: Judgement = { status: "skipped", detail: "what it rests on is not in order", advice: null }
 
-/** What failed, and what to do about it. */
+/** Makes the result of a check that failed. */
 export const failure =
   (advice: string) =>
   (cause: Cause.Cause<unknown>): Effect.Effect<Judgement> =>

@@ -14,10 +14,10 @@ interface Table {
   readonly selfReferences: ReadonlyArray<string>
 }
 
-/** Work that is due goes first, so that nothing is sent for the project while the rest is removed. */
+/** Due work is removed first, so that nothing is sent for the project while the rest is removed. */
 const first = ["endpoint_health", "campaigns", "messages"]
 
-/** The tables with rows of projects, those that others refer to after these. */
+/** Returns the tables with rows of projects. A table precedes those that it references. */
 export const tablesOf = (sql: Sql) =>
   Effect.map(
     sql<Table>`
@@ -51,8 +51,8 @@ const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
 }
 
 /**
- * Marks a project as deleted under the lock of project files, after every mutation in flight, and ends what works for it:
- * keys, deliveries and campaigns. Tells whether an earlier run has done so before.
+ * Marks a project as deleted under the lock of project files, after every mutation in flight, and ends its keys, deliveries
+ * and campaigns. Returns whether an earlier run has done so before.
  */
 export const markDeleted = (sql: Sql, projectId: ProjectId) =>
   Effect.gen(function* () {
@@ -91,12 +91,11 @@ export const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit
   ).pipe(Effect.map((rows) => rows.length))
 
 /**
- * Clears away what was removed. Each row that others can refer to is looked for in their tables when it goes, and that
- * look would pass all that is dead there.
+ * Vacuums a table. The removal of a row looks for references to it in other tables, where it would read all dead rows.
  */
 export const vacuum = (sql: Sql, table: string) => sql`VACUUM (SKIP_LOCKED) ${sql.literal(table)}`
 
-/** Clears a column in which rows refer to others of their table. */
+/** Clears a column in which rows reference others of their table. */
 export const unlink = (sql: Sql, projectId: ProjectId, table: string, column: string, limit: number) =>
   bounded(
     sql,
@@ -109,6 +108,6 @@ export const unlink = (sql: Sql, projectId: ProjectId, table: string, column: st
       RETURNING 1`
   ).pipe(Effect.repeat({ while: (rows) => rows.length > 0 }))
 
-/** Removes the row of a project that is empty. A trigger holds that it is. */
+/** Removes the row of an empty project. A trigger checks that it is empty. */
 export const removeProject = (sql: Sql, projectId: ProjectId) =>
   bounded(sql, sql`DELETE FROM projects WHERE project_id = ${projectId}`)
