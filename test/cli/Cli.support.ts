@@ -7,6 +7,7 @@ import * as Path from "node:path"
 import { format } from "node:util"
 import { commands } from "../../src/cli/Commands.ts"
 import { perform, teardown } from "../../src/cli/Runner.ts"
+import { expectNoSecretOf } from "../support/Secrets.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
 const root = Path.resolve(import.meta.dirname, "../..")
@@ -55,11 +56,15 @@ const textOf = (stream: NodeJS.ReadableStream) => {
   return () => text
 }
 
-/** Runs a command to its end: in this process, unless it starts servers, the service or an embedded database. */
+/**
+ * Runs a command to its end: in this process, unless it starts servers, the service or an embedded database. It must not
+ * have printed a secret.
+ */
 export const run = (args: ReadonlyArray<string>, options: Options = {}): Effect.Effect<Ended> =>
-  options.entry === "main.ts" || args[0] === "serve" || options.env?.["DATA_DIR"] !== undefined
+  (options.entry === "main.ts" || args[0] === "serve" || options.env?.["DATA_DIR"] !== undefined
     ? Effect.scoped(Effect.flatMap(start(args, options), ({ ended }) => ended))
     : runHere(args, options)
+  ).pipe(Effect.tap((ended) => Effect.sync(() => expectNoSecretOf(args, ended, options.env ?? {}))))
 
 /** Runs a command in this process, with its own settings, clock, streams and console. */
 const runHere = (args: ReadonlyArray<string>, { env = {}, stdin = "" }: Options) =>

@@ -135,7 +135,7 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
   defer(() => {
     server.close()
     server.closeAllConnections()
-    for (const { path, text } of received) expectNoSecret(path, text, {})
+    for (const { path, text } of received) expectNoSecret(path, text)
   })
 
   const at = <A>(path: string, schema: Schema.Codec<A, unknown>): ReadonlyArray<A> =>

@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { operations } from "../../src/api/campaigns/States.ts"
-import { bodyOf, verifies } from "../integrations/Deliveries.support.ts"
+import { bodyOf, isSignedWith } from "../integrations/Deliveries.support.ts"
 import { dwindles } from "../support/Dwindles.ts"
 import { eventually } from "../support/Waiting.ts"
 import { mutations } from "./Mix.calls.support.ts"
@@ -126,7 +126,7 @@ const expectArrivals = ({ book, project }: Scene, { deliveries, typeOf }: Awaite
     )
     const secrets = [...(book.secrets.get(delivery.installation) ?? [])]
     assert.isTrue(
-      secrets.some((secret) => verifies(secret, hit)),
+      secrets.some((secret) => isSignedWith(secret, hit)),
       `No secret of ${delivery.installation} verifies ${delivery.id}`
     )
   }

@@ -9,7 +9,7 @@ import * as Path from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import { defer } from "./Finalizers.ts"
-import { expectNoSecret } from "./Secrets.ts"
+import { expectNoSecretOf } from "./Secrets.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../..")
 
@@ -129,10 +129,6 @@ export interface Running {
   readonly prints: (pattern: RegExp) => Promise<RegExpExecArray>
 }
 
-/** Whether a program is there to tell a token: a command that issues one, or the first start on an empty directory. */
-const tellsSecrets = (args: ReadonlyArray<string>, env: Readonly<Record<string, string>>) =>
-  args.includes("token") || env["DATABASE_URL"] === undefined
-
 /** Starts a program. It is killed when the test ends, and must not have printed a secret. */
 export const spawn = (
   file: string,
@@ -174,7 +170,7 @@ export const spawn = (
     child.kill("SIGCONT")
     child.kill("SIGKILL")
     await exited
-    expectNoSecret(args.join(" "), stderr + (tellsSecrets(args, env) ? "" : stdout), env)
+    expectNoSecretOf(args, { stdout, stderr }, env)
   })
   return {
     pid: child.pid ?? 0,

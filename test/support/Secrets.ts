@@ -36,8 +36,10 @@ const looks = /dk_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}|whsec_[A-Za-z0-9+/]{43}=|\b\d{
 /** What in a text looks like a whole secret. */
 export const secretsIn = (text: string): ReadonlyArray<string> => text.match(looks) ?? []
 
+type Environment = Readonly<Record<string, string>>
+
 /** The secrets of an environment: keys, and the passwords of its URLs. */
-const secretsOf = (env: Readonly<Record<string, string>>): Secrets =>
+const secretsOf = (env: Environment): Secrets =>
   new Map(
     Object.entries(env).flatMap(([name, value]): ReadonlyArray<readonly [string, string]> => {
       const password = URL.canParse(value) ? decodeURIComponent(new URL(value).password) : ""
@@ -47,7 +49,18 @@ const secretsOf = (env: Readonly<Record<string, string>>): Secrets =>
     })
   )
 
-/** Holds that a process has printed none of the secrets that it was given, and nothing that looks like one. */
-export const expectNoSecret = (what: string, printed: string, env: Readonly<Record<string, string>>): void => {
-  assert.deepStrictEqual([...leaksIn(printed, secretsOf(env)), ...secretsIn(printed)], [], what)
+/** Holds that a text has none of the secrets of an environment, and nothing that looks like one. */
+export const expectNoSecret = (what: string, text: string, env: Environment = {}): void => {
+  assert.deepStrictEqual([...leaksIn(text, secretsOf(env)), ...secretsIn(text)], [], what)
 }
+
+/** Whether a program is there to tell a token: a command that issues one, or the first start on an empty directory. */
+const tellsToken = (args: ReadonlyArray<string>, env: Environment) =>
+  args.includes("token") || env["DATABASE_URL"] === undefined
+
+/** Holds that a program has printed no secret, but on standard output the token that it is there to tell. */
+export const expectNoSecretOf = (
+  args: ReadonlyArray<string>,
+  { stderr, stdout }: { readonly stdout: string; readonly stderr: string },
+  env: Environment
+): void => expectNoSecret(args.join(" "), stderr + (tellsToken(args, env) ? "" : stdout), env)
