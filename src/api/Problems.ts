@@ -268,7 +268,13 @@ export class CampaignNotReady extends problemWith<CampaignNotReady>()(
   { missing: Schema.Array(Schema.Literals(missingParts)) }
 ) {}
 
-// 413, 415, 429, 431
+// 408, 413, 415, 429, 431
+
+export class RequestTimeout extends problem<RequestTimeout>()(
+  "request_timeout",
+  408,
+  "The request did not arrive in time."
+) {}
 
 export class BodyTooLarge extends problem<BodyTooLarge>()("body_too_large", 413, "The request body is too large.") {}
 

@@ -4,7 +4,7 @@ import { Context, Data, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
 import { createServer, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
-import { HeadersTooLarge, ValidationFailed } from "../api/Problems.ts"
+import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../api/Problems.ts"
 import { arriving } from "../platform/CurrentRequest.ts"
 import { Drain } from "./Drain.ts"
 import { problemResponse } from "./ProblemResponse.ts"
@@ -18,13 +18,28 @@ export class CannotListen extends Data.TaggedError("CannotListen")<{
 /** Longer than the 60 s for which load balancers keep idle connections: they should be the ones to close them. */
 const keepAliveTimeout = 75_000
 
+/**
+ * Time for a header section and for a whole request, in milliseconds (contract §1): connections that send slowly, or
+ * nothing, must not accumulate. A body of 256 KiB needs 70 kbit/s.
+ */
+const headersTimeout = 15_000
+const requestTimeout = 30_000
+const connectionsCheckingInterval = 2_000
+
 /** Serves on one address; connections that are still open when the scope closes are cut. */
 export const layer = (host: string, port: number) =>
   Layer.effect(
     HttpServer.HttpServer,
     Effect.gen(function* () {
       const drain = yield* Drain
-      const server = createServer({ keepAliveTimeout, requireHostHeader: false, shouldUpgradeCallback: () => false })
+      const server = createServer({
+        keepAliveTimeout,
+        headersTimeout,
+        requestTimeout,
+        connectionsCheckingInterval,
+        requireHostHeader: false,
+        shouldUpgradeCallback: () => false
+      })
       const count = (_: unknown, response: ServerResponse) => response.once("close", drain.enter())
       server.on("request", count)
       server.on("checkContinue", count)
@@ -58,13 +73,24 @@ const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Eff
 
 const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
 
-/** A header section too long, or bytes that are no HTTP: there is no request to route, but the answer is a problem. */
-const refuse = (error: NodeJS.ErrnoException, socket: Duplex) => {
+/** The problem of a request that is not complete, by the code of Node's error. */
+const problemOf = (code: string | undefined) => {
+  switch (code) {
+    case "HPE_HEADER_OVERFLOW":
+      return new HeadersTooLarge({ detail: "A request's header section has at most 16 KiB." })
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return new RequestTimeout({
+        detail: `A header section has to arrive within ${headersTimeout / 1_000} s, a request within ${requestTimeout / 1_000} s.`
+      })
+    default:
+      return new ValidationFailed({ detail: "This is not a well-formed HTTP/1.1 request.", errors: {} })
+  }
+}
+
+/** There is no request to route, but the answer is a problem. */
+const refuse = (error: NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array }, socket: Duplex) => {
   if (!socket.writable || error.code === "ECONNRESET") return socket.destroy()
-  const problem =
-    error.code === "HPE_HEADER_OVERFLOW"
-      ? new HeadersTooLarge({ detail: "A request's header section has at most 16 KiB." })
-      : new ValidationFailed({ detail: "This is not a well-formed HTTP/1.1 request.", errors: {} })
+  const problem = problemOf(error.code)
   const request = arriving(undefined, "")
   const { body, headers, status } = problemResponse(problem, request)
   const bytes = body._tag === "Uint8Array" ? body.body : new Uint8Array()
@@ -74,5 +100,6 @@ const refuse = (error: NodeJS.ErrnoException, socket: Duplex) => {
     "connection: close"
   ]
   socket.write(`${head.join("\r\n")}\r\n\r\n`)
-  return socket.end(bytes)
+  const isHead = error.rawPacket !== undefined && Buffer.from(error.rawPacket.subarray(0, 5)).toString() === "HEAD "
+  return socket.end(isHead ? undefined : bytes)
 }
