@@ -1,0 +1,235 @@
+/**
+ * Requests to fuzz the service with: parts from the samples and from the schemas of the endpoints, with mutations of their
+ * values, of their text and of their bytes.
+ */
+import { Arbitrary, Effect, Schema } from "effect"
+import { HttpApi } from "effect/http-api"
+import * as fc from "fast-check"
+import { Api } from "../../src/api/Api.ts"
+import { isSelfContained } from "../../src/api/Shape.ts"
+import { commands } from "../contract/Fields.ts"
+import { queryOf } from "../contract/Requests.ts"
+import { type Sample, samples } from "../contract/Samples.ts"
+import type { Request } from "../support/ContractHttp.ts"
+import { hostileBodies } from "../support/HostileBodies.ts"
+import {
+  anyText,
+  edit,
+  edited,
+  isMembers,
+  jsonPieces,
+  type Members,
+  mutated,
+  mutation
+} from "./Fuzz.mutations.support.ts"
+
+/** Values that a schema describes; none where it has rules that generated values do not meet. */
+const described = (schema: Schema.Top | undefined, seed: number): ReadonlyArray<Members> => {
+  if (schema === undefined || !isSelfContained(schema)) return []
+  return Effect.runSync(
+    Arbitrary.sampleEffect(Arbitrary.schema(schema), { count: 200, seed }).pipe(
+      Effect.map((values) => values.filter((value) => isMembers(value))),
+      Effect.orElseSucceed(() => [])
+    )
+  )
+}
+
+/** An operation with values of its parts. */
+interface Target {
+  readonly sample: Sample
+  readonly params: ReadonlyArray<Members>
+  readonly queries: ReadonlyArray<Members>
+  readonly bodies: ReadonlyArray<Members>
+}
+
+const targetsOf = (seed: number): ReadonlyArray<Target> => {
+  const targets: Array<Target> = []
+  HttpApi.reflect(Api, {
+    onGroup: () => {},
+    onEndpoint: ({ endpoint }) => {
+      const sample = samples[endpoint.identifier]
+      if (sample === undefined) throw new Error(`${endpoint.identifier} has no sample`)
+      const { body, params = {}, references = [] } = sample
+      const foreign = references.map((reference) => reference.foreign)
+      const good = [
+        ...(body === undefined ? [] : [body]),
+        ...(sample.discriminator === undefined
+          ? []
+          : Object.entries(commands).map(([operation, members]) => ({ operation, ...members })))
+      ]
+      const schemas = [...endpoint.payload.values()].flatMap((payload) => payload.schemas)
+      targets.push({
+        sample,
+        params: [
+          params,
+          ...foreign.map((id) => Object.fromEntries(Object.keys(params).map((name) => [name, id]))),
+          ...described(endpoint.params, seed)
+        ],
+        queries: [Object.fromEntries(queryOf(sample)), ...described(endpoint.query, seed)],
+        bodies: [...good, ...schemas.flatMap((schema) => described(schema, seed))]
+      })
+    }
+  })
+  return targets
+}
+
+/** Half of the choices are the first value, which the service takes. */
+const oftenFirst = <A>([first, ...others]: ReadonlyArray<A>, none: A): fc.Arbitrary<A> =>
+  first === undefined
+    ? fc.constant(none)
+    : others.length === 0
+      ? fc.constant(first)
+      : fc.oneof(fc.constant(first), fc.constantFrom(...others))
+
+const encoded = fc.oneof(
+  anyText.map((text) => encodeURIComponent(text.toWellFormed())),
+  fc.constantFrom("%00", "%FF", "%", "%2F", "..", "%2E%2E", ";", "#", "a%20b", "%ed%a0%80", "+")
+)
+
+const query = fc.array(
+  fc.tuple(
+    fc.oneof(
+      fc.constantFrom("limit", "cursor", "status", "lifecycle", "expectedVersion", "expectedProjectId"),
+      encoded
+    ),
+    encoded
+  ),
+  { maxLength: 3 }
+)
+
+/** What Node's client sends as it is. */
+const headerText = fc.oneof(
+  fc.constantFrom(
+    "",
+    " ",
+    "a",
+    "a b",
+    "x".repeat(161),
+    "é",
+    "\t",
+    "%00",
+    "1.0",
+    "*/*",
+    "identity",
+    "gzip",
+    "100-continue"
+  ),
+  fc.string({ unit: "binary", maxLength: 30 }).map((text) => text.replaceAll(/[^\t\u0020-\u007e\u00a0-\u00ff]/g, "."))
+)
+
+const header = fc.oneof(
+  fc.tuple(
+    fc.constantFrom("idempotency-key", "content-type", "x-request-id", "accept", "content-encoding", "traceparent"),
+    headerText
+  ),
+  fc.tuple(fc.constantFrom("authorization"), headerText),
+  fc.tuple(
+    fc.constantFrom("content-type"),
+    fc.constantFrom("text/plain", "application/json; charset=x", "APPLICATION/JSON")
+  )
+)
+
+/** Absent in `weight` of `weight + 1` requests, so that most requests are wrong in one or two parts. */
+const rarely = <A>(arbitrary: fc.Arbitrary<A>, weight = 5) =>
+  fc.oneof({ weight, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary })
+
+const targets = targetsOf(1)
+
+const part = (name: string, values: Members) => encodeURIComponent(String(values[name] ?? "").toWellFormed())
+
+/** Requests of operations, for a token. */
+const request = (token: string): fc.Arbitrary<Request> =>
+  fc.constantFrom(...targets).chain(({ bodies, params, queries, sample }) =>
+    fc
+      .record({
+        params: oftenFirst(params, {}),
+        query: oftenFirst(queries, {}),
+        body: oftenFirst(bodies, {}),
+        mutations: fc.array(mutation, { maxLength: 2 }),
+        id: rarely(encoded),
+        more: rarely(query),
+        method: rarely(fc.constantFrom("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")),
+        key: fc.oneof(
+          { weight: 5, arbitrary: fc.uuid() },
+          { weight: 1, arbitrary: fc.constantFrom("repeated-1", "repeated-2") }
+        ),
+        headers: rarely(fc.array(header, { minLength: 1, maxLength: 2 })),
+        edits: rarely(fc.array(edit(jsonPieces), { minLength: 1, maxLength: 3 })),
+        hostile: rarely(fc.constantFrom(...Object.values(hostileBodies)), 200),
+        chunked: fc.boolean()
+      })
+      .map((chosen): Request => {
+        const path = sample.path.replace(/\{(\w+)\}/g, (_, name: string) => chosen.id ?? part(name, chosen.params))
+        const pairs = [
+          ...Object.entries(chosen.query)
+            .filter(([, member]) => member !== undefined)
+            .map(([name, member]) => [name, encodeURIComponent(String(member).toWellFormed())]),
+          ...(chosen.more ?? [])
+        ].map(([name, member]) => `${name}=${member}`)
+        const text = JSON.stringify(chosen.mutations.reduce(mutated, chosen.body)) ?? ""
+        const method = chosen.method ?? sample.method
+        const hasBody = sample.body !== undefined && method !== "HEAD" && method !== "GET"
+        const body =
+          chosen.hostile?.body ?? (chosen.edits === undefined ? text : edited(Buffer.from(text), chosen.edits))
+        return {
+          method,
+          path: `/api${path}${pairs.length === 0 ? "" : `?${pairs.join("&")}`}`,
+          token,
+          ...(sample.key === undefined ? {} : { key: chosen.key }),
+          ...(hasBody ? { body, chunked: chosen.chunked } : {}),
+          headers: {
+            ...(hasBody ? { "content-type": "application/json" } : {}),
+            ...Object.fromEntries(chosen.headers ?? [])
+          }
+        }
+      })
+  )
+
+const httpPieces = [
+  "\r\n",
+  "\n",
+  "\r",
+  ":",
+  " ",
+  "\0",
+  "HTTP/1.0",
+  "HTTP/9.9",
+  "Host: a\r\n",
+  "Content-Length: 5\r\n",
+  "Content-Length: 18446744073709551616\r\n",
+  "Content-Length: -1\r\n",
+  "Transfer-Encoding: chunked\r\n",
+  "Transfer-Encoding: identity, chunked\r\n",
+  "Expect: 100-continue\r\n",
+  "Expect: nothing\r\n",
+  "Connection: Upgrade\r\nUpgrade: websocket\r\n",
+  "Range: bytes=0-\r\n",
+  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+  "CONNECT a:1 HTTP/1.1\r\n",
+  "x: ".padEnd(20_000, "y"),
+  "\r\n5;a=b\r\nhello\r\n0\r\n\r\n",
+  "ffffffffffffffff\r\n"
+]
+
+/** Bytes of a request, often no longer one. */
+const bytes = (token: string): fc.Arbitrary<Uint8Array> =>
+  fc.tuple(request(token), fc.array(edit(httpPieces), { maxLength: 4 })).map(([chosen, edits]) => {
+    const body = Buffer.from(chosen.body ?? "")
+    const head = [
+      `${chosen.method ?? "GET"} ${chosen.path} HTTP/1.1`,
+      "host: localhost",
+      `authorization: Bearer ${token}`,
+      `idempotency-key: ${chosen.key ?? ""}`,
+      ...Object.entries(chosen.headers ?? {}).map(([name, text]) => `${name}: ${text}`),
+      `content-length: ${body.length}`
+    ]
+    return edited(Buffer.concat([Buffer.from(`${head.join("\r\n")}\r\n\r\n`), body]), edits)
+  })
+
+/** `count` requests, the same for the same seed. */
+export const requestsOf = (token: string, seed: number, count: number): ReadonlyArray<Request> =>
+  fc.sample(request(token), { seed, numRuns: count })
+
+/** `count` sequences of bytes, the same for the same seed. */
+export const bytesOf = (token: string, seed: number, count: number): ReadonlyArray<Uint8Array> =>
+  fc.sample(bytes(token), { seed, numRuns: count })

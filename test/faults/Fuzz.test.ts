@@ -1,0 +1,202 @@
+/**
+ * Random requests (contract §1): each gets an answer of the OpenAPI document, never 500, of a bounded size and for a bounded
+ * time of the CPU. `REQUESTS=100000` sends that many; `SEED` repeats a run.
+ */
+import { assert, layer } from "@effect/vitest"
+import { Cause, Effect, Result, Schema } from "effect"
+import { connect } from "node:net"
+import { codeOf, problemOf } from "../support/ContractAnswers.ts"
+import { type Answer, type Request, send } from "../support/ContractHttp.ts"
+import { assertDocumented } from "../support/Documented.ts"
+import { cpuMillis } from "../bench/Cpu.ts"
+import { type Service, startService } from "../support/Process.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { World } from "../contract/Samples.ts"
+import { bytesOf, requestsOf } from "./Fuzz.support.ts"
+import { serviceEnv } from "./Projects.support.ts"
+
+const requests = Number(process.env["REQUESTS"] ?? 3_000)
+const firstSeed = Number(process.env["SEED"] ?? 1)
+
+/** Requests that are sent at once, and whose time of the CPU is read together; bytes cost less, as few of them get far. */
+const [batch, batchOfBytes] = [20, 40]
+const maxCpuMillis = 100
+const maxProblem = 64 * 1024
+
+/** The service in a process of its own, on the database of the world. */
+const start = Effect.gen(function* () {
+  const { databaseUrl } = yield* TestServer
+  return yield* Effect.promise(() => startService({ env: serviceEnv(databaseUrl), args: ["--role", "api"] }))
+})
+
+/**
+ * Sends what `make` makes for each seed, `batch` at once, and returns what is wrong with the answers. If a batch takes more
+ * time of the CPU than one request may, each of its requests is sent again, alone.
+ */
+const sendAll = <A>(
+  { pid }: Service,
+  { batch, count }: { readonly batch: number; readonly count: number },
+  make: (seed: number) => ReadonlyArray<A>,
+  run: (item: A) => Effect.Effect<void>
+) =>
+  Effect.gen(function* () {
+    const faults: Array<string> = []
+    let most = 0
+    const note = (item: A, what: unknown) =>
+      faults.push(
+        `${String(what).slice(0, 1_000)}\n${item instanceof Uint8Array ? Buffer.from(item).toString("latin1", 0, 1_000) : JSON.stringify(item).slice(0, 1_000)}`
+      )
+    for (let sent = 0; sent < count && faults.length < 10; sent += batch) {
+      const seed = firstSeed + sent
+      const items = make(seed)
+      const before = cpuMillis(pid)
+      const results = yield* Effect.forEach(items, (item) => Effect.exit(run(item)), { concurrency: "unbounded" })
+      const used = cpuMillis(pid) - before
+      for (const [index, result] of results.entries()) {
+        if (result._tag === "Failure" && items[index] !== undefined)
+          note(items[index], `seed ${seed}: ${Cause.pretty(result.cause)}`)
+      }
+      for (const item of used > maxCpuMillis ? items : []) {
+        const alone = yield* cpuOf(pid, run(item))
+        most = Math.max(most, alone)
+        if (alone > maxCpuMillis) note(item, `seed ${seed}: ${alone} ms of the CPU`)
+      }
+    }
+    return { faults, most }
+  })
+
+/** The least of three: what a request costs without what else runs in the process. */
+const cpuOf = Effect.fnUntraced(function* (pid: number, request: Effect.Effect<void>) {
+  let least = Number.POSITIVE_INFINITY
+  for (let round = 0; round < 3 && least > maxCpuMillis / 2; round++) {
+    const before = cpuMillis(pid)
+    yield* Effect.exit(request)
+    least = Math.min(least, cpuMillis(pid) - before)
+  }
+  return least
+})
+
+/** Counts the answers of each status. */
+const counting = () => {
+  const counts = new Map<number, number>()
+  return {
+    add: (status: number) => counts.set(status, (counts.get(status) ?? 0) + 1),
+    of: (status: number) => counts.get(status) ?? 0,
+    text: () =>
+      [...counts]
+        .toSorted(([a], [b]) => a - b)
+        .map(([status, count]) => `${status}: ${count}`)
+        .join(", ")
+  }
+}
+type Counts = ReturnType<typeof counting>
+
+const judge = (counts: Counts, request: Request, answer: Answer) => {
+  counts.add(answer.status)
+  assert.isBelow(answer.status, 500, answer.text)
+  if (request.method === "HEAD") return
+  // The header section contains the path; no operation of the document answers for it.
+  if (answer.status !== 431) assertDocumented(request, answer)
+  if (answer.status < 400) return
+  problemOf(answer, answer.status, String(codeOf(answer)))
+  assert.isAtMost(Buffer.byteLength(answer.text), maxProblem)
+}
+
+/** Writes bytes to a connection, and returns what comes back until the server closes it or is silent. */
+const exchange = (base: string, bytes: Uint8Array) =>
+  Effect.callback<string>((resume) => {
+    const { hostname, port } = new URL(base)
+    const chunks: Array<Buffer> = []
+    const finish = () => {
+      socket.destroy()
+      resume(Effect.succeed(Buffer.concat(chunks).toString("latin1")))
+    }
+    const socket = connect({ host: hostname, port: Number(port) }, () => socket.write(bytes))
+    socket.setTimeout(250, finish).on("data", (chunk: Buffer) => chunks.push(chunk))
+    // A server that closes while bytes are on the way resets the connection.
+    socket.on("error", finish).on("end", finish)
+  })
+
+const Problem = Schema.Struct({ type: Schema.String, status: Schema.Int, code: Schema.String })
+const isProblem = Schema.is(Problem)
+const parse = Schema.decodeUnknownResult(Schema.fromJsonString(Schema.Unknown))
+
+/** Holds each of the answers on a connection to the contract, as far as no request is known to it. */
+const judgeAll = (counts: Counts, text: string) => {
+  for (let rest = text; rest !== "";) {
+    const [head = "", status, fields = ""] = /^HTTP\/1\.1 (\d{3}) [^\r\n]*\r\n((?:[^\r\n]+\r\n)*)\r\n/.exec(rest) ?? []
+    assert.notStrictEqual(head, "", rest.slice(0, 500))
+    rest = rest.slice(head.length)
+    counts.add(Number(status))
+    if (status === "100") continue
+    const length = Number(/^content-length: (\d+)\r$/im.exec(fields)?.[1])
+    // The answer to HEAD has a length and no body.
+    const body = rest.startsWith("HTTP/1.1 ") ? "" : rest.slice(0, length)
+    rest = rest.slice(body.length)
+    assert.isBelow(Number(status), 500, text)
+    assert.match(fields, /^x-request-id: [\w.-]{1,128}\r$/im)
+    if (Number(status) < 400) continue
+    assert.match(fields, /^content-type: application\/problem\+json\r$/im)
+    assert.isAtMost(length, maxProblem)
+    if (body === "") continue
+    const problem = Result.getOrUndefined(parse(body))
+    assert.isTrue(isProblem(problem) && problem.status === Number(status), text)
+  }
+}
+
+layer(World.layer, { excludeTestServices: true })("a service that gets random requests", (it) => {
+  it.effect("answers HEAD without a body, also where the header section is too large", () =>
+    Effect.gen(function* () {
+      const { sendBytes } = yield* TestServer
+      const padding = "x".repeat(20_000)
+      for (const method of ["GET", "HEAD"]) {
+        const text = yield* sendBytes(`${method} /healthz HTTP/1.1\r\nhost: a\r\nx: ${padding}\r\n\r\n`)
+        assert.match(text, /^HTTP\/1\.1 431 /)
+        assert.strictEqual(text.endsWith("\r\n\r\n"), method === "HEAD")
+      }
+    })
+  )
+
+  it.effect(
+    "answers all of them as documented, never with 500, with problems of at most 64 KiB and 100 ms of CPU time",
+    () =>
+      Effect.gen(function* () {
+        const { own } = yield* World
+        const service = yield* start
+        const counts = counting()
+        const { faults, most } = yield* sendAll(
+          service,
+          { batch, count: requests },
+          (seed) => requestsOf(own.token, seed, batch),
+          (request) => Effect.map(send(service.url, request), (answer) => judge(counts, request, answer))
+        )
+        assert.deepStrictEqual(faults, [])
+        console.log(`${requests} requests, ${counts.text()}; most CPU of one alone: ${most} ms`)
+        // The generator reaches what lies behind the checks, too.
+        for (const status of [200, 201, 400, 404, 409]) assert.isAbove(counts.of(status), requests / 200, `${status}`)
+        assert.isFalse(service.hasExited())
+      }),
+    1_800_000
+  )
+
+  it.effect(
+    "that are hardly HTTP answers with problems, never with 500",
+    () =>
+      Effect.gen(function* () {
+        const { own } = yield* World
+        const service = yield* start
+        const counts = counting()
+        const { faults, most } = yield* sendAll(
+          service,
+          { batch: batchOfBytes, count: requests / 4 },
+          (seed) => bytesOf(own.token, seed, batchOfBytes),
+          (bytes) => Effect.map(exchange(service.url, bytes), (text) => judgeAll(counts, text))
+        )
+        assert.deepStrictEqual(faults, [])
+        console.log(`${requests / 4} sequences of bytes, ${counts.text()}; most CPU of one alone: ${most} ms`)
+        for (const status of [200, 400, 404]) assert.isAbove(counts.of(status), requests / 400, `${status}`)
+        assert.isFalse(service.hasExited())
+      }),
+    1_800_000
+  )
+})
