@@ -1,0 +1,112 @@
+/** What requests see when the disk of the embedded database is full, and once there is space again (contract §5, §15). */
+import { readFile } from "node:fs/promises"
+import * as Path from "node:path"
+import { randomBytes } from "node:crypto"
+import { setTimeout as sleep } from "node:timers/promises"
+import { assert } from "@effect/vitest"
+import { describe, it } from "vitest"
+import { pipelines } from "../contract/Deals.support.ts"
+import { inGoodOrder, ended } from "../support/Process.ts"
+import { eventually } from "../support/Waiting.ts"
+import { requiresMount, startOnSmallDisk } from "./Disk.support.ts"
+import { project, serviceEnv, session } from "./Projects.support.ts"
+import { bearer, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
+
+const plenty = { limit: 1_000_000, windowSeconds: 1 }
+
+/** The URL of the embedded database below a data directory. */
+const urlBelow = async (directory: string) => {
+  const password = (await readFile(Path.join(directory, "postgres-password"), "utf8")).trim()
+  const lock = await readFile(Path.join(directory, "postgres", "postmaster.pid"), "utf8")
+  return `postgres://postgres:${password}@127.0.0.1:${lock.split("\n")[3]}/developer_api`
+}
+
+/** What PostgreSQL finds no room for: its tables, where the statement fails; its log, where it stops and cannot start. */
+const needs = {
+  tables: "SELECT",
+  "write-ahead log": "SELECT pg_switch_wal() IS NULL"
+}
+
+describe.for(Object.entries(needs))(
+  "a service whose disk is full, so that its database has no room for its %s",
+  ([, need]) => {
+    requiresMount()
+
+    it("answers 503, loses and repeats no note, and recovers by itself once there is space", async () => {
+      const { SECRET_KEY } = serviceEnv("")
+      const disk = await startOnSmallDisk(192, { SECRET_KEY })
+      const [, url = ""] = await disk.service.prints(/^listening on (http:\/\/\S+)$/m)
+      const databaseUrl = await urlBelow(disk.directory)
+      const token = await project(databaseUrl, {
+        project: { rateLimits: { read: plenty, write: plenty }, defaultPipelineId: "sales" },
+        pipelines,
+        deals: [{ id: "deal", title: "Deal" }]
+      })
+      const notes = `${url}/api/v1/developer/crm/deals/deal/notes`
+      // Text that does not shrink, so that it soon needs more disk.
+      const bodies = new Map<number, string>()
+      const write = (n: number) => {
+        const body = bodies.get(n) ?? `${n} ${randomBytes(7_000).toString("base64")}`
+        bodies.set(n, body)
+        return send(notes, {
+          method: "POST",
+          headers: { ...bearer(token), "idempotency-key": `note-${n}` },
+          json: { body }
+        })
+      }
+      const asked: Array<{ readonly n: number; readonly status: number }> = []
+      const writes = stream(4, async (n) => {
+        const answer = await write(n)
+        asked.push({ n, status: answer.status })
+        if (answer.status !== 201) await sleep(50)
+        return answer
+      })
+      const reads = stream(2, async () => {
+        const answer = await listClients(url, token)
+        await sleep(20)
+        return answer
+      })
+      await eventually(() => assert.isAbove(asked.filter(({ status }) => status === 201).length, 50))
+
+      const sql = await session(databaseUrl)
+      await disk.fill()
+      await sql(need)
+      await eventually(() => assert.isAbove(asked.filter(({ status }) => status === 503).length, 50))
+      await sleep(2_000)
+      await eventually(async () => {
+        // A crash may have set some space free.
+        await disk.fill()
+        const refused = await write(asked.length + 100_000)
+        expectProblem(refused, 503, "service_unavailable")
+        assert.match(String(refused.headers["retry-after"]), /^[1-9][0-9]*$/)
+        assert.isBelow(refused.millis, 5_000)
+      })
+      assert.strictEqual((await send(`${url}/healthz`)).status, 200)
+      console.log(`while the disk is full: writes ${writes.kinds().join(", ")}; reads ${reads.kinds().join(", ")}`)
+
+      const freed = performance.now()
+      await disk.free()
+      await eventually(async () => assert.strictEqual((await write(asked.length + 200_000)).status, 201))
+      await eventually(async () => assert.strictEqual((await send(`${url}/readyz`)).status, 200))
+      console.log(`accepts notes ${Math.round(performance.now() - freed)} ms after there is space`)
+      await Promise.all([writes.stop(), reads.stop()])
+      assert.deepStrictEqual([writes.failures, reads.failures], [[], []])
+      assert.deepStrictEqual(writes.kinds(), ["201", "503 service_unavailable"])
+      assert.includeMembers(["200", "503 service_unavailable"], reads.kinds())
+
+      // Each note is there once: those that were acknowledged already, the others after the same request.
+      const acknowledged = asked.filter(({ status }) => status === 201).map(({ n }) => n)
+      const again = await session(databaseUrl)
+      const stored = async () => (await again("SELECT body FROM notes")).map(({ body }) => String(body))
+      assert.includeMembers(
+        await stored(),
+        acknowledged.map((n) => String(bodies.get(n)))
+      )
+      for (const n of bodies.keys()) assert.strictEqual(kindOf(await write(n)), "201")
+      assert.deepStrictEqual((await stored()).toSorted(), [...bodies.values()].toSorted())
+      assert.isFalse(disk.service.hasExited())
+      disk.service.kill("SIGTERM")
+      assert.deepStrictEqual(await ended(disk.service), inGoodOrder)
+    })
+  }
+)
