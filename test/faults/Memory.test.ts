@@ -1,0 +1,68 @@
+/** What a service holds under load that goes on: `MINUTES=10` compares the tenth minute with the first. */
+import { assert } from "@effect/vitest"
+import { it } from "vitest"
+import { pipelines } from "../contract/Deals.support.ts"
+import { residentMebibytes, startService } from "../support/Process.ts"
+import { load, report, request, type Shot } from "./Load.support.ts"
+import { database, project, serviceEnv } from "./Projects.support.ts"
+
+const minutes = Number(process.env["MINUTES"] ?? 0.4)
+/** Parts of the time, after each of which the memory is read. */
+const parts = 10
+const rate = 1_000
+
+const crm = "/api/v1/developer/crm"
+const plenty = { limit: 1_000_000, windowSeconds: 1 }
+
+it("a service under mixed load holds at most 250 MiB, and at the end at most 1.2 times that after a minute", async () => {
+  const databaseUrl = await database()
+  const token = await project(databaseUrl, {
+    project: {
+      rateLimits: { read: plenty, write: plenty, messages: plenty },
+      contactCapacity: 1_000_000_000,
+      defaultPipelineId: "sales"
+    },
+    pipelines,
+    clients: Array.from({ length: 100 }, (_, n) => ({ id: `c${n}`, displayName: `C ${n}` })),
+    channels: [{ id: "channel", providerType: "sandbox", displayName: "Sandbox" }],
+    conversations: [{ id: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8", channelId: "channel", address: "a" }]
+  })
+  const service = await startService({ env: serviceEnv(databaseUrl) })
+  const messages = "/api/v1/developer/messaging/conversations/0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8/messages"
+  let sent = 0
+  const mix: ReadonlyArray<(key: string) => Shot> = [
+    (key) => ({ name: "get", bytes: request("GET", `${crm}/clients/c${key.length}`, token) }),
+    () => ({ name: "list", bytes: request("GET", `${crm}/clients?limit=50`, token) }),
+    (key) => ({ name: "create", bytes: request("POST", `${crm}/clients`, token, key, { displayName: key }) }),
+    (key) => ({ name: "deal", bytes: request("POST", `${crm}/deals`, token, key, { title: key }) }),
+    (key) => ({ name: "send", bytes: request("POST", messages, token, key, { text: key }) }),
+    () => ({ name: "replay", bytes: request("POST", `${crm}/clients`, token, "replayed", { displayName: "R" }) }),
+    () => ({ name: "refused", bytes: request("POST", `${crm}/clients`, token, "refused1", { displayName: 1 }) }),
+    () => ({ name: "missing", bytes: request("GET", `${crm}/clients/nobody`, token) })
+  ]
+  const shot = (): Shot => {
+    const n = sent++
+    return (mix[n % mix.length] ?? assert.fail())(`memory-${n}`)
+  }
+  const held: Array<number> = []
+  for (let part = 0; part < parts; part++) {
+    const done = await load({ url: service.url, shot, seconds: (minutes * 60) / parts, rate, connections: 50 })
+    held.push(residentMebibytes(service.pid))
+    if (part === parts - 1) console.log(report(done))
+    assert.deepStrictEqual([...done.answers.keys()].toSorted(), [
+      "create 201",
+      "deal 201",
+      "get 200",
+      "list 200",
+      "missing 404",
+      "refused 400",
+      "replay 201",
+      "send 200"
+    ])
+  }
+  console.log(`MiB after each tenth of ${minutes} minutes: ${held.map((mebibytes) => mebibytes.toFixed(0)).join(", ")}`)
+  assert.isAtMost(Math.max(...held), 250)
+  // Absent in a run of less than a minute, in which a process still warms up.
+  const afterMinute = held[Math.ceil(parts / minutes) - 1]
+  if (afterMinute !== undefined) assert.isAtMost(held.at(-1) ?? Number.NaN, 1.2 * afterMinute)
+}, 900_000)
