@@ -19,7 +19,7 @@ const requests = Number(process.env["REQUESTS"] ?? 3_000)
 const firstSeed = Number(process.env["SEED"] ?? 1)
 
 /** Requests that are sent at once, and whose time of the CPU is read together; bytes cost less, as few of them get far. */
-const [batch, batchOfBytes] = [20, 100]
+const [batch, batchOfBytes] = [20, 40]
 const maxCpuMillis = 100
 const maxProblem = 64 * 1024
 

@@ -17,6 +17,8 @@ import { clients, createClient, listClients, stream } from "./Requests.support.t
 
 const idleConnections = Number(process.env["CONNECTIONS"] ?? 10_000)
 
+const healthy = "GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
+
 let databaseUrl: string
 let token: string
 
@@ -46,7 +48,7 @@ const start = async () => {
 }
 
 describe("a service with requests that arrive slowly", () => {
-  it("ends them with 408 within their time, and answers others meanwhile", async () => {
+  it("ends them with 408 within their time, answers others meanwhile, and keeps connections between requests", async () => {
     const service = await start()
     const head = request("POST", clients, token, "slow-body-1", { displayName: "Slow" })
     const [complete = ""] = head.split("\r\n\r\n")
@@ -73,6 +75,13 @@ describe("a service with requests that arrive slowly", () => {
         connections.push([name, opened])
       }
     }
+    // Between two requests a connection may be idle for longer.
+    const kept = await dial(service)
+    const ask = async (times: number) => {
+      kept.socket.write(healthy)
+      await eventually(() => assert.strictEqual(kept.received.split("HTTP/1.1 200 ").length - 1, times))
+    }
+    await ask(1)
     const others = stream(4, (n) => createClient(service.url, token, `beside-slow-${n}`, "Quick"))
     await eventually(() => assert.isTrue(connections.every(([, { ended }]) => ended)))
     await others.stop()
@@ -83,7 +92,7 @@ describe("a service with requests that arrive slowly", () => {
       assert.match(received, /"code":"request_timeout"/, name)
       assert.match(received, /^x-request-id: [\w-]+\r$/im, name)
     }
-    assert.strictEqual((await listClients(service.url, token)).status, 200)
+    await ask(2)
   })
 })
 
@@ -102,7 +111,7 @@ describe("a service with thousands of idle connections", () => {
     const idle: Array<Opened> = []
     for (let n = 0; n < idleConnections; n += 100) {
       const some = await Promise.all(Array.from({ length: 100 }, () => dial(service)))
-      for (const { socket } of some) socket.write("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n")
+      for (const { socket } of some) socket.write(healthy)
       idle.push(...some)
     }
     await eventually(() => assert.isTrue(idle.every(({ received }) => received.startsWith("HTTP/1.1 200 "))))
