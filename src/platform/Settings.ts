@@ -138,6 +138,7 @@ const variables = {
   LOG_FORMAT: Schema.Literals(["pretty", "json"]),
   SHUTDOWN_GRACE: DurationText,
   IDEMPOTENCY_RETENTION: DurationText,
+  MESSAGE_RETENTION: DurationText,
   PROVIDER_TIMEOUT: Delay,
   WEBHOOK_TIMEOUT: Delay,
   WEBHOOK_SECRET_OVERLAP: Delay,
@@ -191,6 +192,8 @@ export interface SettingsShape {
   readonly logFormat: "pretty" | "json"
   readonly shutdownGrace: Duration.Duration
   readonly idempotencyRetention: Duration.Duration
+  /** Of sent and failed messages, and of the recipients of campaigns that have ended. */
+  readonly messageRetention: Duration.Duration
   /** Of one call of a messaging provider, over everything from DNS to the end of the answer. */
   readonly providerTimeout: Duration.Duration
   readonly webhooks: WebhookSettings
@@ -284,6 +287,7 @@ const shape = (settings: typeof Variables.Type, resourceAttributes: Record<strin
   logFormat: settings.LOG_FORMAT ?? "pretty",
   shutdownGrace: settings.SHUTDOWN_GRACE ?? Duration.seconds(25),
   idempotencyRetention: settings.IDEMPOTENCY_RETENTION ?? Duration.days(7),
+  messageRetention: settings.MESSAGE_RETENTION ?? Duration.days(90),
   providerTimeout: settings.PROVIDER_TIMEOUT ?? Duration.seconds(10),
   webhooks: {
     timeout: settings.WEBHOOK_TIMEOUT ?? Duration.seconds(15),

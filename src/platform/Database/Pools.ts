@@ -108,10 +108,10 @@ export const pools = {
   },
   maintenance: {
     name: "developer-api maintenance",
-    purpose: "Pruning of deliveries, which takes its time.",
+    purpose: "Pruning, which takes its time.",
     size: 1,
     pipelined: 4,
-    session: limits
+    session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
   // What it is asked is answered at once; while it only listens, its silence does not count.
   listener: {
