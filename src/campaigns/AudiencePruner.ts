@@ -1,7 +1,11 @@
-/** Deletes audiences that no campaign references any more, in batches so small that commands do not wait for them. */
-import { Duration, Effect, Layer } from "effect"
+/**
+ * Deletes audiences that no campaign references any more, and the recipients of campaigns that ended `MESSAGE_RETENTION`
+ * ago, in batches small enough that no command waits for them. The audience of an ended campaign keeps its counts.
+ */
+import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
+import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
 
 const batch = 1_000
@@ -10,36 +14,58 @@ const pause = Duration.minutes(1)
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
+    const { messageRetention } = yield* Settings
 
-    /**
-     * Deletes a batch of an audience's recipients, and the audience with the last batch. SKIP LOCKED lets replicas
-     * share the work.
-     */
+    /** Deletes a batch of the recipients of the audience in `target`. SKIP LOCKED there lets replicas share the work. */
+    const recipients = sql`
+      batch AS MATERIALIZED (
+        SELECT recipient.* FROM target, LATERAL (
+          SELECT project_id, audience_id, position FROM campaign_recipients
+          WHERE project_id = target.project_id AND audience_id = target.audience_id
+          ORDER BY position LIMIT ${sql.literal(String(batch))}
+        ) recipient
+      ),
+      recipients AS (
+        DELETE FROM campaign_recipients USING batch
+        WHERE campaign_recipients.project_id = batch.project_id
+          AND campaign_recipients.audience_id = batch.audience_id AND campaign_recipients.position = batch.position
+      ),
+      rest AS (SELECT count(*) = ${sql.literal(String(batch))} AS more FROM batch)`
+
+    /** Deletes a batch of recipients of an abandoned audience, and the audience with the last batch. */
+    const pruneAbandoned = sql`
+      WITH target AS MATERIALIZED (
+        SELECT project_id, id AS audience_id FROM audiences WHERE abandoned_at IS NOT NULL
+        ORDER BY project_id, id LIMIT 1 FOR UPDATE SKIP LOCKED
+      ),
+      ${recipients},
+      removed AS (
+        DELETE FROM audiences USING target, rest
+        WHERE audiences.project_id = target.project_id AND audiences.id = target.audience_id AND NOT more
+      )
+      SELECT FROM target`
+
+    /** Deletes a batch of recipients of a campaign that ended before the horizon, and marks it with the last batch. */
+    const pruneEnded = (horizon: Date) => sql`
+      WITH target AS MATERIALIZED (
+        SELECT ended.* FROM projects, LATERAL (
+          SELECT project_id, id, audience_id FROM campaigns
+          WHERE project_id = projects.project_id AND updated_at < ${horizon}
+            AND status IN ('completed', 'cancelled') AND NOT recipients_removed
+          ORDER BY updated_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+        ) ended LIMIT 1
+      ),
+      ${recipients},
+      marked AS (
+        UPDATE campaigns SET recipients_removed = true FROM target, rest
+        WHERE campaigns.project_id = target.project_id AND campaigns.id = target.id AND NOT more
+      )
+      SELECT FROM target`
+
     const prune = Effect.gen(function* () {
-      const rows = yield* sql`
-        WITH abandoned AS MATERIALIZED (
-          SELECT project_id, id FROM audiences WHERE abandoned_at IS NOT NULL
-          ORDER BY project_id, id LIMIT 1 FOR UPDATE SKIP LOCKED
-        ),
-        batch AS MATERIALIZED (
-          SELECT recipient.* FROM abandoned, LATERAL (
-            SELECT project_id, audience_id, position FROM campaign_recipients
-            WHERE project_id = abandoned.project_id AND audience_id = abandoned.id
-            ORDER BY position LIMIT ${batch}
-          ) recipient
-        ),
-        recipients AS (
-          DELETE FROM campaign_recipients USING batch
-          WHERE campaign_recipients.project_id = batch.project_id
-            AND campaign_recipients.audience_id = batch.audience_id AND campaign_recipients.position = batch.position
-        ),
-        removed AS (
-          DELETE FROM audiences USING abandoned
-          WHERE audiences.project_id = abandoned.project_id AND audiences.id = abandoned.id
-            AND (SELECT count(*) FROM batch) < ${batch}
-        )
-        SELECT FROM abandoned`
-      return rows.length > 0
+      const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(messageRetention))
+      const found = yield* Effect.all([pruneAbandoned, pruneEnded(horizon)])
+      return found.some((rows) => rows.length > 0)
     })
 
     yield* forkPeriodic(

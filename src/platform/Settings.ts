@@ -72,6 +72,7 @@ const variables = {
   LOG_FORMAT: Schema.Literals(["pretty", "json"]),
   SHUTDOWN_GRACE: DurationText,
   IDEMPOTENCY_RETENTION: DurationText,
+  MESSAGE_RETENTION: DurationText,
   PROVIDER_TIMEOUT: Delay,
   WEBHOOK_TIMEOUT: Delay,
   WEBHOOK_SECRET_OVERLAP: Delay,
@@ -132,6 +133,8 @@ const settingsOf = (given: typeof Variables.Type) => ({
   logFormat: given.LOG_FORMAT ?? "pretty",
   shutdownGrace: given.SHUTDOWN_GRACE ?? Duration.seconds(25),
   idempotencyRetention: given.IDEMPOTENCY_RETENTION ?? Duration.days(7),
+  /** Of sent and failed messages, and of the recipients of campaigns that have ended. */
+  messageRetention: given.MESSAGE_RETENTION ?? Duration.days(90),
   /** Maximum duration of a call of a messaging provider, from DNS to the end of the answer. */
   providerTimeout: given.PROVIDER_TIMEOUT ?? Duration.seconds(10),
   webhooks: {

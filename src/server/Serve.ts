@@ -11,6 +11,7 @@ import { Runner } from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
 import { Circuits } from "../messaging/Circuits.ts"
 import { Providers } from "../messaging/Providers.ts"
+import * as MessagePruner from "../messaging/MessagePruner.ts"
 import { Retrier } from "../messaging/Retrier.ts"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { Worker } from "../platform/background/Worker.ts"
@@ -74,7 +75,13 @@ const platform = Layer.mergeAll(
   Layer.provide(NodeServices.layer)
 )
 
-const background = Layer.mergeAll(Pruner.layer, AudiencePruner.layer, Retrier.layer, Runner.layer).pipe(
+const background = Layer.mergeAll(
+  Pruner.layer,
+  MessagePruner.layer,
+  AudiencePruner.layer,
+  Retrier.layer,
+  Runner.layer
+).pipe(
   Layer.provide(Database.backgroundLayer),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.deliveriesLayer])),
   Layer.merge(Replayer.layer),

@@ -69,10 +69,13 @@ export const script = (name: string, path: string, argument = ""): Program => ({
   arguments: [`test/bench/${path}`, argument]
 })
 
-/** The URL of a new database, with more settings of PostgreSQL if wanted; removed with its cluster when the scope closes. */
-export const database = Effect.fnUntraced(function* (flags: Readonly<Record<string, string>>) {
+/**
+ * The URL of a database, with more settings of PostgreSQL if wanted. Its cluster is removed when the scope closes, unless
+ * it is to be `kept` in a directory, where it may be already.
+ */
+export const database = Effect.fnUntraced(function* (flags: Readonly<Record<string, string>>, kept?: string) {
   const directory = yield* Effect.acquireRelease(
-    Effect.promise(() => mkdtemp(Path.join(Os.tmpdir(), "developer-api-bench-"))),
+    Effect.promise(async () => kept ?? (await mkdtemp(Path.join(Os.tmpdir(), "developer-api-bench-")))),
     (directory) =>
       Effect.gen(function* () {
         // The layer leaves the server to others who are connected; here nobody may outlive the bench.
@@ -80,7 +83,7 @@ export const database = Effect.fnUntraced(function* (flags: Readonly<Record<stri
           readFile(Path.join(directory, "postgres", "postmaster.pid"), "utf8").catch(() => undefined)
         )
         if (lock !== undefined) yield* Postmaster.stop(Number.parseInt(lock, 10))
-        yield* Effect.promise(() => rm(directory, { recursive: true, force: true }))
+        if (kept === undefined) yield* Effect.promise(() => rm(directory, { recursive: true, force: true }))
       })
   )
   const context = yield* Layer.build(EmbeddedPostgres.layer({ directory, flags }))
@@ -97,8 +100,13 @@ export const anotherDatabase = Effect.fnUntraced(function* (url: Redacted.Redact
 }, Effect.scoped)
 
 /** A session of the bench's own, to make records and to look around. */
-export const connect = Effect.fnUntraced(function* (url: Redacted.Redacted) {
-  const context = yield* Layer.build(PgClient.layer({ url, maxConnections: 1, applicationName: "bench" }))
+export const connect = Effect.fnUntraced(function* (
+  url: Redacted.Redacted,
+  settings: Readonly<Record<string, string>> = {}
+) {
+  const context = yield* Layer.build(
+    PgClient.layer({ url, maxConnections: 1, applicationName: "bench", startupParameters: settings })
+  )
   return yield* Effect.provideContext(PgClient.PgClient, context)
 })
 

@@ -13,6 +13,8 @@ export interface Stored {
   readonly installations: number
   /** Every so many of them is dead. */
   readonly deadEvery: number
+  /** Number of rows that were stored before. */
+  readonly before?: number
 }
 
 /** An id like those of the service, for the row `n` of a series that was created at `at`. */
@@ -22,14 +24,15 @@ const id = (prefix: string) =>
 /** Rows in one statement. */
 const batch = 100_000
 
-export const store = Effect.fnUntraced(function* (sql: PgClient.PgClient, stored: Stored) {
-  const { count, days, deadEvery, installations, projectId } = stored
+/** Stores rows, and leaves the tables to vacuum. */
+export const append = Effect.fnUntraced(function* (sql: PgClient.PgClient, stored: Stored) {
+  const { before = 0, count, days, deadEvery, installations, projectId } = stored
   // Foreign keys are checked by triggers, which a session of a replica does not run.
   yield* sql`SET session_replication_role = replica`
   for (let from = 0; from < count; from += batch) {
     yield* sql`
       WITH made AS (
-        SELECT n, date_trunc('milliseconds', now() - (${count}::int - n) * ${days}::int * interval '1 day' / ${count}::int) AS at
+        SELECT ${before}::bigint + n AS n, date_trunc('milliseconds', now() - (${count}::int - n) * ${days}::int * interval '1 day' / ${count}::int) AS at
         FROM generate_series(${from}::int + 1, ${Math.min(count, from + batch)}::int) n
       ),
       event AS (
@@ -45,5 +48,9 @@ export const store = Effect.fnUntraced(function* (sql: PgClient.PgClient, stored
       FROM made`
   }
   yield* sql`SET session_replication_role = origin`
+})
+
+export const store = Effect.fnUntraced(function* (sql: PgClient.PgClient, stored: Stored) {
+  yield* append(sql, stored)
   yield* sql`VACUUM ANALYZE events, deliveries`
 })

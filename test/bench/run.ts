@@ -10,6 +10,7 @@ import { answer } from "../../src/cli/Output.ts"
 import * as Console from "./console.ts"
 import * as Deliveries from "./deliveries.ts"
 import * as Freeze from "./freeze.ts"
+import * as Growth from "./growth.ts"
 import * as Hostile from "./hostile.ts"
 import * as Memory from "./memory.ts"
 import * as Replay from "./replay.ts"
@@ -23,7 +24,8 @@ const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
     hostile: yield* Hostile.measure(Hostile.usual),
     memory: yield* Memory.measure(Memory.usual),
     console: yield* Console.measure(Console.usual),
-    replay: yield* Replay.measure(Replay.usual)
+    replay: yield* Replay.measure(Replay.usual),
+    growth: yield* Growth.measure(Growth.usual)
   }
   const documents = Record.map(findings, ({ document }) => document)
   const texts = Object.values(findings).map(({ text }) => text)
@@ -39,7 +41,8 @@ Command.make("bench", { json }, all).pipe(
     Hostile.command,
     Memory.command,
     Console.command,
-    Replay.command
+    Replay.command,
+    Growth.command
   ]),
   Command.run({ version: "1" }),
   Effect.provide(NodeServices.layer),

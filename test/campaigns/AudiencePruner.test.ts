@@ -1,8 +1,9 @@
 import { assert, layer } from "@effect/vitest"
-import { Duration, Effect, Layer } from "effect"
+import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import * as AudiencePruner from "../../src/campaigns/AudiencePruner.ts"
+import { Settings } from "../../src/platform/Settings.ts"
 import { makeProject } from "../support/Projects.ts"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
@@ -30,6 +31,26 @@ const remaining = Effect.gen(function* () {
   return rows.map(({ line }) => line)
 })
 
+/** Puts a campaign that references an audience and was changed last at a time. */
+const putCampaign = Effect.fnUntraced(function* (project: string, id: string, status: string, at: Date) {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`
+    INSERT INTO channels (project_id, id, source_id, provider_type, display_name, status, config, connected_at)
+    VALUES (${project}, 'channel', 'source', 'sandbox', 'Channel', 'active', '\\x00', now()) ON CONFLICT DO NOTHING`
+  yield* sql`
+    INSERT INTO templates (project_id, id, version, name, body) VALUES (${project}, 'template', 1, 'T', 'Hello')
+    ON CONFLICT DO NOTHING`
+  yield* sql`
+    INSERT INTO campaigns (project_id, id, name, status, primary_template_id, primary_template_version, primary_channel_id,
+      audience_id, scheduled_for, sends_per_minute, created_at, updated_at)
+    VALUES (${project}, ${id}, ${id}, ${status}, 'template', 1, 'channel', ${id}, ${at}, 1, ${at}, ${at})`
+})
+
+const settings = Settings.layer.pipe(
+  Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ MESSAGE_RETENTION: "10d" })))
+)
+const pruner = AudiencePruner.layer.pipe(Layer.provide([settings, Supervisor.layer]))
+
 layer(TestDatabase.layer)("AudiencePruner", (it) => {
   it.effect("removes abandoned audiences of every project with all their recipients, and keeps the others", () =>
     Effect.gen(function* () {
@@ -48,7 +69,7 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
       }
       const kept = ["a kept 1200", "b kept 1200"]
 
-      yield* Layer.build(AudiencePruner.layer.pipe(Layer.provide(Supervisor.layer)))
+      yield* Layer.build(pruner)
       yield* remaining.pipe(Effect.repeat({ until: (lines) => lines.length === 2 }))
       assert.deepStrictEqual(yield* remaining, kept)
 
@@ -59,6 +80,40 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
         Effect.repeat({ until: (lines) => lines.length === 1 })
       )
       assert.deepStrictEqual(yield* remaining, ["a kept 1200"])
+    })
+  )
+
+  it.effect("removes the recipients of campaigns that ended before the retention, and keeps their counts", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const now = 100 * 86_400_000
+      yield* TestClock.setTime(now)
+      const at = (days: number) => new Date(now - days * 86_400_000)
+      yield* makeProject("c")
+      for (const [id, status, days] of [
+        ["completed", "completed", 11],
+        ["cancelled", "cancelled", 11],
+        ["recent", "completed", 9],
+        ["running", "running", 11]
+      ] as const) {
+        yield* putAudience("c", id, 1_500, false)
+        yield* putCampaign("c", id, status, at(days))
+      }
+      const own = Effect.map(remaining, (lines) => lines.filter((line) => line.startsWith("c ")))
+
+      yield* Layer.build(pruner)
+      const left = ["c cancelled 0", "c completed 0", "c recent 1500", "c running 1500"]
+      yield* own.pipe(Effect.repeat({ until: (lines) => lines.filter((line) => line.endsWith(" 0")).length === 2 }))
+      assert.deepStrictEqual(yield* own, left)
+      const [audience] =
+        yield* sql`SELECT eligible_count AS count FROM audiences WHERE project_id = 'c' AND id = 'completed'`
+      assert.deepStrictEqual(audience, { count: 1_500 })
+
+      yield* TestClock.adjust(Duration.days(1))
+      yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), own).pipe(
+        Effect.repeat({ until: (lines) => lines.includes("c recent 0") })
+      )
+      assert.include(yield* own, "c running 1500")
     })
   )
 })

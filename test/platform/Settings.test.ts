@@ -78,6 +78,7 @@ describe("the settings", () => {
     ["WEBHOOK_TIMEOUT", ["15", "0ms", "-1s", "1.5s", "s", "5 s", "1w"]],
     ["SHUTDOWN_GRACE", ["25", "0s", "000m"]],
     ["IDEMPOTENCY_RETENTION", ["7", "0d"]],
+    ["MESSAGE_RETENTION", ["90", "0d"]],
     ["WEBHOOK_SECRET_OVERLAP", ["24", "0h", "-1h", "h", "1y"]],
     ["WEBHOOK_DISABLE_AFTER", ["5", "0d", "-1d", "d", "1y"]],
     ["WEBHOOK_RETRY_SCHEDULE", [",", "0s", "5s,0s", "5s,", ",5s", "5s,,30s", "5s;30s", "5s 30s", "5,30", "5s,never"]],

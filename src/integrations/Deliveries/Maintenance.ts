@@ -22,7 +22,6 @@ const batchesPerRun = 100
 const discardEvery = Duration.seconds(1)
 const expireEvery = Duration.seconds(30)
 const pruneEvery = Duration.minutes(1)
-const pruneBatch = 1_000
 const measureEvery = Duration.seconds(15)
 
 export interface Options {
@@ -83,7 +82,7 @@ export const maintain = Effect.fnUntraced(function* (options: Options) {
     pruneEvery,
     Effect.gen(function* () {
       const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(Duration.days(retentionDays)))
-      return (yield* statement(prune(maintenance, horizon, pruneBatch)))[0]?.more === true
+      return (yield* statement(prune(maintenance, horizon)))[0]?.more === true
     }).pipe(Effect.repeat({ while: (more) => more }))
   )
 

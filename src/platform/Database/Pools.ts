@@ -108,10 +108,10 @@ export const pools = {
   },
   maintenance: {
     name: "developer-api maintenance",
-    purpose: "Pruning of deliveries, whose statements are long.",
+    purpose: "Pruning, whose statements are long.",
     size: 1,
     pipelined: 4,
-    session: limits
+    session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
   // Its statements are answered at once. While it only listens, no answer is due.
   listener: {

@@ -1,0 +1,43 @@
+/** Deletes sent and failed messages after `MESSAGE_RETENTION`, in batches small enough that no command waits for them. */
+import { Clock, Duration, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { forkPeriodic } from "../platform/background/Periodic.ts"
+import { Settings } from "../platform/Settings.ts"
+import { untraced } from "../platform/Telemetry.ts"
+
+const batch = 1_000
+const pause = Duration.minutes(1)
+
+export const layer = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const { idempotencyRetention, messageRetention } = yield* Settings
+    // The replay of a send reads its message, so none goes before its key.
+    const retention = Duration.max(messageRetention, idempotencyRetention)
+
+    /**
+     * Deletes a batch, oldest first in each project. A message with another state is kept, whatever its age: it is sent
+     * again, or an operator has to settle it. SKIP LOCKED lets replicas share the work.
+     */
+    const prune = Effect.gen(function* () {
+      const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(retention))
+      const rows = yield* sql`
+        DELETE FROM messages USING (
+          SELECT expired.* FROM projects, LATERAL (
+            SELECT project_id, id FROM messages
+            WHERE project_id = projects.project_id AND created_at < ${horizon} AND status IN ('sent', 'failed')
+            ORDER BY created_at, id LIMIT ${batch} FOR UPDATE SKIP LOCKED
+          ) expired LIMIT ${batch}
+        ) expired
+        WHERE messages.project_id = expired.project_id AND messages.id = expired.id
+        RETURNING 1`
+      return rows.length
+    })
+
+    yield* forkPeriodic(
+      "message pruning",
+      { interval: pause },
+      Effect.repeat(untraced(prune), { while: (deleted) => deleted === batch })
+    )
+  })
+)

@@ -1,0 +1,78 @@
+import { assert, layer } from "@effect/vitest"
+import { ConfigProvider, Duration, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { TestClock } from "effect/testing"
+import * as MessagePruner from "../../src/messaging/MessagePruner.ts"
+import { Supervisor } from "../../src/platform/background/Supervisor.ts"
+import { Settings } from "../../src/platform/Settings.ts"
+import { makeProject } from "../support/Projects.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
+
+const pruner = (env: Readonly<Record<string, string>>) =>
+  MessagePruner.layer.pipe(
+    Layer.provide([
+      Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown(env)))),
+      Supervisor.layer
+    ])
+  )
+
+const now = 100 * 86_400_000
+
+/** Puts messages of a status and an age in days, named after both. */
+const putMessages = Effect.fnUntraced(function* (project: string, status: string, days: number, count: number) {
+  const sql = yield* SqlClient.SqlClient
+  const at = new Date(now - days * 86_400_000)
+  yield* sql`
+    INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
+      attempting, attempt_log, traceparent, created_at, updated_at)
+    SELECT ${project}, ${`${status} ${days}`} || ' ' || n, 'conversation', 'channel', 'sandbox', 'a', 'Hello', ${status}, 1,
+      false, '[]', '', ${at}, ${at}
+    FROM generate_series(1, ${count}::int) n`
+})
+
+/** The kinds of messages that are left, each with its number. */
+const remaining = (project: string) =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const rows = yield* sql<{ readonly line: string }>`
+      SELECT regexp_replace(id, ' \\d+$', '') || ': ' || count(*) AS line FROM messages
+      WHERE project_id = ${project} GROUP BY regexp_replace(id, ' \\d+$', '') ORDER BY 1`
+    return rows.map(({ line }) => line)
+  })
+
+layer(TestDatabase.layer)("the pruner of messages", (it) => {
+  it.effect("deletes sent and failed messages after the retention, and keeps those that are not settled", () =>
+    Effect.gen(function* () {
+      yield* TestClock.setTime(now)
+      for (const project of ["a", "b"]) {
+        yield* makeProject(project)
+        yield* putMessages(project, "sent", 11, 1_500)
+        yield* putMessages(project, "failed", 11, 3)
+        yield* putMessages(project, "unknown", 11, 2)
+        yield* putMessages(project, "sent", 9, 5)
+      }
+      yield* Layer.build(pruner({ MESSAGE_RETENTION: "10d" }))
+      for (const project of ["a", "b"]) {
+        yield* remaining(project).pipe(Effect.repeat({ until: (lines) => lines.length === 2 }))
+        assert.deepStrictEqual(yield* remaining(project), ["sent 9: 5", "unknown 11: 2"])
+      }
+      yield* TestClock.adjust(Duration.days(1))
+      yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), remaining("a")).pipe(
+        Effect.repeat({ until: (lines) => lines.length === 1 })
+      )
+      assert.deepStrictEqual(yield* remaining("a"), ["unknown 11: 2"])
+    })
+  )
+
+  it.effect("keeps a message for as long as its idempotency key, whose replay reads it", () =>
+    Effect.gen(function* () {
+      yield* TestClock.setTime(now)
+      yield* makeProject("c")
+      yield* putMessages("c", "sent", 6, 1)
+      yield* putMessages("c", "sent", 8, 1)
+      yield* Layer.build(pruner({ MESSAGE_RETENTION: "1d", IDEMPOTENCY_RETENTION: "7d" }))
+      yield* remaining("c").pipe(Effect.repeat({ until: (lines) => lines.length === 1 }))
+      assert.deepStrictEqual(yield* remaining("c"), ["sent 6: 1"])
+    })
+  )
+})
