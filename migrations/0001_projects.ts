@@ -59,9 +59,6 @@ export default Effect.gen(function* () {
   // No foreign key to projects, here and in the other tables that mutations insert into: it would lock the one row of the
   // project for each insert, and two inserts at once make a multixact of it, which vacuum has to remove. The statements
   // take the project's id from its row, and `remove_empty_projects` keeps a project that still has rows.
-  //
-  // This table and the others that retention deletes from are vacuumed, with their indexes, when a hundredth of their rows
-  // is dead. Otherwise a claim or a prune of a large table reads past the index entries of up to a fifth of its rows.
   yield* sql`
     CREATE TABLE idempotency_keys (
       project_id  text COLLATE "C" NOT NULL,
@@ -73,7 +70,7 @@ export default Effect.gen(function* () {
       version     integer,
       created_at  timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, key)
-    ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, vacuum_index_cleanup = on)`
+    )`
   // For pruning alone, which states the condition, though it is always true. A look-up by key that is planned while the
   // table is empty, when all indexes cost the same, could otherwise take this index and read all keys of the project.
   yield* sql`

@@ -23,7 +23,7 @@ export default Effect.gen(function* () {
       traceparent text NOT NULL,
       occurred_at timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, id)
-    ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, vacuum_index_cleanup = on)`
+    )`
   // For pruning alone, which states the condition, though it is always true: see idempotency_keys_age.
   yield* sql`CREATE INDEX events_by_age ON events (project_id, occurred_at) WHERE occurred_at IS NOT NULL`
 
@@ -59,9 +59,7 @@ export default Effect.gen(function* () {
       CHECK ((status IN ('pending', 'delivering')) = (available_at IS NOT NULL)),
       CHECK ((status IN ('delivered', 'dead')) = (finished_at IS NOT NULL)),
       CHECK ((status = 'delivering') = (leased_until IS NOT NULL))
-    ) WITH (
-      fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, vacuum_index_cleanup = on
-    )`
+    ) WITH (fillfactor = 50)`
   // The queue: by endpoint, so that a long one costs the others nothing.
   yield* sql`
     CREATE INDEX deliveries_open ON deliveries (project_id, installation_id, available_at, id)

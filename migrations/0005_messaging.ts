@@ -90,7 +90,7 @@ export default Effect.gen(function* () {
       CHECK (NOT attempting OR available_at IS NOT NULL),
       CHECK (status IN ('pending', 'retrying', 'unknown') OR NOT attempting AND available_at IS NULL),
       CHECK (status <> 'pending' OR attempting)
-    ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, vacuum_index_cleanup = on)`
+    )`
   yield* sql`CREATE INDEX messages_due ON messages (project_id, available_at, id) WHERE available_at IS NOT NULL`
   yield* sql`CREATE INDEX messages_leased ON messages (project_id, id) WHERE attempting AND worker_id IS NOT NULL`
   yield* sql`CREATE INDEX messages_by_age ON messages (project_id, created_at DESC, id DESC)`

@@ -88,8 +88,6 @@ export default Effect.gen(function* () {
       next_send_at              timestamptz(3),
       -- Span of the command that scheduled or resumed it, which its sends belong to (W3C Trace Context).
       traceparent               text NOT NULL DEFAULT '',
-      -- Set when its recipients have been removed, long after its end.
-      recipients_removed        boolean NOT NULL DEFAULT false,
       created_at                timestamptz(3) NOT NULL,
       updated_at                timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, id),
@@ -111,11 +109,6 @@ export default Effect.gen(function* () {
   // For the runner: most campaigns have ended long ago.
   yield* sql`
     CREATE INDEX campaigns_under_way ON campaigns (project_id, id) WHERE status IN ('scheduled', 'running')`
-
-  // For the removal of recipients.
-  yield* sql`
-    CREATE INDEX campaigns_ended ON campaigns (project_id, updated_at)
-    WHERE status IN ('completed', 'cancelled') AND NOT recipients_removed`
 
   // A row for each eligible client of an audience. A client outlives its audiences, so no foreign key locks its row.
   yield* sql`
@@ -140,7 +133,7 @@ export default Effect.gen(function* () {
       in_doubt      boolean NOT NULL DEFAULT false,
       PRIMARY KEY (project_id, audience_id, position),
       FOREIGN KEY (project_id, audience_id) REFERENCES audiences (project_id, id)
-    ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, vacuum_index_cleanup = on)`
+    )`
   // The queue: recipients without an attempt have no time yet, and stand in their order.
   yield* sql`
     CREATE INDEX campaign_recipients_open ON campaign_recipients (project_id, audience_id, available_at, position)
