@@ -62,7 +62,7 @@ export class Campaigns extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const mutations = yield* Mutations
-      const bulk = yield* LongRunning
+      const longRunning = yield* LongRunning
 
       const schedule = (
         command: Command,
@@ -97,14 +97,14 @@ export class Campaigns extends Context.Service<
             case "freeze_audience": {
               const audienceId = AudienceId.make(yield* newId("aud"))
               const frozen = freeze(
-                bulk.mutations.sql,
+                longRunning.mutations.sql,
                 projectId,
                 id,
                 audienceId,
                 body.filter,
                 yield* DateTime.nowAsDate
               )
-              return yield* bulk.withLongTimeout(mutate(bulk.mutations, command, frozen))
+              return yield* longRunning.withLongTimeout(mutate(longRunning.mutations, command, frozen))
             }
             case "schedule":
               return yield* schedule(command, id, body, timeZone)

@@ -119,10 +119,10 @@ export const claimsLayer = client("claims")
 export const reportLayer = client("reports")
 
 /** Time that a caller waits for a long-running command. */
-export const bulkTimeout = Duration.seconds(30)
+export const longRunningTimeout = Duration.seconds(30)
 
 /** The client of commands that take seconds. */
-export const bulkLayer = client("bulk")
+export const longRunningLayer = client("longRunning")
 
 /** The client of pruning, whose statements are long. */
 export const maintenanceLayer = client("maintenance")

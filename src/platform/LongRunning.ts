@@ -1,7 +1,7 @@
 /** Long-running mutations: they have a pool of their own and a longer timeout than others. */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { bulkLayer, bulkTimeout, capacityOf, StatementTimeout } from "./Database.ts"
+import { longRunningLayer, longRunningTimeout, capacityOf, StatementTimeout } from "./Database.ts"
 import { makeMutationClient, type MutationClient } from "./idempotency/Mutations.ts"
 
 export class LongRunning extends Context.Service<
@@ -17,10 +17,10 @@ export class LongRunning extends Context.Service<
     LongRunning,
     Effect.gen(function* () {
       const reads = yield* SqlClient.SqlClient
-      const sql = Context.get(yield* Layer.build(bulkLayer), SqlClient.SqlClient)
+      const sql = Context.get(yield* Layer.build(longRunningLayer), SqlClient.SqlClient)
       return {
-        mutations: makeMutationClient({ sql, reads, permits: yield* capacityOf("bulk") }),
-        withLongTimeout: Effect.provideService(StatementTimeout, bulkTimeout)
+        mutations: makeMutationClient({ sql, reads, permits: yield* capacityOf("longRunning") }),
+        withLongTimeout: Effect.provideService(StatementTimeout, longRunningTimeout)
       }
     })
   )

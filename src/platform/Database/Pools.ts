@@ -49,8 +49,8 @@ export const pools = {
     pipelined: 2,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
-  bulk: {
-    name: "developer-api bulk",
+  longRunning: {
+    name: "developer-api long-running",
     purpose: "Mutations that take seconds, one at a time on a connection. They sort and count in memory.",
     size: 2,
     session: { ...limits, statement_timeout: "29s", work_mem: "64MB", jit: "off" },
