@@ -111,6 +111,7 @@ layer(services)("campaigns of a project file", (it) => {
         resumed_at: null,
         traceparent: "",
         next_send_at: null,
+        recipients_removed: false,
         created_at: start,
         updated_at: start
       }

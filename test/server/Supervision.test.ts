@@ -27,6 +27,7 @@ const fibers = [
   "idempotency pruning",
   "message claims",
   "message metrics",
+  "message pruning",
   "message takeover",
   "outbox notifier",
   "preview evaluation",
