@@ -11,11 +11,11 @@ import { defer } from "../support/Finalizers.ts"
 import { quantile } from "../bench/Figures.ts"
 import { residentMebibytes, type Service, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
-import { load, request } from "./Load.support.ts"
+import { connectionsUpTo, load, request } from "./Load.support.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { clients, createClient, listClients, stream } from "./Requests.support.ts"
 
-const idleConnections = Number(process.env["CONNECTIONS"] ?? 10_000)
+const idleConnections = connectionsUpTo(Number(process.env["CONNECTIONS"] ?? 10_000))
 
 const healthy = "GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
 

@@ -1,8 +1,16 @@
 /** Load on bare sockets, which costs this process little: a rate of requests, whatever becomes of those before them. */
+import { existsSync, readFileSync } from "node:fs"
 import { once } from "node:events"
 import { connect, type Socket } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
 import { quantile } from "../bench/Figures.ts"
+
+/** `wanted` connections, or as many as one process may hold here beside its other files. */
+export const connectionsUpTo = (wanted: number): number => {
+  const limits = existsSync("/proc/self/limits") ? readFileSync("/proc/self/limits", "utf8") : ""
+  const files = /^Max open files\s+(\d+)/m.exec(limits)?.[1]
+  return files === undefined ? wanted : Math.min(wanted, Number(files) - 500)
+}
 
 /** A request as it is written, and what its answers are counted under. */
 export interface Shot {

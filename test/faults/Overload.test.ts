@@ -7,14 +7,14 @@ import { describe, it } from "vitest"
 import { quantile } from "../bench/Figures.ts"
 import { residentMebibytes, type Service, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
-import { load, report, request, type Shot } from "./Load.support.ts"
+import { connectionsUpTo, load, report, request, type Shot } from "./Load.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { clients, createClient, listClients, send } from "./Requests.support.ts"
 
 const seconds = Number(process.env["MINUTES"] ?? 0.15) * 60
 
 /** At once; each sends one request after the other. */
-const connections = 4_000
+const connections = connectionsUpTo(4_000)
 
 const plenty = { limit: 1_000_000_000, windowSeconds: 1 }
 const records = { clients: [{ id: "c", displayName: "C" }] }
