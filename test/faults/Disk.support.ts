@@ -42,6 +42,8 @@ export interface SmallDisk {
   readonly fill: () => Promise<void>
   /** Removes that file. */
   readonly free: () => Promise<void>
+  /** Sends SIGTERM to the service. */
+  readonly shutDown: () => void
 }
 
 /** Starts a service whose data directory is a file system of some MiB. */
@@ -56,11 +58,14 @@ export const startOnSmallDisk = async (
     ...env
   })
   const directory = `/proc/${service.pid}/root${mountPoint}`
+  // A session of the test keeps the server up when the service ends, and then its directory is out of sight.
+  let postmaster: number | undefined
+  const findPostmaster = () => void (postmaster = postmasterOf(directory) ?? postmaster)
   defer(async () => {
-    const pid = postmasterOf(directory)
+    findPostmaster()
     service.kill("SIGKILL")
     await service.exited
-    if (pid !== undefined) await Effect.runPromise(Postmaster.stop(pid))
+    if (postmaster !== undefined) await Effect.runPromise(Postmaster.stop(postmaster))
   })
   const filler = Path.join(directory, "filler")
   return {
@@ -79,6 +84,10 @@ export const startOnSmallDisk = async (
         await file.close()
       }
     },
-    free: () => rm(filler)
+    free: () => rm(filler),
+    shutDown: () => {
+      findPostmaster()
+      service.kill("SIGTERM")
+    }
   }
 }

@@ -105,7 +105,7 @@ describe.for(Object.entries(needs))(
       for (const n of bodies.keys()) assert.strictEqual(kindOf(await write(n)), "201")
       assert.deepStrictEqual((await stored()).toSorted(), [...bodies.values()].toSorted())
       assert.isFalse(disk.service.hasExited())
-      disk.service.kill("SIGTERM")
+      disk.shutDown()
       assert.deepStrictEqual(await ended(disk.service), inGoodOrder)
     })
   }
