@@ -48,7 +48,7 @@ export default Effect.gen(function* () {
       finished_at     timestamptz(3),
       -- Time of the last retry command. A delivery is as old as this, or as its creation.
       retried_at      timestamptz(3),
-      -- Why it was dead-lettered without a last attempt: 'expired' or 'disabled'.
+      -- Why it was dead-lettered without a last attempt: 'expired', 'disabled' or 'cancelled'.
       dead_code       text,
       -- Set for a delivery that a replay has made. 'replay_of' is the delivery that it repeats, which may be pruned first.
       replay_id       text COLLATE "C",

@@ -28,7 +28,7 @@ export default Effect.gen(function* () {
       endpoint_url    text NOT NULL,
       event_types     text[] NOT NULL,
       enabled         boolean NOT NULL,
-      -- Set while it is disabled by the service or an operator: 'gone' (410) or 'failing'.
+      -- Set while it is disabled by the service or an operator: 'gone' (410), 'failing' or 'operator'.
       disabled_reason text,
       version         integer NOT NULL,
       PRIMARY KEY (project_id, installation_id),

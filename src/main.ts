@@ -2,7 +2,7 @@
  * `npm start`: runs the service. `npm start -- --role api` runs half of it.
  *
  * Compiled modules are kept between starts, with their types already stripped: a start takes half the CPU time, and a
- * process about 15 MB less. The folder belongs to the installation, so that nobody else can write into it.
+ * process about 15 MB less. The folder belongs to the installation, so other users cannot write into it.
  */
 import { enableCompileCache } from "node:module"
 import { fileURLToPath } from "node:url"

@@ -15,7 +15,7 @@
  * - waiting: a result, a notice (new deliveries, a changed webhook) or the timer ends it, whichever comes first.
  * - disabling: the webhooks whose endpoints answered 410, before these answers are recorded.
  * - recording: up to `longestBatch` results in one statement. While the database is away they are kept and tried again;
- *   a result whose lease is over by then changes nothing.
+ *   a result whose lease has expired by then changes nothing.
  * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that are named: by a notice,
  *   by a record after which they are due, or by an endpoint queue that runs low. While none is named, every `pollEvery`.
  *
@@ -121,7 +121,7 @@ const make = Effect.gen(function* () {
     for (const lease of leases) end(lease, returnedBy(lease, "unsent", { startedAt: at, finishedAt: at }))
   }
 
-  // The first finalizer runs last: by then nothing is being sent any more.
+  // Finalizers run in reverse order, so this one runs after the fibers that send have ended.
   yield* Effect.addFinalizer(() =>
     Effect.suspend(() => {
       returnAll(queues.drop())

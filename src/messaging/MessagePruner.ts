@@ -17,19 +17,19 @@ export const layer = Layer.effectDiscard(
 
     /**
      * Deletes a batch, oldest first in each project. A message with another state is kept, whatever its age: it is sent
-     * again, or an operator has to settle it. SKIP LOCKED lets replicas share the work.
+     * again, or an operator has to settle it. SKIP LOCKED lets replicas share the work; for `ctid` see
+     * the pruning of idempotency keys.
      */
     const prune = Effect.gen(function* () {
       const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(retention))
       const rows = yield* sql`
-        DELETE FROM messages USING (
-          SELECT expired.* FROM projects, LATERAL (
-            SELECT project_id, id FROM messages
+        DELETE FROM messages WHERE ctid = ANY(ARRAY(
+          SELECT expired.row FROM projects, LATERAL (
+            SELECT ctid AS row FROM messages
             WHERE project_id = projects.project_id AND created_at < ${horizon} AND status IN ('sent', 'failed')
-            ORDER BY created_at, id LIMIT ${batch} FOR UPDATE SKIP LOCKED
-          ) expired LIMIT ${batch}
-        ) expired
-        WHERE messages.project_id = expired.project_id AND messages.id = expired.id
+            ORDER BY created_at, id LIMIT ${sql.literal(String(batch))} FOR UPDATE SKIP LOCKED
+          ) expired LIMIT ${sql.literal(String(batch))}
+        ))
         RETURNING 1`
       return rows.length
     })

@@ -10,7 +10,7 @@ export const strikesOf = { failure: 1, timeout: 3 } as const
 export const firstPause = 30_000
 export const longestPause = 15 * 60_000
 
-/** For the SET of an UPDATE of `endpoint_health` when an endpoint is to be tried at once, whatever it did before. */
+/** Assignments of an UPDATE of `endpoint_health` that forget past failures, so that the endpoint is tried at once. */
 export const recovered = `failures = 0, strikes = 0, failing_since = NULL, failed_probes = 0, parked_until = NULL,
   resting_until = NULL, saturated = false, discarding = false`
 

@@ -68,7 +68,7 @@ export const maintain = Effect.fnUntraced(function* (options: Options) {
     )
   )
 
-  /** Runs batches until nothing is left, or so many that the fiber has to report progress. */
+  /** Runs batches until nothing is left, at most `batchesPerRun`: a fiber reports progress between two runs. */
   const batches = (outcome: "disabled" | "expired", batch: Effect.Effect<ReadonlyArray<Batch>, SqlError.SqlError>) =>
     Effect.map(statement(batch), ([done = { count: 0, more: false }]) => done).pipe(
       Effect.tap(({ count }) => (measured && count > 0 ? Metrics.countDead(outcome, count) : Effect.void)),

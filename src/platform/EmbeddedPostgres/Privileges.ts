@@ -13,7 +13,7 @@ export interface Privileges {
   readonly command: (file: string, args: ReadonlyArray<string>) => Command
 }
 
-/** Resolves the user: the owner of the cluster `data`, otherwise `postgres` or `nobody`. `programs` is their directory. */
+/** Resolves the user that runs PostgreSQL: the owner of `data`, otherwise `postgres` or `nobody`. `programs` is the directory of the binaries. */
 export const resolve = Effect.fnUntraced(function* (
   data: string,
   programs: string
