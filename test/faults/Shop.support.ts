@@ -104,6 +104,11 @@ export const openShop = async (
     /** The deliveries that are leased. */
     leased: async () =>
       (await query(`SELECT id FROM deliveries ${ofUs} AND status = 'delivering'`)).map((row) => String(row["id"])),
+    /** The deliveries without an outcome. */
+    unfinished: async () =>
+      (await query(`SELECT id FROM deliveries ${ofUs} AND status IN ('pending', 'delivering')`)).map((row) =>
+        String(row["id"])
+      ),
     /** As if the time of every lease had passed. Returns the deliveries, those that were just taken over included. */
     endLeases: async () =>
       (
