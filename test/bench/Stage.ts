@@ -9,11 +9,12 @@ import * as Os from "node:os"
 import * as Path from "node:path"
 import { fileURLToPath } from "node:url"
 import { scopes } from "../../src/api/Access.ts"
-import type { ProjectId } from "../../src/api/Ids.ts"
+import { ProjectId } from "../../src/api/Ids.ts"
 import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
 import { migrate } from "../../src/platform/Migrations.ts"
 import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
+import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { secretBox } from "../support/SecretBox.ts"
 
@@ -114,12 +115,12 @@ export const connect = Effect.fnUntraced(function* (
 export const secretKey = randomBytes(32).toString("base64")
 
 /** Migrates, applies a project file, and issues a token that may do everything in the project. */
-export const openProject = (sql: PgClient.PgClient, file: { readonly project: { readonly id: ProjectId } }) =>
+export const openProject = (sql: PgClient.PgClient, file: (typeof ProjectFile)["Encoded"]) =>
   Effect.gen(function* () {
     yield* migrate
     yield* (yield* Projects).apply(JSON.stringify(file))
     const { token } = yield* (yield* ApiKeys).issue({
-      projectId: file.project.id,
+      projectId: ProjectId.make(file.project.id),
       name: "bench",
       scopes,
       expiresIn: Duration.days(1),

@@ -7,6 +7,7 @@ import { Effect, Record } from "effect"
 import { Command } from "effect/cli"
 import { json } from "../../src/cli/Flags.ts"
 import { answer } from "../../src/cli/Output.ts"
+import * as Campaigns from "./campaigns.ts"
 import * as Console from "./console.ts"
 import * as Deliveries from "./deliveries.ts"
 import * as Freeze from "./freeze.ts"
@@ -20,6 +21,7 @@ const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
   const findings = {
     requests: yield* Requests.measure(Requests.usual),
     deliveries: yield* Deliveries.measure(Deliveries.usual),
+    campaigns: yield* Campaigns.measure(Campaigns.usual),
     freeze: yield* Freeze.measure(Freeze.usual),
     hostile: yield* Hostile.measure(Hostile.usual),
     memory: yield* Memory.measure(Memory.usual),
@@ -37,6 +39,7 @@ Command.make("bench", { json }, all).pipe(
   Command.withSubcommands([
     Requests.command,
     Deliveries.command,
+    Campaigns.command,
     Freeze.command,
     Hostile.command,
     Memory.command,

@@ -21,6 +21,7 @@ const columns: Readonly<Record<string, readonly [head: string, digits: number]>>
   claimP95: ["CLAIM P95 MS", 1],
   disableMillis: ["DISABLE MS", 0],
   drainSeconds: ["DRAIN S", 1],
+  sendSeconds: ["SECONDS", 2],
   cpuMicros: ["CPU µs/DELIVERY", 0],
   postgresMicros: ["POSTGRESQL µs/DELIVERY", 0]
 }
