@@ -1,4 +1,4 @@
-/** The rooms of the house and the directions between them, held against every import of `src`. */
+/** The folders of `src`, and the imports that are allowed between them. */
 import { assert, describe, it } from "@effect/vitest"
 import { readdirSync, readFileSync } from "node:fs"
 import { dirname, join, normalize, relative } from "node:path"
@@ -10,18 +10,24 @@ interface Import {
   readonly to: string
 }
 
-const files = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
-  .filter((file) => file.endsWith(".ts"))
-  .map((file) => join("src", file))
+const filesOf = (folder: string) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".ts") && !file.includes("node_modules"))
+    .map((file) => join(folder, file))
 
-const imports: ReadonlyArray<Import> = files.flatMap((from) =>
-  [...readFileSync(join(root, from), "utf8").matchAll(/(?:from|import)\s*\(?\s*"([^"\s]+)"/g)].flatMap(
-    ([, to = ""]) => [{ from, to: to.startsWith(".") ? normalize(join(dirname(from), to)) : to }]
+/** The imports of files, those of types included. */
+const importsOf = (files: ReadonlyArray<string>): ReadonlyArray<Import> =>
+  files.flatMap((from) =>
+    [...readFileSync(join(root, from), "utf8").matchAll(/(?:from|import)\s*\(?\s*"([^"\s]+)"/g)].flatMap(
+      ([, to = ""]) => [{ from, to: to.startsWith(".") ? normalize(join(dirname(from), to)) : to }]
+    )
   )
-)
 
-/** What a room may import, itself apart. A room that is not listed may not be. */
-const rooms: Readonly<Record<string, ReadonlyArray<string>>> = {
+const files = filesOf("src")
+const imports = importsOf(files)
+
+/** The folders that each folder may import besides itself. Every folder is listed. */
+const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   api: [],
   platform: ["api"],
   crm: ["platform", "api"],
@@ -38,27 +44,67 @@ const rooms: Readonly<Record<string, ReadonlyArray<string>>> = {
   "main.ts": ["cli"]
 }
 
-const roomOf = (file: string) => relative("src", file).split("/")[0] ?? ""
+/** Folders whose modules outside of the services' own folders are their public interface. */
+const domains = new Set(["crm", "messaging", "campaigns", "integrations", "project", "console", "server", "cli"])
+
+/** Allowed imports of modules that are not public. */
+const exceptions: ReadonlyArray<{ readonly from: string; readonly to: RegExp }> = [
+  // The server is composed of the handlers of all services, and nothing else uses them.
+  { from: "src/server/Http.ts", to: /\/Http\.ts$/ }
+]
+
+/** Returns the imports that close a cycle, found by a walk from every file. */
+const cyclesIn = (imports: ReadonlyArray<Import>): ReadonlyArray<Import> => {
+  const importsFrom = Map.groupBy(imports, ({ from }) => from)
+  const [open, done] = [new Set<string>(), new Set<string>()]
+  const walk = (file: string): ReadonlyArray<Import> => {
+    open.add(file)
+    const found = (importsFrom.get(file) ?? []).flatMap((line) =>
+      open.has(line.to) ? [line] : done.has(line.to) ? [] : walk(line.to)
+    )
+    open.delete(file)
+    done.add(file)
+    return found
+  }
+  return [...importsFrom.keys()].flatMap((file) => (done.has(file) ? [] : walk(file)))
+}
+
+const folderOf = (file: string) => relative("src", file).split("/")[0] ?? ""
 const isLocal = ({ to }: Import) => to.startsWith("src/")
 const show = ({ from, to }: Import) => `${from} → ${to}`
 
 describe("imports", () => {
   it("follow the allowed directions between folders", () => {
     const wrong = imports.filter(isLocal).filter(({ from, to }) => {
-      const [here, there] = [roomOf(from), roomOf(to)]
-      return here !== there && !(rooms[here] ?? []).includes(there)
+      const [here, there] = [folderOf(from), folderOf(to)]
+      return here !== there && !(allowed[here] ?? []).includes(there)
     })
     assert.deepStrictEqual(wrong.map(show), [])
     assert.deepStrictEqual(
-      files.filter((file) => rooms[roomOf(file)] === undefined),
+      files.filter((file) => allowed[folderOf(file)] === undefined),
       []
     )
+  })
+
+  it("between domains name public modules, directly below the domain's folder", () => {
+    const wrong = imports
+      .filter(({ from, to }) => {
+        const domain = folderOf(to)
+        return domain !== folderOf(from) && domains.has(domain) && dirname(to) !== join("src", domain)
+      })
+      .filter((line) => !exceptions.some(({ from, to }) => from === line.from && to.test(line.to)))
+    assert.deepStrictEqual(wrong.map(show), [])
+  })
+
+  it("form no cycle, even of types alone", () => {
+    assert.deepStrictEqual(cyclesIn(imports).map(show), [])
+    assert.deepStrictEqual(cyclesIn(importsOf(filesOf("test"))).map(show), [])
   })
 
   it("of the contract and of the client come from effect alone", () => {
     const wrong = imports.filter(
       (line) =>
-        ["api", "client", "client.ts"].includes(roomOf(line.from)) && !isLocal(line) && !/^effect(\/|$)/.test(line.to)
+        ["api", "client", "client.ts"].includes(folderOf(line.from)) && !isLocal(line) && !/^effect(\/|$)/.test(line.to)
     )
     assert.deepStrictEqual(wrong.map(show), [])
   })

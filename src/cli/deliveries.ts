@@ -1,8 +1,7 @@
 /** `deliveries`: the deliveries of events to the webhooks of a project. */
 import { Effect, Layer } from "effect"
 import { Command, Flag } from "effect/cli"
-import { Deliveries, type Delivery } from "../integrations/Deliveries.ts"
-import { states } from "../integrations/Deliveries/States.ts"
+import { Deliveries, type Delivery, states } from "../integrations/Deliveries.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"

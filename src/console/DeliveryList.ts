@@ -6,8 +6,8 @@ import type { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
 import type { EventType } from "../api/integrations/Events.ts"
 import { selected } from "../platform/Columns.ts"
-import { firstIdAt } from "../integrations/Deliveries/Age.ts"
-import type { State } from "../integrations/Deliveries/States.ts"
+import { firstIdAt } from "../platform/NewId.ts"
+import type { State } from "../integrations/Deliveries.ts"
 import { badge, type Html, html, link, nextPage, table, time } from "./Html.ts"
 import { pageSize } from "./Page.ts"
 
@@ -47,13 +47,15 @@ type Found = ReadonlyArray<Row | { readonly id: null; readonly last: DeliveryId 
 export const find = (sql: SqlClient.SqlClient, filter: Filter) => {
   const { cursor, installationId, projectId, since, status, type, until } = filter
   const isFiltered = installationId !== null || type !== null || status !== null
-  const before = [cursor, until === null ? null : firstIdAt(until)].filter((id) => id !== null).toSorted()[0] ?? null
+  const before =
+    [cursor, until === null ? null : firstIdAt("dlv", until.getTime())].filter((id) => id !== null).toSorted()[0] ??
+    null
   return sql<Found[number]>`
     WITH scanned AS MATERIALIZED (
       SELECT id, installation_id, event_id, status, attempts, dead_code, attempt_log -> -1 AS last_attempt,
         replay_id, created_at
       FROM deliveries
-      WHERE project_id = ${projectId} AND id >= ${since === null ? "" : firstIdAt(since)}
+      WHERE project_id = ${projectId} AND id >= ${since === null ? "" : firstIdAt("dlv", since.getTime())}
         ${before === null ? sql.literal("") : sql`AND id < ${before}`} ${sql.literal(status === "dead" ? `AND ${isDead}` : "")}
       ORDER BY id DESC LIMIT ${isFiltered ? scanLimit : pageSize + 1}::int
     ),

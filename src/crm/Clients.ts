@@ -24,7 +24,7 @@ import { newId } from "../platform/NewId.ts"
 import { following, type Page, Pages, type Window } from "../platform/Pages.ts"
 import { create } from "./Clients/Create.ts"
 import { noSuchClient, patch } from "./Clients/Patch.ts"
-import { columns } from "./Clients/Record.ts"
+import { columns } from "./ClientColumns.ts"
 
 export class Clients extends Context.Service<
   Clients,

@@ -24,7 +24,7 @@ import { Notifier } from "../platform/outbox/Notifier.ts"
 import { following, type Page, Pages, type Window } from "../platform/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
 import { type DealChange, noSuchDeal, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
-import { columns } from "./Deals/Record.ts"
+import { columns } from "./DealColumns.ts"
 
 export class Deals extends Context.Service<
   Deals,

@@ -9,6 +9,8 @@ import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.
 import type { State } from "./Deliveries/States.ts"
 import { notRetriable, retryFor } from "./Webhooks/Retry.ts"
 
+export { type State, states } from "./Deliveries/States.ts"
+
 /** A delivery, with what its last attempt came to. */
 export interface Delivery {
   readonly deliveryId: DeliveryId
@@ -154,3 +156,12 @@ const shownLog = `(
   SELECT coalesce(jsonb_agg(entry - 'endpointUrl' ORDER BY place), '[]')
   FROM jsonb_array_elements(attempt_log) WITH ORDINALITY AS log (entry, place)
 )`
+
+/** Counts, over all projects, the dead deliveries, and those whose lease ended a minute ago without a takeover. */
+export const countStuck = Effect.fn("Deliveries.countStuck")(function* (sql: SqlClient.SqlClient) {
+  const [row] = yield* sql<{ readonly dead: number; readonly abandoned: number }>`
+    SELECT count(*) FILTER (WHERE status = 'dead')::int AS dead,
+      count(*) FILTER (WHERE status = 'delivering' AND leased_until < now() - interval '1 minute')::int AS abandoned
+    FROM deliveries WHERE status IN ('dead', 'delivering')`
+  return row ?? { dead: 0, abandoned: 0 }
+})

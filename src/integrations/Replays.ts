@@ -7,13 +7,14 @@ import { SqlClient } from "effect/sql"
 import { InstallationId, type ProjectId } from "../api/Ids.ts"
 import type { EventType } from "../api/integrations/Events.ts"
 import { Operator } from "../platform/Audit.ts"
-import { newId } from "../platform/NewId.ts"
+import { firstIdAt, newId } from "../platform/NewId.ts"
 import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
-import { firstIdAt } from "./Deliveries/Age.ts"
 import { cancel, type Listed, list, start, webhook } from "./Replays/Repo.ts"
 import { count, type Selection } from "./Replays/Selection.ts"
 import type { State } from "./Replays/States.ts"
 import { WebhookUnknown } from "./WebhookUnknown.ts"
+
+export { filterNames } from "./Replays/Selection.ts"
 
 /** Deliveries that a replay makes per second, unless it names another pace; and the highest. */
 export const usualPace = 50
@@ -92,7 +93,7 @@ export class Replays extends Context.Service<
       /** Counts by many short statements, however long the range is. */
       const countAll = Effect.fnUntraced(function* (selection: Selection) {
         let matched = 0
-        let position: string | null = firstIdAt(selection.since)
+        let position: string | null = firstIdAt("dlv", selection.since.getTime())
         while (position !== null) {
           const rows: ReadonlyArray<{ readonly last: string | null; readonly matched: number }> = yield* count(
             sql,

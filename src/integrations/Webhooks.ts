@@ -23,7 +23,7 @@ import { networksOf } from "./Addresses.ts"
 import { endpointFault } from "./EndpointUrl.ts"
 import { configure, rotate } from "./Webhooks/Repo.ts"
 import { retry } from "./Webhooks/Retry.ts"
-import { currentSecret, secretOwner } from "./Webhooks/Secrets.ts"
+import { currentSecret, secretOwner } from "./WebhookSecrets.ts"
 
 /** The outcome of a command, with the current signing secret unless it is a replay. */
 export type WebhookOutcome = Outcome<Redacted.Redacted>

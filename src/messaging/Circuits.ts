@@ -13,8 +13,7 @@
 import { Context, Data, Duration, Effect, Exit, Layer, Schedule } from "effect"
 import { CircuitBreaker } from "effect/persistence"
 import type { ChannelId, ProjectId } from "../api/Ids.ts"
-import type { Outcome } from "./Connectors.ts"
-import { isUnanswered } from "./Connectors/Outcomes.ts"
+import { isUnanswered, type Outcome } from "./Outcomes.ts"
 
 const failuresInARow = 5
 const firstOpenPeriod = Duration.seconds(5)

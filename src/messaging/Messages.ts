@@ -67,3 +67,15 @@ export class Messages extends Context.Service<
     })
   )
 }
+
+/**
+ * Counts, over all projects, the messages that wait for an operator, and those whose lease ended a minute ago without a
+ * takeover.
+ */
+export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlClient.SqlClient) {
+  const [row] = yield* sql<{ readonly unsettled: number; readonly abandoned: number }>`
+    SELECT count(*) FILTER (WHERE status = 'unknown' AND available_at IS NULL)::int AS unsettled,
+      count(*) FILTER (WHERE attempting AND available_at < now() - interval '1 minute')::int AS abandoned
+    FROM messages WHERE status = 'unknown' OR attempting`
+  return row ?? { unsettled: 0, abandoned: 0 }
+})

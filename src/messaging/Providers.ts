@@ -2,8 +2,10 @@
 import { Context, Effect, Layer, Option } from "effect"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
-import { Connectors, type Outcome, type Outgoing } from "./Connectors.ts"
-import { openConfig, type SealedChannel } from "./Connectors/Sealed.ts"
+import { Connectors } from "./Connectors.ts"
+import type { Outgoing } from "./Connectors/Connector.ts"
+import type { Outcome } from "./Outcomes.ts"
+import { openConfig, type SealedChannel } from "./SealedConfigs.ts"
 
 export class Providers extends Context.Service<
   Providers,

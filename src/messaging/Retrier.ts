@@ -20,9 +20,9 @@ import { MetricsEnabled } from "../platform/MetricsEnabled.ts"
 import { untraced } from "../platform/Telemetry.ts"
 import { Calls, type Guard } from "./Calls.ts"
 import { Circuits } from "./Circuits.ts"
-import { isUnanswered } from "./Connectors/Outcomes.ts"
+import { isUnanswered } from "./Outcomes.ts"
 import { type Claim, claim, endLeasesOfDead } from "./Messages/Attempts.ts"
-import * as Metrics from "./Messages/Metrics.ts"
+import * as Metrics from "./MessageMetrics.ts"
 import { outcomes } from "./Providers.ts"
 
 /** Maximum numbers of attempts in flight in one process. */

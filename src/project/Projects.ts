@@ -2,7 +2,7 @@
 import { Context, Data, DateTime, Effect, Layer, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
-import { stage } from "../integrations/Preview/Staging.ts"
+import { stage } from "../integrations/StagedBatches.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
 import { lineOf } from "./ProjectFile/FaultLines.ts"

@@ -4,7 +4,7 @@ import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
-import * as Reevaluation from "../integrations/Preview/Reevaluation.ts"
+import { reevaluation } from "../integrations/StagedBatches.ts"
 import * as Replayer from "../integrations/Replayer.ts"
 import { Sender } from "../integrations/Sender.ts"
 import { Runner } from "../campaigns/Runner.ts"
@@ -85,7 +85,7 @@ const background = Layer.mergeAll(
   Layer.provide(Database.backgroundLayer),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.deliveriesLayer])),
   Layer.merge(Replayer.layer),
-  Layer.merge(Layer.provide(Reevaluation.layer, Database.operatorLayer)),
+  Layer.merge(Layer.provide(reevaluation, Database.operatorLayer)),
   Layer.provide([Worker.layer, Circuits.layer])
 )
 

@@ -1,7 +1,7 @@
 /** The tables of stored secrets, and the check at start that a key of this process opens them. */
 import { Data, Effect, Layer } from "effect"
-import { signingSecrets } from "../integrations/Webhooks/Secrets.ts"
-import { channelConfigs } from "../messaging/Connectors/Sealed.ts"
+import { signingSecrets } from "../integrations/WebhookSecrets.ts"
+import { channelConfigs } from "../messaging/SealedConfigs.ts"
 import { type SealedTable, unreadableAll } from "../platform/SealedValues.ts"
 
 /** Every table with sealed values. */

@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { released } from "../../src/campaigns/Runner/Results.ts"
-import { maxAttempts } from "../../src/messaging/Messages/Schedule.ts"
+import { maxAttempts } from "../../src/messaging/RetrySchedule.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { accepted, lease, nowhere, postponed, refused, resultOf, scene } from "./Runner.scene.support.ts"
 import { httpChannel } from "./Runner.support.ts"

@@ -5,7 +5,7 @@ import { AudienceId, CampaignId, ChannelId, ClientId, ProjectId } from "../../sr
 import type { Claim } from "../../src/campaigns/Runner/Claims.ts"
 import { recipientResult } from "../../src/campaigns/Runner/Results.ts"
 import { after, moves, open, states } from "../../src/campaigns/Runner/States.ts"
-import type { Outcome } from "../../src/messaging/Connectors.ts"
+import type { Outcome } from "../../src/messaging/Outcomes.ts"
 
 const base: Claim = {
   projectId: ProjectId.make("p"),

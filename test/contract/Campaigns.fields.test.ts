@@ -1,4 +1,4 @@
-/** What is refused of the body of a command, and where the fault is told (specification 2.4 and 4.3; contract §2). */
+/** Invalid bodies of commands, and the paths of the reported faults (contract §2, §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { operations } from "../../src/api/campaigns/States.ts"

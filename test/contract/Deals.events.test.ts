@@ -1,4 +1,4 @@
-/** What webhooks are told of deals, and when nothing is (contract §7 and §10; specification, section 6). */
+/** The events of deals, and the changes that emit none (contract §7 and §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"

@@ -1,4 +1,4 @@
-/** The pages of the deal list: their filters, their order and their cursors (contract §6, specification 4.1). */
+/** The pages of the deal list: their filters, their order and their cursors (contract §6, §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { dealPageOf, faultsOf, problemOf } from "../support/ContractAnswers.ts"
@@ -39,7 +39,7 @@ const filters: ReadonlyArray<Filter> = [
 const queryOf = (filter: Filter, more: Readonly<Record<string, string>> = {}) =>
   new URLSearchParams({ ...filter, ...more }).toString()
 
-/** The specification's defaults. */
+/** The defaults of the contract. */
 const meaningOf = ({ lifecycle = "active", status = "all" }: Filter) => ({ lifecycle, status })
 
 const matching = (deals: File, filter: Filter) => {

@@ -1,4 +1,4 @@
-/** Values that fields of a type take and refuse, at their bounds (specification, section 4). */
+/** Valid and invalid values of each type of field, at its bounds. */
 
 export interface Field {
   readonly good: ReadonlyArray<unknown>

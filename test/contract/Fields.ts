@@ -1,4 +1,4 @@
-/** Each body member and query parameter of each operation (specification, sections 4 and 5): the table of the walk over fields. */
+/** Each body member and query parameter of each operation: the table of `Walk.fields.test.ts`. */
 import * as Values from "./FieldValues.ts"
 import type { Field } from "./FieldValues.ts"
 

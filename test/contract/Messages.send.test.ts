@@ -1,8 +1,7 @@
 /** What a send is answered, by what its provider made of it (contract §8). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import type { Answering } from "../integrations/Deliveries.support.ts"
-import { status } from "../integrations/Deliveries.support.ts"
+import { type Answering, status } from "../integrations/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"

@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto"
 import type { Module, Scope } from "../../src/api/Access.ts"
 import type { Request } from "../support/ContractHttp.ts"
-import type { Reference, Sample } from "./Samples.ts"
+import type { Reference, Sample } from "./Sample.ts"
 
 /** The parts of a sample that most operations share: a read answers 200 under the policy `read`, a mutation 200 under `write`. */
 export const operation = (method: Sample["method"], path: string, scope: Scope, module: Module) =>

@@ -3,7 +3,8 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { assertUnlimited, codeOf, problemOf, requestIdOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { type Sample, samples } from "./Samples.ts"
+import type { Sample } from "./Sample.ts"
+import { samples } from "./Samples.ts"
 
 /** Splits what a socket answered. */
 const answerOf = (text: string) => {

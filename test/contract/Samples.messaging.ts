@@ -1,7 +1,7 @@
 /** The walk's requests to messaging, and what they refer to. */
 import type { Parts } from "../support/TestServer.ts"
 import { operation } from "./Requests.ts"
-import type { Reference, Sample } from "./Samples.ts"
+import type { Reference, Sample } from "./Sample.ts"
 
 const own = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
 const foreignId = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e9"

@@ -1,59 +1,12 @@
-/** A good request to each operation, and what the specification says of it (sections 4 and 5): the walk's table. */
+/** A valid request to each operation, with what the contract says of it: the table of the tests named `Walk`. */
 import { Context, Effect, Layer } from "effect"
-import type { SqlClient } from "effect/sql"
-import type { Module, Policy, Scope } from "../../src/api/Access.ts"
 import { receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
 import { type Change, operation, requestOf } from "./Requests.ts"
+import type { Reference, Restore, Sample } from "./Sample.ts"
 import * as Messaging from "./Samples.messaging.ts"
-
-/** A reference to another record: where it stands in the request, an id that another project has, and the answer. */
-export interface Reference {
-  readonly at: readonly ["path" | "body", string]
-  readonly foreign: string
-  readonly code: string
-  /** 404 unless told. */
-  readonly status?: 400
-  /** What an id has to look like; anything of 1 to 160 characters unless told. */
-  readonly form?: "uuid"
-}
-
-/** An id of a reference's form that no project has. */
-export const missingOf = ({ form }: Reference) =>
-  form === "uuid" ? "00000000-0000-4000-8000-000000000000" : "xxx_nothing"
-
-export interface Sample {
-  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE"
-  /** Relative to `/api`, `{name}` for a parameter. */
-  readonly path: string
-  readonly status: 200 | 201
-  readonly scope: Scope
-  readonly module: Module
-  readonly policy: Policy
-  /** Ids that the project has. */
-  readonly params?: Readonly<Record<string, string>>
-  /** Every query parameter with a good value; null: there is none before an answer gave one. */
-  readonly query?: Readonly<Record<string, string | null>>
-  /** Every member of the body, with good values. */
-  readonly body?: Readonly<Record<string, unknown>>
-  /** Members that a body must have. */
-  readonly required?: ReadonlyArray<string>
-  /** The member that names the variant of the body: what else is wrong, nobody can tell without it. */
-  readonly discriminator?: string
-  /** The form of the idempotency key (specification 4.1): of clients and deals, or of everything else. */
-  readonly key?: "record" | "printable"
-  /** What its receipt has more than others, or less: a signing secret, or no version; a message's is one of its own. */
-  readonly receipt?: "secret" | "unversioned" | "message"
-  readonly references?: ReadonlyArray<Reference>
-  /** Codes of what else its records can refuse. */
-  readonly refusals?: ReadonlyArray<string>
-  /** Puts into a project what a good request needs and no project file can say, or what the request before has used up. */
-  readonly restore?: Restore
-}
-
-type Restore = (sql: SqlClient.SqlClient, projectId: string) => Effect.Effect<void>
 
 /** What makes an installation ready for a preview. */
 const staged = {

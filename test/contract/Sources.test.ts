@@ -1,4 +1,4 @@
-/** The catalog of sources, and the source of one conversation (contract §6, §8; specification 4.2). */
+/** The catalog of sources, and the source of one conversation (contract §6, §8). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf } from "../support/ContractAnswers.ts"

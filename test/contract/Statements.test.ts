@@ -8,7 +8,8 @@ import { subscribe } from "../support/Events.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { path } from "./Clients.support.ts"
 import { newKey, referring, requestOf } from "./Requests.ts"
-import { missingOf, receiptOfSample, type Sample, samples, World } from "./Samples.ts"
+import { missingOf, type Sample } from "./Sample.ts"
+import { receiptOfSample, samples, World } from "./Samples.ts"
 import { services, Wire } from "./Wire.support.ts"
 
 /** Wakes those who deliver, after the commit: no request waits for it, and one does for many. */

@@ -4,7 +4,8 @@ import { Effect } from "effect"
 import { assertFault, faultsOf, problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { requestOf, stringsOf } from "./Requests.ts"
-import { type Sample, World } from "./Samples.ts"
+import type { Sample } from "./Sample.ts"
+import { World } from "./Samples.ts"
 import { hasBody, walking } from "./Walk.support.ts"
 
 const limit = 256 * 1024

@@ -9,7 +9,8 @@ import type { Answer } from "../support/ContractHttp.ts"
 import { type Seeded, TestServer } from "../support/TestServer.ts"
 import { commands, fields } from "./Fields.ts"
 import { type Change, queryOf, requestOf } from "./Requests.ts"
-import { type Sample, samples, World } from "./Samples.ts"
+import type { Sample } from "./Sample.ts"
+import { samples, World } from "./Samples.ts"
 
 // The fields that the OpenAPI document names
 

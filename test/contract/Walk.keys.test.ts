@@ -5,7 +5,8 @@ import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { fields } from "./Fields.ts"
 import { newKey, queryOf, referring, requestOf } from "./Requests.ts"
-import { missingOf, receiptOfSample, type Sample, samples, World } from "./Samples.ts"
+import { missingOf, type Sample } from "./Sample.ts"
+import { receiptOfSample, samples, World } from "./Samples.ts"
 import { walkingOver } from "./Walk.support.ts"
 
 const isMutation = ({ key }: Sample) => key !== undefined

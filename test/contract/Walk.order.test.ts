@@ -6,7 +6,8 @@ import { assertUnlimited, problemOf, remainingOf } from "../support/ContractAnsw
 import type { Answer } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { type Change, requestOf } from "./Requests.ts"
-import { type Sample, samples, World } from "./Samples.ts"
+import type { Sample } from "./Sample.ts"
+import { samples, World } from "./Samples.ts"
 import { hasBody, walkingOver } from "./Walk.support.ts"
 
 /** So slow that no test sees a token come back. */

@@ -3,7 +3,8 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { assertFault, faultsOf, problemOf } from "../support/ContractAnswers.ts"
 import { queryOf } from "./Requests.ts"
-import { type Sample, World } from "./Samples.ts"
+import type { Sample } from "./Sample.ts"
+import { World } from "./Samples.ts"
 import { hasParams, walking } from "./Walk.support.ts"
 
 /** The path parameters that are UUIDs. */

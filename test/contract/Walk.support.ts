@@ -5,7 +5,8 @@ import { remainingOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import type { TestServer } from "../support/TestServer.ts"
 import type { Change } from "./Requests.ts"
-import { type Sample, samples, World } from "./Samples.ts"
+import type { Sample } from "./Sample.ts"
+import { samples, World } from "./Samples.ts"
 
 /** Makes a test of each operation, or of some. */
 export const walkingOver =

@@ -8,7 +8,8 @@ import { Api } from "../../src/api/Api.ts"
 import { assertUnlimited, problemOf, remainingOf, requestIdOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { newKey, referring, requestOf } from "./Requests.ts"
-import { missingOf, type Reference, samples, World } from "./Samples.ts"
+import { missingOf, type Reference } from "./Sample.ts"
+import { samples, World } from "./Samples.ts"
 import { walkingOver } from "./Walk.support.ts"
 
 const operations = Object.entries(samples)
@@ -48,7 +49,7 @@ const looksOf = ({
 const fixedId = { "x-request-id": "walk-1" }
 
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
-  it.effect("is listed in the walk's table with the method and path of the specification", () =>
+  it.effect("is listed in Samples.ts with its method and path", () =>
     Effect.sync(() =>
       assert.deepStrictEqual(
         declared.toSorted(),

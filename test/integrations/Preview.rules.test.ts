@@ -4,9 +4,9 @@ import { Effect, Exit, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { createHash } from "node:crypto"
 import { entityTypes } from "../../src/api/integrations/Preview.ts"
-import { importFields, rules } from "../../src/integrations/Preview/Fields.ts"
+import { importFields, rules } from "../../src/integrations/ImportFields.ts"
+import { reevaluation } from "../../src/integrations/StagedBatches.ts"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
-import * as Reevaluation from "../../src/integrations/Preview/Reevaluation.ts"
 import { apply, contact, preview, services, usual } from "./Preview.support.ts"
 
 const lengths = [0, 1, 2, 99, 100, 101, 159, 160, 161, 254, 255, 9_999, 10_000, 10_001]
@@ -93,7 +93,7 @@ layer(services)("a batch judged by another version of the rules", (it) => {
 
       yield* Effect.scoped(
         Effect.gen(function* () {
-          yield* Layer.build(Reevaluation.layer.pipe(Layer.provide(Supervisor.layer)))
+          yield* Layer.build(reevaluation.pipe(Layer.provide(Supervisor.layer)))
           while ((yield* batches).some(({ rules: by }) => by !== null && by !== rules)) yield* Effect.yieldNow
         })
       )

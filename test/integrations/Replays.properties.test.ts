@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import fc from "fast-check"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
-import { firstIdAt } from "../../src/integrations/Deliveries/Age.ts"
+import { firstIdAt } from "../../src/platform/NewId.ts"
 import { release } from "../../src/integrations/Replays/Release.ts"
 import { start } from "../../src/integrations/Replays/Repo.ts"
 import { count, filterNames, filters, type Selection } from "../../src/integrations/Replays/Selection.ts"
@@ -40,7 +40,7 @@ const insert = Effect.fnUntraced(function* (projectId: string, all: ReadonlyArra
   const ids: Array<string> = []
   for (const [n, { at, installation, isReplay, status, type }] of all.entries()) {
     const time = new Date(epoch + at)
-    const id = `${firstIdAt(time)}7${String(n).padStart(19, "0")}`
+    const id = `${firstIdAt("dlv", time.getTime())}7${String(n).padStart(19, "0")}`
     ids.push(id)
     yield* sql`
       WITH event AS (
@@ -82,7 +82,7 @@ const run = Effect.fnUntraced(function* (all: ReadonlyArray<Stored>, { eventType
       : []
   })
   let matched = 0
-  let position: string | null = firstIdAt(selection.since)
+  let position: string | null = firstIdAt("dlv", selection.since.getTime())
   while (position !== null) {
     const [found]: ReadonlyArray<{ readonly last: string | null; readonly matched: number }> = yield* Effect.orDie(
       count(sql, selection, position)

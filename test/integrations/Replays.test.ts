@@ -1,9 +1,7 @@
 /** Replays (contract §13): which deliveries go out again, how they look, and that live ones come first. */
 import { assert, layer } from "@effect/vitest"
-import { Effect, Schema } from "effect"
-import { documentOf, run as runCommand } from "../cli/Cli.support.ts"
-import { at } from "../cli/Cli.support.ts"
-import { Redacted } from "effect"
+import { Effect, Redacted, Schema } from "effect"
+import { at, documentOf, run as runCommand } from "../cli/Cli.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 import {

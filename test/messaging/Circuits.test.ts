@@ -4,7 +4,7 @@ import { Deferred, Effect, Fiber, Layer, Option } from "effect"
 import { TestClock } from "effect/testing"
 import { ChannelId, ProjectId } from "../../src/api/Ids.ts"
 import { type Channel, Circuits } from "../../src/messaging/Circuits.ts"
-import type { Outcome } from "../../src/messaging/Connectors.ts"
+import type { Outcome } from "../../src/messaging/Outcomes.ts"
 
 const channelOf = (id: string): Channel => ({ projectId: ProjectId.make("p"), channelId: ChannelId.make(id) })
 const timeout: Outcome = { _tag: "unknown", errorCode: "timeout" }

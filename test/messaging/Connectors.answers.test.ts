@@ -1,7 +1,7 @@
 /** The classification of contract §8, held against what comes over a wire. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { type Meaning, meaningOf, statuses } from "../../src/messaging/Connectors/Outcomes.ts"
+import { type Meaning, meaningOf, statuses } from "../../src/messaging/Outcomes.ts"
 import { answering, answerOf, endpoint, type Received } from "../support/Endpoints.ts"
 import {
   accepted,

@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
-import { failures } from "../../src/messaging/Connectors/Outcomes.ts"
+import { failures } from "../../src/messaging/Outcomes.ts"
 import { answering, endpoint } from "../support/Endpoints.ts"
 import { tls, trusted } from "../support/Tls.ts"
 import { both, connectors, http, overdue, postponed, reply, send, start, taken, unknown } from "./Connectors.support.ts"

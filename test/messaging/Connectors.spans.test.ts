@@ -1,8 +1,8 @@
 /** What is told of a call to those who watch the service, and what is not. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Logger, Option, Predicate, References } from "effect"
-import type { Outcome } from "../../src/messaging/Connectors.ts"
-import type { ChannelConfig } from "../../src/messaging/Connectors/Config.ts"
+import type { Outcome } from "../../src/messaging/Outcomes.ts"
+import type { ChannelConfig } from "../../src/messaging/Connectors.ts"
 import { answering, endpoint } from "../support/Endpoints.ts"
 import { tls } from "../support/Tls.ts"
 import {

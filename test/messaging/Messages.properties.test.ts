@@ -4,7 +4,7 @@ import { Clock, Duration, Effect, Exit, Fiber, Option } from "effect"
 import * as fc from "fast-check"
 import { TestClock } from "effect/testing"
 import { Operator } from "../../src/platform/Audit.ts"
-import type { Outcome } from "../../src/messaging/Connectors.ts"
+import type { Outcome } from "../../src/messaging/Outcomes.ts"
 import { abandoned, begun, type Ending, ended, type Known, type Meddling, settled } from "./Messages.model.support.ts"
 import { type Call, engine, Made, openProject, type Provider, untilLater, untilLive } from "./Messages.support.ts"
 

@@ -5,7 +5,7 @@ import type { AttemptStatus, MessageStatus } from "../../src/api/messaging/Messa
 import { ChannelId, ConversationId, MessageId, ProjectId } from "../../src/api/Ids.ts"
 import { type Attempt, claim, record } from "../../src/messaging/Messages/Attempts.ts"
 import { settle } from "../../src/messaging/Messages/Repo.ts"
-import type { Result } from "../../src/messaging/Messages/Schedule.ts"
+import type { Result } from "../../src/messaging/RetrySchedule.ts"
 import { type Event, moves } from "../../src/messaging/Messages/States.ts"
 import { conversations, httpChannel, type Left, open } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"

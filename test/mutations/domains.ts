@@ -7,7 +7,7 @@ const evaluation = mutating(
   "integrations/Preview.rules",
   "integrations/Preview.properties"
 )
-const outcomes = mutating("messaging/Connectors/Outcomes.ts", "messaging/Connectors.answers")
+const outcomes = mutating("messaging/Outcomes.ts", "messaging/Connectors.answers")
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
 const claims = mutating("campaigns/Runner/Claims.ts", "campaigns/Runner.recipients", "campaigns/Runner.leases")
@@ -43,7 +43,7 @@ export const domains = [
     "WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'",
     ""
   ),
-  mutating("integrations/Webhooks/Secrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
+  mutating("integrations/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
   attempt("WHERE failure IS NULL", ""),

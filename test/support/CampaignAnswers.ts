@@ -1,4 +1,4 @@
-/** What the answers about campaigns have to look like (specification 2.4 and 2.5; contract §9), strictly. */
+/** Strict schemas of the answers about campaigns (contract §9). */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { assertJson, decodes, pagesOf, versionOf } from "./ContractAnswers.ts"

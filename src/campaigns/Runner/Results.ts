@@ -1,7 +1,7 @@
 /** Results of attempts, recorded for many recipients in one statement. */
 import type { SqlClient, Statement } from "effect/sql"
-import type { Outcome } from "../../messaging/Connectors.ts"
-import { resultOf } from "../../messaging/Messages/Schedule.ts"
+import type { Outcome } from "../../messaging/Outcomes.ts"
+import { resultOf } from "../../messaging/RetrySchedule.ts"
 import type { Claim } from "./Claims.ts"
 import { after, type Event } from "./States.ts"
 

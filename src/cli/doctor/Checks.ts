@@ -2,8 +2,8 @@
 import { Clock, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
-import * as Deliveries from "../../integrations/Deliveries/Standing.ts"
-import * as Messages from "../../messaging/Messages/Standing.ts"
+import * as Deliveries from "../../integrations/Deliveries.ts"
+import * as Messages from "../../messaging/Messages.ts"
 import * as Database from "../../platform/Database.ts"
 import { standing } from "../../platform/Migrations.ts"
 import { RateLimits } from "../../platform/rateLimit/RateLimits.ts"
@@ -160,8 +160,8 @@ export const telemetry = Effect.gen(function* () {
 /** No delivery or message waits for an operator or for a worker. */
 export const work = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const deliveries = yield* Deliveries.standing(sql)
-  const messages = yield* Messages.standing(sql)
+  const deliveries = yield* Deliveries.countStuck(sql)
+  const messages = yield* Messages.countStuck(sql)
   const abandoned = deliveries.abandoned + messages.abandoned
   if (abandoned > 0) {
     return failed(`${abandoned} attempts were left by a process that died`, "Start a process with --role worker.")

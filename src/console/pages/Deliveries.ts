@@ -1,7 +1,7 @@
 /** The deliveries of a project, by state, event type, installation and time. */
 import { Effect } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
-import { states } from "../../integrations/Deliveries/States.ts"
+import { states } from "../../integrations/Deliveries.ts"
 import { find, render } from "../DeliveryList.ts"
 import { filters, input, select } from "../Html.ts"
 import { projectPage, textOf, timeOf, wordOf } from "../Page.ts"

@@ -1,8 +1,7 @@
 /** A delivery with its attempts and its event. */
 import { Effect, Option } from "effect"
 import type { EventId, InstallationId } from "../../api/Ids.ts"
-import type { Attempt } from "../../integrations/Deliveries.ts"
-import type { State } from "../../integrations/Deliveries/States.ts"
+import type { Attempt, State } from "../../integrations/Deliveries.ts"
 import { selected } from "../../platform/Columns.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { spanOf } from "../../platform/TraceContext.ts"

@@ -1,7 +1,7 @@
 /** The service: its queue, what waits for an operator in each project, and the charts of deliveries. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { queue } from "../../integrations/Deliveries/Metrics.ts"
+import { queue } from "../../integrations/DeliveryMetrics.ts"
 import { charts, sample } from "../Charts.ts"
 import { isDead } from "../DeliveryList.ts"
 import { facts, html, link, table } from "../Html.ts"

@@ -6,7 +6,7 @@ import type { ContactCapacityExhausted } from "../../api/Problems.ts"
 import { argumentsOf, inserted, insertedValues } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
 import { addActiveClients, contact_capacity_exhausted, lockCapacity } from "./Capacity.ts"
-import { creatable } from "./Record.ts"
+import { creatable } from "../ClientColumns.ts"
 
 interface NewClient extends ClientCreate {
   readonly id: ClientId

@@ -13,7 +13,7 @@ import {
 import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
 import { addActiveClients, contact_capacity_exhausted, lockCapacity } from "./Capacity.ts"
-import { writable } from "./Record.ts"
+import { writable } from "../ClientColumns.ts"
 
 const patchedValues = patched(writable)
 const differs = differ(writable, "next", "target")

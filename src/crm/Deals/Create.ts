@@ -8,7 +8,7 @@ import { argumentsOf, inserted, insertedValues } from "../../platform/Columns.ts
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
 import { append, appended, eventType } from "../../platform/outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
-import { creatable, eventDeal } from "./Record.ts"
+import { creatable, eventDeal } from "../DealColumns.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
 
 export interface NewDeal extends DealCreate {

@@ -7,7 +7,7 @@ import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
 import type { Kind } from "../../platform/idempotency/Grouped.ts"
 import { append, appended, eventType } from "../../platform/outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
-import { eventDeal, writable } from "./Record.ts"
+import { eventDeal, writable } from "../DealColumns.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
 
 /** Columns that a patch sets to its own values. The other two also depend on the current record. */

@@ -10,14 +10,9 @@
  * and a worker may claim ahead for an endpoint whose concurrency it limits itself.
  */
 import type { SqlClient } from "effect/sql"
-import type { DeliveryId, EventId, InstallationId, ProjectId } from "../../api/Ids.ts"
+import type { DeliveryId, EventId } from "../../api/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
-import { endpoints, quotas, settle } from "./Claim/Endpoints.ts"
-
-export interface Endpoint {
-  readonly projectId: ProjectId
-  readonly installationId: InstallationId
-}
+import { type Endpoint, endpoints, quotas, settle, type Terms } from "./Claim/Endpoints.ts"
 
 /** A leased delivery, to be attempted now. */
 export interface Claim extends Endpoint {
@@ -41,22 +36,6 @@ export interface Claim extends Endpoint {
   readonly data: string
   readonly occurredAt: Date
   readonly traceparent: string
-}
-
-export interface Terms {
-  readonly workerId: bigint
-  readonly leaseMillis: number
-  /** Maximum number of deliveries in flight to one endpoint. */
-  readonly concurrency: number
-  /** Maximum number of claims, for endpoints in good health and for suspect ones. */
-  readonly slots: { readonly healthy: number; readonly suspect: number }
-  /** Endpoints to visit whether they are known to be due or not. */
-  readonly named: ReadonlyArray<Named>
-}
-
-/** An endpoint, and the maximum number of its deliveries leased to this worker: its concurrency, or what is claimed ahead. */
-export interface Named extends Endpoint {
-  readonly width: number
 }
 
 /**

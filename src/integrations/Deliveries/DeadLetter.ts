@@ -1,6 +1,6 @@
 /** Ends deliveries that are not attempted any more, in batches that fit the timeout of a statement. */
 import type { SqlClient } from "effect/sql"
-import type { Endpoint } from "./Claim.ts"
+import type { Endpoint } from "./Claim/Endpoints.ts"
 
 /** Maximum number of deliveries in a batch. */
 export const deadLetterBatch = 1_000

@@ -3,7 +3,8 @@
  * when one has ended. An endpoint that answers quickly has more claimed ahead, so that it does not wait for a claim between
  * two deliveries.
  */
-import type { Claim, Endpoint, Named } from "./Claim.ts"
+import type { Claim } from "./Claim.ts"
+import type { Endpoint, Named } from "./Claim/Endpoints.ts"
 
 /** Time, in milliseconds, after which what waits is returned and claimed anew: its webhook may have changed. */
 const waitsAtMost = 1_000

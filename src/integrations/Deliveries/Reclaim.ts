@@ -1,7 +1,7 @@
 /** Returns what no worker delivers any more to the queue. */
 import type { SqlClient } from "effect/sql"
 import type { Worker } from "../../platform/background/Worker.ts"
-import type { Endpoint } from "./Claim.ts"
+import type { Endpoint } from "./Claim/Endpoints.ts"
 
 /** Maximum number of endpoints that one statement looks at. */
 const endpointsPerStatement = 5_000

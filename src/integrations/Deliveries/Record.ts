@@ -1,6 +1,7 @@
 /** Records the results of attempts: states, attempt logs and the health of endpoints, in batches. */
 import type { SqlClient } from "effect/sql"
-import type { Claim, Endpoint } from "./Claim.ts"
+import type { Claim } from "./Claim.ts"
+import type { Endpoint } from "./Claim/Endpoints.ts"
 import { failuresToPark, firstPause, longestPause } from "./Health.ts"
 import { after, type Move } from "./States.ts"
 

@@ -1,7 +1,7 @@
 /** The signing secrets of claims, opened. */
 import { Effect, Option, type Redacted } from "effect"
 import type { SecretBox } from "../../platform/SecretBox.ts"
-import { secretOwner } from "../Webhooks/Secrets.ts"
+import { secretOwner } from "../WebhookSecrets.ts"
 import type { Claim } from "./Claim.ts"
 
 /** Opens what a claim is signed with. */

@@ -3,7 +3,7 @@
  * NOTIFY, or a claim wrote the mark from a snapshot older than their commit.
  */
 import type { SqlClient } from "effect/sql"
-import type { Endpoint } from "./Claim.ts"
+import type { Endpoint } from "./Claim/Endpoints.ts"
 
 /** Maximum number of endpoints that one statement looks at. */
 export const endpointsPerSweep = 1_000

@@ -10,7 +10,7 @@ import {
   type UnsupportedField,
   type UnsupportedReason
 } from "../../api/integrations/Preview.ts"
-import { importFields } from "./Fields.ts"
+import { importFields } from "../ImportFields.ts"
 
 /** A record of the external system. */
 export interface StagedRecord {

@@ -1,11 +1,11 @@
-/** Digests of batches of staged records. */
+/** The canonical order of staged records, and the fingerprint of a batch. */
 import { createHash } from "node:crypto"
 import type { InstallationId } from "../../api/Ids.ts"
 import { canonicalJson } from "../../platform/CanonicalJson.ts"
 import type { StagedRecord } from "./Evaluation.ts"
 
 /** The canonical form of a record (RFC 8785). */
-const canonical = ({ entityType, externalId, fields }: StagedRecord) =>
+export const canonical = ({ entityType, externalId, fields }: StagedRecord) =>
   canonicalJson({ entityType, externalId, fields })
 
 /** A record with its position in the batch. */
@@ -19,14 +19,6 @@ export const inCanonicalOrder = (records: ReadonlyArray<StagedRecord>): Readonly
     .map((record, position) => ({ record: { ...record, position }, form: canonical(record) }))
     .sort((one, other) => (one.form < other.form ? -1 : one.form > other.form ? 1 : 0))
     .map(({ record }) => record)
-
-/** Returns a digest of a batch in the order of its upload, which determines the duplicates; null for an empty batch. */
-export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null => {
-  if (records.length === 0) return null
-  const hash = createHash("sha256")
-  for (const record of records) hash.update(`${canonical(record)}\n`)
-  return hash.digest("hex")
-}
 
 /**
  * Computes the fingerprint of contract §11: the SHA-256 of the canonical JSON of `{installationId, profileVersion,

@@ -3,9 +3,9 @@ import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { ImportPreview } from "../../api/integrations/Preview.ts"
-import { columns } from "../../crm/Clients/Record.ts"
+import { columns } from "../../crm/ClientColumns.ts"
 import { listOf } from "../../platform/Columns.ts"
-import { importFields } from "./Fields.ts"
+import { importFields } from "../ImportFields.ts"
 
 /** The evaluation of the batch, and its comparison with the clients. */
 interface Found {

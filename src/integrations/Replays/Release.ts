@@ -8,7 +8,7 @@
  */
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
-import { firstIdAt } from "../Deliveries/Age.ts"
+import { firstIdAt } from "../../platform/NewId.ts"
 import { after } from "../Deliveries/States.ts"
 import { stepOf } from "./States.ts"
 
@@ -71,7 +71,7 @@ export const release = (sql: SqlClient.SqlClient, { id, projectId, until }: Repl
   ),
   looked AS NOT MATERIALIZED (
     SELECT id, installation_id, event_id, status, replay_of FROM deliveries
-    WHERE project_id = ${projectId} AND id > (SELECT position FROM replay) AND id < ${firstIdAt(until)}
+    WHERE project_id = ${projectId} AND id > (SELECT position FROM replay) AND id < ${firstIdAt("dlv", until.getTime())}
     ORDER BY id LIMIT ${looksAt}::int
   ),
   picked AS MATERIALIZED (

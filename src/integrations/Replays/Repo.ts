@@ -4,7 +4,7 @@ import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
 import { audited } from "../../platform/Audit.ts"
 import { selected } from "../../platform/Columns.ts"
-import { firstIdAt } from "../Deliveries/Age.ts"
+import { firstIdAt } from "../../platform/NewId.ts"
 import { type Filter, filters, type Selection } from "./Selection.ts"
 import { type State, stepOf } from "./States.ts"
 
@@ -80,7 +80,7 @@ export const start = (sql: Sql, replay: Start) => sql`
       position, paced_at, created_at)
     VALUES (${replay.projectId}, ${replay.id}, ${replay.installationId}, ${replay.since}::timestamptz,
       ${replay.until}::timestamptz, ${[...replay.eventTypes]}::text[], ${[...filters[replay.filter]]}::text[],
-      ${replay.pace}::int, 'running', ${replay.matched}::int, ${firstIdAt(replay.since)}, now(), now())
+      ${replay.pace}::int, 'running', ${replay.matched}::int, ${firstIdAt("dlv", replay.since.getTime())}, now(), now())
     RETURNING project_id
   ),
   ${audited(

@@ -2,7 +2,7 @@
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
-import { firstIdAt } from "../Deliveries/Age.ts"
+import { firstIdAt } from "../../platform/NewId.ts"
 import type { State } from "../Deliveries/States.ts"
 
 /** Which deliveries are sent again, as operators name them. Open ones are sent anyway. */
@@ -38,7 +38,7 @@ export const count = (sql: SqlClient.SqlClient, selection: Selection, position: 
 }>`
   WITH looked AS MATERIALIZED (
     SELECT id, installation_id, event_id, status, replay_of FROM deliveries
-    WHERE project_id = ${selection.projectId} AND id > ${position} AND id < ${firstIdAt(selection.until)}
+    WHERE project_id = ${selection.projectId} AND id > ${position} AND id < ${firstIdAt("dlv", selection.until.getTime())}
     ORDER BY id LIMIT ${looksAt}::int
   )
   SELECT (SELECT max(id) FROM looked) AS last, count(*)::int AS matched FROM looked

@@ -11,7 +11,7 @@ import {
 } from "../../api/Problems.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
 import { recovered } from "../Deliveries/Health.ts"
-import { signingSecretsMax } from "./Secrets.ts"
+import { signingSecretsMax } from "../WebhookSecrets.ts"
 
 type Sql = SqlClient.SqlClient
 

@@ -4,8 +4,7 @@ import type { MessageId } from "../../api/Ids.ts"
 import { freshConnections } from "../../platform/outbound/Connections.ts"
 import { inClientSpan, postAttributes } from "../../platform/outbound/ClientSpan.ts"
 import { exchange, type ExchangeFailed, retryDelay, userAgent } from "../../platform/outbound/Exchange.ts"
-import type { Outcome } from "./Connector.ts"
-import { byFailure, type Failure } from "./Outcomes.ts"
+import { byFailure, type Failure, type Outcome } from "../Outcomes.ts"
 
 export interface Call {
   readonly messageId: MessageId

@@ -1,6 +1,7 @@
-/** The interface of connectors (contract §8). `Config.ts` lists them. */
-import type { Duration, Effect, Option, Schema } from "effect"
+/** The interface of connectors (contract §8). `Connectors.ts` lists them. */
+import type { Duration, Effect, Schema } from "effect"
 import type { ConversationId, MessageId } from "../../api/Ids.ts"
+import type { Outcome } from "../Outcomes.ts"
 
 /** A text and its recipient. */
 export interface Outgoing {
@@ -11,15 +12,6 @@ export interface Outgoing {
   readonly recipient: string
   readonly text: string
 }
-
-/** The outcome of one provider call. Error codes are stable and stored with the attempt. */
-export type Outcome =
-  | { readonly _tag: "accepted"; readonly providerMessageId: string }
-  | { readonly _tag: "refused"; readonly errorCode: string }
-  /** Certainly not processed. A retry is possible, no earlier than `retryAfter`. */
-  | { readonly _tag: "postponed"; readonly errorCode: string; readonly retryAfter: Option.Option<Duration.Duration> }
-  /** Possibly processed. */
-  | { readonly _tag: "unknown"; readonly errorCode: string }
 
 /** The protocol of one type of provider. */
 export interface Connector<Config extends Schema.Top> {

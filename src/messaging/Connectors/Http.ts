@@ -7,9 +7,9 @@ import { currentTraceparent } from "../../platform/outbound/ClientSpan.ts"
 import { signedHeaders } from "../../platform/StandardWebhooks.ts"
 import { isUnsafe } from "../../platform/UnsafeText.ts"
 import { call, jsonBody, type Reply } from "./Call.ts"
-import { connector, type Outcome } from "./Connector.ts"
+import { connector } from "./Connector.ts"
 import { HttpUrl, secret } from "./Fields.ts"
-import { byFailure, byStatus, meaningOf } from "./Outcomes.ts"
+import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"
 
 /** A secret in either base64 alphabet, as the libraries of Standard Webhooks accept it. */
 const signingSecret = secret(/^(?:whsec_)?[A-Za-z0-9+/_-]+={0,2}$/u, "a signing secret: whsec_ and base64")

@@ -4,9 +4,9 @@
  */
 import { Duration, Effect, Option, Redacted, Schema } from "effect"
 import { call, jsonBody, type Reply } from "./Call.ts"
-import { connector, type Outcome } from "./Connector.ts"
+import { connector } from "./Connector.ts"
 import { HttpUrl, secret } from "./Fields.ts"
-import { byFailure, byStatus, meaningOf } from "./Outcomes.ts"
+import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"
 
 /** A bot token. It becomes part of a path. */
 const token = secret(/^[A-Za-z0-9:._~-]+$/u, "a bot token")

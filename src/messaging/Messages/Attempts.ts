@@ -6,7 +6,7 @@ import type { Limits } from "../../platform/background/Slots.ts"
 import { later } from "../../platform/DatabaseClock.ts"
 import { limitTables } from "../ChannelLimits.ts"
 import { begun, columns, type Message } from "./Record.ts"
-import type { Result } from "./Schedule.ts"
+import type { Result } from "../RetrySchedule.ts"
 import { after } from "./States.ts"
 
 type Sql = SqlClient.SqlClient

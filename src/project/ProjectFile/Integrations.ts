@@ -3,7 +3,7 @@ import { Schema, Struct } from "effect"
 import { text } from "../../api/Fields.ts"
 import { InstallationId } from "../../api/Ids.ts"
 import { EntityType, ExternalField } from "../../api/integrations/Preview.ts"
-import { importFields } from "../../integrations/Preview/Fields.ts"
+import { importFields } from "../../integrations/ImportFields.ts"
 import { name, optional, positive } from "./Parts.ts"
 
 const mapping = <const Field extends string>(fields: ReadonlyArray<Field>) =>

@@ -3,7 +3,7 @@ import { Schema } from "effect"
 import { text } from "../../api/Fields.ts"
 import { ChannelId, ClientId, ConversationId } from "../../api/Ids.ts"
 import { ChannelStatus, providerTypes } from "../../api/messaging/Messaging.ts"
-import { channelsWith } from "../../messaging/Connectors/Config.ts"
+import { channelsWith } from "../../messaging/Connectors.ts"
 import { name, optional } from "./Parts.ts"
 
 const listed = (names: ReadonlyArray<string>) => `${names.slice(0, -1).join(", ")} or ${names.at(-1)}`

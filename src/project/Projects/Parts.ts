@@ -1,7 +1,7 @@
 /** The tables and columns of the parts of a project file. */
 import type { SqlClient, Statement } from "effect/sql"
-import * as Clients from "../../crm/Clients/Record.ts"
-import * as Deals from "../../crm/Deals/Record.ts"
+import * as Clients from "../../crm/ClientColumns.ts"
+import * as Deals from "../../crm/DealColumns.ts"
 import { type Columns, listOf } from "../../platform/Columns.ts"
 import type { Derived, Given, Part } from "./Upsert.ts"
 

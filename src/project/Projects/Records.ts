@@ -1,5 +1,5 @@
 /** Flattens the nested members of records to columns. An absent member stays absent, and so keeps its stored value. */
-import { digestOf } from "../../integrations/Preview/Fingerprint.ts"
+import { digestOf } from "../../integrations/StagedBatches.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
 type Client = NonNullable<ProjectFile["clients"]>[number]

@@ -1,6 +1,5 @@
 /** What every part of the comparison stands on. */
-import type { Redacted } from "effect"
-import { Effect } from "effect"
+import { Effect, type Redacted } from "effect"
 import { parentOf } from "../Cpu.ts"
 import { connect, database } from "../Stage.ts"
 import { type Endpoints, make as makeEndpoints } from "./Endpoints.ts"

@@ -1,6 +1,27 @@
 /** The endpoints that a claim visits, as parts of its statement. */
 import type { SqlClient } from "effect/sql"
-import type { Terms } from "../Claim.ts"
+import type { InstallationId, ProjectId } from "../../../api/Ids.ts"
+
+export interface Endpoint {
+  readonly projectId: ProjectId
+  readonly installationId: InstallationId
+}
+
+export interface Terms {
+  readonly workerId: bigint
+  readonly leaseMillis: number
+  /** Maximum number of deliveries in flight to one endpoint. */
+  readonly concurrency: number
+  /** Maximum number of claims, for endpoints in good health and for suspect ones. */
+  readonly slots: { readonly healthy: number; readonly suspect: number }
+  /** Endpoints to visit whether they are known to be due or not. */
+  readonly named: ReadonlyArray<Named>
+}
+
+/** An endpoint, and the maximum number of its deliveries leased to this worker: its concurrency, or what is claimed ahead. */
+export interface Named extends Endpoint {
+  readonly width: number
+}
 
 /**
  * Locks the endpoints to visit. A row that another statement has locked is skipped: a claim of another worker takes what is

@@ -1,10 +1,10 @@
 /** Encryption of channel configs at rest. Each is bound to its channel, so that it cannot be used for another. */
 import { Effect, Redacted, Schema } from "effect"
-import type { ChannelId, ProjectId } from "../../api/Ids.ts"
-import type { ProviderType } from "../../api/messaging/Messaging.ts"
-import { type SecretBox, SecretUnreadable } from "../../platform/SecretBox.ts"
-import type { SealedTable, SealedValue } from "../../platform/SealedValues.ts"
-import { ChannelConfig } from "./Config.ts"
+import type { ChannelId, ProjectId } from "../api/Ids.ts"
+import type { ProviderType } from "../api/messaging/Messaging.ts"
+import { type SecretBox, SecretUnreadable } from "../platform/SecretBox.ts"
+import type { SealedTable, SealedValue } from "../platform/SealedValues.ts"
+import { ChannelConfig } from "./Connectors.ts"
 
 type Box = SecretBox["Service"]
 

@@ -1,7 +1,7 @@
 /** The columns of deals. */
 import { Struct } from "effect"
-import { type Deal, setByPatch } from "../../api/crm/Deals.ts"
-import { type Columns, jsonObject } from "../../platform/Columns.ts"
+import { type Deal, setByPatch } from "../api/crm/Deals.ts"
+import { type Columns, jsonObject } from "../platform/Columns.ts"
 
 /** The columns that a patch can set. */
 export const writable = {

@@ -1,8 +1,8 @@
 /** Stored signing secrets of webhooks. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { InstallationId, ProjectId } from "../../api/Ids.ts"
-import type { SealedTable, SealedValue } from "../../platform/SealedValues.ts"
+import type { InstallationId, ProjectId } from "../api/Ids.ts"
+import type { SealedTable, SealedValue } from "../platform/SealedValues.ts"
 
 /** Maximum number of secrets that sign a delivery: the current one and those in their overlap (contract §10). */
 export const signingSecretsMax = 3

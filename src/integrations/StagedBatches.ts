@@ -1,12 +1,14 @@
 /** Stores staged batches of project files, and evaluates them with the installation's profile (contract §11, §12). */
-import { Effect } from "effect"
-import type { SqlClient } from "effect/sql"
-import type { InstallationId, ProjectId } from "../../api/Ids.ts"
-import { untraced } from "../../platform/Telemetry.ts"
-import * as Batches from "./Batches.ts"
-import { rules } from "./Fields.ts"
-import { fingerprinting, inCanonicalOrder, type PlacedRecord } from "./Fingerprint.ts"
-import { type Evaluation, evaluate, type Mappings, profileOf, type StagedRecord, tally } from "./Evaluation.ts"
+import { Duration, Effect, Layer, Schedule } from "effect"
+import { SqlClient } from "effect/sql"
+import { createHash } from "node:crypto"
+import type { InstallationId, ProjectId } from "../api/Ids.ts"
+import { Supervisor } from "../platform/background/Supervisor.ts"
+import { untraced } from "../platform/Telemetry.ts"
+import * as Batches from "./Preview/Batches.ts"
+import { rules } from "./ImportFields.ts"
+import { canonical, fingerprinting, inCanonicalOrder, type PlacedRecord } from "./Preview/Fingerprint.ts"
+import { type Evaluation, evaluate, type Mappings, profileOf, type StagedRecord, tally } from "./Preview/Evaluation.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -41,8 +43,16 @@ export const stage = Effect.fnUntraced(function* (
   }
 })
 
+/** Returns a digest of a batch in the order of its upload, which determines the duplicates; null for an empty batch. */
+export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null => {
+  if (records.length === 0) return null
+  const hash = createHash("sha256")
+  for (const record of records) hash.update(`${canonical(record)}\n`)
+  return hash.digest("hex")
+}
+
 /** Evaluates all batches again that were evaluated with other rules, each in a transaction of its own. */
-export const reevaluate = Effect.fnUntraced(function* (sql: Sql) {
+const reevaluate = Effect.fnUntraced(function* (sql: Sql) {
   for (const { installationId, projectId } of yield* untraced(Batches.evaluatedByOtherRules(sql, rules))) {
     yield* sql.withTransaction(
       Effect.gen(function* () {
@@ -115,3 +125,21 @@ const mappedContact = ({
 })
 
 const textOf = (value: unknown) => (typeof value === "string" ? value : undefined)
+
+/** Maximum duration of the evaluation after a release. */
+const stalledAfter = Duration.minutes(30)
+
+/**
+ * Evaluates batches again after a release whose schemas accept other values, when the background starts. Until then,
+ * for seconds, previews answer like the replicas of the earlier release.
+ */
+export const reevaluation = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const supervisor = yield* Supervisor
+    // After the evaluation the fiber stays alive without work.
+    yield* supervisor.supervise("preview evaluation", { stalledAfter }, (progress) =>
+      Effect.andThen(reevaluate(sql), Effect.asVoid(Effect.repeat(progress, Schedule.spaced(Duration.minutes(1)))))
+    )
+  })
+)

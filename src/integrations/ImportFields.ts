@@ -1,12 +1,12 @@
 /** The fields that an import profile can map external fields to, by entity type (contract §12). */
 import type { Schema } from "effect"
-import { clientFields } from "../../api/crm/Clients.ts"
-import { dealFields } from "../../api/crm/Deals.ts"
-import { noteFields } from "../../api/crm/Notes.ts"
-import { taskFields } from "../../api/crm/Tasks.ts"
-import { text } from "../../api/Fields.ts"
-import { Instant } from "../../api/Instant.ts"
-import type { EntityType } from "../../api/integrations/Preview.ts"
+import { clientFields } from "../api/crm/Clients.ts"
+import { dealFields } from "../api/crm/Deals.ts"
+import { noteFields } from "../api/crm/Notes.ts"
+import { taskFields } from "../api/crm/Tasks.ts"
+import { text } from "../api/Fields.ts"
+import { Instant } from "../api/Instant.ts"
+import type { EntityType } from "../api/integrations/Preview.ts"
 
 const { amountMinor, currency, expectedCloseDate, title } = dealFields
 const { displayName, email, firstName, lastName, phone, tags } = clientFields

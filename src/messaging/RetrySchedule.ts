@@ -1,7 +1,7 @@
 /** Returns the result of an attempt by the outcome of its call (contract §8), with the time of the next attempt. */
 import { Duration, Option } from "effect"
-import type { Outcome } from "../Connectors.ts"
-import type { Event } from "./States.ts"
+import type { Outcome } from "./Outcomes.ts"
+import type { Event } from "./Messages/States.ts"
 
 /** Delays before the second attempt, the third, and so on. */
 const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30), Duration.minutes(2)]

@@ -1,7 +1,7 @@
 /** Metrics of deliveries. They are updated only where something reads them. */
 import { Effect, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { Result } from "./Record.ts"
+import type { Result } from "./Deliveries/Record.ts"
 
 const deliveries = Metric.counter("webhook_deliveries_total", {
   description: "Attempts of deliveries by outcome, and deliveries that were dead-lettered without one",

@@ -1,6 +1,14 @@
-/** Outcomes of provider calls, by status of the answer or by failure (contract §8), as two tables. */
+/** Outcomes of provider calls. Two tables have them by status of the answer and by failure (contract §8). */
 import { Duration, Option } from "effect"
-import type { Outcome } from "./Connector.ts"
+
+/** The outcome of one provider call. Error codes are stable and stored with the attempt. */
+export type Outcome =
+  | { readonly _tag: "accepted"; readonly providerMessageId: string }
+  | { readonly _tag: "refused"; readonly errorCode: string }
+  /** Certainly not processed. A retry is possible, no earlier than `retryAfter`. */
+  | { readonly _tag: "postponed"; readonly errorCode: string; readonly retryAfter: Option.Option<Duration.Duration> }
+  /** Possibly processed. */
+  | { readonly _tag: "unknown"; readonly errorCode: string }
 
 export type Meaning = Outcome["_tag"]
 

@@ -1,0 +1,51 @@
+/** The form of a sample: see `Samples.ts`. */
+import type { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { Module, Policy, Scope } from "../../src/api/Access.ts"
+
+/** A reference to another record: its place in the request, an id of another project, and the expected answer. */
+export interface Reference {
+  readonly at: readonly ["path" | "body", string]
+  readonly foreign: string
+  readonly code: string
+  /** The default is 404. */
+  readonly status?: 400
+  /** The form of an id. The default is any text of 1 to 160 characters. */
+  readonly form?: "uuid"
+}
+
+/** An id of a reference's form that no project has. */
+export const missingOf = ({ form }: Reference) =>
+  form === "uuid" ? "00000000-0000-4000-8000-000000000000" : "xxx_nothing"
+
+/** A valid request to an operation, with what the contract says of it. */
+export interface Sample {
+  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE"
+  /** Relative to `/api`, `{name}` for a parameter. */
+  readonly path: string
+  readonly status: 200 | 201
+  readonly scope: Scope
+  readonly module: Module
+  readonly policy: Policy
+  /** Ids of existing records. */
+  readonly params?: Readonly<Record<string, string>>
+  /** Every query parameter with a valid value; null if only an answer can give one. */
+  readonly query?: Readonly<Record<string, string | null>>
+  /** Every member of the body, with valid values. */
+  readonly body?: Readonly<Record<string, unknown>>
+  /** Members that a body must have. */
+  readonly required?: ReadonlyArray<string>
+  /** The member that selects the variant of the body. Without it no other fault can be reported. */
+  readonly discriminator?: string
+  /** The form of the idempotency key (contract §5): of clients and deals, or of everything else. */
+  readonly key?: "record" | "printable"
+  /** The kind of its receipt, if it differs from the usual one: with a signing secret, without a version, or of a message. */
+  readonly receipt?: "secret" | "unversioned" | "message"
+  readonly references?: ReadonlyArray<Reference>
+  /** Other codes with which the operation can refuse. */
+  readonly refusals?: ReadonlyArray<string>
+  /** Prepares what the request needs and no project file can create, or what an earlier request has used up. */
+  readonly restore?: Restore
+}
+
+export type Restore = (sql: SqlClient.SqlClient, projectId: string) => Effect.Effect<void>
