@@ -27,7 +27,7 @@ export type DeveloperClient = PromiseOperations
  * records of all pages of a list, read with `for await`, page by page.
  *
  * It behaves like `DeveloperApi`. An answer of 400 and above rejects with an instance of its class in `Problems`, which
- * has `code`, `status`, `detail` and the members of the code (`isProblem` tells them apart). No answer, or one that
+ * has `code`, `status`, `detail` and the members of the code (`isProblem` recognizes it). No answer, or one that
  * cannot be decoded, rejects with an Effect `HttpClientError` or `SchemaError`; an aborted call with the signal's
  * reason. Throws a `TypeError` when `baseUrl` or `token` is invalid.
  */

@@ -1,7 +1,7 @@
 /** Encodes the request of a caller for an endpoint, or lists every fault of it. */
 import { JsonPointer, Result, Schema } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import { gather, type LocatedFault, seeErrors } from "../api/Locations.ts"
+import { faultDetail, groupFaults, type LocatedFault } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
 import { bodyOfNone, faultsOfBody, faultsOfNone, faultsOfSlot, isSelfContained, strict } from "../api/Shape.ts"
 
@@ -83,8 +83,8 @@ const decoder = (schema: Schema.Top, faultsOf: (input: unknown) => ReadonlyArray
 }
 
 const refusal = (found: ReadonlyArray<LocatedFault>) => {
-  const gathered = gather(found)
-  return new ValidationFailed({ detail: `Not sent. ${seeErrors(gathered)}`, errors: gathered.errors })
+  const grouped = groupFaults(found)
+  return new ValidationFailed({ detail: `Not sent. ${faultDetail(grouped)}`, errors: grouped.errors })
 }
 
 /** Reports other members, such as `signal` or `body`: to ignore them would hide a mistake. */

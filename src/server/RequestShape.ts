@@ -3,7 +3,7 @@ import { Effect, Result, Schema } from "effect"
 import type { HttpServerRequest } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import { gather, type LocatedFault, seeErrors } from "../api/Locations.ts"
+import { faultDetail, groupFaults, type LocatedFault } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
 import {
   bodyOfNone,
@@ -62,8 +62,11 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
       ...faultsOfSlot("query", query, raw.query, strict),
       ...(decoded === undefined ? [] : bodySchemas.flatMap((schema) => faultsOfBody(schema, body?.value, decoded)))
     ]
-    const gathered = gather([...faults, ...found.filter(([location]) => !located.has(location) && !isUnsafe(location))])
-    return Effect.fail(new ValidationFailed({ detail: seeErrors(gathered), errors: gathered.errors }))
+    const grouped = groupFaults([
+      ...faults,
+      ...found.filter(([location]) => !located.has(location) && !isUnsafe(location))
+    ])
+    return Effect.fail(new ValidationFailed({ detail: faultDetail(grouped), errors: grouped.errors }))
   }
 
   return (raw) => {

@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { claim } from "../../src/campaigns/Runner/Claims.ts"
-import { freely, timeOf } from "../support/Claims.ts"
+import { limitsOf, timeOf } from "../support/Claims.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { addressOf, campaignOf, cancelAll, provider, sendOf } from "./Runner.support.ts"
 
@@ -28,7 +28,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
           now: time(at),
           until: time(at + horizon),
           ...lease,
-          limits: freely(slots),
+          limits: limitsOf(slots),
           idempotent: ["http"] as const
         }
         return Effect.orDie(claim(server.sql, terms))

@@ -181,10 +181,10 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
         world.answered.set(key, { request: saying(sent), receipt })
       }
     }
-    const news = (yield* eventsOf(server.sql, projectId)).filter(({ id }) => !seen.has(id))
-    for (const { id } of news) seen.add(id)
+    const newEvents = (yield* eventsOf(server.sql, projectId)).filter(({ id }) => !seen.has(id))
+    for (const { id } of newEvents) seen.add(id)
     assert.deepStrictEqual(
-      news.map(({ data, installations, type }) => ({ type, data, installations })),
+      newEvents.map(({ data, installations, type }) => ({ type, data, installations })),
       told
     )
     // No command has changed anything else.

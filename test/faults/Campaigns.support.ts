@@ -3,7 +3,7 @@ import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { launchService, startService } from "../support/Process.ts"
-import { burial, project, serviceEnv } from "./Projects.support.ts"
+import { untilSessionsEnd, project, serviceEnv } from "./Projects.support.ts"
 import { type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
 import { bearer, send } from "./Requests.support.ts"
 import { lastingSession } from "./Shop.support.ts"
@@ -76,7 +76,7 @@ export const openCampaigns = async (databaseUrl: string, size: number) => {
       ).filter(({ campaign }) => campaign === kind),
     /** Waits until the database has done what runners that are dead still asked it to do, and ends their leases. */
     endLeases: async () => {
-      await burial(query, "developer-api background")
+      await untilSessionsEnd(query, "developer-api background")
       await query(`
         UPDATE campaign_recipients SET available_at = now() WHERE project_id = '${id}' AND status = 'sending'`)
     },

@@ -1,10 +1,10 @@
 /** Campaigns whose runner dies again and again, and PostgreSQL now and then: no recipient is sent to twice, and none is left out (contract §9). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
-import { dwindles } from "../support/Dwindles.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { openCampaigns, type Scene, launchRunner } from "./Campaigns.support.ts"
 import { startCluster } from "./Cluster.support.ts"
-import { accept, type Answering, ignore, kinds, swallow } from "./Providers.support.ts"
+import { accept, type Answering, ignore, kinds, acceptSilently } from "./Providers.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const size = 500
@@ -13,7 +13,7 @@ const sendsPerMinute = 2_400
 const callsBetween = 15
 
 /** The last call of a runner: it was made, it was taken, or it was answered. */
-const lastCalls: ReadonlyArray<Answering> = [ignore, swallow, accept]
+const lastCalls: ReadonlyArray<Answering> = [ignore, acceptSilently, accept]
 /** Each on each kind of provider by turns; every fifth takes PostgreSQL along. */
 const deaths = Array.from({ length: 10 }, (_, n) => ({
   kind: kinds[n % kinds.length],
@@ -47,7 +47,7 @@ beforeAll(async () => {
   }
   scene.provider.answerWith(accept)
   launchRunner(url)
-  await dwindles(scene.open)
+  await untilNoneLeft(scene.open)
   await eventually(async () => assert.strictEqual(await scene.running(), 0))
 }, 300_000)
 

@@ -190,7 +190,7 @@ describe("a service whose network to PostgreSQL fails", () => {
     const service = await startOn(proxy.url, "api")
     const done = proxy.trap({ statement: /INSERT INTO clients/, when: "answered", count: 1 })
     const answer = createClient(service.url, token, "answer-is-lost", "Lost Answer")
-    await done.sprung
+    await done.reached
     done.cut()
     expectProblem(await answer, 503, "service_unavailable")
     const again = await insist(service, "answer-is-lost", "Lost Answer")

@@ -44,7 +44,7 @@ it("a returned delivery that is recorded twice changes nothing the second time",
     expectedVersion: 1
   })
   assert.strictEqual(changed.status, 200)
-  await returning.sprung
+  await returning.reached
   await eventually(async () => assert.strictEqual(await shop.inFlight(), width))
   returning.cut()
   receiver.answerWith(ok)

@@ -73,8 +73,8 @@ describe("a SECRET_KEY that opens nothing of what is stored", () => {
       assert.match(running.stderr(), /^SECRET_KEY opens none of the 1 secrets that are stored: [^\n]+\n$/)
       for (const key of [SECRET_KEY, env.SECRET_KEY]) assert.notInclude(running.stderr(), key)
     }
-    const heir = await startService({ env: { ...env, SECRET_KEY_PREVIOUS: SECRET_KEY } })
-    assert.deepStrictEqual(await heir.stop(), inGoodOrder)
+    const successor = await startService({ env: { ...env, SECRET_KEY_PREVIOUS: SECRET_KEY } })
+    assert.deepStrictEqual(await successor.stop(), inGoodOrder)
   })
 })
 

@@ -6,10 +6,10 @@ import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
   allMoments,
   beforeClaim,
-  buildDam,
+  createBarrier,
   command,
   finished,
-  holdUp,
+  holdStatements,
   type Moment,
   moments,
   nextHit,
@@ -29,7 +29,7 @@ let cluster: Cluster
 
 beforeAll(async () => {
   cluster = await startCluster()
-  await buildDam(cluster.url)
+  await createBarrier(cluster.url)
 })
 
 /** Every session dies with one that does, or with the server. */
@@ -72,7 +72,7 @@ const works = {
     await shop.rest()
     const sent = await shop.leased()
     claims.open()
-    const records = holdUp(workers, record)
+    const records = holdStatements(workers, record)
     ledger.answer()
     await killPostgres(ledger, records, moment, death)
     records.open()

@@ -31,31 +31,31 @@ export const start = async (databaseUrl: string, role: "api" | "worker"): Promis
 }
 
 /** While a session of the test's own holds this lock, every change of a delivery stops half way. */
-const dam = 1
+const barrier = 1
 
 /** Makes changes of deliveries stop where the dam is closed, for as long as the service lets a statement run. */
-export const buildDam = async (databaseUrl: string) => {
+export const createBarrier = async (databaseUrl: string) => {
   const query = await session(databaseUrl)
   await query(`
-    CREATE FUNCTION stop_at_dam() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-      WHILE NOT pg_try_advisory_xact_lock_shared(${dam}) LOOP PERFORM pg_sleep(0.005); END LOOP;
+    CREATE FUNCTION stop_at_barrier() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      WHILE NOT pg_try_advisory_xact_lock_shared(${barrier}) LOOP PERFORM pg_sleep(0.005); END LOOP;
       RETURN NEW;
     END $$`)
   await query(`
-    CREATE TRIGGER dam BEFORE INSERT OR UPDATE ON deliveries FOR EACH ROW EXECUTE FUNCTION stop_at_dam()`)
+    CREATE TRIGGER barrier BEFORE INSERT OR UPDATE ON deliveries FOR EACH ROW EXECUTE FUNCTION stop_at_barrier()`)
 }
 
-const atDam = async ({ query }: Shop, { backend }: Held) =>
+const isAtBarrier = async ({ query }: Shop, { backend }: Held) =>
   (await query(`SELECT FROM pg_stat_activity WHERE pid = ${backend} AND wait_event = 'PgSleep'`)).length > 0
 
 /** Comes to a moment before, in the midst of, or after what the database does for the next statement at a gate. */
 export const moments = {
   before: (_: Shop, statements: Gate) => statements.next(),
   during: async (shop: Shop, statements: Gate) => {
-    await shop.query(`SELECT pg_advisory_lock(${dam})`)
+    await shop.query(`SELECT pg_advisory_lock(${barrier})`)
     const held = await statements.next()
     void held.pass()
-    await eventually(async () => assert.isTrue(await atDam(shop, held)))
+    await eventually(async () => assert.isTrue(await isAtBarrier(shop, held)))
     return held
   },
   after: async (_: Shop, statements: Gate) => {
@@ -97,7 +97,7 @@ export const openScene = async (databaseUrl: string): Promise<Scene> => {
 }
 
 /** One gate on the wires of several processes; somebody waits once all of them do. */
-export const holdUp = (parts: ReadonlyArray<Part>, pattern: RegExp): Gate => {
+export const holdStatements = (parts: ReadonlyArray<Part>, pattern: RegExp): Gate => {
   const gates = parts.map(({ wire }) => wire.gate(pattern))
   return {
     isWaiting: () => gates.every((gate) => gate.isWaiting()),
@@ -108,7 +108,7 @@ export const holdUp = (parts: ReadonlyArray<Part>, pattern: RegExp): Gate => {
 
 /** Workers claim no more. Each makes one claim at a time: while that is held up, no other is under way. */
 export const stopClaims = async (workers: ReadonlyArray<Part>): Promise<Gate> => {
-  const claims = holdUp(workers, claim)
+  const claims = holdStatements(workers, claim)
   await eventually(() => assert.isTrue(claims.isWaiting()))
   return claims
 }

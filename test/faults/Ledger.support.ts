@@ -3,7 +3,7 @@ import { Schema } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { bodyOf, type Hit, slowly } from "../integrations/Deliveries.support.ts"
-import { dwindles } from "../support/Dwindles.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { type Service } from "../support/Process.ts"
 import type { Answer } from "./Requests.support.ts"
 import { listen, type Listening, openShop, type Shop } from "./Shop.support.ts"
@@ -23,7 +23,7 @@ const promises = ({ body, headers }: Answer, types: ReadonlyArray<string>) =>
   types.map((type) => nameOf(type, decodeReceipt(body).resourceId, Number(String(headers["etag"]).replaceAll('"', ""))))
 
 /** Callers at once. */
-const lanes = 3
+const concurrency = 3
 /** What each of them does between two deals, so that the deliverers keep up. */
 const pause = 200
 
@@ -31,9 +31,9 @@ const pause = 200
  * Creates deals, and moves every third, for as long as it is open. Callers whose answer is lost ask again under the same
  * key until there is one; while they are impatient, they never learn what became of their commands.
  */
-const trade = (shop: Shop, api: () => Service) => {
+const makeCommands = (shop: Shop, api: () => Service) => {
   const promised: Array<string> = []
-  const state = { open: true, patient: true, replays: 0 }
+  const state = { open: true, retrying: true, replays: 0 }
   let n = 0
   const command = async (method: string, path: string, key: string, json: unknown) => {
     const ask = async () => {
@@ -44,7 +44,7 @@ const trade = (shop: Shop, api: () => Service) => {
     }
     const answer = await eventually(() =>
       ask().catch((failure: unknown) => {
-        if (state.patient) throw failure
+        if (state.retrying) throw failure
       })
     )
     if (answer === undefined) return undefined
@@ -61,17 +61,17 @@ const trade = (shop: Shop, api: () => Service) => {
     const second = await command("PATCH", path, `ledger-move-${of}`, { stageId: "agreed" })
     if (second !== undefined) promised.push(...promises(second, [updated, moved]))
   }
-  const lane = async () => {
+  const caller = async () => {
     for (; state.open; await sleep(pause)) await deal(n++)
   }
-  const over = Promise.allSettled(Array.from({ length: lanes }, lane))
+  const over = Promise.allSettled(Array.from({ length: concurrency }, caller))
   return {
     /** The names of the events that were promised to callers. */
     promised,
     /** Answers that were lost, and told again. */
     replays: () => state.replays,
-    bePatient: (patient: boolean) => {
-      state.patient = patient
+    setRetrying: (retrying: boolean) => {
+      state.retrying = retrying
     },
     stop: async () => {
       state.open = false
@@ -191,18 +191,18 @@ export const openLedger = async (databaseUrl: string, api: () => Service) => {
   const usual = slowly(10)
   const receiver: Listening = await listen(usual)
   const shop = await openShop(databaseUrl, api(), receiver.url, [created, updated, moved])
-  const commands = trade(shop, api)
-  const excuses = new Map<string, number>()
+  const commands = makeCommands(shop, api)
+  const allowedRepeats = new Map<string, number>()
   return {
     shop,
     receiver,
     /** The receiver answers what it holds, and what comes. */
     answer: () => receiver.answerWith(usual),
     /** Whether callers ask again when an answer is lost. */
-    bePatient: commands.bePatient,
+    setRetrying: commands.setRetrying,
     /** Each of these deliveries may arrive once more: it was under way when its worker was killed. */
     excuse: (deliveries: ReadonlyArray<string>) => {
-      for (const id of deliveries) excuses.set(id, (excuses.get(id) ?? 0) + 1)
+      for (const id of deliveries) allowedRepeats.set(id, (allowedRepeats.get(id) ?? 0) + 1)
     },
     /** Waits for deliveries that have not come before. */
     goesOn: () => {
@@ -212,14 +212,14 @@ export const openLedger = async (databaseUrl: string, api: () => Service) => {
     /** Takes no more commands, waits until everything is told, and holds the one side against the other. */
     balance: async (): Promise<Balance> => {
       await commands.stop()
-      await dwindles(() => shop.inState("pending", "delivering"))
+      await untilNoneLeft(() => shop.inState("pending", "delivering"))
       assert.strictEqual(await shop.inFlight(), 0)
       const entries = await entriesOf(shop)
       await expectPromisesKept(entries, commands.promised, shop)
       const arrived = expectAllArrived(entries, receiver.hits, shop.id)
-      const tooMany = [...arrived].filter(([id, hits]) => hits.length > 1 + (excuses.get(id) ?? 0))
+      const tooMany = [...arrived].filter(([id, hits]) => hits.length > 1 + (allowedRepeats.get(id) ?? 0))
       assert.deepStrictEqual(
-        tooMany.map(([id, hits]) => ({ id, times: hits.length, excused: excuses.get(id) ?? 0 })),
+        tooMany.map(([id, hits]) => ({ id, times: hits.length, excused: allowedRepeats.get(id) ?? 0 })),
         []
       )
       return {

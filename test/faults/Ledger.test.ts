@@ -10,7 +10,7 @@ import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
   allMoments,
   beforeClaim,
-  buildDam,
+  createBarrier,
   command,
   kill,
   type Moment,
@@ -32,7 +32,7 @@ let cluster: Cluster
 
 beforeAll(async () => {
   cluster = await startCluster()
-  await buildDam(cluster.url)
+  await createBarrier(cluster.url)
 })
 
 /** Deliveries that a worker has left leased. */
@@ -135,13 +135,13 @@ const killWorker = async (scene: Scene, { costs, reach }: Step) => {
 }
 
 /** Kills the api before it has told the caller or the workers of a command. */
-const killApi = async (scene: Scene, moment: Moment, patient: boolean) => {
+const killApi = async (scene: Scene, moment: Moment, retrying: boolean) => {
   const { api, ledger } = scene
-  ledger.bePatient(patient)
+  ledger.setRetrying(retrying)
   await moments[moment](ledger.shop, api.wire.gate(command))
   await kill(ledger.shop, api)
   scene.api = await start(cluster.url, "api")
-  ledger.bePatient(true)
+  ledger.setRetrying(true)
   await ledger.goesOn()
 }
 
@@ -150,10 +150,10 @@ const ofWorkers = steps.map((step): Round => ({
   run: (scene) => killWorker(scene, step)
 }))
 
-const ofApi = (patient: boolean) =>
+const ofApi = (retrying: boolean) =>
   allMoments.map((moment): Round => ({
-    kills: `the api ${moment} a command${patient ? "" : ", with callers who do not ask again"}`,
-    run: (scene) => killApi(scene, moment, patient)
+    kills: `the api ${moment} a command${retrying ? "" : ", with callers who do not ask again"}`,
+    run: (scene) => killApi(scene, moment, retrying)
   }))
 
 describe("the ledger of committed and received events", () => {

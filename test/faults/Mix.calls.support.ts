@@ -11,14 +11,14 @@ export const mutations = Object.entries(samples)
   .filter(([, { method, policy }]) => method !== "GET" && policy !== "read")
   .map(([name]) => name)
 
-export interface Ask {
+export interface CallRequest {
   readonly params?: Readonly<Record<string, string>>
   readonly query?: string
   readonly json?: unknown
 }
 
 /** The answer to a command. */
-export interface Told {
+export interface ParsedReceipt {
   readonly resourceId: string
   readonly changed: boolean
   /** Of the record, after the command; undefined where it has none. */
@@ -35,7 +35,7 @@ const decodeBody = Schema.decodeUnknownSync(
   })
 )
 
-const told = ({ body, headers }: Answer): Told => {
+const receiptOf = ({ body, headers }: Answer): ParsedReceipt => {
   const { changed, resourceId, signingSecret } = decodeBody(body)
   const etag = headers["etag"]
   return {
@@ -64,7 +64,7 @@ export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answ
   const until = async (
     name: string,
     key: string,
-    { json, params, query }: Ask,
+    { json, params, query }: CallRequest,
     isAnswer: (answer: Answer) => boolean
   ): Promise<Answer> => {
     const { method, path } = samples[name] ?? assert.fail(`There is no operation ${name}`)
@@ -98,17 +98,17 @@ export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answ
     /** Sends a command under a key of its own. It is to change something, and to lead to this version of its record. */
     command: async (
       name: string,
-      ask: Ask,
+      request: CallRequest,
       expected: { readonly version?: number; readonly changed?: boolean } = {}
-    ): Promise<Told> => {
+    ): Promise<ParsedReceipt> => {
       const key = `mix-${name}-${keys++}`
-      const answer = await until(name, key, ask, ({ status }) => status === 200 || status === 201)
+      const answer = await until(name, key, request, ({ status }) => status === 200 || status === 201)
       note(name, answer)
-      const receipt = told(answer)
+      const receipt = receiptOf(answer)
       assert.deepStrictEqual(
         { changed: receipt.changed, version: receipt.version },
         { changed: expected.changed ?? true, version: expected.version },
-        `${key} ${JSON.stringify(ask)}`
+        `${key} ${JSON.stringify(request)}`
       )
       return receipt
     }

@@ -78,7 +78,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
     ],
     deals: [{ id: "deal_own", title: "Own" }],
     tickets: [{ id: "tic_own", subject: "Own", status: "resolved" }],
-    installations: ["steady", "moody"].map((installation) => ({ id: installation, name: installation })),
+    installations: ["steady", "failing"].map((installation) => ({ id: installation, name: installation })),
     channels: [
       { id: "http", providerType: "http", displayName: "Http", config: { url: `${provider.url}/hook`, signingSecret } },
       {
@@ -104,7 +104,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
       poisonous.add(deliveryOf(hit))
       return 500
     }
-    const refuses = hit.path.startsWith("/moody") && bodyOf(hit)["type"] === "crm.deal.stage_changed.v1"
+    const refuses = hit.path.startsWith("/failing") && bodyOf(hit)["type"] === "crm.deal.stage_changed.v1"
     return refuses && !retried.has(deliveryOf(hit)) ? 503 : 200
   }
   const to = await opened(
@@ -129,7 +129,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
     accept: (deliveryId: string) => retried.add(deliveryId),
     urlOf: (installation: string, n: number) => `http://127.0.0.1:${to.port}/${installation}/${n}`,
     /** Dead deliveries that can be sent again with success, and the installations whose endpoints are parked. */
-    troubles: async () => {
+    failures: async () => {
       const dead = await query(`
         SELECT deliveries.id, installation_id AS installation FROM deliveries
           JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id

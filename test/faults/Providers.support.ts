@@ -35,7 +35,7 @@ export const accept: Answering = (call) => call.accept()
 /** Never answers. */
 export const ignore: Answering = () => {}
 /** Takes the message, and never says so. */
-export const swallow: Answering = (call) => void call.take()
+export const acceptSilently: Answering = (call) => void call.take()
 /** Takes the message, and gets no further than the middle of the answer. */
 export const halfway: Answering = (call) => {
   const body = call.take()
@@ -109,14 +109,14 @@ export const startProvider = async () => {
       for (const call of calls) if (!call.response.headersSent && !call.response.destroyed) call.accept()
     },
     /** Does the same with each call, and is sprung when it has done so `count` times. */
-    trap: (count: number, what: Answering): Pick<Trap, "sprung" | "cut"> => {
+    trap: (count: number, what: Answering): Pick<Trap, "reached" | "cut"> => {
       const { promise, resolve } = Promise.withResolvers<void>()
       let left = count
       answer = (call) => {
         what(call)
         if (--left === 0) resolve()
       }
-      return { sprung: promise, cut: () => undefined }
+      return { reached: promise, cut: () => undefined }
     },
     entry: (text: string, kind: Kind): Entry => ({
       kind,

@@ -117,12 +117,12 @@ export const kindOf = ({ body, status }: Answer): string =>
   typeof body === "object" && body !== null && "code" in body ? `${status} ${String(body.code)}` : String(status)
 
 /** Requests as fast as `lanes` of them at once are answered, until told to stop; then everything that was answered. */
-export const stream = (lanes: number, request: (n: number) => Promise<Answer>) => {
+export const stream = (concurrency: number, request: (n: number) => Promise<Answer>) => {
   const answers: Array<Answer> = []
   const failures: Array<unknown> = []
   let open = true
   let n = 0
-  const lane = async () => {
+  const caller = async () => {
     while (open) {
       await request(n++).then(
         (answer) => answers.push(answer),
@@ -130,7 +130,7 @@ export const stream = (lanes: number, request: (n: number) => Promise<Answer>) =
       )
     }
   }
-  const all = Promise.all(Array.from({ length: lanes }, lane))
+  const all = Promise.all(Array.from({ length: concurrency }, caller))
   return {
     answers,
     failures,

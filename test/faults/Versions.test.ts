@@ -13,7 +13,7 @@ import { makeDatabase } from "../support/TestDatabase.ts"
 import { eventually } from "../support/Waiting.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { makeCalls } from "./Mix.calls.support.ts"
-import { makeBook, openLanes, runLanes, type Scene } from "./Mix.lanes.support.ts"
+import { makeLedger, openCallers, runCallers, type Scene } from "./Mix.callers.support.ts"
 import { balance, settled } from "./Mix.ledger.support.ts"
 import { openProject } from "./Mix.project.support.ts"
 import { serviceEnv } from "./Projects.support.ts"
@@ -78,11 +78,11 @@ describe("the version before and this one", () => {
       if (answer.status >= 500 && !isDrain(answer)) failed.push(`${answer.status} ${answer.text}`)
     }
     const calls = makeCalls({ api: nextReplica }, project.token, heard)
-    const scene: Scene = { env, project, calls, book: makeBook() }
-    const { others, retries } = await openLanes(scene)
-    const lanes = runLanes()
-    const stopRetries = lanes.run(retries, 200)
-    const stops = others.map((lane) => lanes.run(lane, 100))
+    const scene: Scene = { env, project, calls, ledger: makeLedger() }
+    const { others, retries } = await openCallers(scene)
+    const callers = runCallers()
+    const stopRetries = callers.run(retries, 200)
+    const stops = others.map((caller) => callers.run(caller, 100))
     const migrations = async () =>
       Number((await project.query("SELECT count(*) FROM effect_sql_migrations"))[0]?.["count"])
     const goesOn = () => {
@@ -124,7 +124,7 @@ describe("the version before and this one", () => {
       await settled(scene)
       await stopRetries()
     }
-    await Promise.race([lanes.failed, roll()])
+    await Promise.race([callers.failed, roll()])
 
     assert.deepStrictEqual(failed, [])
     const { deliveries, events } = await balance(scene)

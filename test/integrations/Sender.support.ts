@@ -30,4 +30,4 @@ export const send = (url: string, delivery: Partial<Delivery> = {}): Effect.Effe
   )
 
 /** What came of a delivery in one word: its status or its code. */
-export const told = (outcome: Outcome) => (outcome._tag === "answered" ? outcome.status : outcome.code)
+export const resultOf = (outcome: Outcome) => (outcome._tag === "answered" ? outcome.status : outcome.code)

@@ -7,7 +7,7 @@ export type Ending =
   | { readonly is: "postponed"; readonly retryAfter: number | undefined }
 
 /** What operators can do meanwhile. */
-export type Meddling = "nothing" | "settle sent" | "settle failed" | "revoke" | "swap" | "restore"
+export type OutsideChange = "nothing" | "settle sent" | "settle failed" | "revoke" | "swap" | "restore"
 
 /** What is known of a message. */
 export interface Known {

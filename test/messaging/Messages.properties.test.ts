@@ -5,14 +5,22 @@ import * as fc from "fast-check"
 import { TestClock } from "effect/testing"
 import { Operator } from "../../src/platform/Audit.ts"
 import type { Outcome } from "../../src/messaging/Outcomes.ts"
-import { abandoned, begun, type Ending, ended, type Known, type Meddling, settled } from "./Messages.model.support.ts"
+import {
+  abandoned,
+  begun,
+  type Ending,
+  ended,
+  type Known,
+  type OutsideChange,
+  settled
+} from "./Messages.model.support.ts"
 import { type Call, engine, Made, openProject, type Provider, untilLater, untilLive } from "./Messages.support.ts"
 
 interface Turn {
   /** Before the attempt is due. */
-  readonly before: Meddling
+  readonly before: OutsideChange
   /** While it is under way. */
-  readonly meanwhile: Meddling
+  readonly meanwhile: OutsideChange
   readonly ending: Ending
 }
 
@@ -28,8 +36,8 @@ const ending: fc.Arbitrary<Ending> = fc.oneof(
   }
 )
 const meddling = fc.oneof(
-  { weight: 12, arbitrary: fc.constant<Meddling>("nothing") },
-  fc.constantFrom<Meddling>("settle sent", "settle failed", "revoke", "swap", "restore")
+  { weight: 12, arbitrary: fc.constant<OutsideChange>("nothing") },
+  fc.constantFrom<OutsideChange>("settle sent", "settle failed", "revoke", "swap", "restore")
 )
 /** As many as there can be attempts, and one for a sixth that is never to come. */
 const turns = fc.array(fc.record({ before: meddling, meanwhile: meddling, ending }), { minLength: 6, maxLength: 6 })
@@ -60,7 +68,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
   let known: Known = { status: "pending", log: [], next: 0 }
   let hasChannel = true
 
-  const meddle = Effect.fnUntraced(function* (what: Meddling) {
+  const changeFromOutside = Effect.fnUntraced(function* (what: OutsideChange) {
     if (what === "nothing") return
     if (what === "settle sent" || what === "settle failed") {
       const { id } = yield* project.row
@@ -98,7 +106,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
   })
 
   const end = Effect.fnUntraced(function* (call: Call, { ending, meanwhile }: Turn) {
-    yield* meddle(meanwhile)
+    yield* changeFromOutside(meanwhile)
     const wasSettled = known.log.at(-1) !== "pending"
     if (ending.is === "dies" && !wasSettled) {
       // Its lease is found to be over.
@@ -117,7 +125,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
   )
   for (const [index, turn] of turns.entries()) {
     if (index > 0) {
-      yield* meddle(turn.before)
+      yield* changeFromOutside(turn.before)
       const due = yield* assertKnown()
       if (due === null) continue
       // Never before its time.

@@ -9,7 +9,7 @@ import type { Result } from "../../src/messaging/RetrySchedule.ts"
 import { type Event, moves } from "../../src/messaging/Messages/States.ts"
 import { conversations, httpChannel, type Left, open } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
-import { freely, timeOf } from "../support/Claims.ts"
+import { limitsOf, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 
 /** Contract §8. To stay what it is, and be tried again, is no move there. */
@@ -128,7 +128,7 @@ const ends = [
 const claimIn = (shop: Shop, at: Date) =>
   Effect.map(
     Effect.orDie(
-      claim(shop.sql, { now: timeOf(shop.sql, at), at, leaseMillis: minute, workerId: null, limits: freely(1_000) })
+      claim(shop.sql, { now: timeOf(shop.sql, at), at, leaseMillis: minute, workerId: null, limits: limitsOf(1_000) })
     ),
     (claims) => claims.filter(({ projectId }) => projectId === shop.projectId)
   )

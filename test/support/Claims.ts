@@ -6,4 +6,4 @@ import type { Limits } from "../../src/platform/background/Slots.ts"
 export const timeOf = (sql: SqlClient.SqlClient, at: Date) => sql`${at}::timestamptz`
 
 /** So many permits, for whatever channels and projects. */
-export const freely = (free: number): Limits => ({ free, keys: [], tenants: [], newKey: free, newTenant: free })
+export const limitsOf = (free: number): Limits => ({ free, keys: [], tenants: [], newKey: free, newTenant: free })

@@ -11,7 +11,7 @@ const maxCount = 10_000
 
 const counted = (count: number) => (count >= maxCount ? `${maxCount} or more` : String(count))
 
-/** What waits for an operator in a project. */
+/** Counts of a project's records that need an operator. */
 interface Waiting {
   readonly projectId: string
   readonly dead: number

@@ -38,7 +38,7 @@ export interface Options {
   readonly visit: (endpoints: ReadonlyArray<Endpoint>) => Effect.Effect<unknown>
 }
 
-/** Runs for as long as the scope lives. */
+/** Runs until the scope is closed. */
 export const maintain = Effect.fnUntraced(function* (options: Options) {
   const { deadLettering, leaseMillis, maintenance, maxAge, sql, visit, worker } = options
   const measured = yield* MetricsEnabled

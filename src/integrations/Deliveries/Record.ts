@@ -17,7 +17,7 @@ export interface Result extends Pick<
   readonly finishedAt: number
   /** From the time of the record to the next attempt, where there is one; else 0. */
   readonly retryIn: number
-  /** For how long the endpoint asks to be left alone. */
+  /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
   readonly restFor: number
   /** Weight of the failure; 0 unless the attempt failed. */
   readonly strikes: number
