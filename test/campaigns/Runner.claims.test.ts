@@ -1,4 +1,4 @@
-/** What a claim brings of a recipient, and what it leaves alone, by the statement that claims (contract §9). */
+/** The data of a claim, and the recipients that it leaves, by its statement (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { advance } from "../../src/campaigns/Runner/Progress.ts"

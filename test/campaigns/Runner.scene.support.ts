@@ -46,7 +46,7 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
     record: (result: Result) => Effect.orDie(record(sql, at(0), [result])),
     reclaim: (millis: number) =>
       Effect.orDie(reclaim(sql, { now: at(millis), idempotent, attempts: maxAttempts, isDead: sql`false` })),
-    /** How the recipient stands. */
+    /** The state of the recipient. */
     recipientState: Effect.map(recipients, ([row = assert.fail("no recipient")]) =>
       [row.status, row.route, row.attempts, ...(row.inDoubt ? ["in doubt"] : [])].join(" ")
     )

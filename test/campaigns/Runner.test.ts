@@ -1,4 +1,4 @@
-/** What a running campaign sends, to whom, and when (contract §9). */
+/** The sends of a running campaign: texts, recipients and times (contract §9). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, Scope } from "effect"
 import { status } from "../integrations/Deliveries.support.ts"

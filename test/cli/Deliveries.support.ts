@@ -82,7 +82,7 @@ const atFirst =
   (hit, n) =>
     (n === 0 ? status(first, { connection: "close" }) : then)(hit, n)
 
-/** An installation for each way in which a delivery can stand, and what is to be told of it. */
+/** An installation for each state of a delivery, and the expected output. */
 export const ways = {
   delivered: { answers: ok, status: "delivered", attempts: 1, codes: [200] },
   again: { answers: atFirst(500, status(204)), status: "delivered", attempts: 2, codes: [500, 204] },

@@ -25,7 +25,7 @@ const reportOf = ({ stdout }: Ended) => Schema.decodeSync(Report)(stdout).findin
 
 const examine = (options?: Options) => cli(["doctor", "--json"], options)
 
-/** What is not in order, and what was not looked at. */
+/** The findings that are not ok, and the skipped checks. */
 const findingsOf = (ended: Ended) =>
   reportOf(ended)
     .filter(({ status }) => status !== "ok")

@@ -1,4 +1,4 @@
-/** How commands are typed: their help, and what is said about wrong usage. */
+/** The usage of commands: their help, and the messages about wrong usage. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { scopes } from "../../src/api/Access.ts"

@@ -1,4 +1,4 @@
-/** Operations by names that only run time knows. */
+/** Operations by names that are known only at run time. */
 import { assert } from "@effect/vitest"
 import { HttpApi, HttpApiSchema } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"

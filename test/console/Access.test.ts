@@ -1,4 +1,4 @@
-/** Who gets into the console: links that work once, sessions, and forms of the session alone (contract §13). */
+/** Access to the console: links that work once, sessions, and forms of the session alone (contract §13). */
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { run } from "../cli/Cli.support.ts"

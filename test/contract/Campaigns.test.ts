@@ -1,4 +1,4 @@
-/** What each command on a campaign does, and what stands against it (contract §9). */
+/** The effects of each command on a campaign, and its conflicts (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { operations } from "../../src/api/campaigns/States.ts"

@@ -1,4 +1,4 @@
-/** The contact capacity is exact, whoever comes at once (contract §7). */
+/** The contact capacity is exact under concurrent commands (contract §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"

@@ -1,4 +1,4 @@
-/** Whom the events of deals are delivered to, in which trace, and that each is there once (contract §5 and §10). */
+/** The installations and the trace of the events of deals; each event is delivered once (contract §5, §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"

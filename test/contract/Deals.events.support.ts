@@ -1,4 +1,4 @@
-/** Projects whose webhooks want to know of deals, and what those are told (contract §10). */
+/** Projects with webhooks for deals, and the events that they get (contract §10). */
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { DealShape } from "../support/ContractAnswers.ts"
@@ -17,7 +17,7 @@ interface ReceivedEvent {
   readonly data: typeof DealData.Type
 }
 
-/** A new project with a webhook that wants to know everything, and the events for it as types and data. */
+/** A new project with a webhook for all events, and its events as types and data. */
 export const openSubscribed = Effect.fnUntraced(function* (parts?: Parts) {
   const calls = yield* open(parts)
   const { projectId, server } = calls

@@ -8,7 +8,7 @@ import { atOnce, statusesOf } from "./Clients.support.ts"
 import { open } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
-/** What a replay repeats of an answer. */
+/** The members of an answer that a replay repeats. */
 const repeated = ({ headers, status, text }: Answer) => [status, text, headers["etag"], headers["content-type"]]
 
 layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key of deals", (it) => {

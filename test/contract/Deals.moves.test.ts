@@ -1,4 +1,4 @@
-/** Where a deal can move: its status, its lifecycle, and what those take with them (contract §7). */
+/** The moves of a deal: its status, its lifecycle, and the members that change with them (contract §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { type DealLifecycle, dealMoves, type DealStatus } from "../../src/api/crm/Deals.ts"

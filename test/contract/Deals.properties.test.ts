@@ -1,4 +1,4 @@
-/** Whatever is commanded of deals: answers, records, events and deliveries are what a model says (contract §5, §7, §10). */
+/** For any commands on deals: answers, records, events and deliveries are those of a model (contract §5, §7, §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
@@ -140,7 +140,7 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
     return { command, id, body: { ...command.body, ...command.faulty }, key }
   }
 
-  /** The events of what was done, each to the webhooks that want to know. */
+  /** The expected events, each with the subscribed webhooks. */
   const toldOf = (done: Done, deal: DealShape) =>
     happened(done).flatMap(({ more, type }) => {
       const installations = webhooks.flatMap(({ enabled, types }, index) =>

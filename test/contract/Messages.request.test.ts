@@ -20,7 +20,7 @@ import {
 
 const strings = Schema.decodeUnknownSync(Schema.Record(Schema.String, Schema.String))
 
-/** Texts that somebody could cut, trim, escape or take for something else. */
+/** Texts that could be cut, trimmed, escaped or misread. */
 const texts = [
   "x",
   " ",
@@ -126,7 +126,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a request to 
   )
 })
 
-/** Nothing of the caller reaches a provider: not its token, nor its key, nor the project. */
+/** No data of the caller reaches a provider: neither its token, nor its key, nor the project. */
 const assertStranger = ({ body, headers }: Hit, key: string) => {
   const everything = `${JSON.stringify(headers)} ${body}`
   for (const own of ["dk_", key, "prj_", "src_"]) assert.notInclude(everything, own)

@@ -1,4 +1,4 @@
-/** What a send is answered, by what its provider made of it (contract §8). */
+/** The answer to a send, by the answer of its provider (contract §8). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { type Answering, status } from "../integrations/Deliveries.support.ts"

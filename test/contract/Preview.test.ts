@@ -1,4 +1,4 @@
-/** The import preview over HTTP: its answer, its refusals, and that nobody waits for anybody. */
+/** The import preview over HTTP: its answer, its refusals, and its independence of other requests. */
 import { assert, layer } from "@effect/vitest"
 import { PgClient } from "@effect/sql-pg"
 import { Deferred, Effect, Fiber, Redacted, Schema } from "effect"

@@ -1,4 +1,4 @@
-/** Whatever is sent: no failure of the server, no error that is no problem, and clients that are what a model says. */
+/** For any request: no failure of the server, no error without a problem, and clients as in a model. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
@@ -220,7 +220,7 @@ const initial: Model = {
   version: 1
 }
 
-/** What contract §7 says of a patch. */
+/** The rules of contract §7 for a patch. */
 const apply = (
   client: Model,
   patch: Patch

@@ -32,7 +32,7 @@ const tokenOf = (body: string) => {
 
 const otherThan = (character: string | undefined) => (character === "a" ? "b" : "a")
 
-/** Everything of an answer that a caller could tell it by, when the same `x-request-id` was sent. */
+/** All parts of an answer that could distinguish it, for the same `x-request-id`. */
 const looksOf = ({
   headers,
   status,

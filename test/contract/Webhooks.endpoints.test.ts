@@ -1,4 +1,4 @@
-/** Where a webhook's events may go, as far as its URL tells by itself (contract §10). */
+/** The allowed endpoints of a webhook, by the URL alone (contract §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf } from "../support/ContractAnswers.ts"

@@ -6,7 +6,7 @@ import { atOnce } from "./Clients.support.ts"
 import { newKey } from "./Requests.ts"
 import { api, created, open, stageChanged, updated } from "./Webhooks.support.ts"
 
-/** A webhook that is told of created and updated deals, with a dead delivery of a created one. */
+/** A webhook for created and updated deals, with a dead delivery of a created one. */
 const openDead = Effect.fnUntraced(function* (...others: ReadonlyArray<string>) {
   const webhooks = yield* open("ins", ...others)
   yield* webhooks.configured()

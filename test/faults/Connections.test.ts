@@ -1,4 +1,4 @@
-/** How many connections to PostgreSQL a service opens (contract §14). */
+/** The number of connections to PostgreSQL that a service opens (contract §14). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { leastConnections } from "../../src/platform/Database/Pools.ts"

@@ -1,4 +1,4 @@
-/** What requests see when PostgreSQL fails, and that all is well by itself afterwards (contract §5, §15). */
+/** Requests while PostgreSQL fails, and the recovery afterwards without help (contract §5, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"

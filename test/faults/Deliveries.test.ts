@@ -20,7 +20,7 @@ beforeAll(async () => {
 const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
 
-/** All that was committed has been told, and nothing is left over. */
+/** Every committed event has been delivered, and no delivery is open. */
 const expectAllTold = async (shop: Shop, seen: () => ReadonlyMap<string, unknown>) => {
   await untilNoneLeft(() => shop.inState("pending", "delivering"))
   const events = await shop.events()

@@ -1,4 +1,4 @@
-/** Keys are changed while two replicas serve: no request fails, and nothing that was stored or told is lost. */
+/** A change of keys while two replicas serve: no request fails, and no stored or issued secret is lost. */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
@@ -45,7 +45,7 @@ const startPair = async (env: Env) => {
   }
 }
 
-/** Holds that no request failed: what was answered is told where one did. */
+/** Asserts that no request failed; a failure shows the answers. */
 const assertServed = ({ answers, failures }: ReturnType<typeof stream>) => {
   assert.deepStrictEqual(failures, [])
   assert.deepStrictEqual(

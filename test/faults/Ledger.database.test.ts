@@ -1,4 +1,4 @@
-/** At least once (contract §10), through the death of PostgreSQL in the midst of all that a delivery asks of it. */
+/** Delivery at least once (contract §10) when PostgreSQL crashes at any step of a delivery. */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import type { Gate } from "../support/WireProxy.ts"
@@ -47,7 +47,7 @@ const killPostgres = async ({ shop }: Ledger, statements: Gate, moment: Moment, 
   await eventually(async () => assert.notStrictEqual(await ownBackend(shop), before))
 }
 
-/** What PostgreSQL is asked to do, to kill it over. All of the service survives, so nothing has to arrive twice. */
+/** The statements during which PostgreSQL is killed. The processes survive, so nothing has to arrive twice. */
 const works = {
   command: async ({ api, ledger, workers }: Scene, moment: Moment, death: Death) => {
     const claims = await retire(ledger, workers)
@@ -82,7 +82,7 @@ const works = {
   }
 } as const
 
-/** Nothing is left but what is on disk. */
+/** Only the data on disk survives. */
 const killAll = async (scene: Scene) => {
   const { api, ledger, workers } = scene
   const parts = [api, ...workers]

@@ -33,7 +33,7 @@ export const start = async (databaseUrl: string, role: "api" | "worker"): Promis
 /** While a session of the test's own holds this lock, every change of a delivery stops half way. */
 const barrier = 1
 
-/** Makes changes of deliveries stop where the dam is closed, for as long as the service lets a statement run. */
+/** Installs a trigger that stops changes of deliveries while the lock is held, at most for the statement timeout. */
 export const createBarrier = async (databaseUrl: string) => {
   const query = await session(databaseUrl)
   await query(`
@@ -76,7 +76,7 @@ export const kill = async ({ query }: Shop, { service, wire }: Part) => {
   await eventually(() => assert.deepStrictEqual(backends.filter(isRunning), []))
 }
 
-/** What runs at the moment: who is killed is replaced. */
+/** The running processes. A killed one is replaced. */
 interface Parts {
   api: Part
   workers: readonly [Part, Part]
@@ -96,7 +96,7 @@ export const openScene = async (databaseUrl: string): Promise<Scene> => {
   return Object.assign(parts, { ledger })
 }
 
-/** One gate on the wires of several processes; somebody waits once all of them do. */
+/** One gate on the connections of several processes. It is waiting once all of them are. */
 export const holdStatements = (parts: ReadonlyArray<Part>, pattern: RegExp): Gate => {
   const gates = parts.map(({ wire }) => wire.gate(pattern))
   return {
@@ -147,7 +147,7 @@ export const beforeClaim = async (ledger: Ledger, workers: ReadonlyArray<Part>):
 export const nextHit = ({ receiver }: Ledger) => new Promise<Hit>((resolve) => receiver.answerWith(resolve))
 
 export interface Round {
-  /** What, and when. */
+  /** The process that is killed, and the moment. */
   readonly kills: string
   readonly run: (scene: Scene) => Promise<void>
 }
@@ -158,7 +158,7 @@ const tooLong = async () => {
   throw new Error("It does not come to that")
 }
 
-/** Runs all rounds over one ledger, and tells what it came to. */
+/** Runs all rounds over one ledger, and returns its totals. */
 export const runAll = async (databaseUrl: string, rounds: ReadonlyArray<Round>) => {
   const scene = await openScene(databaseUrl)
   for (const { kills, run } of rounds) {

@@ -1,4 +1,4 @@
-/** A ledger: what was committed, as the database and the answers to commands tell it, against what a receiver got. */
+/** A ledger compares the committed events, by the database and the answers to commands, with those that a receiver got. */
 import { Schema } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
@@ -24,7 +24,7 @@ const promises = ({ body, headers }: Answer, types: ReadonlyArray<string>) =>
 
 /** Callers at once. */
 const concurrency = 3
-/** What each of them does between two deals, so that the deliverers keep up. */
+/** Pause of each caller between two deals, so that deliveries keep up. */
 const pause = 200
 
 /**
@@ -68,7 +68,7 @@ const makeCommands = (shop: Shop, api: () => Service) => {
   return {
     /** The names of the events that were promised to callers. */
     promised,
-    /** Answers that were lost, and told again. */
+    /** Number of lost answers that were replayed. */
     replays: () => state.replays,
     setRetrying: (retrying: boolean) => {
       state.retrying = retrying
@@ -174,10 +174,10 @@ const expectAllArrived = (entries: ReadonlyArray<Entry>, hits: ReadonlyArray<Hit
   return arrived
 }
 
-/** What a ledger came to. */
+/** The totals of a ledger. */
 export interface Balance {
   readonly events: number
-  /** Events of commands that no caller knows to have succeeded. */
+  /** Events of commands whose success no caller has seen. */
   readonly unknown: number
   /** Commands that had succeeded before their caller asked again. */
   readonly replays: number
@@ -198,7 +198,7 @@ export const openLedger = async (databaseUrl: string, api: () => Service) => {
     receiver,
     /** The receiver answers what it holds, and what comes. */
     answer: () => receiver.answerWith(usual),
-    /** Whether callers ask again when an answer is lost. */
+    /** Whether callers repeat a command whose answer is lost. */
     setRetrying: commands.setRetrying,
     /** Each of these deliveries may arrive once more: it was under way when its worker was killed. */
     excuse: (deliveries: ReadonlyArray<string>) => {
@@ -209,7 +209,7 @@ export const openLedger = async (databaseUrl: string, api: () => Service) => {
       const before = new Set(receiver.hits.map(deliveryOf)).size
       return eventually(() => assert.isAbove(new Set(receiver.hits.map(deliveryOf)).size, before + 10))
     },
-    /** Takes no more commands, waits until everything is told, and holds the one side against the other. */
+    /** Stops the commands, waits until all events are delivered, and compares both sides. */
     balance: async (): Promise<Balance> => {
       await commands.stop()
       await untilNoneLeft(() => shop.inState("pending", "delivering"))

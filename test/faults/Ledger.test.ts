@@ -41,9 +41,9 @@ type Left = ReadonlyArray<string>
 /** A moment in the work of a worker, to kill it in. */
 interface Step {
   readonly at: string
-  /** Whether something of it has arrived that nobody can know of any more, and so arrives again. */
+  /** Whether deliveries arrive again, because their arrival was not recorded. */
   readonly costs: "nothing" | "something" | "perhaps something"
-  /** Leads the worker there; the check of what it then leaves behind tells whether it was there. */
+  /** Brings the worker to the moment. The check of the state that it leaves proves that it was there. */
   readonly reach: (ledger: Ledger, worker: Part) => Promise<(left: Left) => unknown>
 }
 
@@ -134,7 +134,7 @@ const killWorker = async (scene: Scene, { costs, reach }: Step) => {
   scene.workers = [other, successor]
 }
 
-/** Kills the api before it has told the caller or the workers of a command. */
+/** Kills the API process before it has answered the caller or notified the workers. */
 const killApi = async (scene: Scene, moment: Moment, retrying: boolean) => {
   const { api, ledger } = scene
   ledger.setRetrying(retrying)

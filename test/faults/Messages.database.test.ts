@@ -36,7 +36,7 @@ beforeAll(async () => {
 
 interface Step {
   readonly trap: (scene: Scene, proxy: WireProxy) => Pick<Trap, "reached" | "cut">
-  /** Where the message is made, the provider has taken it, or nobody will ever call. */
+  /** Holds the send where the message is created, the provider has accepted it, or no call will be made. */
   readonly leaves: "nothing" | "a lease" | "an outcome"
 }
 
@@ -63,7 +63,7 @@ const steps: Readonly<Record<string, Step>> = {
   }
 }
 
-/** What happens to PostgreSQL, and how it ends. */
+/** The failures of PostgreSQL, and their ends. */
 interface Fault {
   readonly interrupt: (scene: Scene) => Promise<unknown>
   readonly heal: () => Promise<void>

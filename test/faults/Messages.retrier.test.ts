@@ -1,4 +1,4 @@
-/** Who finds what is due: after a death, in the middle of a claim, and among several (contract §8, §15). */
+/** Which process takes due messages: after a crash, during a claim, and among several processes (contract §8, §15). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"

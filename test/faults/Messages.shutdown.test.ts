@@ -1,4 +1,4 @@
-/** How calls of providers end with the process that makes them, and what several processes do (contract §8, §13, §15). */
+/** Provider calls when their process ends, and among several processes (contract §8, §13, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
@@ -31,11 +31,11 @@ beforeAll(async () => {
   databaseUrl = await database()
 })
 
-/** A path that needs nothing tells when new requests are refused. */
+/** A path without dependencies, which shows when new requests are refused. */
 const isDraining = (service: Service) =>
   eventually(async () => assert.strictEqual((await send(`${service.url}/nothing-here`)).status, 503))
 
-/** Sends of each kind, of which the provider has heard, and done as it was told. */
+/** Sends one message of each kind, and waits until the provider has received them. */
 const underWay = async (scene: Scene, service: Service, what = ignore) => {
   const all = testMessages("call")
   const { reached } = scene.provider.trap(all.length, what)

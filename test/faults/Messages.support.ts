@@ -21,7 +21,7 @@ export const testMessages = (name: string, count = 1): ReadonlyArray<TestMessage
 
 export const testMessage = (name: string, kind: Kind): TestMessage => ({ kind, text: `${name}-${kind}` })
 
-/** Addresses, which nobody may see but the provider. */
+/** Addresses that only the provider may receive. */
 export const recipients = { http: "+4915550001111", telegram: "99887766554433" }
 
 const conversations = {
@@ -37,7 +37,7 @@ export const start = (
 ): Promise<Service> =>
   startService({ env: { ...serviceEnv(databaseUrl), PROVIDER_TIMEOUT: "60s", ...env }, args: ["--role", role] })
 
-/** What an answer says of the message: `200 sent`, `503 provider_outcome_unknown`. */
+/** An answer in short: `200 sent`, `503 provider_outcome_unknown`. */
 export const resultOf = (answer: Answer): string =>
   isReceipt(answer.body) ? `${answer.status} ${answer.body.deliveryStatus}` : kindOf(answer)
 
@@ -53,7 +53,7 @@ export const creates = /INSERT INTO messages /
 /** The statement that records the outcome of an attempt. */
 export const records = /^\s*UPDATE messages SET status = \$/
 
-/** What the database says of a message. */
+/** The state of a message in the database. */
 export interface State {
   readonly status: string
   readonly attempting: boolean
@@ -129,11 +129,11 @@ export const openScene = async (databaseUrl: string) => {
     token,
     receipts,
     query: (text: string) => query(text),
-    /** Where PostgreSQL has been away, the test's own connection is gone, too. */
+    /** Connects anew after PostgreSQL was down, as the test's own connection is lost. */
     reconnect: async () => {
       query = await session(databaseUrl)
     },
-    /** Sends it, or asks what has become of it. */
+    /** Sends the message, or repeats the send to read its state. */
     post,
     /** Sends it from a caller who can hang up. */
     call: (service: Service, testMessage: TestMessage) => {
@@ -142,20 +142,20 @@ export const openScene = async (databaseUrl: string) => {
       request.end(JSON.stringify(call.json))
       return { answer, hangUp: () => void request.destroy() }
     },
-    /** What is answered, or that nothing is. */
+    /** The answer, or that the connection was cut. */
     ask: (service: Service, testMessage: TestMessage): Promise<string> =>
       post(service, testMessage).then(resultOf, () => "cut"),
     state,
-    /** Lets a service know the token, so that a send is the only thing that it asks the database. */
+    /** Caches the token in a service, so that a send is its only use of the database. */
     warmUp: (service: Service) =>
       eventually(async () => {
         const { status } = await send(`${service.url}/api/v1/developer/messaging/sources`, { headers: bearer(token) })
         assert.strictEqual(status, 200)
       }),
     entry: ({ kind, text }: TestMessage): Entry => provider.entry(text, kind),
-    /** Waits until PostgreSQL has done what processes that are dead still asked it to do. */
+    /** Waits until the sessions of dead processes have ended. */
     untilSessionsEnd: () => untilSessionsEnd(query, "developer-api%"),
-    /** As if everything that is under way had begun long ago: nobody waits for it any more. */
+    /** Moves the creation of unfinished messages to the past, so that no request waits for them. */
     endWaits: () => query(`UPDATE messages SET created_at = created_at - interval '1 hour' ${ofUs} AND attempting`),
     /** As if the time of every lease had passed. */
     endLeases: () => query(`UPDATE messages SET available_at = now() - interval '1 ms' ${ofUs} AND attempting`),

@@ -38,11 +38,11 @@ const leased: State = { status: "pending", attempting: true, attempts: ["pending
 const delivered: State = { status: "sent", attempting: false, attempts: ["accepted"] }
 
 interface Step {
-  /** What is sent before each kill. */
+  /** The messages that are sent before each kill. */
   readonly batches: ReadonlyArray<ReadonlyArray<TestMessage>>
-  /** Springs when so many messages are there. */
+  /** Holds the step once this number of messages has reached it. */
   readonly trap: (scene: Scene, proxy: WireProxy, count: number) => Promise<Pick<Trap, "reached" | "cut">>
-  /** What the dead process leaves of each message, and what the provider has seen of it. */
+  /** The state of each message after the kill, and the calls that the provider has received. */
   readonly leaves: State | "none"
   readonly calls: 0 | 1
   readonly taken: 0 | 1
@@ -56,7 +56,7 @@ const together = rounds.map((round) => testMessages(`round-${round}`, 3))
 /** One alone: others could wait behind what is caught of it. */
 const alone = rounds.flatMap((round) => testMessages(`round-${round}`).map((each) => [each]))
 
-/** Catches a statement of each message once the provider has heard of all of them. */
+/** Holds a statement of each message once the provider has received all of them. */
 const afterTheCall = async (scene: Scene, proxy: WireProxy, when: Catch["when"], count: number) => {
   await scene.provider.trap(count, ignore).reached
   const trap = proxy.trap({ statement: records, when, count })
@@ -116,7 +116,7 @@ const steps: Readonly<Record<string, Step>> = {
   }
 }
 
-/** Kills a process at a step of each batch; tells the messages. */
+/** Kills a process at a step of each batch, and returns the messages. */
 const killAt = async (scene: Scene, { batches, trap }: Step) => {
   const proxy = await openProxy(databaseUrl)
   for (const batch of batches) {

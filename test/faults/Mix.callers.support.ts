@@ -20,7 +20,7 @@ const ticketState = (score: number, comment: string, version: number) => `${scor
 const campaignState = (name: string, status: string, version: number) => `${name}, ${status}, version ${version}`
 const webhookState = (url: string, version: number) => `${url}, version ${version}`
 
-/** What the records of each table have to be, by their ids, and what was promised beside them. */
+/** The expected state of the records of each table, by id, and the other promises of answers. */
 export const makeLedger = () => ({
   clients: new Map([
     ["cli_file", clientState("Client of a file", "active", 1)],
@@ -33,11 +33,11 @@ export const makeLedger = () => ({
   campaigns: new Map([["cmp_own", campaignState("Own", "draft", 1)]]),
   /** The names of events. */
   events: new Array<string>(),
-  /** Texts of messages, and the ids that they were first told to have. */
+  /** Texts of messages, and the ids of their first receipts. */
   messages: new Map<string, string>(),
-  /** Titles of tasks: those that were told to be there, and those whose command failed. */
+  /** Titles of tasks whose command succeeded, and of those whose command failed. */
   tasks: { told: new Array<string>(), failed: new Array<string>() },
-  /** Secrets of each installation, as they were told. */
+  /** Secrets of each installation, as they were answered. */
   secrets: new Map<string, Set<string>>(),
   campaignOperations: new Set<string>(),
   /** Campaigns over each kind of provider that were started. */
@@ -122,7 +122,7 @@ const tickets = ({ ledger, calls }: Scene): Caller => {
   }
 }
 
-/** The commands on the webhook of an installation: each knows the version that the one before has led to. */
+/** The commands on the webhook of an installation: each uses the version of the one before. */
 const webhookOf = ({ ledger, calls, project }: Scene, installationId: string) => {
   const secrets = ledger.secrets.get(installationId) ?? new Set()
   ledger.secrets.set(installationId, secrets)
@@ -241,7 +241,7 @@ const operator = ({ ledger, env, project }: Scene): Caller => {
   }
 }
 
-/** Callers of every mutation. Webhooks are configured before anything happens that they are to be told of. */
+/** Callers of every mutation. The webhooks are configured before the first event. */
 export const openCallers = async (scene: Scene) => {
   const [steady, failing] = [webhookOf(scene, "steady"), webhookOf(scene, "failing")]
   while (!(await steady.configure()));

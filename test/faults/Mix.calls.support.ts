@@ -47,7 +47,7 @@ const receiptOf = ({ body, headers }: Answer): ParsedReceipt => {
   }
 }
 
-/** The refusals to expect while everything dies. Each means: nothing is known, ask again. */
+/** The expected refusals during failures. After each, the outcome is unknown, and the command is repeated. */
 const unanswered = new Set(["503 service_unavailable", "503 rate_limiter_unavailable", "503 provider_outcome_unknown"])
 
 /** Longer than anything is away. */
@@ -55,7 +55,7 @@ const patience = 60_000
 
 export type Calls = ReturnType<typeof makeCalls>
 
-/** Calls of one token; `heard` is given every answer. */
+/** Calls with one token; `heard` receives every answer. */
 export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answer: Answer) => void = () => {}) => {
   const counts = { answered: new Map<string, number>(), cut: 0, refused: 0, replayed: 0 }
   let keys = 0
@@ -90,7 +90,7 @@ export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answ
 
   return {
     until,
-    /** What was answered so far, by the name of the operation, and how often it was not. */
+    /** The numbers of answers and of missing answers, by operation. */
     counts,
     answered: () => [...counts.answered.values()].reduce((sum, count) => sum + count, 0),
     note,

@@ -1,4 +1,4 @@
-/** Holds what callers were told against what the database holds, and both against what receivers and providers got. */
+/** Compares the answers to callers with the database, and both with the deliveries and sends that were received. */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { operations } from "../../src/api/campaigns/States.ts"
@@ -10,7 +10,7 @@ import type { Scene } from "./Mix.callers.support.ts"
 import { deliveryOf, recipients } from "./Mix.project.support.ts"
 import { kinds } from "./Providers.support.ts"
 
-/** Each record's state as the book words it, by its id. */
+/** The state of each record by its id, in the words of the ledger. */
 const states = {
   clients: "SELECT id, format('%s, %s, version %s', display_name, status, version) AS state FROM clients",
   deals: "SELECT id, format('%s, %s, %s, version %s', title, stage_id, status, version) AS state FROM deals",
@@ -59,7 +59,7 @@ export const settled = async (scene: Scene) => {
   )
 }
 
-/** Every record is as the last command on it has left it, and there is none beside those that were told of. */
+/** Every record has the state of its last command, and no record exists beside those of the ledger. */
 const expectRecords = async ({ ledger, project }: Scene) => {
   const ofUs = `WHERE project_id = '${project.id}'`
   for (const table of tables) {
@@ -169,7 +169,7 @@ const expectMessages = async ({ ledger, calls, project }: Scene) => {
   return rows.filter(({ status }) => status === "unknown").length
 }
 
-/** Each started campaign has sent to each of its recipients once, or nobody knows. */
+/** Each started campaign has sent once to each of its recipients, or the outcome is unknown. */
 const expectCampaigns = ({ ledger, project }: Scene) => {
   for (const name of recipients) {
     const { keys, taken } = project.provider.entry(`http to ${name}`, "http")
@@ -178,7 +178,7 @@ const expectCampaigns = ({ ledger, project }: Scene) => {
   }
 }
 
-/** Holds everything against everything, and tells what it came to. */
+/** Makes all comparisons, and returns the totals. */
 export const balance = async (scene: Scene) => {
   const { ledger, calls } = scene
   for (const name of mutations) assert.isAbove(calls.counts.answered.get(name) ?? 0, 0, name)

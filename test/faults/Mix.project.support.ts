@@ -94,11 +94,11 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
   })
   const query = await lastingSession(databaseUrl)
 
-  /** What each delivery was answered with, in the order of its arrivals. */
+  /** The statuses with which each delivery was answered, in order. */
   const answered = new Map<string, ReadonlyArray<number>>()
   const retried = new Set<string>()
   const poisonous = new Set<string>()
-  /** Takes everything, but for poison and, at the moody endpoint, changes of stages that nobody had sent again. */
+  /** Accepts all deliveries except poison and, at the endpoint `failing`, first deliveries of stage changes. */
   const codeOf = (hit: Hit) => {
     if (isPoison(hit)) {
       poisonous.add(deliveryOf(hit))
@@ -143,7 +143,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
         parked: parked.map(({ installation }) => String(installation))
       }
     },
-    /** Sends a message, whose key is its text without blanks, until it is told what message that is. */
+    /** Sends a message, whose key is its text without blanks, until an answer has its id. */
     sendMessage: async (calls: Calls, kind: Kind, text: string) => {
       const ask = { params: { conversationId: conversations[kind] }, json: { text } }
       const answer = await calls.until(

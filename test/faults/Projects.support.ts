@@ -22,7 +22,7 @@ export const database = async (): Promise<string> => {
   return Redacted.value(await Effect.runPromise(Scope.provide(makeDatabase(), scope)))
 }
 
-/** What a service needs to serve a database. */
+/** The settings of a service that serves a database. */
 export const serviceEnv = (databaseUrl: string) => ({
   DATABASE_URL: databaseUrl,
   SECRET_KEY: Buffer.alloc(32, 7).toString("base64")

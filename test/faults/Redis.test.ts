@@ -30,7 +30,7 @@ const setUp = async () => {
 const isReady = (service: Service) =>
   eventually(async () => assert.strictEqual((await send(`${service.url}/readyz`)).status, 200))
 
-/** What every request is told while the limiter can't be asked, each within a second. */
+/** The expected answer to each request while the limiter is unreachable, within a second. */
 const expectUnavailable = async (service: Service, token: string) => {
   const answers = [
     await listClients(service.url, token),

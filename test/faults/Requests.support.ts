@@ -73,7 +73,7 @@ export const send = (url: string, call: Call = {}): Promise<Answer> => {
   return answer
 }
 
-/** The path that most tests ask for. */
+/** The path that most tests request. */
 export const clients = "/api/v1/developer/crm/clients"
 
 export const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
@@ -116,7 +116,7 @@ export const expectProblem = (answer: Answer, status: number, code: string): voi
 export const kindOf = ({ body, status }: Answer): string =>
   typeof body === "object" && body !== null && "code" in body ? `${status} ${String(body.code)}` : String(status)
 
-/** Requests as fast as `lanes` of them at once are answered, until told to stop; then everything that was answered. */
+/** Sends requests, `concurrency` at a time, until it is stopped; then returns all answers. */
 export const stream = (concurrency: number, request: (n: number) => Promise<Answer>) => {
   const answers: Array<Answer> = []
   const failures: Array<unknown> = []

@@ -97,7 +97,7 @@ describe("secrets", () => {
     const project = await openProject(parts.databaseUrl)
     const { token } = project
 
-    /** What was read, by where it was. */
+    /** The texts that were read, by their source. */
     const texts = new Map<string, string>()
     const answers: Array<Answer> = []
     let n = 0

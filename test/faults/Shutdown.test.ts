@@ -1,4 +1,4 @@
-/** How the service ends, and what it leaves behind (contract §15). */
+/** The shutdown of the service, and the state that it leaves (contract §15). */
 import { Agent } from "node:http"
 import * as Net from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -71,7 +71,7 @@ const openCreate = async (url: string, key: string, displayName: string, call: C
   return { answer, request, rest: rest.join("") }
 }
 
-/** A path that needs nothing tells when new requests are refused. */
+/** A path without dependencies, which shows when new requests are refused. */
 const isDraining = (service: Service) =>
   eventually(async () => assert.strictEqual((await send(`${service.url}/nothing-here`)).status, 503))
 

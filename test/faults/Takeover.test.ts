@@ -1,4 +1,4 @@
-/** What a worker held that was killed: another takes it over long before its lease would have ended (contract §8, §9). */
+/** The work of a killed worker is taken over long before its lease ends (contract §8, §9). */
 import { assert } from "@effect/vitest"
 import { it, describe } from "vitest"
 import { assertMatches } from "../support/Matches.ts"

@@ -1,4 +1,4 @@
-/** What sends tell a collector and Prometheus, and what they keep to themselves (contract §8, §15). */
+/** The telemetry of sends, and the secrets that it must not contain (contract §8, §15). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { freePort, inGoodOrder } from "../support/Process.ts"

@@ -70,7 +70,7 @@ const others = new Set([
   "query/expectedProjectId"
 ])
 
-/** What the other project of the world lacks. */
+/** Records that the other project of the world lacks. */
 const moreForeign = Effect.gen(function* () {
   const { seed } = yield* TestServer
   yield* seed({

@@ -46,7 +46,7 @@ const expectSame = async (token: string, replicas: ReadonlyArray<Service>) => {
   }
 }
 
-/** What a request is answered that came to a process just before its balancer knew that it was stopped. */
+/** The answer to a request that reaches a process just before the balancer has removed it. */
 const isDrain = ({ headers, status, text }: Answer) =>
   status === 503 && headers["connection"] === "close" && text.includes("This process is shutting down")
 

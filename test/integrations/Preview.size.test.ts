@@ -9,7 +9,7 @@ import { contact, projects, usual } from "./Preview.support.ts"
 
 const size = 20_000
 
-/** A tenth are deals; the contacts meet clients by id or by email, or nobody; a seventh share one phone. */
+/** A tenth are deals. The contacts match clients by id or by email, or none; a seventh share one phone. */
 const recordAt = (index: number): StagedRecord =>
   index % 10 === 9
     ? {

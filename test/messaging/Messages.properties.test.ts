@@ -1,4 +1,4 @@
-/** Whatever providers, processes and operators do: a message is what a plain model of contract §8 says. */
+/** For any actions of providers, processes and operators: a message is as in a plain model of contract §8. */
 import { assert, layer } from "@effect/vitest"
 import { Clock, Duration, Effect, Exit, Fiber, Option } from "effect"
 import * as fc from "fast-check"
@@ -83,7 +83,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
     hasChannel = what === "restore"
   })
 
-  /** Holds the message to be what the model knows of it. */
+  /** Asserts that the message is that of the model. */
   const assertKnown = Effect.fnUntraced(function* () {
     const row = yield* project.row
     const last = row.log.at(-1)

@@ -41,7 +41,7 @@ const minute = 60_000
 const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null, nextAttemptAt: null }
 const ended = (status: AttemptStatus) => ({ ...begun, status, finishedAt: new Date(0).toISOString(), errorCode: "x" })
 
-/** Where a message can stand. Due, or its lease ended, a minute from now: when the statements of the test run. */
+/** The possible states of a message. Due times and ends of leases are a minute from now, when the statements run. */
 const places = {
   pending: { status: "pending", attempting: true, availableIn: minute, attempt: begun },
   "retrying, waiting": { status: "retrying", availableIn: minute, attempt: ended("retrying") },
@@ -67,7 +67,7 @@ const underWay = new Set<Place>(["pending", "retrying, under way", "unknown, und
 const waiting = new Set<Place>(["retrying, waiting", "unknown, waiting"])
 const isUnknown = (place: Place) => place.startsWith("unknown")
 
-/** A message in a place, in a project that nobody works on but the test. */
+/** A message in a state, in a project that only the test uses. */
 const openAt = Effect.fnUntraced(function* (place: Place) {
   const server = yield* TestServer
   const project = yield* open(server)
@@ -115,7 +115,7 @@ const resultOf = (on: Event): Result => ({
   delayMillis: on === "postponed" || on === "unclear" ? minute : null
 })
 
-/** What a call can come to: the status of the message, and of the attempt. */
+/** The outcomes of a call: the status of the message, and of the attempt. */
 const ends = [
   ["accepted", "sent", "accepted"],
   ["refused", "failed", "rejected"],

@@ -1,4 +1,4 @@
-/** The segments, templates and campaigns that applying a file results in, and what campaigns know of clients. */
+/** The segments, templates and campaigns of an applied file, and the members of clients that campaigns use. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"

@@ -215,7 +215,7 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
   )
 })
 
-/** A fiber that waits to be told. It is made outside of the transaction that it races, or it would be part of it. */
+/** A fiber that waits for a signal. It is started outside of the transaction that it races, or it would be part of it. */
 const onceTold = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
   const told = yield* Deferred.make<void>()
   const applying = yield* Effect.forkChild(Effect.andThen(Deferred.await(told), effect))

@@ -37,7 +37,7 @@ export const kill = (pid: number, signal: NodeJS.Signals): void => {
   }
 }
 
-/** State, parent and process group of a process, as /proc tells them; undefined where there is none. */
+/** State, parent and process group of a process in /proc; undefined if it does not exist. */
 const statOf = (pid: number) => {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, "utf8")
@@ -49,7 +49,7 @@ const statOf = (pid: number) => {
   }
 }
 
-/** Whether the process runs; one that nobody has reaped yet does not. */
+/** Whether the process runs. A zombie does not. */
 export const isRunning = (pid: number): boolean => !/^[ZX]?$/.test(statOf(pid)?.state ?? "")
 
 export const groupOf = (pid: number): number | undefined => statOf(pid)?.group
@@ -111,7 +111,7 @@ const isFree = (port: number) =>
     server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)))
   })
 
-/** How a process ended. */
+/** The end of a process. */
 export interface Ended {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
@@ -198,7 +198,7 @@ export const spawn = (
 }
 
 export interface ServiceOptions {
-  /** Where its source is; this checkout unless given. */
+  /** The directory of its source; the default is this checkout. */
   readonly source?: string
   readonly env?: Readonly<Record<string, string>>
   /** Flags, as after `npm start --`. */

@@ -7,7 +7,7 @@ import { connect, createServer, type Socket } from "node:net"
 import { opened } from "./Finalizers.ts"
 import { answerReader, requestReader, type RoundTrip } from "./WireMessages.ts"
 
-/** A connection whose round trip is held: `asked`, before PostgreSQL has it, or `answered`, before the client knows. */
+/** A connection whose round trip is held: `requested`, before PostgreSQL receives it, or `answered`, before the client does. */
 export interface Held {
   /** The process id of its backend. */
   readonly backend: number
@@ -53,7 +53,7 @@ interface Watch {
   readonly onHeld: (held: Held, client: Socket) => void
 }
 
-/** What a proxy has seen, and what it looks for. */
+/** The traffic of a proxy, and the statements that it watches for. */
 interface Traffic {
   readonly watches: Set<Watch>
   readonly backends: Set<number>

@@ -4,7 +4,7 @@ import { TestClock } from "effect/testing"
 import { createSocket } from "node:dgram"
 import { cached, Names, NameUnresolved } from "../../../src/integrations/Sender/Names.ts"
 
-/** What a server answers to a question: addresses, that there is no such name, that it has failed, or nothing. */
+/** The answers of a DNS server: addresses, no such name, a failure, or none. */
 type Answer = ReadonlyArray<string> | "NXDOMAIN" | "SERVFAIL" | "silence"
 
 /** A DNS server on loopback (RFC 1035, section 4), and what it was asked. */
