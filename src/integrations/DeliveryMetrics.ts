@@ -14,7 +14,7 @@ const duration = Metric.histogram("webhook_attempt_duration_seconds", {
 })
 
 /** Maximum of `webhook_queue_depth`: counting stops there. */
-export const deepest = 100_000
+const deepest = 100_000
 
 const depth = Metric.gauge("webhook_queue_depth", {
   description: `Pending deliveries, due or not; at most ${deepest}, where counting stops`

@@ -32,7 +32,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
         const first = yield* claimed(0)
         yield* reclaim(lease)
         assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
-        // Nor is it told to have been sent by one whose turn is over.
+        // A worker whose lease has ended cannot record it as sent.
         yield* record(resultOf(first, accepted))
         assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
       })

@@ -16,8 +16,8 @@ const everyone = Array.from({ length: sixty.recipients }, (_, index) => addressO
 const lease = 15_000
 
 /**
- * What is still to be sent is due within a second. Waits until it is sent, and tells how many calls were made; a second
- * later it is as many.
+ * Waits until all leased recipients are settled, which takes a second at most. Returns the number of calls; no further
+ * call follows within a second.
  */
 const countWhenIdle = Effect.fnUntraced(function* (
   { projectId, recipients, sql }: Effect.Success<ReturnType<typeof campaignOf>>,

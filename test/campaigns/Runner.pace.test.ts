@@ -12,7 +12,7 @@ const horizon = 300
 
 const begin = Date.UTC(2026, 10, 20, 10)
 
-// Nothing runs here but what a test claims itself.
+// Only the claims of the test run here.
 layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })(
   "claims of a campaign",
   (it) => {

@@ -79,7 +79,7 @@ describe("a campaign", () => {
       )
       const ended = yield* Effect.gen(function* () {
         yield* until(() => held.length === 3)
-        // Nothing that comes of the calls can be recorded until the transaction ends.
+        // No result of the calls can be recorded until the transaction ends.
         yield* sql`SELECT FROM campaign_recipients WHERE project_id = ${projectId} FOR UPDATE`
         for (const answer of held) answer()
         yield* untilRows(Effect.orDie(isRecording), (holds) => holds)

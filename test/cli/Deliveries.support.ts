@@ -87,7 +87,7 @@ export const ways = {
   delivered: { answers: ok, status: "delivered", attempts: 1, codes: [200] },
   again: { answers: atFirst(500, status(204)), status: "delivered", attempts: 2, codes: [500, 204] },
   waiting: { answers: atFirst(500, reset), status: "pending", attempts: 2, codes: [500, null] },
-  // What is under way is counted, and not in the log yet.
+  // An attempt in flight is counted, but is not in the log yet.
   underway: { answers: hang, status: "delivering", attempts: 1, codes: [] },
   gone: { answers: status(410), status: "dead", attempts: 1, codes: [410] },
   parked: { answers: ok, status: "pending", attempts: 0, codes: [] }

@@ -135,7 +135,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
           assert.deepStrictEqual(documentOf(yield* settle(id, as, "--json")), { messageId: id, deliveryStatus: as })
           const after = yield* row(id)
           assert.deepInclude(after, { status: as, attempts: 1, attempting: false, availableAt: null })
-          // What the attempt came to, nobody knows any better.
+          // The outcome of the attempt stays unknown.
           assert.deepStrictEqual(
             after.log.map(({ providerMessageId, status }) => [status, providerMessageId]),
             log.map(() => ["unknown", null])

@@ -213,7 +213,7 @@ describe("task, wrongly used", () => {
     { args: ["complete", "--project", "p"], line: "Missing required flag: --task", path: ["complete"] },
     { args: ["complete", "--task", "t"], line: "Missing required flag: --project", path: ["complete"] }
   ])("$line", ({ args, line, path }) =>
-    // Nothing else is looked at before.
+    // This is checked before anything else.
     Effect.map(run(["task", ...args], { env: { PORT: "x" } }), (ended) =>
       assert.deepStrictEqual(ended, failure(2, line + see(...path)))
     )

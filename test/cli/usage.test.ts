@@ -137,7 +137,7 @@ describe("wrong usage", () => {
       line: `Invalid value for flag --role: "boss". Expected: "all" | "api" | "worker"${see("serve")}`
     }
   ])("`$args`", ({ args, line }) =>
-    // Nothing else is looked at before.
+    // This is checked before anything else.
     Effect.map(run(args, { env: { PORT: "x" } }), (ended) => assert.deepStrictEqual(ended, failure(2, line)))
   )
 })

@@ -105,7 +105,7 @@ describe("a mutation sent by the client", () => {
   for (const [status, code, more] of final) {
     it.live(`is sent once when the answer is ${status} ${code}`, () =>
       Effect.gen(function* () {
-        // Even if the answer asks for another time.
+        // Even if the answer requests another delay.
         const { baseUrl, keys } = yield* scripted(problem(status, code, { "retry-after": "0" }, more))
         const error = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient(request))
         assert.strictEqual(error._tag, code)

@@ -18,7 +18,7 @@ HttpApi.reflect(Api, {
     void operations.push({
       group: group.identifier,
       name: endpoint.identifier,
-      // A page is told by what it answers; the client goes by what it takes.
+      // A list is recognized by its answer; the client uses its request.
       isList: [...endpoint.success].some(
         (answer) => HttpApiSchema.isWithHeaders(answer) && hasMember(answer.schema, "nextCursor")
       )

@@ -104,7 +104,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign co
         yield* refused(operation, { ...route, templateVersion: 3 }, ["templateVersion"])
         yield* refused(operation, { ...route, channelId: "none" }, ["channelId"])
         yield* refused(operation, { ...route, templateId: "none", channelId: "none" }, ["templateId", "channelId"])
-        // What is missing is told before what is revoked.
+        // Missing records are reported before revoked ones.
         yield* refused(operation, { ...route, templateId: "none", channelId: "gone" }, ["templateId"])
       }
       assert.deepInclude(yield* read("spring"), {

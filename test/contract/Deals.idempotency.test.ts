@@ -21,7 +21,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key of 
       const closed = yield* patch(id, { status: "lost", lostReason: "x" }, keys.close)
       const same = yield* patch(id, { status: "lost" }, keys.same)
       yield* patched(id, { status: "open", pipelineId: "service" })
-      // What they said would be refused by now.
+      // The same commands would now be refused.
       yield* patched(id, { status: "won" })
       const before = yield* read(id)
       for (const _ of [1, 2]) {

@@ -95,8 +95,8 @@ const create = (body: Patch): Refused | Done => {
 const closed = (status: DealStatus) => status !== "open"
 
 /**
- * What contract §7 says of a patch whose shape is good. It leaves open which of several refusals is told; this is the
- * order from what the record itself shows to what others do.
+ * The rules of contract §7 for a patch with a valid shape. The contract does not say which of several refusals is
+ * reported; this is the order from those of the record itself to those of other records.
  */
 const patch = (before: Deal | undefined, body: Patch): Refused | Done => {
   if (before === undefined) return { status: 404, code: "deal_not_found" }

@@ -18,7 +18,7 @@ const openIn = Effect.fnUntraced(function* (status: DealStatus) {
   const deal = yield* calls.created()
   const close = status === "lost" ? { status, lostReason: "No budget" } : { status }
   const before = status === "open" ? deal : yield* calls.patched(deal.id, close)
-  // What happens next does so at another millisecond.
+  // The next change happens in another millisecond.
   yield* Effect.sleep(2)
   return { ...calls, id: deal.id, before }
 })

@@ -201,7 +201,7 @@ layer(api, { excludeTestServices: true })("commands on deals", (it) => {
           fc.asyncProperty(webhooks, fc.array(step, { minLength: 10, maxLength: 30 }), (webhooks, steps) =>
             Effect.runPromiseWith(context)(run(webhooks, [firstStep, ...steps]))
           ),
-          // A counterexample is to be told before the test times out.
+          // A counterexample must be reported before the test times out.
           { numRuns: 20, interruptAfterTimeLimit: 45_000 }
         )
       )

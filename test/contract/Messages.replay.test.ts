@@ -141,7 +141,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a
       assert.strictEqual(provider.hits.length, 0)
       const { messageId, replayed } = messageReceiptOf(yield* send("http", key))
       assert.isFalse(replayed)
-      // What says something else is another request, be it that it means the same.
+      // A different text is another request, even with the same meaning.
       for (const [id, body] of [
         [conversations.http, { text: `${text} ` }],
         [conversations.telegram, { text }],

@@ -156,7 +156,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("any request", (it) => 
             const answer = yield* server.send({ method: "POST", path, token, key: newKey(), headers, body })
             assertSound(answer, 201)
             if (answer.status !== 201) return
-            // What was taken is what is there.
+            // The stored values are those that were accepted.
             const client = clientOf(yield* server.send({ path: clientPath(receiptOf(answer, 201).resourceId), token }))
             assert.deepInclude(client, JSON.parse(body))
           }),

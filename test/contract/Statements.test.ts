@@ -140,7 +140,7 @@ layer(services, { excludeTestServices: true })("the number of statements", (it) 
       yield* assertOnce("stage", 200, (round) => patch({ stageId: stages[(round + 1) % 2]?.id }))
       yield* assertOnce("status", 200, (round) => patch({ status: round % 2 === 0 ? "won" : "open" }))
       yield* assertOnce("lifecycle", 200, (round) => patch({ lifecycle: round % 2 === 0 ? "archived" : "active" }))
-      // Every patch that changed something told all five, and those of the stage told them twice.
+      // Every effective patch emitted an event for all five, and those of the stage emitted two.
       const deliveries = yield* Effect.orDie(
         sql`SELECT FROM deliveries WHERE project_id = ${projectId} AND status = 'pending'`
       )

@@ -203,7 +203,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
           const [foreign, missing] = yield* Effect.forEach(
             [({ foreign }: Reference) => foreign, missingOf],
             Effect.fnUntraced(function* (idOf) {
-              // Nothing but the id is wrong.
+              // Only the id is wrong.
               const answer = yield* ask(sample, own, { ...referring(sample, of, idOf), headers: fixedId })
               problemOf(answer, by.status ?? 404, by.code)
               remainingOf(answer, sample.policy)

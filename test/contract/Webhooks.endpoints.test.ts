@@ -121,7 +121,7 @@ layer(api, { excludeTestServices: true })("a webhook endpoint", (it) => {
         "[64:ff9b::a00:1]",
         "[2002:7f00:1::]",
         "[2002:c0a8:1::1]",
-        // Private, shared, link-local with what clouds tell there, benchmarks, documentation, multicast, reserved.
+        // Private, shared, link-local with the metadata services of clouds, benchmarks, documentation, multicast, reserved.
         "10.0.0.1",
         "172.16.0.1",
         "172.31.255.255",

@@ -148,7 +148,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
         problemOf(answer, 400, "webhook_reference_invalid")
       }
       problemOf(yield* webhooks.but({ installationId: "nothing" }).retry("dead"), 404, "installation_not_found")
-      // What belongs to two projects under one id is retried in the token's.
+      // Of two deliveries with one id, that of the token's project is retried.
       unversionedReceiptOf(yield* neighbour.retry("dead"))
       assert.deepStrictEqual(yield* webhooks.delivery("dead"), before)
       assert.strictEqual((yield* neighbour.delivery("dead")).status, "pending")

@@ -165,7 +165,7 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
       assert.deepStrictEqual([yield* webhooks.found, yield* webhooks.secrets], before)
       assertConflict(yield* webhooks.but({ server: stranger }).configure({ expectedVersion: 7 }), 1)
 
-      // The key is free, and the first answer under it tells the secret wherever the old key is known.
+      // The key is free, and the first answer under it has the secret wherever the old key is configured.
       const successor = webhooks.but({ server: yield* under({ SECRET_KEY: other, SECRET_KEY_PREVIOUS: secretKey }) })
       const answered = { resourceId: "ins", changed: true, version: 2, signingSecret }
       assert.deepStrictEqual(yield* successor.configured(change, key), answered)

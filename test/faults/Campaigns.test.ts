@@ -35,7 +35,7 @@ beforeAll(async () => {
     scene.provider.answerWith((call) => {
       if (call.kind === kind) calls++
       if (calls < callsBetween) return accept(call)
-      // Nobody hears of what comes after the last.
+      // Calls after the last one are not counted.
       scene.provider.answerWith(ignore)
       lastCall(call)
       if (ofPostgres) stopped = cluster.kill()
@@ -65,7 +65,7 @@ describe("a campaign of 500 recipients whose runner is killed ten times", () => 
       []
     )
     assert.strictEqual(new Set(entries.flatMap(({ keys }) => keys)).size, size)
-    // Else nobody had died over a call.
+    // Otherwise no process was killed during a call.
     assert.isTrue(entries.some(({ calls }) => calls > 1))
   })
 
@@ -85,7 +85,7 @@ describe("a campaign of 500 recipients whose runner is killed ten times", () => 
       entries.filter(({ status }) => status !== "sent" && status !== "unknown"),
       []
     )
-    // What nobody knows of is for a person to decide; among it are the calls of those who died over them.
+    // Unknown outcomes are settled by an operator. Among them are the calls of killed processes.
     const unheard = deaths.filter(({ kind, lastCall }) => kind === "telegram" && lastCall !== accept)
     assert.isAtLeast(entries.filter(({ calls, status }) => status === "unknown" && calls === 1).length, unheard.length)
     assert.isAbove(entries.filter(({ status }) => status === "sent").length, 0)

@@ -147,7 +147,7 @@ describe("a service whose PostgreSQL hangs", () => {
     await expectUnavailable(service)
     cluster.signal("SIGCONT")
     await recovers(service)
-    // What was asked in the meantime may have happened or not, but not twice.
+    // Commands of the meantime are applied once or not at all.
     await insist(service, "while-it-is-away", "Nobody")
   })
 

@@ -225,7 +225,7 @@ describe("a delivery worker whose connections to PostgreSQL are cut", () => {
     await sleep(500)
     open = false
     await creating
-    // What the cut has left leased without anybody to know of it.
+    // Deliveries that are leased although the claim's answer was cut.
     await sleep(1_000)
     await shop.endLeases()
     await expectAllTold(shop, receiver.seen)

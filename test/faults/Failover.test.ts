@@ -30,7 +30,7 @@ describe("a primary that dies under load", () => {
     await eventually(async () =>
       assert.strictEqual((await createClient(api.url, token, "without-a-primary", "Nobody")).status, 201)
     )
-    // What was being sent when the primary died may arrive again.
+    // Deliveries in flight when the primary failed may arrive again.
     ledger.excuse(await ledger.shop.leased())
     await ledger.goesOn()
     await ledger.balance()

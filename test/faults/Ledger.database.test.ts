@@ -92,7 +92,7 @@ const killAll = async (scene: Scene) => {
   await Promise.all(parts.map(({ service }) => service.exited))
   ledger.answer()
   await cluster.start()
-  // What was sent is sent again, whether or not its claim had reached the disk.
+  // Deliveries that were sent are sent again, whether or not their claim had reached the disk.
   ledger.excuse([...(await ledger.shop.endLeases()), deliveryOf(hit)])
   const [next, ...others] = await Promise.all([
     start(cluster.url, "api"),

@@ -124,8 +124,8 @@ export const finished = ({ shop }: Ledger, ids: ReadonlyArray<string>) =>
   })
 
 /**
- * Nothing is under way at all, and these workers claim no more. The endpoint rests meanwhile, as a record would be stuck
- * behind a claim that is held up on its connection.
+ * Waits until nothing is in flight, and stops the claims of these workers. The endpoint rests meanwhile, as a record
+ * would wait behind a claim that is held on its connection.
  */
 export const retire = async ({ shop }: Ledger, workers: ReadonlyArray<Part>): Promise<Gate> => {
   await shop.rest()

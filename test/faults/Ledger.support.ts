@@ -28,8 +28,8 @@ const concurrency = 3
 const pause = 200
 
 /**
- * Creates deals, and moves every third, for as long as it is open. Callers whose answer is lost ask again under the same
- * key until there is one; while they are impatient, they never learn what became of their commands.
+ * Creates deals, and moves every third, until it is stopped. Callers whose answer is lost repeat the command under the
+ * same key until it is answered. While `retrying` is false, they do not repeat it, and never learn its outcome.
  */
 const makeCommands = (shop: Shop, api: () => Service) => {
   const promised: Array<string> = []

@@ -121,7 +121,7 @@ const steps: ReadonlyArray<Step> = [
 const killWorker = async (scene: Scene, { costs, reach }: Step) => {
   const { ledger, workers } = scene
   const [victim, other] = workers
-  // What is leased from here on is the victim's.
+  // Deliveries that are leased from here on belong to the process that is killed.
   const claims = await retire(ledger, [other])
   const check = await reach(ledger, victim)
   await kill(ledger.shop, victim)

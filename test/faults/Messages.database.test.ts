@@ -1,6 +1,6 @@
 /**
- * PostgreSQL that is killed, or whose connections are cut, at every step of a send: the caller is told in time that
- * nobody knows, and all is well by itself afterwards (contract §8, §15).
+ * PostgreSQL is killed, or its connections are cut, at every step of a send: the caller is answered in time that the
+ * outcome is unknown, and the service recovers without help (contract §8, §15).
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
@@ -115,13 +115,13 @@ describe("a PostgreSQL behind sends of messages", () => {
     await reached
     await interrupt(scene)
     const interruptedAt = performance.now()
-    // What hangs loses no connection.
+    // A PostgreSQL that hangs loses no connection.
     if (fault !== "hangs") cut()
     scene.provider.acceptAll()
     const first = resultOf(await answer)
     cut()
     assert.isBelow(performance.now() - interruptedAt, 6_000)
-    // Where only connections are lost, a new one may do.
+    // If only connections are lost, a new one is enough.
     assert.include(fault === "cuts its connections" && leaves === "an outcome" ? [unknown, sent] : [unknown], first)
     await heal()
     await scene.reconnect()
@@ -154,7 +154,7 @@ describe("a PostgreSQL behind sends of messages", () => {
           const both = testMessages(`crash-${n}-${at}`)
           all.push(...both)
           await Promise.all(both.map((each) => scene.ask(service, each)))
-          // While PostgreSQL is away they are refused as fast as they ask.
+          // While PostgreSQL is down, requests are refused at once.
           await sleep(20)
         }
       }
@@ -168,7 +168,7 @@ describe("a PostgreSQL behind sends of messages", () => {
       sending = false
       await senders
       await scene.reconnect()
-      // What was called for is recorded by itself; what nobody heard to be committed waits for the end of its lease.
+      // Outcomes of calls are recorded without help. A commit without an answer waits for the end of its lease.
       await eventually(async () => {
         for (const each of all.filter((each) => scene.entry(each).calls > 0)) {
           const state = await scene.state(each)

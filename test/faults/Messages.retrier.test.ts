@@ -118,7 +118,7 @@ describe("a message worker that shuts down", () => {
     worker.kill(signal)
     assert.deepStrictEqual(await ended(worker), inGoodOrder)
     await eventually(async () => assert.strictEqual(await count(), 0))
-    // Attempted, or not claimed: a lease that nobody works on would make what was surely not sent uncertain.
+    // Attempted, or not claimed: a lease without an attempt would make an unsent message uncertain.
     for (const state of await statesOf(scene, all)) {
       assertMatches(state, { attempting: false })
       assert.include(["sent", "retrying"], state === "none" ? state : state.status)

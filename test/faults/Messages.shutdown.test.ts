@@ -46,7 +46,7 @@ const underWay = async (scene: Scene, service: Service, what = ignore) => {
     answers: Promise.all(calls.map(({ answer }) => answer.then(resultOf, () => "cut"))),
     hangUp: async () => {
       for (const { hangUp } of calls) hangUp()
-      // What is asked later is heard later.
+      // Later requests arrive later.
       for (const _ of [1, 2, 3]) await send(`${service.url}/healthz`)
       await sleep(300)
     }
@@ -232,7 +232,7 @@ describe("two processes that send messages", () => {
     const waited = await scene.query(`
       SELECT bool_and(now() > created_at + interval '3 s') AS waited FROM messages WHERE project_id = '${scene.id}'`)
     assert.deepStrictEqual(waited, [{ waited: true }])
-    // With nobody but the API there, it stays as it is, but from the end of its lease it counts as unknown.
+    // With the API alone its state does not change, but after the end of its lease it is answered as unknown.
     await eventually(async () =>
       assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(second, each))), [unknown, unknown])
     )

@@ -130,7 +130,7 @@ const killAt = async (scene: Scene, { batches, trap }: Step) => {
     service.kill("SIGKILL")
     await service.exited
     cut()
-    // On a machine that stood still meanwhile it may have been told that nobody knows.
+    // On a machine that was suspended meanwhile, the answer may be that the outcome is unknown.
     for (const answer of await Promise.all(answers)) assert.include(["cut", unknown], answer)
   }
   return batches.flat()
@@ -163,7 +163,7 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
         await ask(all),
         all.map(() => pending)
       )
-      // As long as the leases run, nobody touches what may be under way.
+      // While the leases run, no process repeats attempts that may be in flight.
       await sleep(1_000)
       assert.deepStrictEqual(
         await ask(all),
@@ -244,7 +244,7 @@ describe("a process that is killed during sends", { timeout: 180_000 }, () => {
       kill("SIGKILL")
       await exited
       await senders
-      // Of what nobody is alive to do.
+      // Attempts that no living process makes.
       await scene.untilSessionsEnd()
       await scene.endWaits()
       await scene.endLeases()

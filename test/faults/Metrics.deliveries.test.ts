@@ -100,7 +100,7 @@ describe("the metrics of deliveries", () => {
     await set(2, "available_at = now() - interval '5 minutes'")
     await set(3, "available_at = now() + interval '2 hours'")
 
-    // What waits for a parked endpoint waits by rights.
+    // Deliveries to a parked endpoint do not count as late.
     const parked = await startMeasured("worker", url)
     await eventually(async () => assert.strictEqual(await parked.value("webhook_queue_depth"), 3))
     assert.strictEqual(await parked.value("webhook_oldest_due_seconds"), 0)

@@ -1,6 +1,6 @@
 /**
- * Callers of every mutation, each alone with its records, so that it knows the version that each command leads to. What
- * they were told stands in a book, which is held against the database in the end.
+ * Callers of every mutation, each with records of its own, so that the version after each command is known. A ledger has
+ * their answers, and is compared with the database in the end.
  */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
@@ -144,7 +144,7 @@ const webhookOf = ({ ledger, calls, project }: Scene, installationId: string) =>
   return {
     configure,
     rotate: async () => {
-      // A secret whose answer is lost is told by the next command on the webhook.
+      // A secret whose answer is lost is in the answer to the next command on the webhook.
       if (await command("rotateWebhookSecret")) return
       while (!(await configure()));
     }

@@ -162,7 +162,7 @@ const expectMessages = async ({ ledger, calls, project }: Scene) => {
       assert.isAtMost(called, 1, text)
       if (status === "sent") assert.lengthOf(taken, 1, text)
     }
-    // The caller asks again, and is told the same.
+    // A repeated request gets the same answer.
     const answer = await project.sendMessage(calls, kind, text)
     assert.deepStrictEqual([answer.messageId, answer.answer.status], [id, status === "sent" ? 200 : 503], text)
   }

@@ -165,7 +165,7 @@ describe("a service whose Redis is gone", () => {
     await redis.kill()
     await expectUnavailable(one, token)
     await expectUnavailable(two, token)
-    // The new one knows none of the scripts.
+    // The new server has none of the scripts.
     await redis.start()
     await recovers(one, token)
     await recovers(two, token)

@@ -58,7 +58,7 @@ export const open = (url: string, call: Call = {}): OpenRequest => {
       )
     })
   })
-  // Where a test ends before the answer does, nobody is there to hear of it.
+  // A test may end before the answer; its failure is then of no interest.
   answer.catch(() => undefined)
   return { request, answer }
 }

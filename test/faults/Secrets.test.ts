@@ -139,7 +139,7 @@ describe("secrets", () => {
     await parts.areReady()
     await eventually(async () => assert.isAbove((await project.failures()).dead.length, 0))
 
-    // These two commands are there to tell a secret.
+    // These two commands print a secret by design.
     const { stdout: issued } = await operate(["token", "rotate", "--key", token.slice(3, 15), "--json"], { env })
     const rotated = decodeToken(issued).token
     const { stdout: linked } = await operate(["console", "--json"], { env })
@@ -162,7 +162,7 @@ describe("secrets", () => {
     }
     for (const [path, call] of misplaced(token, webhookSecret)) await ask(`${service.url}${path}`, call)
 
-    // What operators see.
+    // The output for operators.
     const [dead = assert.fail("Nothing is dead")] = (await project.failures()).dead
     const entered = await ask(link.href)
     const cookie = String(entered.headers["set-cookie"]).split(";")[0] ?? ""
@@ -221,7 +221,7 @@ describe("secrets", () => {
     texts.set("processes and PostgreSQL", await parts.printed())
     for (const [n, { path, text }] of collector.received.entries()) texts.set(`collector ${path} ${n}`, text)
     for (const [n, { text }] of answers.entries()) texts.set(`answer ${n}`, text)
-    // A secret is told once, by the first answer to the command that made it or asked for it.
+    // A secret is answered once, by the first answer to the command that created it or requested it.
     for (const [n, { headers, text }] of told.entries()) {
       const isFirst = headers["idempotent-replayed"] === undefined
       texts.set(`answer to a command ${n}`, isFirst ? text.replace(/"signingSecret":"[^"]+"/, "") : text)
@@ -243,7 +243,7 @@ describe("secrets", () => {
       [...texts].flatMap(([where, text]) => leaksIn(text, secrets).map((name) => `${name} in ${where}`)),
       []
     )
-    // What was searched is what it should be.
+    // Checks that the searched texts are complete.
     assert.isAbove(collector.received.filter(({ text }) => text.includes('"spanId"')).length, 10)
     assert.include(texts.get("table api_keys"), token.slice(3, 15))
     assert.match(texts.get("table webhook_secrets") ?? "", /\\x[0-9a-f]{40}/)

@@ -65,7 +65,7 @@ const openCreate = async (url: string, key: string, displayName: string, call: C
   defer(() => request.destroy())
   const [first = "", ...rest] = body
   request.write(first)
-  // What is asked later is answered later.
+  // Later requests are answered later.
   await eventually(() => assert.isAbove(Number(request.socket?.bytesWritten), 0))
   for (const _ of [1, 2, 3]) await send(`${url}/healthz`)
   return { answer, request, rest: rest.join("") }

@@ -100,7 +100,7 @@ describe("the span of a provider call", () => {
     const { reached } = scene.provider.trap(lost.length, acceptSilently)
     const cut = lost.map((each) => scene.post(api, each, caller).then(resultOf, () => "cut"))
     await reached
-    // What it has to tell of earlier calls.
+    // The exported spans of earlier calls.
     await eventually(() => assert.isAtLeast(callsIn(traceOf(collector)).length, 2))
     api.kill("SIGKILL")
     assert.deepStrictEqual(await Promise.all(cut), ["cut", "cut"])

@@ -64,7 +64,7 @@ describe("the version before and this one", () => {
     const startOld = () => startService({ env, source })
     const old = await startOld()
 
-    // Callers of every mutation, on whatever serves by turns. An operator has the commands of one version alone.
+    // Callers of every mutation, on the replicas in turn. An operator has the commands of one version alone.
     let serving: ReadonlyArray<Service> = [old]
     let turn = 0
     const nextReplica = () => serving[turn++ % serving.length] ?? old
@@ -108,7 +108,7 @@ describe("the version before and this one", () => {
       }
 
       const first = await startService({ env })
-      // One of the version before that restarts finds migrations that it does not know.
+      // A replica of the earlier version that restarts finds migrations that are unknown to it.
       const restarted = await startOld()
       serving = [old, first, restarted]
       await goesOn()

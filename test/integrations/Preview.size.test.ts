@@ -60,7 +60,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("20,000 staged
       const installations = [{ id: "ins", name: "Shop", importProfile: usual, stagedRecords }]
       const text = JSON.stringify({ project: { id: "big", name: "Big" }, installations })
 
-      // What it knows is all of another project: of ours it expects a row at most.
+      // The statistics are those of another project: the planner expects at most one row of this one.
       yield* seed({
         clients: Array.from({ length: 300 }, (_, index) => ({
           id: `${index}`,

@@ -44,7 +44,7 @@ const turns = fc.array(fc.record({ before: meddling, meanwhile: meddling, ending
 
 const outcomeOf = (ending: Ending): Outcome => {
   switch (ending.is) {
-    // What comes when nobody waits for it any more.
+    // Ends that come after the caller has given up.
     case "dies":
     case "accepted":
       return { _tag: "accepted", providerMessageId: "p" }
@@ -154,7 +154,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
     yield* assertKnown()
   }
 
-  // And that was that: nobody calls again, nor does a replay.
+  // There is no further call, not even after a replay.
   assert.isNull(known.next)
   const before = yield* project.row
   yield* TestClock.adjust("1 hour")
@@ -173,7 +173,7 @@ layer(engine)("a message", (it) => {
           fc.asyncProperty(fc.constantFrom<Provider>("sandbox", "sandbox", "telegram"), turns, (provider, turns) =>
             Effect.runPromiseWith(context)(run(provider, turns))
           ),
-          // A counterexample is to be told before the test times out.
+          // A counterexample must be reported before the test times out.
           { numRuns: 60, interruptAfterTimeLimit: 45_000 }
         )
       )

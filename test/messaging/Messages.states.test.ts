@@ -158,7 +158,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
           const times = { finishedAt: iso(shop.now), nextAttemptAt: iso(nextAttemptAt) }
           assert.deepInclude(row.log[0], { number: 1, status: end, ...rest, ...times })
           assert.strictEqual(recorded[0]?.deliveryStatus, to)
-          // And twice is once, whatever it says the second time.
+          // A second record changes nothing, with any result.
           const after = yield* shop.everything
           for (const [again] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(again))
           assert.deepStrictEqual(yield* shop.everything, after)
@@ -178,7 +178,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
           assert.deepInclude(row, { status: as, attempts: 1, attempting: false, availableAt: null })
           assert.deepInclude(row.log[0], { status: "unknown", providerMessageId: null })
           assert.isNotNull(row.log[0]?.finishedAt)
-          // What the call under way comes to, nobody wants to know any more; nor is there another.
+          // The outcome of the call in flight is ignored, and no other call is made.
           const after = yield* shop.everything
           for (const [on] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(on))
           assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
@@ -215,14 +215,14 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
           })
         } else if (underWay.has(place)) {
           assert.deepInclude(claims[0], { messageId: shop.id, number: 1, lost: true })
-          // Whoever asks meanwhile is not told that it is under way.
+          // A repeated request meanwhile does not report it as in flight.
           assert.deepInclude(row, { status: "unknown", attempts: 1, attempting: true, availableAt: shop.leaseEnd })
         } else {
           assert.deepStrictEqual(claims, [])
           return assert.deepStrictEqual(yield* shop.everything, before)
         }
         assert.lengthOf(claims, 1)
-        // It is leased: nobody else has it.
+        // It is leased, so no other process has it.
         assert.deepStrictEqual(yield* claimIn(shop, shop.now), [])
       })
     )

@@ -90,11 +90,11 @@ layer(services)("configs of channels", (it) => {
             `channels/0/config: ${unreadable}`,
             `channels/1/config: ${unreadable}`
           ])
-          // What the rest of the config was, nobody knows.
+          // The rest of the config is unreadable.
           assert.deepStrictEqual(yield* faultsOf(textOf(id, { channels: [token] })), [
             `channels/0/config/apiBaseUrl: ${unreadable}`
           ])
-          // Who names none of them is not troubled.
+          // A file without these channels is not affected.
           yield* apply(id, { clients: [{ id: "c", displayName: "C", addresses: [{ channelId: "h", address: "1" }] }] })
         })
       )

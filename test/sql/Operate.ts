@@ -113,6 +113,6 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   ] as const) {
     yield* run(["secrets", "reseal"], { env: { ...env, SECRET_KEY: key, SECRET_KEY_PREVIOUS: previous } })
   }
-  // What it finds depends on the walk. The statement about a pooler needs an address beside it.
+  // The findings depend on the walk. The statement about a pooler needs a direct address, too.
   yield* run(["doctor"], { env: { ...env, DATABASE_DIRECT_URL: databaseUrl } })
 })

@@ -19,7 +19,7 @@ const node = process.execPath
 const children = new Set<ChildProcess.ChildProcess>()
 const directories = new Set<string>()
 
-// Where the tests themselves are ended, no hook runs any more.
+// No hook runs when the test process itself is ended.
 process.once("exit", () => {
   for (const child of children) child.kill("SIGKILL")
   for (const directory of directories) {
@@ -95,8 +95,8 @@ const firstPort = 10_000 + (Number(process.env["VITEST_POOL_ID"] ?? 0) % 2) * po
 let nextPort = Math.floor(Math.random() * ports)
 
 /**
- * A port on which nobody listens at the moment, and below those that systems take for outgoing connections: while its
- * server is down, a client in search of it would else be given this very port, and talk to itself.
+ * Returns a free port below those that systems use for outgoing connections. While its server is down, a client that
+ * connects to it could otherwise be given this very port, and connect to itself.
  */
 export const freePort = async (): Promise<number> => {
   while (true) {
@@ -137,7 +137,7 @@ export const spawn = (
 ): Running => {
   const child = ChildProcess.spawn(file, args, {
     cwd: checkout,
-    // Nothing of the machine's own settings reaches the service.
+    // No setting of the machine reaches the service.
     env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env },
     stdio: ["ignore", "pipe", "pipe"]
   })

@@ -142,7 +142,7 @@ const carry = (client: Socket, database: Socket, traffic: Traffic) => {
     readAnswers(chunk)
     notify()
   })
-  // What has been written arrives before either side closes.
+  // Written data arrives before either side closes.
   client.once("close", () => database.destroySoon())
   database.once("close", () => {
     client.destroySoon()

@@ -21,7 +21,7 @@ export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, t
 }
 
 /** The services that attempts use. */
-export interface Parts {
+interface Parts {
   readonly secrets: Secrets
   readonly sender: Sender["Service"]
 }

@@ -24,7 +24,7 @@ const expireEvery = Duration.seconds(30)
 const pruneEvery = Duration.minutes(1)
 const measureEvery = Duration.seconds(15)
 
-export interface Options {
+interface Options {
   readonly sql: SqlClient.SqlClient
   /** For the sweep, dead-lettering and measuring. */
   readonly deadLettering: SqlClient.SqlClient
@@ -34,7 +34,7 @@ export interface Options {
   readonly leaseMillis: number
   /** Age at which a delivery expires. */
   readonly maxAge: Duration.Duration
-  /** Has endpoints visited by the next claim. */
+  /** Names endpoints that the next claim visits. */
   readonly visit: (endpoints: ReadonlyArray<Endpoint>) => Effect.Effect<unknown>
 }
 

@@ -9,7 +9,7 @@ export type Secrets = (
   claim: Pick<Claim, "projectId" | "installationId" | "secrets">
 ) => Effect.Effect<ReadonlyArray<Redacted.Redacted>>
 
-/** So many endpoints have their secrets remembered. */
+/** Maximum number of endpoints whose secrets are cached. */
 const remembered = 10_000
 
 /**

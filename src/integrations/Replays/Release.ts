@@ -19,7 +19,7 @@ export interface Replay {
   readonly until: Date
 }
 
-export interface Terms {
+interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
   /** Time between two runs, in milliseconds. */

@@ -43,7 +43,7 @@ const columns = selected({
 })
 
 /** Maximum number of replays in a list. */
-export const listedAtMost = 1_000
+const listedAtMost = 1_000
 
 export const list = (sql: Sql, projectId: ProjectId) => sql<Listed>`
   SELECT ${sql.literal(columns)} FROM replays WHERE project_id = ${projectId}
@@ -56,7 +56,7 @@ export const webhook = (sql: Sql, projectId: ProjectId, installationId: string) 
 }>`
   SELECT enabled, event_types AS "eventTypes" FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
-export interface Start extends Selection {
+interface Start extends Selection {
   readonly id: string
   readonly pace: number
   readonly matched: number
@@ -90,7 +90,7 @@ export const start = (sql: Sql, replay: Start) => sql`
   )}
   SELECT FROM started`
 
-/** Cancels a replay that runs. Returns no row if there is none, else the state that it is in now. */
+/** Cancels a running replay. Returns its new state, or no row if it does not exist. */
 export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => {
   const { from, to } = stepOf("cancel")
   return sql<{ readonly state: State; readonly matched: number; readonly queued: number }>`

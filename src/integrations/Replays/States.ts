@@ -1,8 +1,8 @@
 /** The states of a replay and the moves between them, as data. */
-export const states = ["running", "cancelling", "cancelled", "completed"] as const
+const states = ["running", "cancelling", "cancelled", "completed"] as const
 export type State = (typeof states)[number]
 
-export const moves = {
+const moves = {
   /** An operator cancels it: no more deliveries are made. */
   cancel: { running: "cancelling" },
   /** Its deliveries that were not sent are dead-lettered, and none is in flight any more. */
@@ -10,7 +10,7 @@ export const moves = {
   /** Every delivery of its range was read. */
   exhausted: { running: "completed" }
 } as const satisfies Readonly<Record<string, Readonly<Partial<Record<State, State>>>>>
-export type Move = keyof typeof moves
+type Move = keyof typeof moves
 
 /** Returns the state that a move starts from and the one that it leads to. */
 export const stepOf = (move: Move): { readonly from: State; readonly to: State } => {

@@ -64,7 +64,7 @@ const forgetAfter = Duration.minutes(10)
 interface Entry {
   readonly tenant: string
   readonly key: string
-  /** Permits it has grown to. */
+  /** The current maximum number of its permits. */
   size: number
   held: number
   failed: boolean
