@@ -101,7 +101,7 @@ describe("/docs", () => {
         Effect.promise(() =>
           chromium.launch({
             executablePath: pathOf("chromium"),
-            // The browser's own requests are not those of the page.
+            // Whatever it asks of its own is none of the page's doing.
             args: ["--headless", "--no-sandbox", "--disable-background-networking", "--disable-component-update"]
           })
         ),
@@ -115,7 +115,7 @@ describe("/docs", () => {
         if (protocol !== "data:" && protocol !== "blob:") asked.add(origin)
       })
       page.on("pageerror", (error) => failures.push(error.message))
-      // Violations of the content security policy are reported on the console alone.
+      // A violated content security policy is told on the console alone.
       page.on("console", (message) => {
         if (message.text().includes("Content Security Policy")) failures.push(message.text())
       })
@@ -127,7 +127,7 @@ describe("/docs", () => {
       assert.deepStrictEqual([...asked], [url])
       assert.deepStrictEqual(failures, [])
 
-      // Injected elements are neither run nor loaded, and nothing is sent to other hosts.
+      // What an attacker could bring into the page is neither run nor loaded, and nothing is sent elsewhere.
       const smuggled = yield* Effect.promise(() =>
         page.evaluate(`(async () => {
           const script = document.createElement("script")

@@ -1,4 +1,4 @@
-/** The audience that a campaign freezes: each rule, their order, and the reported counts (contract §9). */
+/** The audience that a campaign freezes: each rule by itself, their order, and what is told of it (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
@@ -27,7 +27,7 @@ const reachable = (id: string, more: Partial<Client> = {}): Client => ({
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's audience", (it) => {
-  /** Freezes with a filter, and returns the recipients and the reason of each exclusion. */
+  /** Freezes with a filter, and tells who is in it and why the others are not. */
   const frozen = Effect.fnUntraced(function* (parts: Parts, filter: object = {}) {
     const { audience, freeze, recipients } = yield* open(parts)
     yield* freeze("spring", filter)

@@ -8,7 +8,7 @@ import { atOnce, statusesOf } from "./Clients.support.ts"
 import { open } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
-/** The members of an answer that a replay repeats. */
+/** What a replay repeats of an answer. */
 const repeated = ({ headers, status, text }: Answer) => [status, text, headers["etag"], headers["content-type"]]
 
 layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key of deals", (it) => {
@@ -21,7 +21,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("an idempotency key of 
       const closed = yield* patch(id, { status: "lost", lostReason: "x" }, keys.close)
       const same = yield* patch(id, { status: "lost" }, keys.same)
       yield* patched(id, { status: "open", pipelineId: "service" })
-      // The same commands would now be refused.
+      // What they said would be refused by now.
       yield* patched(id, { status: "won" })
       const before = yield* read(id)
       for (const _ of [1, 2]) {

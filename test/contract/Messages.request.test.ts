@@ -1,4 +1,4 @@
-/** The requests of sends, and the calls that their providers receive (contract §1, §8). */
+/** What a send takes, and what its provider sees of it (contract §1, §8; specification 4.2). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { Webhook } from "standardwebhooks"
@@ -20,7 +20,7 @@ import {
 
 const strings = Schema.decodeUnknownSync(Schema.Record(Schema.String, Schema.String))
 
-/** Texts that could be cut, trimmed, escaped or misread. */
+/** Texts that somebody could cut, trim, escape or take for something else. */
 const texts = [
   "x",
   " ",
@@ -126,7 +126,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a request to 
   )
 })
 
-/** No data of the caller reaches a provider: neither its token, nor its key, nor the project. */
+/** Nothing of the caller reaches a provider: not its token, nor its key, nor the project. */
 const assertStranger = ({ body, headers }: Hit, key: string) => {
   const everything = `${JSON.stringify(headers)} ${body}`
   for (const own of ["dk_", key, "prj_", "src_"]) assert.notInclude(everything, own)

@@ -1,4 +1,4 @@
-/** For any request: no failure of the server, no error without a problem, and clients as in a model. */
+/** Whatever is sent: no failure of the server, no error that is no problem, and clients that are what a model says. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
@@ -156,7 +156,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("any request", (it) => 
             const answer = yield* server.send({ method: "POST", path, token, key: newKey(), headers, body })
             assertSound(answer, 201)
             if (answer.status !== 201) return
-            // The stored values are those that were accepted.
+            // What was taken is what is there.
             const client = clientOf(yield* server.send({ path: clientPath(receiptOf(answer, 201).resourceId), token }))
             assert.deepInclude(client, JSON.parse(body))
           }),
@@ -220,7 +220,7 @@ const initial: Model = {
   version: 1
 }
 
-/** The rules of contract §7 for a patch. */
+/** What contract §7 says of a patch. */
 const apply = (
   client: Model,
   patch: Patch

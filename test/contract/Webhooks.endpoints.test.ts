@@ -1,4 +1,4 @@
-/** The allowed endpoints of a webhook, by the URL alone (contract §10). */
+/** Where a webhook's events may go, as far as its URL tells by itself (contract §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
@@ -121,7 +121,7 @@ layer(api, { excludeTestServices: true })("a webhook endpoint", (it) => {
         "[64:ff9b::a00:1]",
         "[2002:7f00:1::]",
         "[2002:c0a8:1::1]",
-        // Private, shared, link-local with the metadata services of clouds, benchmarks, documentation, multicast, reserved.
+        // Private, shared, link-local with what clouds tell there, benchmarks, documentation, multicast, reserved.
         "10.0.0.1",
         "172.16.0.1",
         "172.31.255.255",

@@ -1,4 +1,4 @@
-/** A ledger compares the committed events, by the database and the answers to commands, with those that a receiver got. */
+/** A ledger: what was committed, as the database and the answers to commands tell it, against what a receiver got. */
 import { Schema } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
@@ -23,17 +23,17 @@ const promises = ({ body, headers }: Answer, types: ReadonlyArray<string>) =>
   types.map((type) => nameOf(type, decodeReceipt(body).resourceId, Number(String(headers["etag"]).replaceAll('"', ""))))
 
 /** Callers at once. */
-const concurrency = 3
-/** Pause of each caller between two deals, so that deliveries keep up. */
+const lanes = 3
+/** What each of them does between two deals, so that the deliverers keep up. */
 const pause = 200
 
 /**
- * Creates deals, and moves every third, until it is stopped. Callers whose answer is lost repeat the command under the
- * same key until it is answered. While `retrying` is false, they do not repeat it, and never learn its outcome.
+ * Creates deals, and moves every third, for as long as it is open. Callers whose answer is lost ask again under the same
+ * key until there is one; while they are impatient, they never learn what became of their commands.
  */
-const makeCommands = (shop: Shop, api: () => Service) => {
+const trade = (shop: Shop, api: () => Service) => {
   const promised: Array<string> = []
-  const state = { open: true, retrying: true, replays: 0 }
+  const state = { open: true, patient: true, replays: 0 }
   let n = 0
   const command = async (method: string, path: string, key: string, json: unknown) => {
     const ask = async () => {
@@ -44,7 +44,7 @@ const makeCommands = (shop: Shop, api: () => Service) => {
     }
     const answer = await eventually(() =>
       ask().catch((failure: unknown) => {
-        if (state.retrying) throw failure
+        if (state.patient) throw failure
       })
     )
     if (answer === undefined) return undefined
@@ -61,17 +61,17 @@ const makeCommands = (shop: Shop, api: () => Service) => {
     const second = await command("PATCH", path, `ledger-move-${of}`, { stageId: "agreed" })
     if (second !== undefined) promised.push(...promises(second, [updated, moved]))
   }
-  const caller = async () => {
+  const lane = async () => {
     for (; state.open; await sleep(pause)) await deal(n++)
   }
-  const over = Promise.allSettled(Array.from({ length: concurrency }, caller))
+  const over = Promise.allSettled(Array.from({ length: lanes }, lane))
   return {
     /** The names of the events that were promised to callers. */
     promised,
-    /** Number of lost answers that were replayed. */
+    /** Answers that were lost, and told again. */
     replays: () => state.replays,
-    setRetrying: (retrying: boolean) => {
-      state.retrying = retrying
+    bePatient: (patient: boolean) => {
+      state.patient = patient
     },
     stop: async () => {
       state.open = false
@@ -174,10 +174,10 @@ const expectAllArrived = (entries: ReadonlyArray<Entry>, hits: ReadonlyArray<Hit
   return arrived
 }
 
-/** The totals of a ledger. */
+/** What a ledger came to. */
 export interface Balance {
   readonly events: number
-  /** Events of commands whose success no caller has seen. */
+  /** Events of commands that no caller knows to have succeeded. */
   readonly unknown: number
   /** Commands that had succeeded before their caller asked again. */
   readonly replays: number
@@ -191,25 +191,25 @@ export const openLedger = async (databaseUrl: string, api: () => Service) => {
   const usual = slowly(10)
   const receiver: Listening = await listen(usual)
   const shop = await openShop(databaseUrl, api(), receiver.url, [created, updated, moved])
-  const commands = makeCommands(shop, api)
-  const allowedRepeats = new Map<string, number>()
+  const commands = trade(shop, api)
+  const excuses = new Map<string, number>()
   return {
     shop,
     receiver,
     /** The receiver answers what it holds, and what comes. */
     answer: () => receiver.answerWith(usual),
-    /** Whether callers repeat a command whose answer is lost. */
-    setRetrying: commands.setRetrying,
+    /** Whether callers ask again when an answer is lost. */
+    bePatient: commands.bePatient,
     /** Each of these deliveries may arrive once more: it was under way when its worker was killed. */
     excuse: (deliveries: ReadonlyArray<string>) => {
-      for (const id of deliveries) allowedRepeats.set(id, (allowedRepeats.get(id) ?? 0) + 1)
+      for (const id of deliveries) excuses.set(id, (excuses.get(id) ?? 0) + 1)
     },
     /** Waits for deliveries that have not come before. */
     goesOn: () => {
       const before = new Set(receiver.hits.map(deliveryOf)).size
       return eventually(() => assert.isAbove(new Set(receiver.hits.map(deliveryOf)).size, before + 10))
     },
-    /** Stops the commands, waits until all events are delivered, and compares both sides. */
+    /** Takes no more commands, waits until everything is told, and holds the one side against the other. */
     balance: async (): Promise<Balance> => {
       await commands.stop()
       await untilNoneLeft(() => shop.inState("pending", "delivering"))
@@ -217,9 +217,9 @@ export const openLedger = async (databaseUrl: string, api: () => Service) => {
       const entries = await entriesOf(shop)
       await expectPromisesKept(entries, commands.promised, shop)
       const arrived = expectAllArrived(entries, receiver.hits, shop.id)
-      const tooMany = [...arrived].filter(([id, hits]) => hits.length > 1 + (allowedRepeats.get(id) ?? 0))
+      const tooMany = [...arrived].filter(([id, hits]) => hits.length > 1 + (excuses.get(id) ?? 0))
       assert.deepStrictEqual(
-        tooMany.map(([id, hits]) => ({ id, times: hits.length, excused: allowedRepeats.get(id) ?? 0 })),
+        tooMany.map(([id, hits]) => ({ id, times: hits.length, excused: excuses.get(id) ?? 0 })),
         []
       )
       return {

@@ -135,13 +135,13 @@ const killWorker = async (scene: Scene, { costs, reach }: Step) => {
 }
 
 /** Kills the API process before it has answered the caller or notified the workers. */
-const killApi = async (scene: Scene, moment: Moment, retrying: boolean) => {
+const killApi = async (scene: Scene, moment: Moment, patient: boolean) => {
   const { api, ledger } = scene
-  ledger.setRetrying(retrying)
+  ledger.bePatient(patient)
   await moments[moment](ledger.shop, api.wire.gate(command))
   await kill(ledger.shop, api)
   scene.api = await start(cluster.url, "api")
-  ledger.setRetrying(true)
+  ledger.bePatient(true)
   await ledger.goesOn()
 }
 
@@ -150,10 +150,10 @@ const ofWorkers = steps.map((step): Round => ({
   run: (scene) => killWorker(scene, step)
 }))
 
-const ofApi = (retrying: boolean) =>
+const ofApi = (patient: boolean) =>
   allMoments.map((moment): Round => ({
-    kills: `the api ${moment} a command${retrying ? "" : ", with callers who do not ask again"}`,
-    run: (scene) => killApi(scene, moment, retrying)
+    kills: `the api ${moment} a command${patient ? "" : ", with callers who do not ask again"}`,
+    run: (scene) => killApi(scene, moment, patient)
   }))
 
 describe("the ledger of committed and received events", () => {

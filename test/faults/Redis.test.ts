@@ -30,7 +30,7 @@ const setUp = async () => {
 const isReady = (service: Service) =>
   eventually(async () => assert.strictEqual((await send(`${service.url}/readyz`)).status, 200))
 
-/** The expected answer to each request while the limiter is unreachable, within a second. */
+/** What every request is told while the limiter can't be asked, each within a second. */
 const expectUnavailable = async (service: Service, token: string) => {
   const answers = [
     await listClients(service.url, token),
@@ -165,7 +165,7 @@ describe("a service whose Redis is gone", () => {
     await redis.kill()
     await expectUnavailable(one, token)
     await expectUnavailable(two, token)
-    // The new server has none of the scripts.
+    // The new one knows none of the scripts.
     await redis.start()
     await recovers(one, token)
     await recovers(two, token)

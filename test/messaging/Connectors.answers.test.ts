@@ -248,12 +248,12 @@ describe("an answer of any provider", () => {
         }
       }
       const endless = yield* endpoint(({ socket }) => {
-        const writeMore = () => {
+        const pour = () => {
           while (socket.write(Buffer.alloc(65_536, " ")));
         }
         socket.write(`HTTP/1.1 200 OK\r\n\r\n${taken.http}`)
-        socket.on("drain", writeMore)
-        writeMore()
+        socket.on("drain", pour)
+        pour()
       })
       for (const channel of both(endless)) {
         assert.deepStrictEqual(yield* send(channel), unknown("unreadable_answer"))

@@ -1,4 +1,4 @@
-/** Messages that wait: the time of each attempt, and the events that end the waiting (contract §8). */
+/** What becomes of messages that wait: each attempt at its time, and what ends the waiting (contract §8). */
 import { assert, layer } from "@effect/vitest"
 import { Clock, Effect, Schema } from "effect"
 import { TestClock } from "effect/testing"
