@@ -5,7 +5,7 @@ import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "./Access.ts"
 import { introduction } from "./Document/Introduction.ts"
-import { renameToCodes, completeProblems, describeProblems } from "./Document/Problems.ts"
+import { completeProblems, describeProblems, renameToCodes } from "./Document/Problems.ts"
 import { Examples } from "./Examples.ts"
 import { webhooks, webhookSchemas } from "./integrations/WebhooksDocument.ts"
 

@@ -6,13 +6,13 @@ import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import { faultDetail, groupFaults, type LocatedFault } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
 import {
-  bodyOfNone,
+  faultsOfAbsentPart,
   faultsOfBody,
-  faultsOfNone,
   faultsOfSlot,
   isSelfContained,
   memberNames,
-  strict
+  strict,
+  unexpectedBody
 } from "../api/Shape.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
 import { bodyFaults, decodedPart } from "./BodyFaults.ts"
@@ -47,7 +47,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
   /** Faults that the decoders do not see: encoding, repeats and unsafe text, or a part that the operation lacks. */
   const textFaults = (raw: RawRequest): ReadonlyArray<LocatedFault> => [
     ...targetFaults(raw.target, endpoint.path),
-    ...(query === undefined ? faultsOfNone("query", raw.query) : []),
+    ...(query === undefined ? faultsOfAbsentPart("query", raw.query) : []),
     ...(raw.body === undefined ? surplusBody(raw.request) : bodyFaults(raw.body))
   ]
 
@@ -106,4 +106,4 @@ const decoder = (
 }
 
 const surplusBody = ({ headers }: HttpServerRequest.HttpServerRequest): ReadonlyArray<LocatedFault> =>
-  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [bodyOfNone] : []
+  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [unexpectedBody] : []

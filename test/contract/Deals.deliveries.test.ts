@@ -5,7 +5,7 @@ import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { enable, eventsOf, type EventType, subscribe } from "../support/Events.ts"
 import { startServer } from "../support/TestServer.ts"
 import { atOnce } from "./Clients.support.ts"
-import { api, created, openSubscribed, stageChanged, eventsOfChanges, updated } from "./Deals.events.support.ts"
+import { api, created, eventsOfChanges, openSubscribed, stageChanged, updated } from "./Deals.events.support.ts"
 import { callsOf, dealPath, open, path, pipelines } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 

@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { eventsOf, type EventType } from "../support/Events.ts"
-import { api, created, openSubscribed, stageChanged, eventsOfChanges, updated } from "./Deals.events.support.ts"
+import { api, created, eventsOfChanges, openSubscribed, stageChanged, updated } from "./Deals.events.support.ts"
 import { pipelines } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 

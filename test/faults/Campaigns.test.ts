@@ -4,7 +4,7 @@ import { beforeAll, describe, it } from "vitest"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { openCampaigns, type Scene, launchRunner } from "./Campaigns.support.ts"
 import { startCluster } from "./Cluster.support.ts"
-import { accept, type Answering, ignore, kinds, acceptSilently } from "./Providers.support.ts"
+import { accept, acceptSilently, type Answering, ignore, kinds } from "./Providers.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const size = 500

@@ -6,7 +6,7 @@ import { hang, ok, settings, slowly } from "../integrations/Deliveries.support.t
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder, startService } from "../support/Process.ts"
-import { untilSessionsEnd, database, serviceEnv } from "./Projects.support.ts"
+import { database, serviceEnv, untilSessionsEnd } from "./Projects.support.ts"
 import { send } from "./Requests.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"

@@ -6,8 +6,8 @@ import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
   allMoments,
   beforeClaim,
-  createBarrier,
   command,
+  createBarrier,
   finished,
   holdStatements,
   type Moment,

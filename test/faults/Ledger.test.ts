@@ -10,8 +10,8 @@ import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
   allMoments,
   beforeClaim,
-  createBarrier,
   command,
+  createBarrier,
   kill,
   type Moment,
   moments,

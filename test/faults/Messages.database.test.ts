@@ -10,20 +10,20 @@ import { assertMatches } from "../support/Matches.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
   creates,
-  type Scene,
   expectTrue,
-  type TestMessage,
-  testMessage,
-  testMessages,
   openScene,
   pending,
   records,
+  resultOf,
+  type Scene,
   sent,
   start,
-  resultOf,
+  type TestMessage,
+  testMessage,
+  testMessages,
   unknown
 } from "./Messages.support.ts"
-import { accept, type Kind, kinds, acceptSilently } from "./Providers.support.ts"
+import { accept, acceptSilently, type Kind, kinds } from "./Providers.support.ts"
 import { listClients } from "./Requests.support.ts"
 import { openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"

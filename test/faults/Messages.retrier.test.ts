@@ -5,14 +5,14 @@ import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
-  type Scene,
-  type TestMessage,
-  testMessages,
   openScene,
   records,
   retrying,
+  type Scene,
   sent,
   start,
+  type TestMessage,
+  testMessages,
   unknown
 } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"

@@ -6,21 +6,21 @@ import { ended, inGoodOrder, type Service } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
   creates,
-  type Scene,
   expectTrue,
+  openScene,
+  pending,
+  resultOf,
+  retrying,
+  type Scene,
+  sent,
+  start,
   type TestMessage,
   testMessage,
   testMessages,
-  openScene,
-  pending,
-  retrying,
-  sent,
-  start,
-  resultOf,
   unknown
 } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
-import { accept, busy, ignore, acceptSilently } from "./Providers.support.ts"
+import { accept, acceptSilently, busy, ignore } from "./Providers.support.ts"
 import { send } from "./Requests.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"

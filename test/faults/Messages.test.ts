@@ -9,21 +9,21 @@ import { checkout, runToEnd } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
   creates,
-  type Scene,
   expectTrue,
-  type TestMessage,
-  testMessage,
-  testMessages,
   openScene,
   pending,
   records,
+  type Scene,
   sent,
   start,
   type State,
+  type TestMessage,
+  testMessage,
+  testMessages,
   unknown
 } from "./Messages.support.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
-import { accept, halfway, ignore, acceptSilently } from "./Providers.support.ts"
+import { accept, acceptSilently, halfway, ignore } from "./Providers.support.ts"
 import { expectProblem } from "./Requests.support.ts"
 import { type Catch, openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"

@@ -3,9 +3,9 @@ import { assert } from "@effect/vitest"
 import { it, describe } from "vitest"
 import { assertMatches } from "../support/Matches.ts"
 import { launchRunner, openCampaigns } from "./Campaigns.support.ts"
-import { testMessages, openScene, retrying, start } from "./Messages.support.ts"
+import { openScene, retrying, start, testMessages } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
-import { accept, busy, acceptSilently } from "./Providers.support.ts"
+import { accept, acceptSilently, busy } from "./Providers.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 /** With a provider's timeout of 60 s a lease lasts 65 s; `eventually` waits for 20 s. */

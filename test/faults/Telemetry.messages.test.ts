@@ -15,18 +15,18 @@ import {
 } from "./Collector.support.ts"
 import {
   expectTrue,
-  testMessages,
   openScene,
   pending,
   recipients,
+  resultOf,
   retrying,
   sent,
   start,
-  resultOf,
+  testMessages,
   unknown
 } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
-import { accept, type Answering, busy, secrets, acceptSilently } from "./Providers.support.ts"
+import { accept, acceptSilently, type Answering, busy, secrets } from "./Providers.support.ts"
 import { send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 

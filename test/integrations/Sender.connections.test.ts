@@ -4,7 +4,7 @@ import type { Socket } from "node:net"
 import { networksOf } from "../../src/integrations/Addresses.ts"
 import { Sender } from "../../src/integrations/Sender.ts"
 import { answering, answerOf, endpoint } from "../support/Endpoints.ts"
-import { at, names, send, sender, resultOf, unknown } from "./Sender.support.ts"
+import { at, names, resultOf, send, sender, unknown } from "./Sender.support.ts"
 import { until } from "../support/Waiting.ts"
 
 const loopback = networksOf(["127.0.0.0/8"])

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { TLSSocket } from "node:tls"
 import { answering, answerOf, endpoint, type Received } from "../support/Endpoints.ts"
 import { tls, trusted } from "../support/Tls.ts"
-import { send, sender, resultOf } from "./Sender.support.ts"
+import { resultOf, send, sender } from "./Sender.support.ts"
 
 const secure = (answer: (received: Received) => void) => endpoint(answer, { tls })
 const at = ({ port }: { readonly port: number }, host = "hooks.test") => `https://${host}:${port}/`

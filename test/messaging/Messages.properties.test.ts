@@ -8,8 +8,8 @@ import type { Outcome } from "../../src/messaging/Outcomes.ts"
 import {
   abandoned,
   begun,
-  type Ending,
   ended,
+  type Ending,
   type Known,
   type OutsideChange,
   settled

@@ -4,7 +4,7 @@ import { eventTypes } from "../../api/integrations/Events.ts"
 import { states } from "../../integrations/Deliveries.ts"
 import { find, render } from "../DeliveryList.ts"
 import { filters, input, select } from "../Html.ts"
-import { projectPage, textOf, timeOf, choiceOf } from "../Page.ts"
+import { choiceOf, projectPage, textOf, timeOf } from "../Page.ts"
 
 export const deliveries = projectPage(
   Effect.fnUntraced(function* ({ project, request, sql }) {

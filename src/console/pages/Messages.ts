@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { messageStatuses, type MessageStatus } from "../../api/messaging/Messaging.ts"
 import { selected } from "../../platform/Columns.ts"
 import { action, badge, filters, html, nextPage, select, table, time } from "../Html.ts"
-import { pageSize, projectPage, textOf, choiceOf } from "../Page.ts"
+import { choiceOf, pageSize, projectPage, textOf } from "../Page.ts"
 
 /** Maximum number of messages that a page of a filtered list scans; those of unknown outcome have an index. */
 const scanLimit = 10_000

@@ -5,7 +5,7 @@ import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import type { Limits } from "../../platform/background/Slots.ts"
 import { later } from "../../platform/DatabaseClock.ts"
 import { limitTables } from "../ChannelLimits.ts"
-import { startedAttempt, columns, type Message } from "./Record.ts"
+import { columns, type Message, startedAttempt } from "./Record.ts"
 import type { Result } from "../RetrySchedule.ts"
 import { after } from "./States.ts"
 
