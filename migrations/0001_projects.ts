@@ -45,7 +45,7 @@ export default Effect.gen(function* () {
       name         text NOT NULL,
       scopes       text[] NOT NULL,
       member_id    text COLLATE "C",
-      -- As issued: a rotation gives the same again, whatever is left of this one.
+      -- The lifetime at its issue; a rotation gives the new key the same.
       lifetime     interval NOT NULL,
       expires_at   timestamptz(3) NOT NULL,
       revoked_at   timestamptz(3),

@@ -14,7 +14,7 @@ export default Effect.gen(function* () {
       -- The import profile.
       profile_version  integer,
       profile_mappings jsonb,
-      -- Of the staged records, in their order: a file with other records is recognized without a read of them.
+      -- Digest of the staged records in their order, by which other records are recognized without a read.
       staged_digest    text,
       PRIMARY KEY (project_id, id),
       CHECK ((profile_version IS NULL) = (profile_mappings IS NULL))
@@ -71,11 +71,11 @@ export default Effect.gen(function* () {
       -- While it is parked, nothing is sent before this time, and then one probe at a time.
       parked_until    timestamptz(3),
       failed_probes   integer NOT NULL DEFAULT 0,
-      -- End of the rest that the endpoint has asked for (Retry-After).
+      -- End of the delay that the endpoint has requested (Retry-After).
       resting_until   timestamptz(3),
       -- Earliest time at which a pending delivery is due, as of the last claim, result or sweep.
       next_due_at     timestamptz(3),
-      -- As many deliveries are in flight as the endpoint may have.
+      -- Whether the endpoint has its maximum number of deliveries in flight.
       saturated       boolean NOT NULL DEFAULT false,
       -- Its webhook is disabled and pending deliveries are left to dead-letter.
       discarding      boolean NOT NULL DEFAULT false,
@@ -111,7 +111,7 @@ export default Effect.gen(function* () {
       -- Deliveries that were found when the replay began, and those that were made since.
       matched         integer NOT NULL,
       queued          integer NOT NULL DEFAULT 0,
-      -- Id of the last delivery that was looked at.
+      -- Id of the last delivery that was read.
       position        text COLLATE "C" NOT NULL,
       -- Time up to which the pace is used up.
       paced_at        timestamptz(3) NOT NULL,

@@ -66,7 +66,7 @@ export default Effect.gen(function* () {
       id              text COLLATE "C" NOT NULL,
       conversation_id text COLLATE "C" NOT NULL,
       channel_id      text COLLATE "C" NOT NULL,
-      -- Of the channel when the message was made. It is repeated with no other provider, as keys of another mean something else.
+      -- Provider of the channel at the creation of the message. An attempt is never repeated with another one: keys differ.
       provider_type   text NOT NULL,
       address         text NOT NULL,
       text            text NOT NULL,
@@ -77,7 +77,7 @@ export default Effect.gen(function* () {
       attempting      boolean NOT NULL,
       -- [{number, status, startedAt, finishedAt, providerMessageId, errorCode, nextAttemptAt}], the oldest first.
       attempt_log     jsonb NOT NULL,
-      -- While an attempt is in flight: the end of its lease. Otherwise the time of the next one, if there is to be one.
+      -- While an attempt is in flight: the end of its lease. Otherwise the time of the next one, if any.
       available_at    timestamptz(3),
       -- Worker that holds the lease while an attempt is in flight. Null: the lease of a request's own call, which ends by
       -- its time alone.

@@ -12,7 +12,7 @@ export default Effect.gen(function* () {
       project_id         text COLLATE "C" NOT NULL REFERENCES projects,
       installation_id    text COLLATE "C" NOT NULL,
       digest             text NOT NULL,
-      -- What it was evaluated with: the profile, and the rules of the release. Null without a profile.
+      -- The profile and the version of the rules of its evaluation. Null without a profile.
       profile_version    integer,
       profile_mappings   jsonb,
       rules              integer,

@@ -11,7 +11,7 @@ export default Effect.gen(function* () {
       id            text COLLATE "C" NOT NULL,
       name          text NOT NULL,
       description   text,
-      -- Of its rows in segment_clients, so that a page of segments counts nothing.
+      -- Number of its rows in segment_clients, so that a page of segments counts no rows.
       contact_count integer NOT NULL,
       created_at    timestamptz(3) NOT NULL,
       updated_at    timestamptz(3) NOT NULL,
@@ -46,7 +46,7 @@ export default Effect.gen(function* () {
     CREATE TABLE audiences (
       project_id           text COLLATE "C" NOT NULL REFERENCES projects,
       id                   text COLLATE "C" NOT NULL,
-      -- As it is answered: json, not jsonb, keeps the order of the members.
+      -- As in answers: json, unlike jsonb, keeps the order of the members.
       filter               json NOT NULL,
       candidate_count      integer NOT NULL,
       eligible_count       integer NOT NULL,

@@ -1,5 +1,5 @@
 /**
- * Indexes the values that an import preview finds clients by. Without them it reads all clients of all projects, three
+ * Indexes the values by which an import preview finds clients. Without them it reads all clients of all projects, three
  * times. They are partial so that a look-up by id can't use them in a plan that is made for an empty table, and clients
  * without the value cost nothing.
  */

@@ -5,7 +5,7 @@ import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "./Access.ts"
 import { introduction } from "./Document/Introduction.ts"
-import { calledByCode, completeProblems, meaningsOf } from "./Document/Problems.ts"
+import { completeProblems, describeProblems, renameToCodes } from "./Document/Problems.ts"
 import { Examples } from "./Examples.ts"
 import { webhooks, webhookSchemas } from "./integrations/WebhooksDocument.ts"
 
@@ -83,7 +83,7 @@ export const documented = <Id extends string, Groups extends HttpApiGroup.Constr
     Object.assign(document.info, { description: introduction, license: { name: "MIT", identifier: "MIT" } })
     Object.assign(document, { webhooks })
     document.components.schemas = { ...webhookSchemas, ...document.components.schemas }
-    return JSON.parse(calledByCode(JSON.stringify(document)))
+    return JSON.parse(renameToCodes(JSON.stringify(document)))
   })
 
 const complete = (
@@ -108,7 +108,7 @@ const complete = (
     if (Number(status) < 300) {
       exemplify(response.content, examples?.answer)
       response.description = "Success."
-    } else response.description = meaningsOf(titles, response)
+    } else response.description = describeProblems(titles, response)
   }
 }
 

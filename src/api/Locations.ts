@@ -24,13 +24,13 @@ const cut = (location: string, length: number) =>
         .join("")
 
 /** Faults grouped by location, and the number of faults that are left out. */
-interface Gathered {
+interface GroupedFaults {
   readonly errors: Faults
   readonly omitted: number
 }
 
 /** Groups faults by location, up to the maximum size. */
-export const gather = (faults: Iterable<LocatedFault>): Gathered => {
+export const groupFaults = (faults: Iterable<LocatedFault>): GroupedFaults => {
   const errors = new Map<string, Array<string>>()
   let bytes = 0
   let omitted = 0
@@ -50,8 +50,8 @@ export const gather = (faults: Iterable<LocatedFault>): Gathered => {
   return { errors: Object.fromEntries(errors), omitted }
 }
 
-/** Names the first locations in a sentence, and counts the faults that are left out. */
-export const seeErrors = ({ errors, omitted }: Gathered): string => {
+/** Returns the `detail` of a problem: the first locations in a sentence, and the number of faults that are left out. */
+export const faultDetail = ({ errors, omitted }: GroupedFaults): string => {
   const first = Object.keys(errors)
     .slice(0, 5)
     .map((location) => cut(location, 64))

@@ -24,11 +24,11 @@ export const faultsOfSlot = (
 }
 
 /** Lists the faults of a part that an operation does not have: every member of it. */
-export const faultsOfNone = (name: "path" | "header" | "query", input: object): ReadonlyArray<LocatedFault> =>
+export const faultsOfAbsentPart = (name: "path" | "header" | "query", input: object): ReadonlyArray<LocatedFault> =>
   Object.keys(input).map((member) => [`${name}/${JsonPointer.escapeToken(member)}`, "is not known here"])
 
 /** The fault of a body where the operation takes none. */
-export const bodyOfNone: LocatedFault = ["body", "must be absent: this operation takes no body"]
+export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]
 
 /**
  * Lists the faults of a body: those of its members, as far as `first` has them, and those of the rules between them.

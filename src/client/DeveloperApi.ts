@@ -11,7 +11,7 @@ import { Authentication } from "../api/Authentication.ts"
 import { attemptsLayer, type AttemptOptions } from "./Attempts.ts"
 import type { Operations } from "./Operations.ts"
 import { withUnexpected } from "./Problem.ts"
-import { type Complete, hasMember, requestForm, type Written } from "./RequestForm.ts"
+import { type CallerRequest, type CompleteRequest, hasMember, requestForm } from "./RequestForm.ts"
 
 /** The address of the API, the token, and the limits of attempts. */
 export interface DeveloperApiOptions extends AttemptOptions {
@@ -98,24 +98,24 @@ const operations = Effect.fnUntraced(function* (baseUrl: string | URL) {
     onEndpoint: ({ endpoint, group }) => {
       const calls = Predicate.hasProperty(client, group.identifier) ? client[group.identifier] : undefined
       const call = Predicate.hasProperty(calls, endpoint.identifier) ? calls[endpoint.identifier] : undefined
-      if (!isCall<Complete>(call)) return
+      if (!isCall<CompleteRequest>(call)) return
       groups[group.identifier] = { ...groups[group.identifier], [endpoint.identifier]: method(endpoint, call) }
     }
   })
   return groups as Operations
 })
 
-const method = (endpoint: HttpApiEndpoint.Top, call: Call<Complete>) => {
+const method = (endpoint: HttpApiEndpoint.Top, call: Call<CompleteRequest>) => {
   const form = requestForm(endpoint)
   const isKeyed = hasMember(endpoint.headers, "idempotency-key")
-  const send = Effect.fnUntraced(function* (request: Written = {}) {
+  const send = Effect.fnUntraced(function* (request: CallerRequest = {}) {
     return yield* call(yield* Effect.fromResult(form(isKeyed ? yield* withKey(request) : request)))
   })
   return hasMember(endpoint.query, "cursor") ? Object.assign(send, { items: pages(send) }) : send
 }
 
 /** A UUID is a valid key of every operation. It is part of the request, so every attempt has the same key. */
-const withKey = Effect.fnUntraced(function* (request: Written) {
+const withKey = Effect.fnUntraced(function* (request: CallerRequest) {
   const headers = request.headers ?? {}
   if (Predicate.hasProperty(headers, "idempotency-key") && headers["idempotency-key"] !== undefined) return request
   const key = (yield* WebCrypto.WebCrypto).randomUUID()
@@ -123,8 +123,8 @@ const withKey = Effect.fnUntraced(function* (request: Written) {
 })
 
 const pages =
-  (send: Call<Written>) =>
-  (request: Written = {}) =>
+  (send: Call<CallerRequest>) =>
+  (request: CallerRequest = {}) =>
     Stream.paginate(request, (at) =>
       Effect.map(send(at), (answer) => [itemsOf(answer), Option.fromUndefinedOr(nextPage(at, answer))] as const)
     )
@@ -133,5 +133,5 @@ const pages =
 export const itemsOf = ({ body }: Answer): ReadonlyArray<unknown> => body?.items ?? []
 
 /** Returns the request of the next page; undefined after the last page. */
-export const nextPage = (request: Written, { body }: Answer): Written | undefined =>
+export const nextPage = (request: CallerRequest, { body }: Answer): CallerRequest | undefined =>
   body?.nextCursor == null ? undefined : { ...request, query: { ...request.query, cursor: body.nextCursor } }

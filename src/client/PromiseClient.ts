@@ -11,7 +11,7 @@ import {
   nextPage
 } from "./DeveloperApi.ts"
 import type { CallOptions, PromiseOperations } from "./Operations.ts"
-import type { Written } from "./RequestForm.ts"
+import type { CallerRequest } from "./RequestForm.ts"
 
 /** Options of `createClient`. */
 export interface ClientOptions extends DeveloperApiOptions {
@@ -27,7 +27,7 @@ export type DeveloperClient = PromiseOperations
  * records of all pages of a list, read with `for await`, page by page.
  *
  * It behaves like `DeveloperApi`. An answer of 400 and above rejects with an instance of its class in `Problems`, which
- * has `code`, `status`, `detail` and the members of the code (`isProblem` tells them apart). No answer, or one that
+ * has `code`, `status`, `detail` and the members of the code (`isProblem` recognizes it). No answer, or one that
  * cannot be decoded, rejects with an Effect `HttpClientError` or `SchemaError`; an aborted call with the signal's
  * reason. Throws a `TypeError` when `baseUrl` or `token` is invalid.
  */
@@ -39,14 +39,14 @@ export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperCli
   const api = Effect.runSync(Effect.provide(DeveloperApi, layer))
   const groups: Record<string, Record<string, unknown>> = Record.map({ ...api }, (calls) =>
     Record.map<string, unknown, unknown>({ ...calls }, (call) =>
-      isCall<Written | undefined>(call) ? promised(call) : call
+      isCall<CallerRequest | undefined>(call) ? promised(call) : call
     )
   )
   return groups as DeveloperClient
 }
 
-const promised = (call: Call<Written | undefined>) => {
-  const send = (request?: Written, options?: CallOptions) => run(call(request), options?.signal)
+const promised = (call: Call<CallerRequest | undefined>) => {
+  const send = (request?: CallerRequest, options?: CallOptions) => run(call(request), options?.signal)
   return "items" in call ? Object.assign(send, { items: pages(send) }) : send
 }
 
@@ -60,9 +60,9 @@ const run = async <A, E>(effect: Effect.Effect<A, E>, signal: AbortSignal | unde
   throw signal?.aborted === true && Cause.hasInterruptsOnly(exit.cause) ? signal.reason : Cause.squash(exit.cause)
 }
 
-const pages = (send: (request?: Written, options?: CallOptions) => Promise<Answer>) =>
-  async function* (request: Written = {}, options?: CallOptions) {
-    let at: Written | undefined = request
+const pages = (send: (request?: CallerRequest, options?: CallOptions) => Promise<Answer>) =>
+  async function* (request: CallerRequest = {}, options?: CallOptions) {
+    let at: CallerRequest | undefined = request
     while (at !== undefined) {
       const answer: Answer = await send(at, options)
       yield* itemsOf(answer)

@@ -1,12 +1,19 @@
 /** Encodes the request of a caller for an endpoint, or lists every fault of it. */
 import { JsonPointer, Result, Schema } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import { gather, type LocatedFault, seeErrors } from "../api/Locations.ts"
+import { faultDetail, groupFaults, type LocatedFault } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
-import { bodyOfNone, faultsOfBody, faultsOfNone, faultsOfSlot, isSelfContained, strict } from "../api/Shape.ts"
+import {
+  faultsOfAbsentPart,
+  faultsOfBody,
+  faultsOfSlot,
+  isSelfContained,
+  strict,
+  unexpectedBody
+} from "../api/Shape.ts"
 
 /** A request of a caller. A member that is undefined counts as absent, as in JSON. */
-export interface Written {
+export interface CallerRequest {
   readonly params?: object | undefined
   readonly query?: object | undefined
   readonly headers?: object | undefined
@@ -14,7 +21,7 @@ export interface Written {
 }
 
 /** A request with its defaults, as the schemas of the endpoint declare it. */
-export interface Complete {
+export interface CompleteRequest {
   readonly params: unknown
   readonly query: unknown
   readonly headers: unknown
@@ -29,7 +36,7 @@ export const requestForm = (endpoint: HttpApiEndpoint.Top) => {
     headers: slotDecoder("header", endpoint.headers),
     payload: bodyDecoder([...endpoint.payload.values()].flatMap(({ schemas }) => [...schemas]))
   }
-  return (request: Written): Result.Result<Complete, ValidationFailed> => {
+  return (request: CallerRequest): Result.Result<CompleteRequest, ValidationFailed> => {
     const { headers = {}, params = {}, payload, query = {}, ...others } = request
     const parts = {
       params: decoders.params(texts(present(params))),
@@ -64,12 +71,12 @@ interface Decoded {
 /** Unknown members are faults, in each part of a request. */
 const slotDecoder = (name: "path" | "query" | "header", schema: Schema.Top | undefined) =>
   schema === undefined
-    ? (input: unknown): Decoded => ({ value: undefined, faults: faultsOfNone(name, Object(input)) })
+    ? (input: unknown): Decoded => ({ value: undefined, faults: faultsOfAbsentPart(name, Object(input)) })
     : decoder(schema, (input) => faultsOfSlot(name, schema, input, strict))
 
 const bodyDecoder = (schemas: ReadonlyArray<Schema.Top>) =>
   schemas.length === 0
-    ? (input: unknown): Decoded => ({ value: undefined, faults: input === undefined ? [] : [bodyOfNone] })
+    ? (input: unknown): Decoded => ({ value: undefined, faults: input === undefined ? [] : [unexpectedBody] })
     : decoder(Schema.Union(schemas), (input) => schemas.flatMap((schema) => faultsOfBody(schema, input)))
 
 const decoder = (schema: Schema.Top, faultsOf: (input: unknown) => ReadonlyArray<LocatedFault>) => {
@@ -83,8 +90,8 @@ const decoder = (schema: Schema.Top, faultsOf: (input: unknown) => ReadonlyArray
 }
 
 const refusal = (found: ReadonlyArray<LocatedFault>) => {
-  const gathered = gather(found)
-  return new ValidationFailed({ detail: `Not sent. ${seeErrors(gathered)}`, errors: gathered.errors })
+  const grouped = groupFaults(found)
+  return new ValidationFailed({ detail: `Not sent. ${faultDetail(grouped)}`, errors: grouped.errors })
 }
 
 /** Reports other members, such as `signal` or `body`: to ignore them would hide a mistake. */

@@ -1,4 +1,4 @@
-/** What the pages share: their request, their content, and the transaction that reads it. */
+/** The request and the content of pages, and the transaction that reads the content. */
 import { Data, Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { Instant } from "../api/Instant.ts"
@@ -33,7 +33,7 @@ export interface Project {
   readonly name: string
 }
 
-/** What the content of a page of a project is made from. */
+/** The sources of the content of a project's page. */
 interface Parts {
   readonly sql: SqlClient.SqlClient
   readonly request: PageRequest
@@ -61,13 +61,13 @@ const projectOf = Effect.fnUntraced(function* (
 /** Returns the text of a query parameter; null if it is absent or empty. */
 export const textOf = ({ query }: PageRequest, name: string): string | null => query.get(name) || null
 
-/** Decodes a query parameter that is one of `words`; null if it is absent. */
-export const wordOf = <Word extends string>(request: PageRequest, name: string, words: ReadonlyArray<Word>) => {
+/** Decodes a query parameter that is one of `choices`; null if it is absent. */
+export const choiceOf = <Choice extends string>(request: PageRequest, name: string, choices: ReadonlyArray<Choice>) => {
   const text = textOf(request, name)
-  const word = words.find((known) => known === text)
-  return text !== null && word === undefined
-    ? Effect.fail(new PageError({ status: 400, message: `"${name}" is one of ${words.join(", ")}.` }))
-    : Effect.succeed(word ?? null)
+  const choice = choices.find((known) => known === text)
+  return text !== null && choice === undefined
+    ? Effect.fail(new PageError({ status: 400, message: `"${name}" is one of ${choices.join(", ")}.` }))
+    : Effect.succeed(choice ?? null)
 }
 
 const instant = Schema.decodeUnknownEffect(Instant)

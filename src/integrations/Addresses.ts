@@ -90,11 +90,8 @@ const parseNetwork = (text: string): Option.Option<Network> => {
   return Option.some({ address, prefix, family: version === 4 ? "ipv4" : "ipv6" })
 }
 
-/** Parses networks in CIDR notation, which the settings have validated. */
+/** Parses networks in CIDR notation, which the settings have validated. Without any, only public addresses are allowed. */
 export const networksOf = (networks: ReadonlyArray<string>): AllowedNetworks => listOf(known(networks))
-
-/** No allowed network: public addresses only. */
-export const noNetworks: AllowedNetworks = listOf([])
 
 const known = (networks: ReadonlyArray<string>) => networks.flatMap((text) => Option.toArray(parseNetwork(text)))
 

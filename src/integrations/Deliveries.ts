@@ -71,7 +71,7 @@ export interface Shown extends Delivery {
 export class Deliveries extends Context.Service<
   Deliveries,
   {
-    /** Those of a project, of one installation or in one state if wanted, newest first. */
+    /** Lists the deliveries of a project, optionally of one installation or in one state, newest first. */
     readonly list: (
       projectId: ProjectId,
       filter: { readonly installationId: Option.Option<string>; readonly status: Option.Option<State> }

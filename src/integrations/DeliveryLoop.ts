@@ -50,9 +50,9 @@ const longestBatch = 500
 const leasesInAll = 4_096
 /** Maximum number of these that one statement claims beyond the concurrency of their endpoints. */
 const aheadPerClaim = 1_000
-/** Interval at which due endpoints are looked for without a notice: half of what a retry may be late. */
+/** Interval of claims without a notice: half of the maximum delay of a retry. */
 const pollEvery = Duration.millis(250)
-/** How much longer than an attempt its lease lasts. Nothing extends it. */
+/** Time that a lease lasts beyond its attempt. It is never extended. */
 const leaseMargin = Duration.seconds(15)
 /** Pause before results are recorded again. */
 const againAfter = Duration.millis(500)

@@ -14,10 +14,10 @@ const duration = Metric.histogram("webhook_attempt_duration_seconds", {
 })
 
 /** Maximum of `webhook_queue_depth`: counting stops there. */
-export const deepest = 100_000
+const maxDepth = 100_000
 
 const depth = Metric.gauge("webhook_queue_depth", {
-  description: `Pending deliveries, due or not; at most ${deepest}, where counting stops`
+  description: `Pending deliveries, due or not; at most ${maxDepth}, where counting stops`
 })
 
 const oldest = Metric.gauge("webhook_oldest_due_seconds", {
@@ -44,7 +44,7 @@ export const countDead = (outcome: "disabled" | "expired", count: number) =>
  * Counts pending deliveries, to a limit, and measures how late the oldest due one is, in seconds. What waits for a parked,
  * resting or saturated endpoint is not late: its `claim_at` says so.
  */
-export const queue = (sql: SqlClient.SqlClient, limit: number) =>
+export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
   sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT
       (SELECT count(*)::int FROM (
@@ -64,7 +64,7 @@ export const queue = (sql: SqlClient.SqlClient, limit: number) =>
 
 /** Measures the queue. */
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
-  const [measured] = yield* queue(sql, deepest)
+  const [measured] = yield* measureQueue(sql, maxDepth)
   yield* Metric.update(depth, measured?.depth ?? 0)
   yield* Metric.update(oldest, measured?.seconds ?? 0)
 })

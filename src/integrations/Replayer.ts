@@ -1,4 +1,4 @@
-/** The fiber that makes the deliveries of replays. Workers take turns at each replay. */
+/** The fiber that makes the deliveries of replays. Each replay is locked by one worker at a time. */
 import { Context, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../platform/background/Supervisor.ts"
@@ -7,21 +7,21 @@ import { Notifier } from "../platform/outbox/Notifier.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
 import { empty, release, type Replay } from "./Replays/Release.ts"
-import { type State, underWay } from "./Replays/States.ts"
+import { type State, unfinished } from "./Replays/States.ts"
 
-/** Pauses: while deliveries are made, while there is no room for any, and while no replay is under way. */
+/** Pauses: while deliveries are made, while there is no room for any, and while no replay is unfinished. */
 const interval = Duration.millis(100)
 const whenFull = Duration.millis(250)
 const whenIdle = Duration.seconds(1)
 /** A statement may take 4 s and be tried again. */
 const stalledAfter = Duration.minutes(1)
 
-/** Replays that one run looks at. */
+/** Maximum number of replays in one run. */
 const perRun = 100
 
 const running = (sql: SqlClient.SqlClient) => sql<Replay & { readonly state: State }>`
   SELECT project_id AS "projectId", id, installation_id AS "installationId", until, state FROM replays
-  WHERE state IN ${sql.in([...underWay])} ORDER BY paced_at LIMIT ${perRun}::int`
+  WHERE state IN ${sql.in([...unfinished])} ORDER BY paced_at LIMIT ${perRun}::int`
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {

@@ -1,6 +1,6 @@
 /**
- * Replays (contract §13): an operator has stored events of a period delivered to a webhook again. A replay is a row; the
- * `Replayer` makes its deliveries, each with the `webhook-id` of the delivery that it repeats.
+ * Replays (contract §13): stored events of a period are delivered to a webhook again. A replay is a row. The `Replayer` makes
+ * its deliveries, each with the `webhook-id` of the delivery that it repeats.
  */
 import { Clock, Context, Data, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -16,7 +16,7 @@ import { WebhookUnknown } from "./WebhookUnknown.ts"
 
 export { filterNames } from "./Replays/Selection.ts"
 
-/** Deliveries that a replay makes per second, unless it names another pace; and the highest. */
+/** Deliveries that a replay makes per second: the default and the maximum. */
 export const usualPace = 50
 export const highestPace = 1_000
 
@@ -47,7 +47,7 @@ export class ReplayEnded extends Data.TaggedError("ReplayEnded")<{ readonly repl
 
 export interface Request extends Omit<Selection, "installationId" | "eventTypes"> {
   readonly installationId: string
-  /** Empty: all types that the webhook subscribes to. Those that it does not are never repeated. */
+  /** If empty, all types to which the webhook is subscribed. Other types are never repeated. */
   readonly eventTypes: ReadonlyArray<EventType>
   readonly pace: number
   /** Counts only. */
@@ -55,11 +55,11 @@ export interface Request extends Omit<Selection, "installationId" | "eventTypes"
 }
 
 export interface Started {
-  /** Null of a dry run. */
+  /** Null for a dry run. */
   readonly replayId: string | null
   /** Deliveries that are repeated. */
   readonly matched: number
-  /** Deliveries that will be made: 0 of a dry run. */
+  /** Deliveries that will be made; 0 for a dry run. */
   readonly queued: number
 }
 
@@ -71,10 +71,10 @@ export class Replays extends Context.Service<
       request: Request
     ) => Effect.Effect<Started, ProjectUnknown | WebhookUnknown | WebhookDisabled | RangeEmpty, Operator>
 
-    /** Those of a project, the newest first. */
+    /** Lists the replays of a project, newest first. */
     readonly list: (projectId: ProjectId) => Effect.Effect<ReadonlyArray<Listed>, ProjectUnknown>
 
-    /** Cancels a replay: what is not sent yet is not sent. A replay that is being cancelled stays so. */
+    /** Cancels a replay: deliveries that are not sent yet are not sent. A second cancellation changes nothing. */
     readonly cancel: (
       projectId: ProjectId,
       replayId: string

@@ -8,7 +8,7 @@ import { untraced } from "../platform/Telemetry.ts"
 import * as Batches from "./Preview/Batches.ts"
 import { rules } from "./ImportFields.ts"
 import { canonical, fingerprinting, inCanonicalOrder, type PlacedRecord } from "./Preview/Fingerprint.ts"
-import { type Evaluation, evaluate, type Mappings, profileOf, type StagedRecord, tally } from "./Preview/Evaluation.ts"
+import { evaluate, type Evaluation, type Mappings, profileOf, type StagedRecord, tally } from "./Preview/Evaluation.ts"
 
 type Sql = SqlClient.SqlClient
 

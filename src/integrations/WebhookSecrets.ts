@@ -19,7 +19,7 @@ export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id
     ([row]) => row?.sealed ?? null
   )
 
-/** The signing secrets that are current or in their overlap. After it a secret is never opened again. */
+/** The signing secrets that are current or in their overlap. After its overlap a secret is never opened again. */
 export const signingSecrets: SealedTable = {
   kind: "webhook",
   page: (sql, after, limit) => sql<SealedValue>`

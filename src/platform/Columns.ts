@@ -5,7 +5,7 @@
 import { Record } from "effect"
 import * as Instants from "./Instants.ts"
 
-Instants.register()
+Instants.registerTimestamps()
 
 type ColumnType =
   | "text"

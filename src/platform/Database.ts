@@ -11,7 +11,7 @@ import * as Pooler from "./Database/Pooler.ts"
 import { defaultConnections, optionsOf, type Pool, type PoolId, pools, sizesOf } from "./Database/Pools.ts"
 import { Settings } from "./Settings.ts"
 
-/** How the process connects to the database. */
+/** The URL by which the process connects to the database. */
 const Connections = Context.Reference<{
   /** The URL of PostgreSQL itself, if `DatabaseUrl` is a pooler. */
   readonly directUrl: Option.Option<Redacted.Redacted>

@@ -1,7 +1,7 @@
 import { Context, Effect, Layer, type Redacted, Schedule, type Scope } from "effect"
 import * as Cluster from "./EmbeddedPostgres/Cluster.ts"
 import * as Postmaster from "./EmbeddedPostgres/Postmaster.ts"
-import { EmbeddedPostgresError, gone } from "./EmbeddedPostgres/Processes.ts"
+import { EmbeddedPostgresError, untilEnded } from "./EmbeddedPostgres/Processes.ts"
 import * as Session from "./EmbeddedPostgres/Session.ts"
 
 /**
@@ -55,7 +55,7 @@ const findOrStart = (
 /** Restarts the server when it has died, on the same port, so that clients keep their URL. */
 const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: Session.Server) {
   const died = Effect.fnUntraced(function* ({ pid }: Session.Server) {
-    yield* gone(pid, "250 millis")
+    yield* untilEnded(pid, "250 millis")
     yield* Effect.logWarning(`PostgreSQL (process ${pid}) has died and is started again; its log is ${cluster.log}`)
   })
   const comeBack = findOrStart(cluster, first.port).pipe(

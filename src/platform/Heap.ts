@@ -10,7 +10,7 @@ import { runInNewContext } from "node:vm"
  * Bounds the old generation of the heap: V8 collects it when it is 1.5 times as large as after the last collection. By
  * default it lets the heap of a busy process grow to a multiple of what is in use.
  *
- * Turns off pretenuring, by which V8 allocates objects that it expects to live long in the old generation. It misjudges
+ * Turns off pretenuring, by which V8 allocates objects with a long expected lifetime in the old generation. It misjudges
  * objects of requests, depending on what is in flight when it samples. The old generation then fills up several times a
  * second: a request takes up to twice the CPU time, and the p99 is four times as high.
  */

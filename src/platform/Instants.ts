@@ -52,7 +52,7 @@ const int32 = (bytes: Uint8Array, at: number): number =>
 const byte = (bytes: Uint8Array, at: number): number => bytes[at] ?? 0
 
 /** Registers the codec of `timestamp` for every client of the process. */
-export const register = (): void =>
+export const registerTimestamps = (): void =>
   PgTypes.register<string>(PgTypes.OID.timestamp, {
     decode: (bytes) => read(bytes, 0),
     read,

@@ -19,7 +19,7 @@ const loader = fromFileSystem(directory)
 /** "dev-api!" in ASCII: the advisory lock that lets one process migrate at a time. */
 const lock = 7_234_304_496_243_601_697n
 
-/** What waits for a lock holds up those that come after it, so it gives up and tries again. */
+/** A statement that waits for a lock blocks all later ones, so it stops waiting and is tried again. */
 const lockTimeout = "2s"
 const again = { schedule: Schedule.spaced(Duration.seconds(1)), times: 60 }
 
@@ -137,7 +137,7 @@ export const migrateFrom = (directory: string) =>
     )
   }).pipe(Effect.withSpan("migrate"), Effect.provide(NodeServices.layer))
 
-/** Applies what is pending of `migrations/`, and returns what that was. */
+/** Applies the pending migrations of `migrations/`, and returns them. */
 export const migrate = migrateFrom(directory)
 
 /** The database lacks migrations; the message says what to do. */
@@ -147,8 +147,8 @@ export class MigrationsPending extends Data.TaggedError("MigrationsPending")<{ r
   }
 }
 
-/** How many migrations the database lacks, how many it has that this version does not know, and whether it is foreign. */
-export const standing = Effect.gen(function* () {
+/** Compares the applied migrations with those of this version: the numbers of pending and of unknown ones, and whether the database is foreign. */
+export const migrationStatus = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const known = yield* loader
   const [table] = yield* sql<{ exists: boolean }>`
@@ -163,7 +163,7 @@ export const standing = Effect.gen(function* () {
 
 /** Fails unless every migration has been applied. */
 export const assertMigrated = Effect.gen(function* () {
-  const { foreign, pending } = yield* standing
+  const { foreign, pending } = yield* migrationStatus
   if (foreign !== undefined) return yield* foreign
   if (pending > 0) return yield* new MigrationsPending({ count: pending })
 })

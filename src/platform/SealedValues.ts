@@ -37,7 +37,7 @@ export interface SealedTable {
 }
 
 /** The keys of the values of some tables. */
-interface Survey {
+interface KeyCounts {
   /** The number of values of each key, in the order of `SecretBox.keyIds`. */
   readonly byKey: ReadonlyArray<number>
   /** Values that no key opens, as `kind project/id`. */
@@ -63,8 +63,8 @@ const examined = (
   { id, projectId, sealed }: SealedValue
 ): Effect.Effect<Opened, SecretUnreadable> => box.examine([kind, projectId, id], sealed)
 
-/** Opens every value of the tables. */
-export const survey = Effect.fn("SealedValues.survey")(function* (tables: ReadonlyArray<SealedTable>) {
+/** Opens every value of the tables, and counts the values of each key. */
+export const countByKey = Effect.fn("SealedValues.countByKey")(function* (tables: ReadonlyArray<SealedTable>) {
   const sql = yield* SqlClient.SqlClient
   const box = yield* SecretBox
   const byKey = box.keyIds.map(() => 0)
@@ -77,7 +77,7 @@ export const survey = Effect.fn("SealedValues.survey")(function* (tables: Readon
       })
     )
   }
-  return { byKey, unreadable } satisfies Survey
+  return { byKey, unreadable } satisfies KeyCounts
 })
 
 /** Returns the number of values if no key opens any of them, otherwise 0. Stops at the first value that opens. */

@@ -120,7 +120,7 @@ const settingsOf = (given: typeof Variables.Type) => ({
   databaseMaxConnections: given.DATABASE_MAX_CONNECTIONS ?? defaultConnections,
   migrateOnStart: given.MIGRATE_ON_START ?? true,
   dataDir: given.DATA_DIR ?? ".data",
-  /** None: a key is made and kept under `dataDir`. */
+  /** Without one, a key is generated and stored under `dataDir`. */
   secretKey: redacted(given.SECRET_KEY),
   /** Keys that open stored secrets and cursors, and seal nothing. */
   secretKeyPrevious: (given.SECRET_KEY_PREVIOUS ?? []).map((key) => Redacted.make(key)),
@@ -133,7 +133,7 @@ const settingsOf = (given: typeof Variables.Type) => ({
   logFormat: given.LOG_FORMAT ?? "pretty",
   shutdownGrace: given.SHUTDOWN_GRACE ?? Duration.seconds(25),
   idempotencyRetention: given.IDEMPOTENCY_RETENTION ?? Duration.days(7),
-  /** Of sent and failed messages, and of the recipients of campaigns that have ended. */
+  /** Retention of sent and failed messages, and of the recipients of campaigns that have ended. */
   messageRetention: given.MESSAGE_RETENTION ?? Duration.days(90),
   /** Maximum duration of a call of a messaging provider, from DNS to the end of the answer. */
   providerTimeout: given.PROVIDER_TIMEOUT ?? Duration.seconds(10),
@@ -162,7 +162,7 @@ const settingsOf = (given: typeof Variables.Type) => ({
   }))
 })
 
-export type SettingsShape = Readonly<ReturnType<typeof settingsOf>>
+type SettingsShape = Readonly<ReturnType<typeof settingsOf>>
 export type TelemetrySettings = Option.Option.Value<SettingsShape["telemetry"]>
 
 /** The faults of the environment, one line for each variable. */

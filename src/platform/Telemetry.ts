@@ -1,4 +1,4 @@
-/** OpenTelemetry: without an endpoint nothing, otherwise traces, metrics and logs over OTLP/HTTP. */
+/** OpenTelemetry: exports traces, metrics and logs over OTLP/HTTP if an endpoint is set. */
 import { Context, Effect, Layer, Option, Predicate, References, Tracer } from "effect"
 import { Settings } from "./Settings.ts"
 

@@ -7,7 +7,7 @@ import { Cause, Clock, Context, Effect, References } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { Internal, MethodNotAllowed, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
 import { ProjectLocked } from "../platform/Database.ts"
-import { arriving, CurrentRequest, type CurrentRequestShape } from "../platform/CurrentRequest.ts"
+import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../platform/CurrentRequest.ts"
 import { RequestMetrics } from "../platform/RequestMetrics.ts"
 import { Drain } from "./Drain.ts"
 import { isProblem, type Problem, problemResponse } from "./ProblemResponse.ts"
@@ -44,7 +44,7 @@ export const layer = (methods: Methods) =>
         Effect.withFiber((fiber) => {
           const clock = fiber.getRef(Clock.Clock)
           const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
-          const current = arriving(request.headers["x-request-id"], request.url)
+          const current = newRequestState(request.headers["x-request-id"], request.url)
           const started = clock.currentTimeMillisUnsafe()
           fiber.setContext(contextOf(fiber.context, request, current))
 

@@ -5,7 +5,7 @@ import { HttpServer } from "effect/http"
 import { createServer, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../api/Problems.ts"
-import { arriving } from "../platform/CurrentRequest.ts"
+import { newRequestState } from "../platform/CurrentRequest.ts"
 import { Drain } from "./Drain.ts"
 import { problemResponse } from "./ProblemResponse.ts"
 
@@ -91,7 +91,7 @@ const problemOf = (code: string | undefined) => {
 const refuse = (error: NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array }, socket: Duplex) => {
   if (!socket.writable || error.code === "ECONNRESET") return socket.destroy()
   const problem = problemOf(error.code)
-  const request = arriving(undefined, "")
+  const request = newRequestState(undefined, "")
   const { body, headers, status } = problemResponse(problem, request)
   const bytes = body._tag === "Uint8Array" ? body.body : new Uint8Array()
   const head = [

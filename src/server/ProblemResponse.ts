@@ -1,7 +1,7 @@
 /** Renders problems as answers (contract §2). */
 import { Predicate } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { seeErrors } from "../api/Locations.ts"
+import { faultDetail } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
 import type { CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { redactSecrets } from "../platform/Redaction.ts"
@@ -50,4 +50,4 @@ export const problemResponse = (
 
 /** The detail of a problem without one: the locations of its faults. */
 const detailOf = (problem: Problem): string | undefined =>
-  problem instanceof ValidationFailed ? seeErrors({ errors: problem.errors, omitted: 0 }) : undefined
+  problem instanceof ValidationFailed ? faultDetail({ errors: problem.errors, omitted: 0 }) : undefined

@@ -3,16 +3,16 @@ import { Effect, Result, Schema } from "effect"
 import type { HttpServerRequest } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import { gather, type LocatedFault, seeErrors } from "../api/Locations.ts"
+import { faultDetail, groupFaults, type LocatedFault } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
 import {
-  bodyOfNone,
+  faultsOfAbsentPart,
   faultsOfBody,
-  faultsOfNone,
   faultsOfSlot,
   isSelfContained,
   memberNames,
-  strict
+  strict,
+  unexpectedBody
 } from "../api/Shape.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
 import { bodyFaults, decodedPart } from "./BodyFaults.ts"
@@ -47,7 +47,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
   /** Faults that the decoders do not see: encoding, repeats and unsafe text, or a part that the operation lacks. */
   const textFaults = (raw: RawRequest): ReadonlyArray<LocatedFault> => [
     ...targetFaults(raw.target, endpoint.path),
-    ...(query === undefined ? faultsOfNone("query", raw.query) : []),
+    ...(query === undefined ? faultsOfAbsentPart("query", raw.query) : []),
     ...(raw.body === undefined ? surplusBody(raw.request) : bodyFaults(raw.body))
   ]
 
@@ -62,8 +62,11 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
       ...faultsOfSlot("query", query, raw.query, strict),
       ...(decoded === undefined ? [] : bodySchemas.flatMap((schema) => faultsOfBody(schema, body?.value, decoded)))
     ]
-    const gathered = gather([...faults, ...found.filter(([location]) => !located.has(location) && !isUnsafe(location))])
-    return Effect.fail(new ValidationFailed({ detail: seeErrors(gathered), errors: gathered.errors }))
+    const grouped = groupFaults([
+      ...faults,
+      ...found.filter(([location]) => !located.has(location) && !isUnsafe(location))
+    ])
+    return Effect.fail(new ValidationFailed({ detail: faultDetail(grouped), errors: grouped.errors }))
   }
 
   return (raw) => {
@@ -103,4 +106,4 @@ const decoder = (
 }
 
 const surplusBody = ({ headers }: HttpServerRequest.HttpServerRequest): ReadonlyArray<LocatedFault> =>
-  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [bodyOfNone] : []
+  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [unexpectedBody] : []

@@ -1,4 +1,4 @@
-/** What the subcommands share: flags, and how they tell what they are at. */
+/** Flags of all subcommands, and the report of their progress. */
 import { Effect } from "effect"
 import { Flag } from "effect/cli"
 
@@ -13,7 +13,7 @@ export const count = (name: string, usual: number, what: string) =>
     Flag.withDescription(`${what}; ${usual} if not given`)
   )
 
-/** Where the CPU profile of the service goes. */
+/** Directory of the CPU profile of the service. */
 export const profile = Flag.String("profile").pipe(
   Flag.withMetavar("DIRECTORY"),
   Flag.optional,
@@ -23,7 +23,7 @@ export const profile = Flag.String("profile").pipe(
 /** A line on standard error: standard output is for the findings. */
 export const progress = (line: string) => Effect.sync(() => process.stderr.write(`${line}\n`))
 
-/** What a subcommand found: for a program, and for a reader. */
+/** The result of a subcommand, as JSON and as text. */
 export interface Findings {
   readonly document: object
   readonly text: string

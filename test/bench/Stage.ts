@@ -25,7 +25,7 @@ export class BenchFailed extends Data.TaggedError("BenchFailed")<{ readonly mess
 export interface Program {
   readonly name: string
   readonly directory: string
-  /** What runs it: Node if not said otherwise. */
+  /** The program that runs it; the default is Node. */
   readonly command?: readonly [string, ...ReadonlyArray<string>]
   /** Arguments of Node. */
   readonly arguments: ReadonlyArray<string>
@@ -34,7 +34,7 @@ export interface Program {
 /** A program that runs. */
 export interface Running {
   readonly name: string
-  /** Where it serves HTTP, if it does. */
+  /** The URL at which it serves HTTP, if it does. */
   readonly url: string
   readonly pid: number
 }
@@ -79,7 +79,7 @@ export const database = Effect.fnUntraced(function* (flags: Readonly<Record<stri
     Effect.promise(async () => kept ?? (await mkdtemp(Path.join(Os.tmpdir(), "developer-api-bench-")))),
     (directory) =>
       Effect.gen(function* () {
-        // The layer leaves the server to others who are connected; here nobody may outlive the bench.
+        // The layer leaves the server to other users; no process may outlive the benchmark.
         const lock = yield* Effect.promise(() =>
           readFile(Path.join(directory, "postgres", "postmaster.pid"), "utf8").catch(() => undefined)
         )

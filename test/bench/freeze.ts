@@ -20,7 +20,7 @@ export interface Options {
 
 export const usual: Options = { rounds: 5 }
 
-/** How the clients of a project share their addresses. */
+/** The distribution of shared addresses among the clients of a project. */
 const crowds = {
   /** A fifth shares one with the client before. */
   usual: "CASE WHEN n % 5 = 0 THEN n - 1 ELSE n END",
@@ -62,7 +62,7 @@ const populate = Effect.fnUntraced(function* (sql: PgClient.PgClient, id: string
 
 const filter = { contactStatus: "active", providerTypes: [], requiredTags: ["newsletter"], stageIds: [] }
 
-/** Freezes once, and tells how many milliseconds the answer took. */
+/** Freezes once, and returns the duration of the answer in milliseconds. */
 const freeze = Effect.fnUntraced(function* ({ url }: Running, token: string) {
   const started = yield* Clock.currentTimeNanos
   const answer = yield* Effect.promise(() =>

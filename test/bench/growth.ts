@@ -36,7 +36,7 @@ export interface Options {
   readonly rounds: number
   /** Days that pass in the growing database. */
   readonly days: number
-  /** Where the cluster is kept; filled if it is empty. */
+  /** Directory of the cluster; filled if it is empty. */
   readonly directory: string | undefined
 }
 

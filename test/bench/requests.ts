@@ -9,7 +9,7 @@ import { count, type Findings, profile, progress } from "./Options.ts"
 import { requestsOf } from "./requests/Case.ts"
 import { type CaseName, caseNames, cases } from "./requests/Cases.ts"
 import { compare, sample } from "./requests/Check.ts"
-import { document, type MetricsEnabled, remarks, text } from "./requests/Report.ts"
+import { document, type MeasuredCase, remarks, text } from "./requests/Report.ts"
 import type { Round, RoundPlan } from "./requests/Round.ts"
 import { fastify, load, make } from "./requests/Servers.ts"
 import { BenchFailed, type Running, service } from "./Stage.ts"
@@ -51,12 +51,12 @@ const flags = {
 
 const parse = (json: string): Round => JSON.parse(json)
 
-/** What the rounds of a case have in common. */
+/** The parts that the rounds of a case share. */
 interface Rounds extends Omit<RoundPlan, "url" | "pid" | "stock"> {
   readonly cursors: ReadonlyArray<string | null>
 }
 
-/** One round, with answers looked at while it runs: they are asked for like those of one connection more. */
+/** One round. Answers are checked while it runs, with requests like those of one more connection. */
 const runRound = Effect.fnUntraced(function* (
   contender: Running,
   sql: PgClient.PgClient,
@@ -90,7 +90,7 @@ const alternate = Effect.fnUntraced(function* (
   plan: Rounds,
   rounds: number
 ) {
-  // Nobody's first requests count: code is compiled and connections are opened.
+  // The first requests do not count, as code is compiled and connections are opened.
   for (const contender of [one, other]) yield* runRound(contender, sql, { ...plan, seconds: Math.min(2, plan.seconds) })
   const pairs: Array<readonly [Round, Round]> = []
   for (let i = 0; i < rounds; i++) {
@@ -121,7 +121,7 @@ export const measure = Effect.fnUntraced(function* (options: Options) {
   const { cursors, notes } = yield* compare([one, other], token, sql, options.cases)
   for (const note of notes) yield* progress(note)
 
-  const measured: Array<MetricsEnabled> = []
+  const measured: Array<MeasuredCase> = []
   for (const name of options.cases) {
     const plan = { case: name, token, connections, cursors: cursors(name), seconds }
     const loaded = yield* alternate([one, other], sql, plan, rounds)

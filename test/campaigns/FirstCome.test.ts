@@ -1,4 +1,4 @@
-/** The function that tells who comes first to an address, against the sentence that describes it (contract §9). */
+/** The function that determines the first client of an address, compared with its definition in contract §9. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
@@ -15,7 +15,7 @@ const verdictsOf = Effect.fnUntraced(function* (crowd: Crowd, pairCount: number)
   return row?.verdicts
 })
 
-/** A pair is taken by an earlier one who is told 1. */
+/** The verdict of each client: 0 without pairs, 2 if an earlier client of verdict 1 has one of its pairs, otherwise 1. */
 const expected = (crowd: Crowd) => {
   const taken = new Set<number>()
   return crowd.map((pairs) => {

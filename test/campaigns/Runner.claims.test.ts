@@ -1,9 +1,9 @@
-/** What a claim brings of a recipient, and what it leaves alone, by the statement that claims (contract §9). */
+/** The data of a claim, and the recipients that it leaves, by its statement (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { advance } from "../../src/campaigns/Runner/Progress.ts"
 import { claim } from "../../src/campaigns/Runner/Claims.ts"
-import { freely, timeOf } from "../support/Claims.ts"
+import { limitsOf, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { idempotent, lease, nowhere, postponed, refused, resultOf, scene } from "./Runner.scene.support.ts"
 import { campaignOf, cancelAll, clientId, httpChannel } from "./Runner.support.ts"
@@ -30,22 +30,22 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
 
   it.effect("returns no further route for a recipient on the fallback", () =>
     Effect.gen(function* () {
-      const { claimed, record, standing } = yield* scene({ fallback: nowhere })
+      const { claimed, record, recipientState } = yield* scene({ fallback: nowhere })
       const first = yield* claimed(0)
       assert.isTrue(first.hasFallback)
       yield* record(resultOf(first, refused))
       const second = yield* claimed(1)
       assert.isFalse(second.hasFallback)
       yield* record(resultOf(second, refused))
-      assert.strictEqual(yield* standing, "failed fallback 1")
+      assert.strictEqual(yield* recipientState, "failed fallback 1")
     })
   )
 
   it.effect("restarts the attempt count on the fallback when the primary channel is revoked between two attempts", () =>
     Effect.gen(function* () {
-      const { apply, claimed, record, standing } = yield* scene({ fallback: nowhere })
+      const { apply, claimed, record, recipientState } = yield* scene({ fallback: nowhere })
       yield* record(resultOf(yield* claimed(0), postponed))
-      assert.strictEqual(yield* standing, "pending primary 1")
+      assert.strictEqual(yield* recipientState, "pending primary 1")
       yield* apply({ channels: [{ ...httpChannel("primary", nowhere), status: "revoked" }] })
       const { attempt, route } = yield* claimed(lease)
       assert.deepStrictEqual([attempt, route], [1, "fallback"])
@@ -70,14 +70,14 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
         ["active", "skipped"],
         ["all", "sending"]
       ] as const) {
-        const { apply, claims, projectId, sql, standing } = yield* scene()
+        const { apply, claims, projectId, sql, recipientState } = yield* scene()
         yield* apply({ clients: [{ id: clientId(0), displayName: "Ada", status: "archived" }] })
         // By a clock that is behind.
         yield* sql`UPDATE clients SET archived_at = now() - interval '1 hour' WHERE project_id = ${projectId}`
         yield* sql`
           UPDATE audiences SET filter = ${JSON.stringify({ contactStatus })}::json WHERE project_id = ${projectId}`
         yield* claims(0)
-        assert.include(yield* standing, status)
+        assert.include(yield* recipientState, status)
       }
     })
   )
@@ -93,7 +93,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
       const now = new Date()
       const until = new Date(now.getTime() + 300)
       const times = { now: timeOf(sql, now), until: timeOf(sql, until), leaseMillis: lease }
-      const claims = yield* claim(sql, { ...times, workerId: null, limits: freely(10), idempotent })
+      const claims = yield* claim(sql, { ...times, workerId: null, limits: limitsOf(10), idempotent })
       const of = ({ projectId }: { readonly projectId: string }) =>
         claims
           .filter((claim) => claim.projectId === projectId)

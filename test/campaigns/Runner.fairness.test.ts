@@ -58,7 +58,7 @@ describe("a campaign", () => {
       })
       const { recipients, settled } = yield* campaignOf(server, { recipients: 60, primary: url, sendsPerMinute: 6_000 })
       const tried = Effect.map(recipients, (rows) => rows.filter(({ attempts }) => attempts > 0))
-      // The circuit opens: most recipients have not been tried, and nobody calls.
+      // The circuit opens: most recipients have not been tried, and no call is made.
       yield* until(() => calls >= 5)
       yield* Effect.sleep("2 seconds")
       assert.isAtMost(calls, 20)

@@ -16,10 +16,10 @@ const everyone = Array.from({ length: sixty.recipients }, (_, index) => addressO
 const lease = 15_000
 
 /**
- * What is still to be sent is due within a second. Waits until it is sent, and tells how many calls were made; a second
- * later it is as many.
+ * Waits until all leased recipients are settled, which takes a second at most. Returns the number of calls; no further
+ * call follows within a second.
  */
-const standing = Effect.fnUntraced(function* (
+const countWhenIdle = Effect.fnUntraced(function* (
   { projectId, recipients, sql }: Effect.Success<ReturnType<typeof campaignOf>>,
   { hits }: Effect.Success<ReturnType<typeof provider>>
 ) {
@@ -85,7 +85,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
       const { campaign, command, settled } = scene
       yield* until(() => hits.length > 2)
       yield* command("pause")
-      assert.isBelow(yield* standing(scene, receiver), sixty.recipients)
+      assert.isBelow(yield* countWhenIdle(scene, receiver), sixty.recipients)
       assert.strictEqual((yield* campaign).pausedFrom, "running")
       yield* command("resume")
       yield* settled("completed")
@@ -102,7 +102,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
       const { campaign, command, recipients } = scene
       yield* until(() => hits.length > 2)
       yield* command("cancel")
-      const sent = yield* standing(scene, receiver)
+      const sent = yield* countWhenIdle(scene, receiver)
       assert.isBelow(sent, sixty.recipients)
       assert.strictEqual((yield* campaign).status, "cancelled")
       assert.strictEqual((yield* recipients).filter(({ status }) => status === "sent").length, sent)

@@ -1,4 +1,4 @@
-/** What a call to a recipient comes to (contract §9, by the rules of §8), without a database. */
+/** The results of a call to a recipient (contract §9, by the rules of §8), without a database. */
 import { assert, describe, it } from "@effect/vitest"
 import { Option } from "effect"
 import { AudienceId, CampaignId, ChannelId, ClientId, ProjectId } from "../../src/api/Ids.ts"

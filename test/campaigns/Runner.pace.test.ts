@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { claim } from "../../src/campaigns/Runner/Claims.ts"
-import { freely, timeOf } from "../support/Claims.ts"
+import { limitsOf, timeOf } from "../support/Claims.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { addressOf, campaignOf, cancelAll, provider, sendOf } from "./Runner.support.ts"
 
@@ -12,7 +12,7 @@ const horizon = 300
 
 const begin = Date.UTC(2026, 10, 20, 10)
 
-// Nothing runs here but what a test claims itself.
+// Only the claims of the test run here.
 layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })(
   "claims of a campaign",
   (it) => {
@@ -28,7 +28,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 sec
           now: time(at),
           until: time(at + horizon),
           ...lease,
-          limits: freely(slots),
+          limits: limitsOf(slots),
           idempotent: ["http"] as const
         }
         return Effect.orDie(claim(server.sql, terms))

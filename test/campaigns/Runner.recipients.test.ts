@@ -57,7 +57,7 @@ layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })
   it.effect("skips such clients while it runs, and leaves unknown outcomes unknown", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
-      // What becomes of the first call is unknown, and it would be repeated.
+      // The outcome of the first call is unknown, and it would be repeated.
       let answer = () => {}
       const primary = yield* provider((hit, n) => void (answer = () => status(500)(hit, n)))
       const { apply, command, projectId, recipients, settled, sql } = yield* campaignOf(server, {

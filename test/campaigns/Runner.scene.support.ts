@@ -5,7 +5,7 @@ import { type Claim, claim, reclaim } from "../../src/campaigns/Runner/Claims.ts
 import { recipientResult, record, type Result } from "../../src/campaigns/Runner/Results.ts"
 import type { Outcome } from "../../src/messaging/Outcomes.ts"
 import { maxAttempts } from "../../src/messaging/RetrySchedule.ts"
-import { freely, timeOf } from "../support/Claims.ts"
+import { limitsOf, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { campaignOf, cancelAll, type Plan } from "./Runner.support.ts"
 
@@ -32,7 +32,7 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
         until: at(millis),
         leaseMillis: lease,
         workerId: null,
-        limits: freely(1),
+        limits: limitsOf(1),
         idempotent
       })
     )
@@ -46,8 +46,8 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
     record: (result: Result) => Effect.orDie(record(sql, at(0), [result])),
     reclaim: (millis: number) =>
       Effect.orDie(reclaim(sql, { now: at(millis), idempotent, attempts: maxAttempts, isDead: sql`false` })),
-    /** How the recipient stands. */
-    standing: Effect.map(recipients, ([row = assert.fail("no recipient")]) =>
+    /** The state of the recipient. */
+    recipientState: Effect.map(recipients, ([row = assert.fail("no recipient")]) =>
       [row.status, row.route, row.attempts, ...(row.inDoubt ? ["in doubt"] : [])].join(" ")
     )
   }

@@ -1,4 +1,4 @@
-/** What a collector is told of a campaign's sends (contract §15). */
+/** The spans of a campaign's sends (contract §15). */
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { attributesOf, spanKind, startCollector } from "../faults/Collector.support.ts"

@@ -24,7 +24,7 @@ const decodeBody = Schema.decodeUnknownSync(
   )
 )
 
-/** What a provider was asked to send. */
+/** The sends that a provider has received. */
 export const sendOf = ({ body }: Hit) => decodeBody(body)
 
 /** Answers as Telegram's Bot API does. */
@@ -37,12 +37,12 @@ const decodeBotBody = Schema.decodeUnknownSync(
   Schema.fromJsonString(Schema.Struct({ chat_id: Schema.String, text: Schema.String }))
 )
 
-/** Whom a bot was asked to write to. */
+/** The chats to which a bot was to write. */
 export const chatOf = ({ body }: Hit) => decodeBotBody(body).chat_id
 
 export const provider = (answer: Answering = take) => receiver(answer)
 
-/** How a campaign is to be. */
+/** The properties of a campaign. */
 export interface Plan {
   readonly recipients: number
   /** The providers of the two routes. */
@@ -139,12 +139,12 @@ export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Servi
     }>`
       SELECT status, route, attempts, in_doubt AS "inDoubt" FROM campaign_recipients
       WHERE project_id = ${projectId} AND audience_id = 'aud' ORDER BY position`),
-    /** What is scheduled runs, whatever its time is. */
+    /** Starts the scheduled campaign, before its time. */
     run: Effect.orDie(sql`
       UPDATE campaigns SET status = 'running' WHERE project_id = ${projectId} AND id = 'cmp'`)
   }
 })
 
-/** Whatever other tests have left is not claimed any more. */
+/** Cancels the campaigns that other tests have left. */
 export const cancelAll = ({ sql }: TestServer["Service"]) =>
   Effect.orDie(sql`UPDATE campaigns SET status = 'cancelled'`)

@@ -1,4 +1,4 @@
-/** What a running campaign sends, to whom, and when (contract §9). */
+/** The sends of a running campaign: texts, recipients and times (contract §9). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, Scope } from "effect"
 import { status } from "../integrations/Deliveries.support.ts"
@@ -79,7 +79,7 @@ describe("a campaign", () => {
       )
       const ended = yield* Effect.gen(function* () {
         yield* until(() => held.length === 3)
-        // Nothing that comes of the calls can be recorded until the transaction ends.
+        // No result of the calls can be recorded until the transaction ends.
         yield* sql`SELECT FROM campaign_recipients WHERE project_id = ${projectId} FOR UPDATE`
         for (const answer of held) answer()
         yield* untilRows(Effect.orDie(isRecording), (holds) => holds)

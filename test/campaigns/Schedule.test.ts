@@ -12,7 +12,7 @@ const instant = (local: string, zone: string, now = longAgo) =>
 const fault = (local: string, zone: string, now = longAgo) =>
   Option.getOrThrow(Result.getFailure(instantOf(local, zone, now)))
 
-/** What the clocks of a zone show at an instant, by the runtime's own calendar. */
+/** The local time of a zone at an instant, by the runtime's own calendar. */
 const shown = (format: Intl.DateTimeFormat, at: Date) => {
   const parts = Object.fromEntries(format.formatToParts(at).map(({ type, value }) => [type, value]))
   return `${parts["year"]}-${parts["month"]}-${parts["day"]}T${parts["hour"]}:${parts["minute"]}`

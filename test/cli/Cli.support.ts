@@ -96,7 +96,7 @@ export const at = (url: Redacted.Redacted) => ({
 export const cli = (args: ReadonlyArray<string>, options?: Options) =>
   Effect.flatMap(TestDatabase, ({ url }) => run(args, { ...options, env: { ...at(url), ...options?.env } }))
 
-/** What a command that fails leaves: its status, nothing on standard output, and these lines. */
+/** The result of a command that fails: its status, empty standard output, and these lines. */
 export const failure = (status: 1 | 2, ...lines: ReadonlyArray<string>): Ended => ({
   status,
   stdout: "",

@@ -82,12 +82,12 @@ const atFirst =
   (hit, n) =>
     (n === 0 ? status(first, { connection: "close" }) : then)(hit, n)
 
-/** An installation for each way in which a delivery can stand, and what is to be told of it. */
+/** An installation for each state of a delivery, and the expected output. */
 export const ways = {
   delivered: { answers: ok, status: "delivered", attempts: 1, codes: [200] },
   again: { answers: atFirst(500, status(204)), status: "delivered", attempts: 2, codes: [500, 204] },
   waiting: { answers: atFirst(500, reset), status: "pending", attempts: 2, codes: [500, null] },
-  // What is under way is counted, and not in the log yet.
+  // An attempt in flight is counted, but is not in the log yet.
   underway: { answers: hang, status: "delivering", attempts: 1, codes: [] },
   gone: { answers: status(410), status: "dead", attempts: 1, codes: [410] },
   parked: { answers: ok, status: "pending", attempts: 0, codes: [] }

@@ -1,4 +1,4 @@
-/** `deliveries`: what operators are shown of what webhooks were told (contract §13). */
+/** The command `deliveries`: its output compared with the deliveries that were made (contract §13). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { type Hit, open, settings } from "../integrations/Deliveries.support.ts"
@@ -38,7 +38,7 @@ const judgeLog = (name: Way, { attemptLog }: Shown, hits: ReadonlyArray<Hit>) =>
   }
 }
 
-/** Holds what is told of a delivery to be what has happened. */
+/** Asserts that the output about a delivery is correct. */
 const judge = (name: Way, told: Shown, all: All) => {
   const [hit] = all.hits(name)
   if (hit !== undefined) assert.strictEqual(told.deliveryId, hit.headers["webhook-id"])

@@ -29,7 +29,7 @@ describe("deliveries, wrongly used", () => {
     { args: ["show", "--project", "p"], line: "Missing required flag: --delivery", path: ["show"] },
     { args: ["show", "--delivery", "d"], line: "Missing required flag: --project", path: ["show"] }
   ])("$line", ({ args, line, path }) =>
-    // Nothing else is looked at before.
+    // This is checked before anything else.
     Effect.map(run(["deliveries", ...args], { env: { PORT: "x" } }), (ended) =>
       assert.deepStrictEqual(ended, failure(2, line + see(...path)))
     )

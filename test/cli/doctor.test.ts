@@ -25,8 +25,8 @@ const reportOf = ({ stdout }: Ended) => Schema.decodeSync(Report)(stdout).findin
 
 const examine = (options?: Options) => cli(["doctor", "--json"], options)
 
-/** What is not in order, and what was not looked at. */
-const troubles = (ended: Ended) =>
+/** The findings that are not ok, and the skipped checks. */
+const findingsOf = (ended: Ended) =>
   reportOf(ended)
     .filter(({ status }) => status !== "ok")
     .map(({ check, status }) => `${check} ${status}`)
@@ -47,7 +47,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
   it.effect("lists each check and finds everything in order", () =>
     Effect.gen(function* () {
       const ended = yield* examine()
-      assert.deepStrictEqual([ended.status, ended.stderr, troubles(ended)], [0, "", []])
+      assert.deepStrictEqual([ended.status, ended.stderr, findingsOf(ended)], [0, "", []])
       assert.deepStrictEqual(
         reportOf(ended).map(({ check }) => check),
         ["settings", "database", "pooler", "migrations", "clock", "keys", "work", "limiter", "telemetry"]
@@ -72,7 +72,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
       const ended = yield* examine({ env: { DATABASE_URL: "postgres://someone:s3cret@127.0.0.1:1/nowhere" } })
       assertTrouble(ended, "database", /ECONNREFUSED/, /DATABASE_URL/)
       const skipped = ["migrations", "clock", "keys", "work"].map((check) => `${check} skipped`)
-      assert.deepStrictEqual(troubles(ended), ["database failed", ...skipped])
+      assert.deepStrictEqual(findingsOf(ended), ["database failed", ...skipped])
       assert.notInclude(ended.stdout + ended.stderr, "s3cret")
     })
   )
@@ -95,7 +95,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
         stdin: JSON.stringify({ project, channels: [channel] })
       })
       assert.strictEqual(applied.status, 0, applied.stderr)
-      assert.deepStrictEqual(troubles(yield* examine({ env })), [])
+      assert.deepStrictEqual(findingsOf(yield* examine({ env })), [])
       assertTrouble(yield* examine({ env: at(url) }), "keys", /channel acme\/chat/, /SECRET_KEY/)
       const sql = yield* SqlClient.SqlClient
       yield* sql`DELETE FROM channels`
@@ -116,7 +116,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
         VALUES ('acme', 'msg', ${conversation.id}, 'chat', 'telegram', 'somebody', 'Ready.', 'unknown', 1,
           false, '[]', NULL, '', now(), now())`
       const waiting = yield* examine({ env })
-      assert.deepStrictEqual([waiting.status, troubles(waiting)], [0, ["work warning"]])
+      assert.deepStrictEqual([waiting.status, findingsOf(waiting)], [0, ["work warning"]])
       assert.include(waiting.stdout, '"1 messages of unknown outcome"')
       yield* sql`UPDATE messages SET attempting = true, available_at = now() - interval '2 minutes'`
       assertTrouble(yield* examine({ env }), "work", /^1 attempts/, /worker/)
@@ -136,12 +136,12 @@ layer(TestDatabase.layer)("doctor", (it) => {
         yield* Effect.promise(() => redis.start())
         const env = { REDIS_URL: redis.url, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
         const there = yield* examine({ env })
-        assert.deepStrictEqual([there.status, there.stderr, troubles(there)], [0, "", []])
+        assert.deepStrictEqual([there.status, there.stderr, findingsOf(there)], [0, "", []])
         const details = reportOf(there).map(({ detail }) => detail)
         assert.includeMembers(details, [`Redis answers (127.0.0.1:${redis.port})`, `${collector.url} answers`])
         yield* Effect.promise(() => redis.kill())
         const away = yield* examine({ env: { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" } })
-        assert.deepStrictEqual(troubles(away), ["limiter failed", "telemetry warning"])
+        assert.deepStrictEqual(findingsOf(away), ["limiter failed", "telemetry warning"])
         assertTrouble(away, "limiter", /does not answer/, /REDIS_URL/)
       })
     )
@@ -159,7 +159,10 @@ describe("doctor of a database", () => {
       const pending = yield* examine({ env: { MIGRATE_ON_START: "false" } })
       assertTrouble(pending, "migrations", /^1 pending$/, /cli -- migrate/)
       const next = yield* examine()
-      assert.deepStrictEqual([next.status, troubles(next)], [0, ["migrations warning", "keys skipped", "work skipped"]])
+      assert.deepStrictEqual(
+        [next.status, findingsOf(next)],
+        [0, ["migrations warning", "keys skipped", "work skipped"]]
+      )
       yield* sql`
         INSERT INTO effect_sql_migrations (migration_id, name)
         VALUES (${last?.id ?? 0}, ${last?.name ?? ""}), (999, 'later')`

@@ -1,4 +1,4 @@
-/** `messages`: what operators type to see and settle messages, what they get, and what callers are told then (contract §13). */
+/** The command `messages`: its input and output, and the later answers to callers (contract §13). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { type Conversation, open, reset, taken } from "../contract/Messages.support.ts"
@@ -28,7 +28,7 @@ const start = Effect.fnUntraced(function* (answering?: Answering) {
     list,
     settle,
     everything,
-    /** A message that is unknown, and the key under which its caller knows it. */
+    /** A message of unknown outcome, and the key of its caller. */
     lost: Effect.fnUntraced(function* (to: Conversation) {
       const key = newKey()
       const { messageId } = unknownOf(yield* project.send(to, key))
@@ -135,7 +135,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
           assert.deepStrictEqual(documentOf(yield* settle(id, as, "--json")), { messageId: id, deliveryStatus: as })
           const after = yield* row(id)
           assert.deepInclude(after, { status: as, attempts: 1, attempting: false, availableAt: null })
-          // What the attempt came to, nobody knows any better.
+          // The outcome of the attempt stays unknown.
           assert.deepStrictEqual(
             after.log.map(({ providerMessageId, status }) => [status, providerMessageId]),
             log.map(() => ["unknown", null])

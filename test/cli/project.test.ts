@@ -108,7 +108,7 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
         assert.deepInclude(created, { created: { project: 1, channels: 1 } })
         const again = documentOf(yield* applyThere(withChannel("kept", {})))
         assert.deepInclude(again, { unchanged: { project: 1, channels: 1 } })
-        // Nor does the service start there: who looks for the reason is told here, too, channels or not.
+        // The service does not start either, with or without channels, and prints the reason.
         yield* fs.writeFileString(`${DATA_DIR}/secret-key`, "garbage")
         assert.deepStrictEqual(
           yield* applyThere(file("kept")),

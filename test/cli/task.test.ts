@@ -1,4 +1,4 @@
-/** `task`: what operators type, what they get, and what webhooks are told. */
+/** The command `task`: its input, its output, and the events for webhooks. */
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
@@ -15,7 +15,7 @@ const create = (project: string, ...flags: ReadonlyArray<string>) =>
 const complete = (project: string, task: string, ...flags: ReadonlyArray<string>) =>
   cli(["task", "complete", "--project", project, "--task", task, ...flags])
 
-/** A project with a client, a deal and a task, and webhooks that are told of this and that. */
+/** A project with a client, a deal and a task, and webhooks with different subscriptions. */
 const open = Effect.fnUntraced(function* (id: string) {
   yield* apply(id, {
     members: [{ id: "anna", name: "Anna" }],
@@ -213,7 +213,7 @@ describe("task, wrongly used", () => {
     { args: ["complete", "--project", "p"], line: "Missing required flag: --task", path: ["complete"] },
     { args: ["complete", "--task", "t"], line: "Missing required flag: --project", path: ["complete"] }
   ])("$line", ({ args, line, path }) =>
-    // Nothing else is looked at before.
+    // This is checked before anything else.
     Effect.map(run(["task", ...args], { env: { PORT: "x" } }), (ended) =>
       assert.deepStrictEqual(ended, failure(2, line + see(...path)))
     )

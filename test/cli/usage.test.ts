@@ -1,4 +1,4 @@
-/** How commands are typed: their help, and what is said about wrong usage. */
+/** The usage of commands: their help, and the messages about wrong usage. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { scopes } from "../../src/api/Access.ts"
@@ -137,7 +137,7 @@ describe("wrong usage", () => {
       line: `Invalid value for flag --role: "boss". Expected: "all" | "api" | "worker"${see("serve")}`
     }
   ])("`$args`", ({ args, line }) =>
-    // Nothing else is looked at before.
+    // This is checked before anything else.
     Effect.map(run(args, { env: { PORT: "x" } }), (ended) => assert.deepStrictEqual(ended, failure(2, line)))
   )
 })

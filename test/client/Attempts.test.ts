@@ -1,4 +1,4 @@
-/** What is sent again, and that it is the same each time. */
+/** The requests that are repeated, and that each repetition is the same. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { FetchHttpClient, HttpClientError } from "effect/http"
@@ -105,7 +105,7 @@ describe("a mutation sent by the client", () => {
   for (const [status, code, more] of final) {
     it.live(`is sent once when the answer is ${status} ${code}`, () =>
       Effect.gen(function* () {
-        // Even if the answer asks for another time.
+        // Even if the answer requests another delay.
         const { baseUrl, keys } = yield* scripted(problem(status, code, { "retry-after": "0" }, more))
         const error = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient(request))
         assert.strictEqual(error._tag, code)
@@ -166,7 +166,7 @@ describe("a read sent by the client", () => {
   )
 })
 
-/** What the API does not have: a mutation without a key. What it has, and does not look like: a POST without effect. */
+/** Operations that the API does not have: a mutation without a key, and a POST without an effect. */
 class Odd extends HttpApi.make("odd").add(
   HttpApiGroup.make("odd")
     .add(

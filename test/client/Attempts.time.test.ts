@@ -15,7 +15,7 @@ const problem = (status: number, code: string, headers: Record<string, string> =
 
 const emptyPage = () => Response.json({ items: [], nextCursor: null })
 
-/** What comes of promises is there after some turns of the event loop; none of it takes time. */
+/** Lets promises settle, which needs turns of the event loop but no time. */
 const settled = Effect.forEach(Array.from({ length: 20 }), () =>
   Effect.promise(() => new Promise((resolve) => void setImmediate(resolve)))
 )

@@ -1,4 +1,4 @@
-/** What the real service delivers, verified as a receiver would: by the secret that the client was told. */
+/** Deliveries of the real service, verified as a receiver does, by the secret that the client got. */
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { createServer, type IncomingHttpHeaders } from "node:http"

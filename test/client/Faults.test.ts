@@ -1,4 +1,4 @@
-/** What the client says of a request that it doesn't send, held against what the service says of the same. */
+/** The faults that the client finds before it sends, compared with those of the service. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { ValidationFailed } from "../../src/api/Problems.ts"

@@ -5,7 +5,7 @@ import type { Socket } from "node:net"
 import { DeveloperApi, type DeveloperApiOptions } from "../../src/client/DeveloperApi.ts"
 import { endpoint } from "../support/Endpoints.ts"
 
-/** What becomes of one connection. After the last step its repetition. */
+/** The answers on one connection. The last step is repeated. */
 export type Step =
   /** Closed before anything is read. */
   | "closed"
@@ -102,7 +102,7 @@ export const scripted = Effect.fnUntraced(function* (...steps: readonly [Step, .
   }
 })
 
-/** A token that nobody checks. */
+/** A token that is never checked. */
 export const token = `dk_${randomBytes(6).toString("hex")}_secret`
 
 /** Retries at once, unless the options say otherwise. */

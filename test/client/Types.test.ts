@@ -38,7 +38,7 @@ type EndpointOf<Group, Name> = HttpApiEndpoint.WithIdentifier<
   Name & string
 >
 
-/** What the framework's own client would take, but for the headers: decoded values, defaults filled in. */
+/** The request type of the framework's own client, without headers: decoded values, with defaults. */
 type Decoded<Endpoint> = Endpoint extends HttpApiEndpoint.ConstraintRequest
   ? Omit<
       HttpApiEndpoint.ClientRequest<
@@ -54,7 +54,7 @@ type Decoded<Endpoint> = Endpoint extends HttpApiEndpoint.ConstraintRequest
 
 type Failures = HttpClientError.HttpClientError | Schema.SchemaError | UnexpectedProblem
 
-/** Asks a question of every operation, and tells those for which the answer is no. */
+/** Evaluates a condition for every operation, and returns those that do not meet it. */
 type Those<Answers extends { readonly [Group in GroupName]: { readonly [Name in OperationName<Group>]: boolean } }> = {
   readonly [Group in GroupName]: {
     readonly [Name in keyof Answers[Group]]: Answers[Group][Name] extends true ? never : Name

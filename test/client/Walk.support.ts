@@ -1,4 +1,4 @@
-/** Operations by names that only run time knows. */
+/** Operations by names that are known only at run time. */
 import { assert } from "@effect/vitest"
 import { HttpApi, HttpApiSchema } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
@@ -18,7 +18,7 @@ HttpApi.reflect(Api, {
     void operations.push({
       group: group.identifier,
       name: endpoint.identifier,
-      // A page is told by what it answers; the client goes by what it takes.
+      // A list is recognized by its answer; the client uses its request.
       isList: [...endpoint.success].some(
         (answer) => HttpApiSchema.isWithHeaders(answer) && hasMember(answer.schema, "nextCursor")
       )

@@ -1,4 +1,4 @@
-/** Deliveries as `standardwebhooks` signs them, and what is wrong with those that nobody should trust. */
+/** Deliveries that `standardwebhooks` has signed, and the faults of those that must not be trusted. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { TestClock } from "effect/testing"

@@ -1,13 +1,13 @@
-/** Who gets into the console: links that work once, sessions, and forms of the session alone (contract §13). */
+/** Access to the console: links that work once, sessions, and forms of the session alone (contract §13). */
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { run } from "../cli/Cli.support.ts"
-import { csrfOf, furnish, pagesOf, request, signIn, startConsole } from "./Console.support.ts"
+import { csrfOf, fillProject, pagesOf, request, signIn, startConsole } from "./Console.support.ts"
 
 it.live("shows the hint to sign in, on every page and for every form, until there is a session", () =>
   Effect.gen(function* () {
     const server = yield* startConsole()
-    const project = yield* furnish(server)
+    const project = yield* fillProject(server)
     const before = yield* project.deliveries()
     for (const path of [...pagesOf(project), "/console/enter", "/console/enter?code=guessed"]) {
       for (const cookie of ["", "developer_api_console=", "developer_api_console=e30.AAAA"]) {
@@ -50,7 +50,7 @@ it.live("lets a link in once, within its time, with a cookie that scripts and ot
 it.live("takes forms of the session alone, and ends the session on sign-out", () =>
   Effect.gen(function* () {
     const server = yield* startConsole()
-    const project = yield* furnish(server)
+    const project = yield* fillProject(server)
     const [one, other] = [yield* signIn(server), yield* signIn(server)]
     const page = `/console/webhook?project=${project.projectId}&installation=shop`
     const csrf = csrfOf((yield* request(server, page, { headers: { cookie: one.cookie } })).text)
@@ -79,7 +79,7 @@ it.live("takes forms of the session alone, and ends the session on sign-out", ()
 it.live("sends every page with a policy that allows no script, and none has one", () =>
   Effect.gen(function* () {
     const server = yield* startConsole()
-    const project = yield* furnish(server)
+    const project = yield* fillProject(server)
     const { cookie } = yield* signIn(server)
     for (const path of pagesOf(project)) {
       const { headers, status, text } = yield* request(server, path, { headers: { cookie } })

@@ -5,7 +5,7 @@ import { Effect, Schema } from "effect"
 import { type BrowserContextOptions, chromium, type Page } from "playwright-core"
 import { documentOf } from "../cli/Cli.support.ts"
 import { pathOf, requires } from "../support/Programs.ts"
-import { type Console, type Furnished, furnish, hostile, pagesOf, startConsole } from "./Console.support.ts"
+import { type Console, type FilledProject, fillProject, hostile, pagesOf, startConsole } from "./Console.support.ts"
 
 /** A page of a browser that is signed in, and what it asked for of other hosts. */
 const signedIn = Effect.fnUntraced(function* (server: Console, options: BrowserContextOptions = {}) {
@@ -44,7 +44,7 @@ const faultsOf = async (page: Page) => {
 }
 
 /** Goes through every action as an operator does. */
-const act = async (page: Page, { dead, projectId }: Furnished) => {
+const act = async (page: Page, { dead, projectId }: FilledProject) => {
   const webhook = `/console/webhook?project=${projectId}&installation=shop`
   await page.goto(webhook)
   await page.getByRole("button", { name: "Send a test event" }).click()
@@ -96,7 +96,7 @@ describe("the console in a browser", () => {
   it.live("shows every page without a serious accessibility fault, hostile names as text, and asks no other host", () =>
     Effect.gen(function* () {
       const server = yield* startConsole()
-      const project = yield* furnish(server)
+      const project = yield* fillProject(server)
       const { elsewhere, page } = yield* signedIn(server)
       for (const colorScheme of ["light", "dark"] as const) {
         yield* Effect.promise(async () => {
@@ -128,7 +128,7 @@ describe("the console in a browser", () => {
     it.live(`carries out every action, with JavaScript ${javaScriptEnabled ? "on" : "off"}, and records it`, () =>
       Effect.gen(function* () {
         const server = yield* startConsole()
-        const project = yield* furnish(server)
+        const project = yield* fillProject(server)
         const { page } = yield* signedIn(server, { javaScriptEnabled })
         yield* Effect.promise(() => act(page, project))
         yield* project.finished

@@ -51,7 +51,7 @@ export const csrfOf = (text: string) => /name="csrf" value="([^"]+)"/.exec(text)
 const conversation = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
 
 /** A project with a dead and a delivered delivery, a message of unknown outcome and a campaign, all of hostile names. */
-export const furnish = Effect.fnUntraced(function* (server: Console) {
+export const fillProject = Effect.fnUntraced(function* (server: Console) {
   let isDown = true
   const to = yield* receiver((hit, n) => status(isDown ? 500 : 200)(hit, n))
   const project = yield* open(server, ["shop"], {
@@ -78,7 +78,7 @@ export const furnish = Effect.fnUntraced(function* (server: Console) {
   assert.deepStrictEqual([dead.status, others.map((other) => other.status)], ["dead", ["delivered"]])
   return { ...project, to, dead }
 })
-export type Furnished = Effect.Success<ReturnType<typeof furnish>>
+export type FilledProject = Effect.Success<ReturnType<typeof fillProject>>
 
 /** Every page of a project that has a dead delivery. */
 export const pagesOf = (

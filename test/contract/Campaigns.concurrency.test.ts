@@ -20,7 +20,7 @@ const crowd = Array.from({ length: 1_000 }, (_, index) => ({
 const succeeded = (answers: ReadonlyArray<Answer>) => answers.filter(({ status }) => status === 200)
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign under concurrent commands", (it) => {
-  /** The audiences of a project that nobody has abandoned. */
+  /** The audiences of a project that belong to a campaign. */
   const kept = Effect.fnUntraced(function* (projectId: string) {
     const { sql } = yield* TestServer
     return (yield* sql`SELECT FROM audiences WHERE project_id = ${projectId} AND abandoned_at IS NULL`).length

@@ -97,7 +97,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
           `body/filter/${member}/3`,
           `body/filter/${member}/4`
         ])
-        // So many that not each of them is told.
+        // Too many faults for all of them to be reported.
         const many = yield* faults({ ...everybody, [member]: Array(60_000).fill("") })
         assert.include(many, `body/filter/${member}/0`)
       }

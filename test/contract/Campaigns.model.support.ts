@@ -1,4 +1,4 @@
-/** Whom a freeze lets through, as contract §9 tells it: one client after the other, in plain words. */
+/** A plain model of the freeze of contract §9, one client at a time. */
 import * as fc from "fast-check"
 import type { AudienceFilter, Exclusion } from "../../src/api/campaigns/Audience.ts"
 import type { Parts } from "../support/TestServer.ts"
@@ -126,7 +126,7 @@ const passes = (filter: AudienceFilter, client: ModelClient, deals: ReadonlyArra
   return true
 }
 
-/** What becomes of each candidate, in their order. */
+/** The outcome of each candidate, in their order. */
 export const outcomesOf = ({ clients, deals, members }: World, filter: AudienceFilter) => {
   const candidates = clients
     .filter(({ id }) => filter.segmentId === null || members.includes(id))

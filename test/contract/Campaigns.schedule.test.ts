@@ -140,7 +140,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign 
         yield* done("spring", schedule("2030-07-15T10:00"))
         assert.strictEqual((yield* read("spring")).scheduledFor?.toISOString(), instant)
       }
-      // What was scheduled stays where it is.
+      // The scheduled campaign is unchanged.
       yield* apply({ project: { timeZone: "Pacific/Auckland" } })
       assert.strictEqual((yield* read("spring")).scheduledFor?.toISOString(), "2030-07-15T10:00:00.000Z")
       // The fault is that of the zone of now: Berlin skips it, UTC doesn't.

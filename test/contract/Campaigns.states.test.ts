@@ -41,7 +41,7 @@ const prepare = Effect.fnUntraced(function* (calls: Calls, id: string, status: s
   if (status === "cancelled") yield* calls.done(id, { operation: "cancel" })
 })
 
-/** What of a campaign an operation changes when the table says yes. */
+/** The members of a campaign that an allowed operation changes. */
 const changes: Readonly<Record<string, Partial<CampaignRow>>> = {
   rename: { name: "Renamed" },
   bind_template: { primary: ["welcome", "1", "chat"] },

@@ -94,7 +94,7 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
   }
 }
 
-/** What the routes of the project's campaigns can be. */
+/** The possible routes of the project's campaigns. */
 export const route = { templateId: "welcome", templateVersion: 2, channelId: "chat" }
 export const otherRoute = { templateId: "reminder", templateVersion: 1, channelId: "backup" }
 

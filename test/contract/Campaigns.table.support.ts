@@ -1,4 +1,4 @@
-/** What contract §9 says of every state and operation, as it stands there. */
+/** The table of states and operations of contract §9, read from its text. */
 import type { CampaignStatus, Operation } from "../../src/api/campaigns/States.ts"
 
 const table = `

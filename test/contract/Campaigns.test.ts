@@ -1,4 +1,4 @@
-/** What each command on a campaign does, and what stands against it (contract §9). */
+/** The effects of each command on a campaign, and its conflicts (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { operations } from "../../src/api/campaigns/States.ts"
@@ -104,7 +104,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign co
         yield* refused(operation, { ...route, templateVersion: 3 }, ["templateVersion"])
         yield* refused(operation, { ...route, channelId: "none" }, ["channelId"])
         yield* refused(operation, { ...route, templateId: "none", channelId: "none" }, ["templateId", "channelId"])
-        // What is missing is told before what is revoked.
+        // Missing records are reported before revoked ones.
         yield* refused(operation, { ...route, templateId: "none", channelId: "gone" }, ["templateId"])
       }
       assert.deepInclude(yield* read("spring"), {

@@ -1,4 +1,4 @@
-/** What operators change of keys and projects holds within a second, on every replica (contract §3, §12). */
+/** Changes of keys and projects by operators take effect within a second on every replica (contract §3, §12). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"

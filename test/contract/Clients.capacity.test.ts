@@ -1,4 +1,4 @@
-/** The contact capacity is exact, whoever comes at once (contract §7). */
+/** The contact capacity is exact under concurrent commands (contract §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -83,7 +83,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the contact capacity",
         for (const answer of answers) assert.include([200, 409], answer.status, answer.text)
         const active = (yield* page("status=active")).items.length
         assert.isAtMost(active, 5)
-        // What is free by the list is free for creates, and no more.
+        // The free capacity by the list is that of creates.
         const creates = yield* atOnce(8, () => create({ displayName: "A" }))
         assert.strictEqual(creates.filter(({ status }) => status === 201).length, 5 - active)
         const { items } = yield* page("status=active")

@@ -7,7 +7,7 @@ import { startServer, TestServer } from "../support/TestServer.ts"
 import { atOnce, callsOf, open, path, statusesOf } from "./Clients.support.ts"
 import { newKey } from "./Requests.ts"
 
-/** What a replay repeats of an answer. */
+/** The members of an answer that a replay repeats. */
 const repeated = ({ headers, status, text }: Answer) => [status, text, headers["etag"], headers["content-type"]]
 
 /** Holds that of equal commands one ran, and all the others were answered as it was. */

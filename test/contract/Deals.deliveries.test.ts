@@ -1,11 +1,11 @@
-/** Whom the events of deals are delivered to, in which trace, and that each is there once (contract §5 and §10). */
+/** The installations and the trace of the events of deals; each event is delivered once (contract §5, §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { enable, eventsOf, type EventType, subscribe } from "../support/Events.ts"
 import { startServer } from "../support/TestServer.ts"
 import { atOnce } from "./Clients.support.ts"
-import { api, created, openTold, stageChanged, toldOfChanges, updated } from "./Deals.events.support.ts"
+import { api, created, eventsOfChanges, openSubscribed, stageChanged, updated } from "./Deals.events.support.ts"
 import { callsOf, dealPath, open, path, pipelines } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
@@ -50,7 +50,7 @@ layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
 
   it.effect("are not made for events before a webhook's subscription or while it is disabled", () =>
     Effect.gen(function* () {
-      const { created: made, patched, projectId, sql } = yield* openTold()
+      const { created: made, patched, projectId, sql } = yield* openSubscribed()
       const { id } = yield* made()
       yield* subscribe(sql, projectId, "later")
       yield* patched(id, { title: "B" })
@@ -70,7 +70,7 @@ layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
 
   it.effect("carry the trace of the request, or a new one", () =>
     Effect.gen(function* () {
-      const { projectId, server, sql, token } = yield* openTold()
+      const { projectId, server, sql, token } = yield* openSubscribed()
       const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
       const tracesOf = Effect.fnUntraced(function* (...traceparents: ReadonlyArray<string>) {
         const before = new Set((yield* eventsOf(sql, projectId)).map(({ id }) => id))
@@ -105,7 +105,7 @@ layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
 
   it.effect("are made once for 50 equal creates, and once for 50 equal patches", () =>
     Effect.gen(function* () {
-      const { create, page, patch, read, told } = yield* openTold()
+      const { create, page, patch, read, received } = yield* openSubscribed()
       const [one, two] = [newKey(), newKey()]
       const creates = (yield* atOnce(50, () => create({ title: "Once" }, one))).map((answer) => receiptOf(answer, 201))
       assert.strictEqual(creates.filter(({ replayed }) => !replayed).length, 1)
@@ -119,16 +119,16 @@ layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
       )
       assert.strictEqual(patches.filter(({ replayed }) => !replayed).length, 1)
       assert.deepStrictEqual([...new Set(patches.map(({ version }) => version))], [2])
-      assert.deepStrictEqual(yield* told, [
+      assert.deepStrictEqual(yield* received, [
         { type: created, data: { deal } },
-        ...toldOfChanges([deal, yield* read(deal.id)])
+        ...eventsOfChanges([deal, yield* read(deal.id)])
       ])
     })
   )
 
   it.effect("are made for 20 concurrent patches, in the order of versions", () =>
     Effect.gen(function* () {
-      const { created: made, patch, read, told } = yield* openTold()
+      const { created: made, patch, read, received } = yield* openSubscribed()
       for (const stages of [["agreed"], ["agreed", "closing", "new"]]) {
         const first = yield* made()
         const changeOf = (index: number) => ({
@@ -139,7 +139,7 @@ layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
         const versions = answers.map((answer) => receiptOf(answer, 200).version)
         assert.sameMembers(versions, numbers(2, 21))
 
-        const events = (yield* told).filter(({ data }) => data.deal.id === first.id)
+        const events = (yield* received).filter(({ data }) => data.deal.id === first.id)
         const records = [first, ...events.filter(({ type }) => type === updated).map(({ data }) => data.deal)].toSorted(
           (left, right) => left.version - right.version
         )
@@ -151,7 +151,7 @@ layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
           assert.deepInclude(records[version - 1], changeOf(index))
         }
         assert.deepStrictEqual(records.at(-1), yield* read(first.id))
-        assert.sameDeepMembers(events, [{ type: created, data: { deal: first } }, ...toldOfChanges(records)])
+        assert.sameDeepMembers(events, [{ type: created, data: { deal: first } }, ...eventsOfChanges(records)])
       }
     })
   )

@@ -1,4 +1,4 @@
-/** Projects whose webhooks want to know of deals, and what those are told (contract §10). */
+/** Projects with webhooks for deals, and the events that they get (contract §10). */
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { DealShape } from "../support/ContractAnswers.ts"
@@ -12,27 +12,27 @@ export const stageChanged = "crm.deal.stage_changed.v1" as const
 
 const DealData = Schema.Struct({ deal: DealShape, previousStageId: Schema.optionalKey(Schema.String) })
 
-interface Told {
+interface ReceivedEvent {
   readonly type: EventType
   readonly data: typeof DealData.Type
 }
 
-/** A new project with a webhook that wants to know everything, and the events for it as types and data. */
-export const openTold = Effect.fnUntraced(function* (parts?: Parts) {
+/** A new project with a webhook for all events, and its events as types and data. */
+export const openSubscribed = Effect.fnUntraced(function* (parts?: Parts) {
   const calls = yield* open(parts)
   const { projectId, server } = calls
   const { sql } = server
   yield* subscribe(sql, projectId, "shop")
-  const told = Effect.map(eventsOf(sql, projectId), (events) =>
-    events.map(({ data, type }): Told => ({ type, data: Schema.decodeUnknownSync(DealData)(data) }))
+  const received = Effect.map(eventsOf(sql, projectId), (events) =>
+    events.map(({ data, type }): ReceivedEvent => ({ type, data: Schema.decodeUnknownSync(DealData)(data) }))
   )
-  return { ...calls, sql, told }
+  return { ...calls, sql, received }
 })
 
 /** The events of patches that led from a record to the next, and on. */
-export const toldOfChanges = ([first, ...rest]: ReadonlyArray<DealShape>): ReadonlyArray<Told> => {
+export const eventsOfChanges = ([first, ...rest]: ReadonlyArray<DealShape>): ReadonlyArray<ReceivedEvent> => {
   let before = first ?? assert.fail("no record")
-  return rest.flatMap((deal): ReadonlyArray<Told> => {
+  return rest.flatMap((deal): ReadonlyArray<ReceivedEvent> => {
     const previousStageId = before.stageId
     before = deal
     return [

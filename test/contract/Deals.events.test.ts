@@ -3,14 +3,14 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { eventsOf, type EventType } from "../support/Events.ts"
-import { api, created, openTold, stageChanged, toldOfChanges, updated } from "./Deals.events.support.ts"
+import { api, created, eventsOfChanges, openSubscribed, stageChanged, updated } from "./Deals.events.support.ts"
 import { pipelines } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
 layer(api, { excludeTestServices: true })("the events of a deal", (it) => {
   it.effect("contain a new deal as a get shows it", () =>
     Effect.gen(function* () {
-      const { created: made, projectId, sql, told } = yield* openTold()
+      const { created: made, projectId, sql, received } = yield* openSubscribed()
       const bare = yield* made()
       const full = yield* made({
         clientId: "c",
@@ -22,7 +22,7 @@ layer(api, { excludeTestServices: true })("the events of a deal", (it) => {
         expectedCloseDate: "2024-02-29",
         responsibleMemberId: "m"
       })
-      assert.sameDeepMembers(yield* told, [
+      assert.sameDeepMembers(yield* received, [
         { type: created, data: { deal: bare } },
         { type: created, data: { deal: full } }
       ])
@@ -43,18 +43,18 @@ layer(api, { excludeTestServices: true })("the events of a deal", (it) => {
   ]) {
     it.effect(`contain the title ${JSON.stringify(title)} unchanged`, () =>
       Effect.gen(function* () {
-        const { created: made, patched, told } = yield* openTold()
+        const { created: made, patched, received } = yield* openSubscribed()
         const deal = yield* made({ title })
         const lost = yield* patched(deal.id, { status: "lost", lostReason: title })
         assert.strictEqual(lost.lostReason, title)
-        assert.deepStrictEqual(yield* told, [{ type: created, data: { deal } }, ...toldOfChanges([deal, lost])])
+        assert.deepStrictEqual(yield* received, [{ type: created, data: { deal } }, ...eventsOfChanges([deal, lost])])
       })
     )
   }
 
   it.effect("contain the deal as it was after each change", () =>
     Effect.gen(function* () {
-      const { created: made, patched, told } = yield* openTold()
+      const { created: made, patched, received } = yield* openSubscribed()
       const records = [yield* made()]
       const { id } = records[0] ?? assert.fail()
       for (const change of [
@@ -71,8 +71,8 @@ layer(api, { excludeTestServices: true })("the events of a deal", (it) => {
       ]) {
         records.push(yield* patched(id, change))
       }
-      const events = yield* told
-      assert.deepStrictEqual(events, [{ type: created, data: { deal: records[0] } }, ...toldOfChanges(records)])
+      const events = yield* received
+      assert.deepStrictEqual(events, [{ type: created, data: { deal: records[0] } }, ...eventsOfChanges(records)])
       assert.strictEqual(events.filter(({ type }) => type === stageChanged).length, 3)
     })
   )
@@ -91,10 +91,10 @@ layer(api, { excludeTestServices: true })("the events of a deal", (it) => {
   for (const [what, change, types] of patches) {
     it.effect(`of a patch that changes ${what} are ${types.join(", ") || "none"}`, () =>
       Effect.gen(function* () {
-        const { created: made, patch, told } = yield* openTold()
+        const { created: made, patch, received } = yield* openSubscribed()
         const { id } = yield* made()
         receiptOf(yield* patch(id, change), 200)
-        const [, ...events] = yield* told
+        const [, ...events] = yield* received
         assert.deepStrictEqual(
           events.map(({ type }) => type),
           [...types]
@@ -105,11 +105,11 @@ layer(api, { excludeTestServices: true })("the events of a deal", (it) => {
 
   it.effect("are not appended for a replay, a refused command or a command without a change", () =>
     Effect.gen(function* () {
-      const { create, patch, told } = yield* openTold()
+      const { create, patch, received } = yield* openSubscribed()
       const [one, two] = [newKey(), newKey()]
       const { resourceId: id } = receiptOf(yield* create({ title: "A" }, one), 201)
       receiptOf(yield* patch(id, { stageId: "agreed" }, two), 200)
-      const before = yield* told
+      const before = yield* received
       assert.strictEqual(before.length, 3)
       assert.isTrue(receiptOf(yield* create({ title: "A" }, one), 201).replayed)
       assert.isTrue(receiptOf(yield* patch(id, { stageId: "agreed" }, two), 200).replayed)
@@ -123,20 +123,20 @@ layer(api, { excludeTestServices: true })("the events of a deal", (it) => {
       faultsOf(yield* patch(id, { title: "B", lostReason: "x" }))
       receiptOf(yield* patch(id, { status: "won" }), 200)
       problemOf(yield* patch(id, { title: "B", status: "lost" }), 400, "deal_status_invalid")
-      assert.deepStrictEqual((yield* told).slice(0, -1), before)
-      assert.strictEqual((yield* told).at(-1)?.type, updated)
+      assert.deepStrictEqual((yield* received).slice(0, -1), before)
+      assert.strictEqual((yield* received).at(-1)?.type, updated)
     })
   )
 
   it.effect("are not appended for a project file, whose stage is the previous one of the next patch", () =>
     Effect.gen(function* () {
-      const { apply, patched, told } = yield* openTold()
+      const { apply, patched, received } = yield* openSubscribed()
       yield* apply({ deals: [{ id: "d", title: "A", status: "won" }] })
       yield* apply({ pipelines: pipelines.map((pipeline) => ({ ...pipeline, name: "Other" })) })
       yield* apply({ deals: [{ id: "d", title: "B", status: "open", stageId: "closing", lifecycle: "archived" }] })
-      assert.deepStrictEqual(yield* told, [])
+      assert.deepStrictEqual(yield* received, [])
       const deal = yield* patched("d", { stageId: "agreed" })
-      assert.deepStrictEqual(yield* told, [
+      assert.deepStrictEqual(yield* received, [
         { type: updated, data: { deal } },
         { type: stageChanged, data: { deal, previousStageId: "closing" } }
       ])

@@ -1,4 +1,4 @@
-/** What the contract says of commands on deals (§7, §10), as plain as a test can say it. */
+/** A plain model of the commands on deals (contract §7, §10). */
 import { assert } from "@effect/vitest"
 import { isDeepStrictEqual } from "node:util"
 import type { DealStatus } from "../../src/api/crm/Deals.ts"
@@ -15,7 +15,7 @@ const stagesOf: Readonly<Record<string, ReadonlyArray<string>>> = {
   sales: ["new", "agreed", "closing"],
   service: ["intake", "done"]
 }
-/** What else of `open` a deal can refer to. */
+/** The other records of `open` to which a deal can refer. */
 export const known = {
   clientId: ["c", "gone"],
   organizationId: ["o", "old"],
@@ -63,14 +63,14 @@ const refersWell = (deal: Deal) =>
   references.every((member) => [null, ...known[member]].some((id) => id === deal[member])) &&
   (stagesOf[deal.pipelineId]?.includes(deal.stageId) ?? false)
 
-/** What is wrong with the shape of a request. */
+/** The faults in the shape of a request. */
 const shapeFaults = ({ body, command }: Sent): Refused | undefined => {
   if (Object.keys(body).length === 0) return { status: 400, code: "validation_failed", faults: ["body"] }
   const faults = [...Object.keys(command.faulty), ...(command.operation === "create" ? moneyFaults(body) : [])]
   return faults.length === 0 ? undefined : invalid([...new Set(faults)])
 }
 
-/** What contract §7 says of a create whose shape is good. */
+/** The rules of contract §7 for a create with a valid shape. */
 const create = (body: Patch): Refused | Done => {
   const pipelineId = body.pipelineId ?? "sales"
   const after: Deal = {
@@ -95,8 +95,8 @@ const create = (body: Patch): Refused | Done => {
 const closed = (status: DealStatus) => status !== "open"
 
 /**
- * What contract §7 says of a patch whose shape is good. It leaves open which of several refusals is told; this is the
- * order from what the record itself shows to what others do.
+ * The rules of contract §7 for a patch with a valid shape. The contract does not say which of several refusals is
+ * reported; this is the order from those of the record itself to those of other records.
  */
 const patch = (before: Deal | undefined, body: Patch): Refused | Done => {
   if (before === undefined) return { status: 404, code: "deal_not_found" }
@@ -117,23 +117,23 @@ const patch = (before: Deal | undefined, body: Patch): Refused | Done => {
   return { before, after: isDeepStrictEqual(after, before) ? before : { ...after, version: before.version + 1 } }
 }
 
-/** What has been done so far: the deals that there are, and under each key what was asked and answered. */
+/** The state of the model: the deals, and the request and the answer of each key. */
 export interface World {
   readonly deals: Map<string, Deal>
   readonly answered: Map<string, Replay>
 }
 
-/** What was asked under a key, and the receipt that every repeat of it is answered with. */
+/** The request of a key, and the receipt with which its repeats are answered. */
 export interface Replay {
   readonly request: string
   readonly receipt: object
 }
 
-/** What a request says, however its members are ordered. */
+/** The content of a request, in any order of its members. */
 export const saying = ({ body, id }: Sent): string =>
   JSON.stringify([id, Object.entries(body).toSorted(([left], [right]) => (left < right ? -1 : 1))])
 
-/** What becomes of a command: its shape is looked at first, then its key, then the deals (contract §1). */
+/** The outcome of a command. Its shape is checked first, then its key, then the deals (contract §1). */
 export const judge = ({ answered, deals }: World, sent: Sent): Refused | Replay | Done => {
   const fault = shapeFaults(sent)
   if (fault !== undefined) return fault

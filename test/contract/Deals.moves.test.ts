@@ -1,4 +1,4 @@
-/** Where a deal can move: its status, its lifecycle, and what those take with them (contract §7). */
+/** The moves of a deal: its status, its lifecycle, and the members that change with them (contract §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { type DealLifecycle, dealMoves, type DealStatus } from "../../src/api/crm/Deals.ts"
@@ -18,7 +18,7 @@ const openIn = Effect.fnUntraced(function* (status: DealStatus) {
   const deal = yield* calls.created()
   const close = status === "lost" ? { status, lostReason: "No budget" } : { status }
   const before = status === "open" ? deal : yield* calls.patched(deal.id, close)
-  // What happens next does so at another millisecond.
+  // The next change happens in another millisecond.
   yield* Effect.sleep(2)
   return { ...calls, id: deal.id, before }
 })

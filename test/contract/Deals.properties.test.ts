@@ -1,4 +1,4 @@
-/** Whatever is commanded of deals: answers, records, events and deliveries are what a model says (contract §5, §7, §10). */
+/** For any commands on deals: answers, records, events and deliveries are those of a model (contract §5, §7, §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
@@ -140,7 +140,7 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
     return { command, id, body: { ...command.body, ...command.faulty }, key }
   }
 
-  /** The events of what was done, each to the webhooks that want to know. */
+  /** The expected events, each with the subscribed webhooks. */
   const toldOf = (done: Done, deal: DealShape) =>
     happened(done).flatMap(({ more, type }) => {
       const installations = webhooks.flatMap(({ enabled, types }, index) =>
@@ -181,10 +181,10 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
         world.answered.set(key, { request: saying(sent), receipt })
       }
     }
-    const news = (yield* eventsOf(server.sql, projectId)).filter(({ id }) => !seen.has(id))
-    for (const { id } of news) seen.add(id)
+    const newEvents = (yield* eventsOf(server.sql, projectId)).filter(({ id }) => !seen.has(id))
+    for (const { id } of newEvents) seen.add(id)
     assert.deepStrictEqual(
-      news.map(({ data, installations, type }) => ({ type, data, installations })),
+      newEvents.map(({ data, installations, type }) => ({ type, data, installations })),
       told
     )
     // No command has changed anything else.
@@ -201,7 +201,7 @@ layer(api, { excludeTestServices: true })("commands on deals", (it) => {
           fc.asyncProperty(webhooks, fc.array(step, { minLength: 10, maxLength: 30 }), (webhooks, steps) =>
             Effect.runPromiseWith(context)(run(webhooks, [firstStep, ...steps]))
           ),
-          // A counterexample is to be told before the test times out.
+          // A counterexample must be reported before the test times out.
           { numRuns: 20, interruptAfterTimeLimit: 45_000 }
         )
       )

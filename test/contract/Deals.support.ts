@@ -51,7 +51,7 @@ export const pipelines = [
   }
 ]
 
-/** What a deal can refer to, of each kind one that is as good as any and one that has seen better days. */
+/** The records to which a deal can refer: of each kind an active one, and one that is archived or inactive. */
 const referable: Parts = {
   pipelines,
   clients: [

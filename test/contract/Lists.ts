@@ -25,7 +25,7 @@ interface Page {
 export interface List {
   readonly path: string
   readonly pageOf: (answer: Answer) => Page
-  /** What a project has to have for the list. */
+  /** The records that a project needs for the list. */
   readonly parts?: Parts
   /** Filters by their meaning: those of one group mean the same. The first group is the default. */
   readonly filters: ReadonlyArray<ReadonlyArray<string>>

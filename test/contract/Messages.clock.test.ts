@@ -81,7 +81,7 @@ layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
         yield* aMoment
         yield* pass(9)
         for (const fiber of [first, ...waiting]) assert.isUndefined(fiber.pollUnsafe())
-        // What came of it is recorded before they give up, which they do 2 s later.
+        // The outcome is recorded before the request gives up, 2 s later.
         yield* pass(1)
         const { messageId, replayed } = unknownOf(yield* Fiber.join(first))
         assert.isFalse(replayed)
@@ -123,7 +123,7 @@ layer(TestServer.layer({}, "api"))("a message whose process died during the call
         yield* leave(messageId, { status: "pending", attempting: true, availableIn: 15_000, attempt }, now)
         const calls = provider.hits.length
 
-        // As nobody knows that it died, it may yet be answered.
+        // The death of the process is not known yet, so an answer is still possible.
         const asking = yield* Effect.forkChild(send(to, key))
         yield* aMoment
         yield* pass(9)
@@ -157,7 +157,7 @@ layer(TestServer.layer({}, "api"))("a message whose process died during the call
         const first = yield* Effect.forkChild(send("http"))
         yield* untilLive(() => provider.hits.length === 1)
         const [row] = yield* rows
-        // It is committed before its provider hears of it.
+        // It is committed before the call of its provider.
         assert.deepInclude(row, {
           status: "pending",
           attempts: 1,

@@ -1,4 +1,4 @@
-/** A send under a key that is known calls nobody: it tells what has become of the message (contract §5, §8). */
+/** A repeated key of a send calls no provider: it returns the state of the message (contract §5, §8). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
@@ -18,7 +18,7 @@ const ended = (status: string, nextAttemptAt: string | null = null) => ({
   nextAttemptAt
 })
 
-/** As another process has left it, and what is told of it. */
+/** The states of a message that another process has left, and the answers for them. */
 const states: ReadonlyArray<readonly [what: string, left: Left, kind: string]> = [
   [
     "pending, while its lease runs",
@@ -141,7 +141,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a
       assert.strictEqual(provider.hits.length, 0)
       const { messageId, replayed } = messageReceiptOf(yield* send("http", key))
       assert.isFalse(replayed)
-      // What says something else is another request, be it that it means the same.
+      // A different text is another request, even with the same meaning.
       for (const [id, body] of [
         [conversations.http, { text: `${text} ` }],
         [conversations.telegram, { text }],

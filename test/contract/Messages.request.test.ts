@@ -1,4 +1,4 @@
-/** The requests of sends, and the calls that their providers receive (contract §1, §8). */
+/** What a send takes, and what its provider sees of it (contract §1, §8; specification 4.2). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { Webhook } from "standardwebhooks"

@@ -1,4 +1,4 @@
-/** What a send is answered, by what its provider made of it (contract §8). */
+/** The answer to a send, by the answer of its provider (contract §8). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { type Answering, status } from "../integrations/Deliveries.support.ts"
@@ -105,7 +105,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send of a m
       assert.isTrue(updatedAt <= after)
       assert.strictEqual(provider.hits.length, to === "sandbox" ? 0 : 1)
       assert.deepInclude(yield* row(messageId), { status: "sent", attempts: 1, attempting: false, availableAt: null })
-      // The members in the order in which contract §8 tells them.
+      // The members in the order of contract §8.
       const members = [
         ["messageId", "conversationId", "sourceId", "deliveryStatus", "createdAt", "updatedAt", "attempts"],
         ["number", "status", "startedAt", "finishedAt", "providerMessageId", "errorCode", "nextAttemptAt"]

@@ -14,7 +14,7 @@ export const address = "+4915112345678"
 /** Long enough to be found again wherever it does not belong. */
 export const text = "Your machine is ready: 20 € 🚲"
 
-/** The conversations, by the channel that each is on; those that nobody answers have a port that nobody listens on. */
+/** The conversations by channel. Those of an unreachable provider have a port without a listener. */
 export const conversations = {
   http: "0193f0cb-d4e5-4f70-8192-0000000000a1",
   telegram: "0193f0cb-d4e5-4f70-8192-0000000000b2",
@@ -91,14 +91,14 @@ export interface MessageRow {
   readonly log: ReadonlyArray<AttemptShape>
 }
 
-/** What of a message is to be as another process would have left it. */
+/** The members of a message that are set as if another process had left it. */
 export interface Left {
   readonly status: string
   readonly attempting?: boolean
   /** From now on; null: nothing is to come. */
   readonly availableIn?: number | null
   readonly createdAgo?: number
-  /** What the last attempt says otherwise. */
+  /** The members of the last attempt that differ. */
   readonly attempt?: object
 }
 
@@ -128,7 +128,7 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
     rows: Effect.orDie(sql<MessageRow & { readonly id: string; readonly provider: string }>`
       SELECT id, provider_type AS provider, status, attempts, attempting, available_at AS "availableAt", attempt_log AS log
       FROM messages WHERE project_id = ${projectId} ORDER BY created_at, id`),
-    /** Leaves a message, and its last attempt, as told; `now` is what the service takes for it. */
+    /** Stores a message and its last attempt in the given state; `now` is the time of the service. */
     leave: (
       id: string,
       { attempt = {}, attempting = false, availableIn = null, createdAgo = 0, status }: Left,
@@ -159,7 +159,7 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
   }
 }
 
-/** What a channel is made of, who is written to and what: nothing of it is repeated. */
+/** The data of a channel, its recipient and its text, none of which may be repeated in an answer. */
 const assertDiscreet = ({ headers, text: body }: Answer) => {
   const everything = `${JSON.stringify(headers)} ${body}`
   for (const secret of [signingSecret.slice(6), botToken, address, text, "127.0.0.1", "/hook", "sendMessage"]) {

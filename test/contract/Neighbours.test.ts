@@ -1,4 +1,4 @@
-/** What the commands of one project cost the reads and commands of another. */
+/** The effect of one project's commands on the reads and commands of another. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { TestServer } from "../support/TestServer.ts"

@@ -9,7 +9,7 @@ import { slowDown } from "../support/SlowRows.ts"
 import { callsOf, open } from "./Notes.support.ts"
 import { newKey } from "./Requests.ts"
 
-/** The only answer that tells of success; its index, too. */
+/** The only successful answer, with its index. */
 const winnerOf = (answers: ReadonlyArray<Answer>) => {
   const winners = answers.flatMap((answer, index) => (answer.status === 200 ? [{ answer, index }] : []))
   assert.strictEqual(winners.length, 1, JSON.stringify(statusesOf(answers)))

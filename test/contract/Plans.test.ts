@@ -88,9 +88,9 @@ layer(services, { excludeTestServices: true })("statements planned on empty tabl
       }
       const texts = new Set(wire.take().flatMap(({ statements }) => statements))
       const statements = [...texts].filter(
-        (text) => /^\s*(WITH asked|SELECT)/.test(text) && !/pg_notify|api_keys/.test(text)
+        (text) => /^\s*(WITH requested|SELECT)/.test(text) && !/pg_notify|api_keys/.test(text)
       )
-      assert.isTrue(statements.some((text) => text.includes("SELECT DISTINCT project_id FROM asked")))
+      assert.isTrue(statements.some((text) => text.includes("SELECT DISTINCT project_id FROM requested")))
       assert.isAbove(statements.length, operations.length)
 
       const empty = PgClient.layer({

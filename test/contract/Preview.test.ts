@@ -6,7 +6,7 @@ import { problemOf, remainingOf } from "../support/ContractAnswers.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
 
 const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
-/** `DeveloperIntegrationPreview` (contract §11). */
+/** `DeveloperIntegrationPreview` of the specification, section 2.6. */
 const decode = Schema.decodeUnknownSync(
   Schema.Struct({
     counts: Schema.Struct({
@@ -51,7 +51,7 @@ const project: Parts = {
 }
 
 layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (it) => {
-  it.effect("gives the same answer each time", () =>
+  it.effect("gives the same answer as the specification each time", () =>
     Effect.gen(function* () {
       const { seed, send } = yield* TestServer
       const { token } = yield* seed(project)

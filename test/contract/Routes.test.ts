@@ -1,4 +1,4 @@
-/** What is no operation: unknown paths, the open routes, and bytes that are no request (contract §1, §15). */
+/** Requests to no operation: unknown paths, the open routes, and bytes that are no request (contract §1, §15). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { assertUnlimited, codeOf, problemOf, requestIdOf } from "../support/ContractAnswers.ts"
@@ -52,7 +52,7 @@ const Document = Schema.Struct({
 const decodeDocument = Schema.decodeUnknownSync(Document)
 const decodeCoded = Schema.decodeUnknownSync(Coded)
 
-/** The codes that contract §2 to §7 know for an operation. */
+/** The codes of an operation in contract §2 to §7. */
 const codesOf = ({ body, key, query = {}, receipt, references = [], refusals = [] }: Sample) => [
   "validation_failed",
   "credential_missing",

@@ -8,13 +8,13 @@ import { type Change, operation, requestOf } from "./Requests.ts"
 import type { Reference, Restore, Sample } from "./Sample.ts"
 import * as Messaging from "./Samples.messaging.ts"
 
-/** What makes an installation ready for a preview. */
+/** The profile and the records that make an installation ready for a preview. */
 const staged = {
   importProfile: { version: 1, mappings: { contact: { name: "displayName" } } },
   stagedRecords: [{ entityType: "contact", externalId: "crm-1815", fields: { name: "Ada Lovelace", age: 36 } }]
 } as const
 
-/** What the samples refer to. */
+/** The records to which the samples refer. */
 const fixtures: Parts = {
   project: { defaultPipelineId: "pipe_own" },
   members: [{ id: "mem_own", name: "Own" }],
@@ -77,7 +77,7 @@ const removeWebhook =
       (table) => sql`DELETE FROM ${sql(table)} WHERE project_id = ${projectId} AND installation_id = ${installationId}`
     ).pipe(Effect.asVoid, Effect.orDie)
 
-/** A webhook at its first version, told of nothing that the walk does. */
+/** A webhook at its first version, without events of the walk. */
 const putWebhook =
   (installationId: string): Restore =>
   (sql, projectId) =>
@@ -421,6 +421,6 @@ export class World extends Context.Service<
     })
   )
 
-  /** In the role that sends no deliveries: what they say, nobody is to hear. */
+  /** In the role `api`, which sends no deliveries. */
   static readonly layer = World.layerNoDeps.pipe(Layer.provideMerge(TestServer.layer({}, "api")))
 }

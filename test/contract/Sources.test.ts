@@ -18,7 +18,7 @@ const start = Effect.fnUntraced(function* (parts: Parts) {
   }
 })
 
-/** A moment that is told apart from the one before. */
+/** A moment that differs from the previous one. */
 const aMoment = Effect.sleep("5 millis")
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the list of sources", (it) => {

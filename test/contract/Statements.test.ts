@@ -1,4 +1,4 @@
-/** What the operations cost the database, counted on the wire (contract §5, §6), and where its keys begin. */
+/** The statements of each operation, counted on the wire (contract §5, §6), and the first column of each key. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { crc32 } from "node:zlib"
@@ -43,7 +43,7 @@ const once = { roundTrips: 1, statements: 1 }
 const costOf = ({ receipt }: Sample) => (receipt === "message" ? { roundTrips: 2, statements: 2 } : once)
 const mostOfReplay = ({ receipt }: Sample) => (receipt === "message" ? 3 : 2)
 
-/** What is prepared once per connection costs the first requests more. */
+/** Statements that are prepared once per connection, which the first requests have in addition. */
 const rounds = [0, 1, 2]
 
 /** Holds a request to one statement. */
@@ -59,7 +59,7 @@ const assertOnce = Effect.fnUntraced(function* (
   }
 })
 
-/** Holds a request to what contract §5 allows where only a second look can tell what happened. */
+/** Asserts the limits of contract §5 for requests that need a second round trip. */
 const assertTwiceAtMost = Effect.fnUntraced(function* (
   what: string,
   status: number,
@@ -140,7 +140,7 @@ layer(services, { excludeTestServices: true })("the number of statements", (it) 
       yield* assertOnce("stage", 200, (round) => patch({ stageId: stages[(round + 1) % 2]?.id }))
       yield* assertOnce("status", 200, (round) => patch({ status: round % 2 === 0 ? "won" : "open" }))
       yield* assertOnce("lifecycle", 200, (round) => patch({ lifecycle: round % 2 === 0 ? "archived" : "active" }))
-      // Every patch that changed something told all five, and those of the stage told them twice.
+      // Every effective patch emitted an event for all five, and those of the stage emitted two.
       const deliveries = yield* Effect.orDie(
         sql`SELECT FROM deliveries WHERE project_id = ${projectId} AND status = 'pending'`
       )

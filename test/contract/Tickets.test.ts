@@ -20,7 +20,7 @@ const ticket = (id: string, status: Ticket["status"] = "resolved", rating?: NonN
 
 const unrated = { score: null, comment: null, by: null, version: 1 }
 
-/** A project with tickets, a resolved one of the id `t` unless told otherwise. */
+/** A project with tickets; the default is a resolved ticket with the id `t`. */
 const open = Effect.fnUntraced(function* (
   tickets: ReadonlyArray<Ticket> = [ticket("t")],
   project: Parts["project"] = {}
@@ -40,7 +40,7 @@ const open = Effect.fnUntraced(function* (
       }),
     /** Changes tickets by a project file. */
     apply: (...tickets: ReadonlyArray<Ticket>) => apply(projectId, { tickets }),
-    /** The rating as it is now, which no operation tells. */
+    /** The current rating, which no operation returns. */
     read: Effect.fnUntraced(function* (id: string) {
       const rows = yield* sql<Row & { readonly version: number }>`
         SELECT rating_score AS score, rating_comment AS comment, rating_by AS by, version

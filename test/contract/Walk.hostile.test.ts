@@ -1,4 +1,4 @@
-/** Every operation: what a value can do to it, and what it tells of one (contract §1, §2, §15). */
+/** Every operation: hostile values, and the answers to them (contract §1, §2, §15). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { codeOf, problemOf } from "../support/ContractAnswers.ts"
@@ -7,7 +7,7 @@ import { type Change, queryOf, stringsOf } from "./Requests.ts"
 import { World } from "./Samples.ts"
 import { walking } from "./Walk.support.ts"
 
-/** What a database, a calendar or a number could take for something else. */
+/** Values that a database, a calendar or a number parser could misread. */
 const hostileTexts = [
   " ",
   "null",

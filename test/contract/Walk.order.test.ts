@@ -1,4 +1,4 @@
-/** Every operation: which of two faults is told (contract §1), and how its limiter counts (§4). */
+/** Every operation: the order of faults (contract §1), and the count of its limiter (§4). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { modules, scopes } from "../../src/api/Access.ts"
@@ -16,7 +16,7 @@ const slow = (limit: number) => {
   return { rateLimits: { read: rateLimit, write: rateLimit, messages: rateLimit } }
 }
 
-/** How long the bucket takes to fill up, by the answer. */
+/** Seconds until the bucket is full, by the answer. */
 const secondsOf = ({ headers }: Answer) => Number(/;t=([0-9]+)$/.exec(String(headers["ratelimit"]))?.[1])
 
 const tooLarge: Change = { body: `{${" ".repeat(300 * 1024)}}`, headers: { "content-type": "application/json" } }

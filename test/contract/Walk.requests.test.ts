@@ -1,4 +1,4 @@
-/** Every operation: what is refused of a path and a query, and where the fault is told (contract §1, §2). */
+/** Every operation: the faults of a path and a query, and their locations (contract §1, §2). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { assertFault, faultsOf, problemOf } from "../support/ContractAnswers.ts"

@@ -1,4 +1,4 @@
-/** A walk over the operations, each with a way to ask for it in the project that has everything. */
+/** A walk over all operations, with a function that sends a request in a project that has every record. */
 import type { Vitest } from "@effect/vitest"
 import { Effect } from "effect"
 import { remainingOf } from "../support/ContractAnswers.ts"
@@ -23,7 +23,7 @@ export const walkingOver =
 
 type Ask = (change: Change) => Effect.Effect<Answer>
 
-/** As `walkingOver`, with a way to ask; each answer is behind the limiter, whatever is wrong with the request. */
+/** Like `walkingOver`, with a request function. Each answer is counted by the limiter. */
 export const walking =
   (it: Vitest.MethodsNonLive<World | TestServer>) =>
   (

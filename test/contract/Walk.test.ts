@@ -32,7 +32,7 @@ const tokenOf = (body: string) => {
 
 const otherThan = (character: string | undefined) => (character === "a" ? "b" : "a")
 
-/** Everything of an answer that a caller could tell it by, when the same `x-request-id` was sent. */
+/** All parts of an answer that could distinguish it, for the same `x-request-id`. */
 const looksOf = ({
   headers,
   status,
@@ -203,7 +203,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
           const [foreign, missing] = yield* Effect.forEach(
             [({ foreign }: Reference) => foreign, missingOf],
             Effect.fnUntraced(function* (idOf) {
-              // Nothing but the id is wrong.
+              // Only the id is wrong.
               const answer = yield* ask(sample, own, { ...referring(sample, of, idOf), headers: fixedId })
               problemOf(answer, by.status ?? 404, by.code)
               remainingOf(answer, sample.policy)

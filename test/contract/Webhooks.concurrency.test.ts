@@ -9,7 +9,7 @@ import { atOnce, statusesOf } from "./Clients.support.ts"
 import { newKey } from "./Requests.ts"
 import { api, assertConflict, open } from "./Webhooks.support.ts"
 
-/** Holds one of the answers to tell of success, and all others of the version that it led to. */
+/** Asserts that one of the answers is a success, and that all others report its version. */
 const winnerOf = (answers: ReadonlyArray<Answer>, version: number) => {
   const index = answers.findIndex(({ status }) => status === 200)
   const winner = answers[index] ?? assert.fail(JSON.stringify(statusesOf(answers)))

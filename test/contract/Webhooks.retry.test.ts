@@ -6,7 +6,7 @@ import { atOnce } from "./Clients.support.ts"
 import { newKey } from "./Requests.ts"
 import { api, created, open, stageChanged, updated } from "./Webhooks.support.ts"
 
-/** A webhook that is told of created and updated deals, with a dead delivery of a created one. */
+/** A webhook for created and updated deals, with a dead delivery of a created one. */
 const openDead = Effect.fnUntraced(function* (...others: ReadonlyArray<string>) {
   const webhooks = yield* open("ins", ...others)
   yield* webhooks.configured()
@@ -148,7 +148,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
         problemOf(answer, 400, "webhook_reference_invalid")
       }
       problemOf(yield* webhooks.but({ installationId: "nothing" }).retry("dead"), 404, "installation_not_found")
-      // What belongs to two projects under one id is retried in the token's.
+      // Of two deliveries with one id, that of the token's project is retried.
       unversionedReceiptOf(yield* neighbour.retry("dead"))
       assert.deepStrictEqual(yield* webhooks.delivery("dead"), before)
       assert.strictEqual((yield* neighbour.delivery("dead")).status, "pending")

@@ -129,7 +129,7 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
   it.effect("is stored nowhere in the database in readable form", () =>
     Effect.gen(function* () {
       const { configured, rotated, secrets, server } = yield* open()
-      const told = [(yield* configured()).signingSecret, yield* rotated(1), yield* rotated(2)]
+      const answered = [(yield* configured()).signingSecret, yield* rotated(1), yield* rotated(2)]
       for (const { sealed } of yield* secrets) assert.notInclude(Buffer.from(sealed).toString("latin1"), "whsec_")
       const tables = yield* server.sql<{ name: string }>`
         SELECT relname AS name FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')`
@@ -140,7 +140,7 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
       for (const { name } of tables) {
         const rows = yield* server.sql<{ text: string }>`SELECT ${server.sql(name)}::text FROM ${server.sql(name)}`
         const text = JSON.stringify(rows)
-        for (const form of [...told.flatMap(formsOf), "whsec_", Buffer.from("whsec_").toString("hex")]) {
+        for (const form of [...answered.flatMap(formsOf), "whsec_", Buffer.from("whsec_").toString("hex")]) {
           assert.notInclude(text, form, name)
         }
       }
@@ -165,15 +165,15 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
       assert.deepStrictEqual([yield* webhooks.found, yield* webhooks.secrets], before)
       assertConflict(yield* webhooks.but({ server: stranger }).configure({ expectedVersion: 7 }), 1)
 
-      // The key is free, and the first answer under it tells the secret wherever the old key is known.
-      const heir = webhooks.but({ server: yield* under({ SECRET_KEY: other, SECRET_KEY_PREVIOUS: secretKey }) })
-      const told = { resourceId: "ins", changed: true, version: 2, signingSecret }
-      assert.deepStrictEqual(yield* heir.configured(change, key), told)
+      // The key is free, and the first answer under it has the secret wherever the old key is configured.
+      const successor = webhooks.but({ server: yield* under({ SECRET_KEY: other, SECRET_KEY_PREVIOUS: secretKey }) })
+      const answered = { resourceId: "ins", changed: true, version: 2, signingSecret }
+      assert.deepStrictEqual(yield* successor.configured(change, key), answered)
       const repeated = yield* webhooks.but({ server: stranger }).configure(change, key)
       assert.deepInclude(receiptOf(repeated, 200), { version: 2, replayed: true })
 
       // A new secret is sealed under the key of the process that made it.
-      const next = yield* heir.rotated(2)
+      const next = yield* successor.rotated(2)
       problemOf(yield* webhooks.configure({ expectedVersion: 3 }), 500, "internal")
       const after = yield* webhooks.but({ server: stranger }).configured({ expectedVersion: 3 })
       assert.strictEqual(after.signingSecret, next)

@@ -11,7 +11,7 @@ export const created = "crm.deal.created.v1"
 export const updated = "crm.deal.updated.v1"
 export const stageChanged = "crm.deal.stage_changed.v1"
 
-/** What a new webhook is configured with unless a test says otherwise. */
+/** The configuration of a new webhook unless a test sets another. */
 export const usual = {
   endpointUrl: "https://shop.example.com/hooks",
   eventTypes: [created, updated],
@@ -48,7 +48,7 @@ interface Delivery {
 /** A server without the fibers that send deliveries, so that webhooks and deliveries stay as the operations leave them. */
 export const api = TestServer.layer({}, "api")
 
-/** Calls on the webhook of an installation with one of the tokens of its project, and what the database knows of it. */
+/** Calls on the webhook of an installation with a token of its project, and the state of the webhook in the database. */
 export const callsOf = (server: TestServer["Service"], seeded: Seeded, installationId: string) => {
   const { projectId, token } = seeded
   const { send, sql } = server
@@ -77,9 +77,9 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, installat
         token,
         key
       }),
-    /** Configures what has to be taken, and tells the receipt with the secret. */
+    /** Configures the webhook with success, and returns the receipt with the secret. */
     configured: (change?: object, key?: string) => Effect.map(configure(change, key), secretOf),
-    /** Rotates what has to be taken, and tells the new secret. */
+    /** Rotates the secret with success, and returns the new one. */
     rotated: (version: number) => Effect.map(rotate(version), (answer) => secretOf(answer).signingSecret),
     /** The webhook as it is now; undefined when there is none. */
     read,

@@ -18,7 +18,7 @@ const morning = Date.UTC(1970, 0, 1, 9)
 const evening = Date.UTC(1970, 0, 1, 18, 30, 0, 7)
 const bare: NewTask = { title: "Call back", dealId: null, clientId: null, dueAt: null }
 
-/** A new project, whose webhook `shop` is told everything. */
+/** A new project with a webhook `shop` that is subscribed to all events. */
 const open = Effect.fnUntraced(function* (id: string, file?: Parameters<typeof apply>[1]) {
   yield* apply(id, file)
   yield* subscribe(yield* SqlClient.SqlClient, id, "shop")
@@ -41,7 +41,7 @@ const another = Effect.gen(function* () {
   return Context.get(yield* Layer.build(Layer.fresh(own)), Tasks)
 })
 
-/** What the webhooks of a project are told: when, what and whom. */
+/** The events for the webhooks of a project: time, data and installations. */
 const told = Effect.fnUntraced(function* (projectId: ProjectId) {
   const events = yield* eventsOf(yield* SqlClient.SqlClient, projectId)
   return events.map(({ data, installations, occurredAt, type }) => ({

@@ -1,4 +1,4 @@
-/** What an installation fetches is named by its hash: packages by the lock file, images by their digests. */
+/** Everything that an installation downloads is pinned by a hash: packages in the lock file, images by digest. */
 import { assert, describe, it } from "@effect/vitest"
 import { Schema } from "effect"
 import { readFileSync } from "node:fs"

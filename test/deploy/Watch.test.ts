@@ -61,11 +61,11 @@ const measured = Effect.gen(function* () {
   )
 }).pipe(Effect.scoped)
 
-/** What Prometheus adds by itself. */
+/** Labels and series that Prometheus adds by itself. */
 const isOwn = (name: string) => name === "up"
 const ownLabels = new Set(["job", "instance", "le"])
 
-/** The series that an expression reads: the name of each, and the labels that it knows them by. */
+/** The series that an expression reads: the name of each, and the labels in its matchers. */
 const readBy = (expr: string) =>
   [...expr.matchAll(/\b([a-z_]+)\{([^}]*)\}/g)].map(([, name = "", matchers = ""]) => ({
     name,

@@ -1,9 +1,9 @@
-/** Campaigns over each kind of provider, to the same clients, and what the database knows of their recipients. */
+/** Campaigns over each kind of provider to the same clients, and the state of their recipients in the database. */
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { launchService, startService } from "../support/Process.ts"
-import { burial, project, serviceEnv } from "./Projects.support.ts"
+import { project, serviceEnv, untilSessionsEnd } from "./Projects.support.ts"
 import { type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
 import { bearer, send } from "./Requests.support.ts"
 import { lastingSession } from "./Shop.support.ts"
@@ -68,7 +68,7 @@ export const openCampaigns = async (databaseUrl: string, size: number) => {
     /** Recipients that are not settled. */
     open: () => count(`${recipients} AND recipient.status IN ('pending', 'sending')`),
     running: () => count(`campaigns WHERE project_id = '${id}' AND status <> 'completed'`),
-    /** What has become of each recipient of a campaign. */
+    /** The state of each recipient of a campaign. */
     recipients: async (kind: Kind) =>
       decodeRecipients(
         await query(`
@@ -76,11 +76,11 @@ export const openCampaigns = async (databaseUrl: string, size: number) => {
       ).filter(({ campaign }) => campaign === kind),
     /** Waits until the database has done what runners that are dead still asked it to do, and ends their leases. */
     endLeases: async () => {
-      await burial(query, "developer-api background")
+      await untilSessionsEnd(query, "developer-api background")
       await query(`
         UPDATE campaign_recipients SET available_at = now() WHERE project_id = '${id}' AND status = 'sending'`)
     },
-    /** What the provider saw of a client. */
+    /** The calls that the provider has received for a client. */
     entry: (client: string, kind: Kind) => provider.entry(`${kind} to ${client}`, kind)
   }
 }

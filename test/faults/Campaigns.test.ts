@@ -1,10 +1,10 @@
 /** Campaigns whose runner dies again and again, and PostgreSQL now and then: no recipient is sent to twice, and none is left out (contract §9). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
-import { dwindles } from "../support/Dwindles.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { openCampaigns, type Scene, launchRunner } from "./Campaigns.support.ts"
 import { startCluster } from "./Cluster.support.ts"
-import { accept, type Answering, ignore, kinds, swallow } from "./Providers.support.ts"
+import { accept, acceptSilently, type Answering, ignore, kinds } from "./Providers.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const size = 500
@@ -13,7 +13,7 @@ const sendsPerMinute = 2_400
 const callsBetween = 15
 
 /** The last call of a runner: it was made, it was taken, or it was answered. */
-const lastCalls: ReadonlyArray<Answering> = [ignore, swallow, accept]
+const lastCalls: ReadonlyArray<Answering> = [ignore, acceptSilently, accept]
 /** Each on each kind of provider by turns; every fifth takes PostgreSQL along. */
 const deaths = Array.from({ length: 10 }, (_, n) => ({
   kind: kinds[n % kinds.length],
@@ -35,7 +35,7 @@ beforeAll(async () => {
     scene.provider.answerWith((call) => {
       if (call.kind === kind) calls++
       if (calls < callsBetween) return accept(call)
-      // Nobody hears of what comes after the last.
+      // Calls after the last one are not counted.
       scene.provider.answerWith(ignore)
       lastCall(call)
       if (ofPostgres) stopped = cluster.kill()
@@ -47,7 +47,7 @@ beforeAll(async () => {
   }
   scene.provider.answerWith(accept)
   launchRunner(url)
-  await dwindles(scene.open)
+  await untilNoneLeft(scene.open)
   await eventually(async () => assert.strictEqual(await scene.running(), 0))
 }, 300_000)
 
@@ -65,7 +65,7 @@ describe("a campaign of 500 recipients whose runner is killed ten times", () => 
       []
     )
     assert.strictEqual(new Set(entries.flatMap(({ keys }) => keys)).size, size)
-    // Else nobody had died over a call.
+    // Otherwise no process was killed during a call.
     assert.isTrue(entries.some(({ calls }) => calls > 1))
   })
 
@@ -85,7 +85,7 @@ describe("a campaign of 500 recipients whose runner is killed ten times", () => 
       entries.filter(({ status }) => status !== "sent" && status !== "unknown"),
       []
     )
-    // What nobody knows of is for a person to decide; among it are the calls of those who died over them.
+    // Unknown outcomes are settled by an operator. Among them are the calls of killed processes.
     const unheard = deaths.filter(({ kind, lastCall }) => kind === "telegram" && lastCall !== accept)
     assert.isAtLeast(entries.filter(({ calls, status }) => status === "unknown" && calls === 1).length, unheard.length)
     assert.isAbove(entries.filter(({ status }) => status === "sent").length, 0)

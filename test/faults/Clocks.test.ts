@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { held, taken } from "../contract/Messages.support.ts"
 import { settings, slowly } from "../integrations/Deliveries.support.ts"
-import { dwindles } from "../support/Dwindles.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
@@ -41,7 +41,7 @@ describe("a replica whose clock is 30 s ahead", () => {
     const receiver = await listen(slowly(2_000))
     const shop = await openShop(databaseUrl, api, receiver.url)
     for (let n = 0; n < 20; n++) await shop.create(`a-replica-is-ahead-${n}`)
-    await dwindles(() => shop.inState("pending", "delivering"))
+    await untilNoneLeft(() => shop.inState("pending", "delivering"))
     assert.deepStrictEqual(
       [...receiver.seen().values()].filter(({ length }) => length !== 1),
       []

@@ -43,7 +43,7 @@ export const startCluster = async (): Promise<Cluster> => {
     // Sessions of one that was killed may hold on to its memory for a moment.
     server = await eventually(() => Effect.runPromise(Postmaster.serve(cluster, server.port)))
   }
-  /** Whatever becomes of the test: the next one finds it running. */
+  /** After the test, lets PostgreSQL continue or starts it again, for the next test. */
   const restore = () => defer(() => (isRunning(server.pid) ? signalAll("SIGCONT") : start()))
   await Session.join(cluster, server).pipe(Effect.flatMap(Session.createDatabase), Effect.scoped, Effect.runPromise)
   const url = Redacted.value(Session.url(cluster, server))

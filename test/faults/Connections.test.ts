@@ -1,9 +1,9 @@
-/** How many connections to PostgreSQL a service opens (contract §14). */
+/** The number of connections to PostgreSQL that a service opens (contract §14). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { leastConnections } from "../../src/platform/Database/Pools.ts"
 import { ok, settings } from "../integrations/Deliveries.support.ts"
-import { dwindles } from "../support/Dwindles.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { ended, launchService, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { database, serviceEnv, session } from "./Projects.support.ts"
@@ -40,7 +40,7 @@ const mostConnections = async (services: ReadonlyArray<Awaited<ReturnType<typeof
   })
   await Promise.all([writes.stop(), reads.stop()])
   assert.deepStrictEqual([writes.kinds(), reads.kinds()], [["201"], ["200"]])
-  await dwindles(() => shop.inState("pending", "delivering"))
+  await untilNoneLeft(() => shop.inState("pending", "delivering"))
   return most
 }
 

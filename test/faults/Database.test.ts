@@ -1,4 +1,4 @@
-/** What requests see when PostgreSQL fails, and that all is well by itself afterwards (contract §5, §15). */
+/** Requests while PostgreSQL fails, and the recovery afterwards without help (contract §5, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
@@ -147,7 +147,7 @@ describe("a service whose PostgreSQL hangs", () => {
     await expectUnavailable(service)
     cluster.signal("SIGCONT")
     await recovers(service)
-    // What was asked in the meantime may have happened or not, but not twice.
+    // Commands of the meantime are applied once or not at all.
     await insist(service, "while-it-is-away", "Nobody")
   })
 
@@ -190,7 +190,7 @@ describe("a service whose network to PostgreSQL fails", () => {
     const service = await startOn(proxy.url, "api")
     const done = proxy.trap({ statement: /INSERT INTO clients/, when: "answered", count: 1 })
     const answer = createClient(service.url, token, "answer-is-lost", "Lost Answer")
-    await done.sprung
+    await done.reached
     done.cut()
     expectProblem(await answer, 503, "service_unavailable")
     const again = await insist(service, "answer-is-lost", "Lost Answer")

@@ -1,4 +1,4 @@
-/** What a worker has claimed ahead and returns, when it does not learn whether that was recorded (contract §10, §15). */
+/** Deliveries that a worker has claimed ahead and returns without an answer of the database (contract §10, §15). */
 import { assert } from "@effect/vitest"
 import { it } from "vitest"
 import { hang, ok, settings } from "../integrations/Deliveries.support.ts"
@@ -10,7 +10,7 @@ import { eventually } from "../support/Waiting.ts"
 
 const inAll = 40
 const answered = 20
-/** What is sent to the endpoint at a time. */
+/** Number of deliveries that are sent to the endpoint at once. */
 const width = 4
 
 const returns = /^\s*WITH result AS MATERIALIZED \(/
@@ -44,7 +44,7 @@ it("a returned delivery that is recorded twice changes nothing the second time",
     expectedVersion: 1
   })
   assert.strictEqual(changed.status, 200)
-  await returning.sprung
+  await returning.reached
   await eventually(async () => assert.strictEqual(await shop.inFlight(), width))
   returning.cut()
   receiver.answerWith(ok)

@@ -3,10 +3,10 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { hang, ok, settings, slowly } from "../integrations/Deliveries.support.ts"
-import { dwindles } from "../support/Dwindles.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder, startService } from "../support/Process.ts"
-import { burial, database, serviceEnv } from "./Projects.support.ts"
+import { database, serviceEnv, untilSessionsEnd } from "./Projects.support.ts"
 import { send } from "./Requests.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -20,9 +20,9 @@ beforeAll(async () => {
 const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
 
-/** All that was committed has been told, and nothing is left over. */
+/** Every committed event has been delivered, and no delivery is open. */
 const expectAllTold = async (shop: Shop, seen: () => ReadonlyMap<string, unknown>) => {
-  await dwindles(() => shop.inState("pending", "delivering"))
+  await untilNoneLeft(() => shop.inState("pending", "delivering"))
   const events = await shop.events()
   assert.lengthOf(events, await shop.deals())
   assert.strictEqual(await shop.inState("delivered"), events.length)
@@ -78,7 +78,7 @@ describe("a delivery worker that is killed", () => {
       await sleep(pause)
       worker.kill("SIGKILL")
       await worker.exited
-      await burial(shop.query, "developer-api deliver%")
+      await untilSessionsEnd(shop.query, "developer-api deliver%")
       await shop.endLeases()
     }
     open = false
@@ -225,7 +225,7 @@ describe("a delivery worker whose connections to PostgreSQL are cut", () => {
     await sleep(500)
     open = false
     await creating
-    // What the cut has left leased without anybody to know of it.
+    // Deliveries that are leased although the claim's answer was cut.
     await sleep(1_000)
     await shop.endLeases()
     await expectAllTold(shop, receiver.seen)

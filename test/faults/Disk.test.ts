@@ -1,4 +1,4 @@
-/** What requests see when the disk of the embedded database is full, and once there is space again (contract §5, §15). */
+/** Requests while the disk of the embedded database is full, and after space is freed (contract §5, §15). */
 import { readFile } from "node:fs/promises"
 import * as Path from "node:path"
 import { randomBytes } from "node:crypto"
@@ -21,7 +21,7 @@ const urlBelow = async (directory: string) => {
   return `postgres://postgres:${password}@127.0.0.1:${lock.split("\n")[3]}/developer_api`
 }
 
-/** What PostgreSQL finds no room for: its tables, where the statement fails; its log, where it stops and cannot start. */
+/** The space that runs out: that of tables, where the statement fails, or that of the log, where PostgreSQL stops. */
 const needs = {
   tables: "SELECT",
   "write-ahead log": "SELECT pg_switch_wal() IS NULL"

@@ -103,7 +103,7 @@ export const edited = (bytes: Uint8Array, edits: ReadonlyArray<Edit>): Uint8Arra
     return Buffer.concat([before.subarray(0, at), insert, before.subarray(at + remove)])
   }, bytes)
 
-/** What breaks JSON. */
+/** Texts that break JSON. */
 export const jsonPieces = [
   "",
   '"',

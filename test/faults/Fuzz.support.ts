@@ -98,7 +98,7 @@ const query = fc.array(
   { maxLength: 3 }
 )
 
-/** What Node's client sends as it is. */
+/** Characters that Node's client sends unchanged. */
 const headerText = fc.oneof(
   fc.constantFrom(
     "",

@@ -1,4 +1,4 @@
-/** Keys are changed while two replicas serve: no request fails, and nothing that was stored or told is lost. */
+/** A change of keys while two replicas serve: no request fails, and no stored or issued secret is lost. */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
@@ -45,7 +45,7 @@ const startPair = async (env: Env) => {
   }
 }
 
-/** Holds that no request failed: what was answered is told where one did. */
+/** Asserts that no request failed; a failure shows the answers. */
 const assertServed = ({ answers, failures }: ReturnType<typeof stream>) => {
   assert.deepStrictEqual(failures, [])
   assert.deepStrictEqual(
@@ -73,8 +73,8 @@ describe("a SECRET_KEY that opens nothing of what is stored", () => {
       assert.match(running.stderr(), /^SECRET_KEY opens none of the 1 secrets that are stored: [^\n]+\n$/)
       for (const key of [SECRET_KEY, env.SECRET_KEY]) assert.notInclude(running.stderr(), key)
     }
-    const heir = await startService({ env: { ...env, SECRET_KEY_PREVIOUS: SECRET_KEY } })
-    assert.deepStrictEqual(await heir.stop(), inGoodOrder)
+    const successor = await startService({ env: { ...env, SECRET_KEY_PREVIOUS: SECRET_KEY } })
+    assert.deepStrictEqual(await successor.stop(), inGoodOrder)
   })
 })
 

@@ -1,4 +1,4 @@
-/** At least once (contract §10), through the death of PostgreSQL in the midst of all that a delivery asks of it. */
+/** Delivery at least once (contract §10) when PostgreSQL crashes at any step of a delivery. */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import type { Gate } from "../support/WireProxy.ts"
@@ -6,10 +6,10 @@ import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
   allMoments,
   beforeClaim,
-  buildDam,
   command,
+  createBarrier,
   finished,
-  holdUp,
+  holdStatements,
   type Moment,
   moments,
   nextHit,
@@ -29,7 +29,7 @@ let cluster: Cluster
 
 beforeAll(async () => {
   cluster = await startCluster()
-  await buildDam(cluster.url)
+  await createBarrier(cluster.url)
 })
 
 /** Every session dies with one that does, or with the server. */
@@ -47,7 +47,7 @@ const killPostgres = async ({ shop }: Ledger, statements: Gate, moment: Moment, 
   await eventually(async () => assert.notStrictEqual(await ownBackend(shop), before))
 }
 
-/** What PostgreSQL is asked to do, to kill it over. All of the service survives, so nothing has to arrive twice. */
+/** The statements during which PostgreSQL is killed. The processes survive, so nothing has to arrive twice. */
 const works = {
   command: async ({ api, ledger, workers }: Scene, moment: Moment, death: Death) => {
     const claims = await retire(ledger, workers)
@@ -72,7 +72,7 @@ const works = {
     await shop.rest()
     const sent = await shop.leased()
     claims.open()
-    const records = holdUp(workers, record)
+    const records = holdStatements(workers, record)
     ledger.answer()
     await killPostgres(ledger, records, moment, death)
     records.open()
@@ -82,7 +82,7 @@ const works = {
   }
 } as const
 
-/** Nothing is left but what is on disk. */
+/** Only the data on disk survives. */
 const killAll = async (scene: Scene) => {
   const { api, ledger, workers } = scene
   const parts = [api, ...workers]
@@ -92,7 +92,7 @@ const killAll = async (scene: Scene) => {
   await Promise.all(parts.map(({ service }) => service.exited))
   ledger.answer()
   await cluster.start()
-  // What was sent is sent again, whether or not its claim had reached the disk.
+  // Deliveries that were sent are sent again, whether or not their claim had reached the disk.
   ledger.excuse([...(await ledger.shop.endLeases()), deliveryOf(hit)])
   const [next, ...others] = await Promise.all([
     start(cluster.url, "api"),

@@ -31,31 +31,31 @@ export const start = async (databaseUrl: string, role: "api" | "worker"): Promis
 }
 
 /** While a session of the test's own holds this lock, every change of a delivery stops half way. */
-const dam = 1
+const barrier = 1
 
-/** Makes changes of deliveries stop where the dam is closed, for as long as the service lets a statement run. */
-export const buildDam = async (databaseUrl: string) => {
+/** Installs a trigger that stops changes of deliveries while the lock is held, at most for the statement timeout. */
+export const createBarrier = async (databaseUrl: string) => {
   const query = await session(databaseUrl)
   await query(`
-    CREATE FUNCTION stop_at_dam() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-      WHILE NOT pg_try_advisory_xact_lock_shared(${dam}) LOOP PERFORM pg_sleep(0.005); END LOOP;
+    CREATE FUNCTION stop_at_barrier() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      WHILE NOT pg_try_advisory_xact_lock_shared(${barrier}) LOOP PERFORM pg_sleep(0.005); END LOOP;
       RETURN NEW;
     END $$`)
   await query(`
-    CREATE TRIGGER dam BEFORE INSERT OR UPDATE ON deliveries FOR EACH ROW EXECUTE FUNCTION stop_at_dam()`)
+    CREATE TRIGGER barrier BEFORE INSERT OR UPDATE ON deliveries FOR EACH ROW EXECUTE FUNCTION stop_at_barrier()`)
 }
 
-const atDam = async ({ query }: Shop, { backend }: Held) =>
+const isAtBarrier = async ({ query }: Shop, { backend }: Held) =>
   (await query(`SELECT FROM pg_stat_activity WHERE pid = ${backend} AND wait_event = 'PgSleep'`)).length > 0
 
 /** Comes to a moment before, in the midst of, or after what the database does for the next statement at a gate. */
 export const moments = {
   before: (_: Shop, statements: Gate) => statements.next(),
   during: async (shop: Shop, statements: Gate) => {
-    await shop.query(`SELECT pg_advisory_lock(${dam})`)
+    await shop.query(`SELECT pg_advisory_lock(${barrier})`)
     const held = await statements.next()
     void held.pass()
-    await eventually(async () => assert.isTrue(await atDam(shop, held)))
+    await eventually(async () => assert.isTrue(await isAtBarrier(shop, held)))
     return held
   },
   after: async (_: Shop, statements: Gate) => {
@@ -76,7 +76,7 @@ export const kill = async ({ query }: Shop, { service, wire }: Part) => {
   await eventually(() => assert.deepStrictEqual(backends.filter(isRunning), []))
 }
 
-/** What runs at the moment: who is killed is replaced. */
+/** The running processes. A killed one is replaced. */
 interface Parts {
   api: Part
   workers: readonly [Part, Part]
@@ -96,8 +96,8 @@ export const openScene = async (databaseUrl: string): Promise<Scene> => {
   return Object.assign(parts, { ledger })
 }
 
-/** One gate on the wires of several processes; somebody waits once all of them do. */
-export const holdUp = (parts: ReadonlyArray<Part>, pattern: RegExp): Gate => {
+/** One gate on the connections of several processes. It is waiting once all of them are. */
+export const holdStatements = (parts: ReadonlyArray<Part>, pattern: RegExp): Gate => {
   const gates = parts.map(({ wire }) => wire.gate(pattern))
   return {
     isWaiting: () => gates.every((gate) => gate.isWaiting()),
@@ -108,7 +108,7 @@ export const holdUp = (parts: ReadonlyArray<Part>, pattern: RegExp): Gate => {
 
 /** Workers claim no more. Each makes one claim at a time: while that is held up, no other is under way. */
 export const stopClaims = async (workers: ReadonlyArray<Part>): Promise<Gate> => {
-  const claims = holdUp(workers, claim)
+  const claims = holdStatements(workers, claim)
   await eventually(() => assert.isTrue(claims.isWaiting()))
   return claims
 }
@@ -124,8 +124,8 @@ export const finished = ({ shop }: Ledger, ids: ReadonlyArray<string>) =>
   })
 
 /**
- * Nothing is under way at all, and these workers claim no more. The endpoint rests meanwhile, as a record would be stuck
- * behind a claim that is held up on its connection.
+ * Waits until nothing is in flight, and stops the claims of these workers. The endpoint rests meanwhile, as a record
+ * would wait behind a claim that is held on its connection.
  */
 export const retire = async ({ shop }: Ledger, workers: ReadonlyArray<Part>): Promise<Gate> => {
   await shop.rest()
@@ -147,7 +147,7 @@ export const beforeClaim = async (ledger: Ledger, workers: ReadonlyArray<Part>):
 export const nextHit = ({ receiver }: Ledger) => new Promise<Hit>((resolve) => receiver.answerWith(resolve))
 
 export interface Round {
-  /** What, and when. */
+  /** The process that is killed, and the moment. */
   readonly kills: string
   readonly run: (scene: Scene) => Promise<void>
 }
@@ -158,7 +158,7 @@ const tooLong = async () => {
   throw new Error("It does not come to that")
 }
 
-/** Runs all rounds over one ledger, and tells what it came to. */
+/** Runs all rounds over one ledger, and returns its totals. */
 export const runAll = async (databaseUrl: string, rounds: ReadonlyArray<Round>) => {
   const scene = await openScene(databaseUrl)
   for (const { kills, run } of rounds) {

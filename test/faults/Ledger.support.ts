@@ -3,7 +3,7 @@ import { Schema } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { bodyOf, type Hit, slowly } from "../integrations/Deliveries.support.ts"
-import { dwindles } from "../support/Dwindles.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { type Service } from "../support/Process.ts"
 import type { Answer } from "./Requests.support.ts"
 import { listen, type Listening, openShop, type Shop } from "./Shop.support.ts"
@@ -212,7 +212,7 @@ export const openLedger = async (databaseUrl: string, api: () => Service) => {
     /** Takes no more commands, waits until everything is told, and holds the one side against the other. */
     balance: async (): Promise<Balance> => {
       await commands.stop()
-      await dwindles(() => shop.inState("pending", "delivering"))
+      await untilNoneLeft(() => shop.inState("pending", "delivering"))
       assert.strictEqual(await shop.inFlight(), 0)
       const entries = await entriesOf(shop)
       await expectPromisesKept(entries, commands.promised, shop)

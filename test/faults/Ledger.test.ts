@@ -10,8 +10,8 @@ import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
   allMoments,
   beforeClaim,
-  buildDam,
   command,
+  createBarrier,
   kill,
   type Moment,
   moments,
@@ -32,7 +32,7 @@ let cluster: Cluster
 
 beforeAll(async () => {
   cluster = await startCluster()
-  await buildDam(cluster.url)
+  await createBarrier(cluster.url)
 })
 
 /** Deliveries that a worker has left leased. */
@@ -41,9 +41,9 @@ type Left = ReadonlyArray<string>
 /** A moment in the work of a worker, to kill it in. */
 interface Step {
   readonly at: string
-  /** Whether something of it has arrived that nobody can know of any more, and so arrives again. */
+  /** Whether deliveries arrive again, because their arrival was not recorded. */
   readonly costs: "nothing" | "something" | "perhaps something"
-  /** Leads the worker there; the check of what it then leaves behind tells whether it was there. */
+  /** Brings the worker to the moment. The check of the state that it leaves proves that it was there. */
   readonly reach: (ledger: Ledger, worker: Part) => Promise<(left: Left) => unknown>
 }
 
@@ -121,7 +121,7 @@ const steps: ReadonlyArray<Step> = [
 const killWorker = async (scene: Scene, { costs, reach }: Step) => {
   const { ledger, workers } = scene
   const [victim, other] = workers
-  // What is leased from here on is the victim's.
+  // Deliveries that are leased from here on belong to the process that is killed.
   const claims = await retire(ledger, [other])
   const check = await reach(ledger, victim)
   await kill(ledger.shop, victim)
@@ -134,7 +134,7 @@ const killWorker = async (scene: Scene, { costs, reach }: Step) => {
   scene.workers = [other, successor]
 }
 
-/** Kills the api before it has told the caller or the workers of a command. */
+/** Kills the API process before it has answered the caller or notified the workers. */
 const killApi = async (scene: Scene, moment: Moment, patient: boolean) => {
   const { api, ledger } = scene
   ledger.bePatient(patient)

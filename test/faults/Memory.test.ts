@@ -1,4 +1,4 @@
-/** What a service holds under load that goes on: `MINUTES=10` compares the tenth minute with the first. */
+/** The memory of a service under lasting load: `MINUTES=10` compares the tenth minute with the first. */
 import { assert } from "@effect/vitest"
 import { it } from "vitest"
 import { pipelines } from "../contract/Deals.support.ts"

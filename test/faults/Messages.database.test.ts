@@ -1,6 +1,6 @@
 /**
- * PostgreSQL that is killed, or whose connections are cut, at every step of a send: the caller is told in time that
- * nobody knows, and all is well by itself afterwards (contract §8, §15).
+ * PostgreSQL is killed, or its connections are cut, at every step of a send: the caller is answered in time that the
+ * outcome is unknown, and the service recovers without help (contract §8, §15).
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
@@ -10,20 +10,20 @@ import { assertMatches } from "../support/Matches.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {
   creates,
-  type Desk,
   expectTrue,
-  type Mail,
-  mail,
-  mails,
-  openDesk,
+  openScene,
   pending,
   records,
+  resultOf,
+  type Scene,
   sent,
   start,
-  told,
+  type TestMessage,
+  testMessage,
+  testMessages,
   unknown
 } from "./Messages.support.ts"
-import { accept, type Kind, kinds, swallow } from "./Providers.support.ts"
+import { accept, acceptSilently, type Kind, kinds } from "./Providers.support.ts"
 import { listClients } from "./Requests.support.ts"
 import { openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -35,14 +35,14 @@ beforeAll(async () => {
 })
 
 interface Step {
-  readonly trap: (desk: Desk, proxy: WireProxy) => Pick<Trap, "sprung" | "cut">
-  /** Where the message is made, the provider has taken it, or nobody will ever call. */
+  readonly trap: (scene: Scene, proxy: WireProxy) => Pick<Trap, "reached" | "cut">
+  /** Holds the send where the message is created, the provider has accepted it, or no call will be made. */
   readonly leaves: "nothing" | "a lease" | "an outcome"
 }
 
 const steps: Readonly<Record<string, Step>> = {
   "before the message is committed": {
-    trap: (_, proxy) => proxy.trap({ statement: creates, when: "asked", count: 1 }),
+    trap: (_, proxy) => proxy.trap({ statement: creates, when: "requested", count: 1 }),
     leaves: "nothing"
   },
   "when the message is committed, and nobody knows yet": {
@@ -50,11 +50,11 @@ const steps: Readonly<Record<string, Step>> = {
     leaves: "a lease"
   },
   "during the call": {
-    trap: ({ provider }) => provider.trap(1, swallow),
+    trap: ({ provider }) => provider.trap(1, acceptSilently),
     leaves: "an outcome"
   },
   "before the outcome is recorded": {
-    trap: (_, proxy) => proxy.trap({ statement: records, when: "asked", count: 1 }),
+    trap: (_, proxy) => proxy.trap({ statement: records, when: "requested", count: 1 }),
     leaves: "an outcome"
   },
   "when the outcome is recorded, and nobody knows yet": {
@@ -63,23 +63,23 @@ const steps: Readonly<Record<string, Step>> = {
   }
 }
 
-/** What happens to PostgreSQL, and how it ends. */
+/** The failures of PostgreSQL, and their ends. */
 interface Fault {
-  readonly strike: (desk: Desk) => Promise<unknown>
+  readonly interrupt: (scene: Scene) => Promise<unknown>
   readonly heal: () => Promise<void>
 }
 
 const faults: Readonly<Record<string, Fault>> = {
   "is killed": {
-    strike: () => cluster.kill(),
+    interrupt: () => cluster.kill(),
     heal: () => cluster.start()
   },
   hangs: {
-    strike: async () => cluster.signal("SIGSTOP"),
+    interrupt: async () => cluster.signal("SIGSTOP"),
     heal: async () => cluster.signal("SIGCONT")
   },
   "cuts its connections": {
-    strike: ({ query }) =>
+    interrupt: ({ query }) =>
       query(`
         SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
         WHERE datname = current_database() AND application_name LIKE 'developer-api%'`),
@@ -88,99 +88,104 @@ const faults: Readonly<Record<string, Fault>> = {
 }
 
 /** Asks until the answer is the one, which it is by itself. */
-const becomes = (desk: Desk, service: Service, each: Mail, answer: string) =>
-  eventually(async () => assert.strictEqual(await desk.ask(service, each), answer))
+const becomes = (scene: Scene, service: Service, each: TestMessage, answer: string) =>
+  eventually(async () => assert.strictEqual(await scene.ask(service, each), answer))
 
-const cases = Object.entries(faults).flatMap(([fault, { heal, strike }]) =>
+const cases = Object.entries(faults).flatMap(([fault, { heal, interrupt }]) =>
   Object.entries(steps).flatMap(([name, step]) =>
-    kinds.map((kind): readonly [string, string, Kind, Step & Fault] => [fault, name, kind, { ...step, heal, strike }])
+    kinds.map((kind): readonly [string, string, Kind, Step & Fault] => [
+      fault,
+      name,
+      kind,
+      { ...step, heal, interrupt }
+    ])
   )
 )
 
 describe("a PostgreSQL behind sends of messages", () => {
-  it.each(cases)("that %s %s loses no message over %s", async (fault, _, kind, { heal, leaves, strike, trap }) => {
-    const desk = await openDesk(cluster.url)
+  it.each(cases)("that %s %s loses no message over %s", async (fault, _, kind, { heal, leaves, interrupt, trap }) => {
+    const scene = await openScene(cluster.url)
     const proxy = await openProxy(cluster.url)
     const service = await start(proxy.url)
-    await desk.warmUp(service)
-    desk.provider.answerWith(accept)
-    const one = mail("one", kind)
-    const { cut, sprung } = trap(desk, proxy)
-    const answer = desk.post(service, one)
-    await sprung
-    await strike(desk)
-    const struck = performance.now()
-    // What hangs loses no connection.
+    await scene.warmUp(service)
+    scene.provider.answerWith(accept)
+    const one = testMessage("one", kind)
+    const { cut, reached } = trap(scene, proxy)
+    const answer = scene.post(service, one)
+    await reached
+    await interrupt(scene)
+    const interruptedAt = performance.now()
+    // A PostgreSQL that hangs loses no connection.
     if (fault !== "hangs") cut()
-    desk.provider.acceptAll()
-    const first = told(await answer)
+    scene.provider.acceptAll()
+    const first = resultOf(await answer)
     cut()
-    assert.isBelow(performance.now() - struck, 6_000)
-    // Where only connections are lost, a new one may do.
+    assert.isBelow(performance.now() - interruptedAt, 6_000)
+    // If only connections are lost, a new one is enough.
     assert.include(fault === "cuts its connections" && leaves === "an outcome" ? [unknown, sent] : [unknown], first)
     await heal()
-    await desk.reconnect()
+    await scene.reconnect()
 
     if (leaves === "a lease") {
-      await eventually(async () => assertMatches(await desk.state(one), { status: "pending", attempting: true }))
-      await desk.endWaits()
-      await becomes(desk, service, one, pending)
-      await desk.endLeases()
+      await eventually(async () => assertMatches(await scene.state(one), { status: "pending", attempting: true }))
+      await scene.endWaits()
+      await becomes(scene, service, one, pending)
+      await scene.endLeases()
     }
-    await becomes(desk, service, one, leaves === "a lease" && kind === "telegram" ? unknown : sent)
+    await becomes(scene, service, one, leaves === "a lease" && kind === "telegram" ? unknown : sent)
     const calls = leaves === "a lease" && kind === "telegram" ? 0 : 1
-    await eventually(async () => assertMatches(await desk.state(one), { attempting: false }))
-    assertMatches(desk.entry(one), { calls, taken: calls === 0 ? [] : [/^/] })
-    await expectTrue(desk, [one])
+    await eventually(async () => assertMatches(await scene.state(one), { attempting: false }))
+    assertMatches(scene.entry(one), { calls, taken: calls === 0 ? [] : [/^/] })
+    await expectTrue(scene, [one])
   })
 
   it(
     "that crashes repeatedly at random moments loses no message, and none is sent twice",
     { timeout: 180_000 },
     async () => {
-      const desk = await openDesk(cluster.url)
-      const { provider } = desk
+      const scene = await openScene(cluster.url)
+      const { provider } = scene
       provider.answerWith((call) => void setTimeout(call.accept, Math.random() * 40))
       const service = await start(cluster.url)
-      const all: Array<Mail> = []
+      const all: Array<TestMessage> = []
       let sending = true
-      const lane = async (n: number) => {
+      const sender = async (n: number) => {
         for (let at = 0; sending; at++) {
-          const both = mails(`crash-${n}-${at}`)
+          const both = testMessages(`crash-${n}-${at}`)
           all.push(...both)
-          await Promise.all(both.map((each) => desk.ask(service, each)))
-          // While PostgreSQL is away they are refused as fast as they ask.
+          await Promise.all(both.map((each) => scene.ask(service, each)))
+          // While PostgreSQL is down, requests are refused at once.
           await sleep(20)
         }
       }
-      const lanes = Promise.all([0, 1, 2].map(lane))
+      const senders = Promise.all([0, 1, 2].map(sender))
       for (const pause of [200, 500, 50]) {
         await sleep(pause)
         await cluster.kill()
         await cluster.start()
-        await eventually(async () => assert.strictEqual((await listClients(service.url, desk.token)).status, 200))
+        await eventually(async () => assert.strictEqual((await listClients(service.url, scene.token)).status, 200))
       }
       sending = false
-      await lanes
-      await desk.reconnect()
-      // What was called for is recorded by itself; what nobody heard to be committed waits for the end of its lease.
+      await senders
+      await scene.reconnect()
+      // Outcomes of calls are recorded without help. A commit without an answer waits for the end of its lease.
       await eventually(async () => {
-        for (const each of all.filter((each) => desk.entry(each).calls > 0)) {
-          const state = await desk.state(each)
+        for (const each of all.filter((each) => scene.entry(each).calls > 0)) {
+          const state = await scene.state(each)
           assert.notStrictEqual(state === "none" ? state : state.status, "pending")
         }
       })
-      await desk.endWaits()
-      await desk.endLeases()
+      await scene.endWaits()
+      await scene.endLeases()
       await Promise.all(
         all.map((each) =>
           eventually(async () =>
-            assert.include(each.kind === "http" ? [sent] : [sent, unknown], await desk.ask(service, each))
+            assert.include(each.kind === "http" ? [sent] : [sent, unknown], await scene.ask(service, each))
           )
         )
       )
-      await expectTrue(desk, all)
-      for (const each of all) if (each.kind === "http") assert.lengthOf(desk.entry(each).taken, 1)
+      await expectTrue(scene, all)
+      for (const each of all) if (each.kind === "http") assert.lengthOf(scene.entry(each).taken, 1)
     }
   )
 })

@@ -1,10 +1,20 @@
-/** Who finds what is due: after a death, in the middle of a claim, and among several (contract §8, §15). */
+/** Which process takes due messages: after a crash, during a claim, and among several processes (contract §8, §15). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
-import { type Desk, type Mail, mails, openDesk, records, retrying, sent, start, unknown } from "./Messages.support.ts"
+import {
+  openScene,
+  records,
+  retrying,
+  type Scene,
+  sent,
+  start,
+  type TestMessage,
+  testMessages,
+  unknown
+} from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
 import { accept, busy, ignore } from "./Providers.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
@@ -17,18 +27,18 @@ beforeAll(async () => {
 })
 
 /** Messages that a provider has put off, and that are due again. */
-const putOff = async (desk: Desk, name: string, count = 1): Promise<ReadonlyArray<Mail>> => {
-  const all = mails(name, count)
-  desk.provider.answerWith(busy)
+const putOff = async (scene: Scene, name: string, count = 1): Promise<ReadonlyArray<TestMessage>> => {
+  const all = testMessages(name, count)
+  scene.provider.answerWith(busy)
   const api = await start(databaseUrl, "api")
-  for (const each of all) assert.strictEqual(await desk.ask(api, each), retrying)
+  for (const each of all) assert.strictEqual(await scene.ask(api, each), retrying)
   await api.stop()
-  await desk.endPauses()
+  await scene.endPauses()
   return all
 }
 
 /** Makes each message take a while to be claimed, so that those who look at the same time are sure to meet. */
-const slowClaims = async ({ query }: Desk, seconds: number) => {
+const slowClaims = async ({ query }: Scene, seconds: number) => {
   await query(`
     CREATE OR REPLACE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM pg_sleep(${seconds}); RETURN NEW; END $$`)
@@ -38,55 +48,55 @@ const slowClaims = async ({ query }: Desk, seconds: number) => {
   defer(() => query("DROP TRIGGER slow_claim ON messages"))
 }
 
-const statesOf = (desk: Desk, all: ReadonlyArray<Mail>) => Promise.all(all.map(desk.state))
+const statesOf = (scene: Scene, all: ReadonlyArray<TestMessage>) => Promise.all(all.map(scene.state))
 
 describe("a message whose lease has ended", () => {
   it("is unknown from then on, also while that is being recorded", async () => {
-    const desk = await openDesk(databaseUrl)
-    const all = mails("noted")
+    const scene = await openScene(databaseUrl)
+    const all = testMessages("noted")
     const first = await start(databaseUrl, "api")
-    const { sprung } = desk.provider.trap(all.length, ignore)
-    const cut = all.map((each) => desk.ask(first, each))
-    await sprung
+    const { reached } = scene.provider.trap(all.length, ignore)
+    const cut = all.map((each) => scene.ask(first, each))
+    await reached
     first.kill("SIGKILL")
     assert.deepStrictEqual(await Promise.all(cut), ["cut", "cut"])
 
-    await desk.endWaits()
+    await scene.endWaits()
     const api = await start(databaseUrl, "api")
     const proxy = await openProxy(databaseUrl)
-    const noting = proxy.trap({ statement: records, when: "asked", count: all.length })
+    const recording = proxy.trap({ statement: records, when: "requested", count: all.length })
     const worker = await start(proxy.url, "worker")
-    await desk.endLeases()
-    await noting.sprung
-    assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(api, each))), [unknown, unknown])
+    await scene.endLeases()
+    await recording.reached
+    assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [unknown, unknown])
     worker.kill("SIGKILL")
     await worker.exited
-    noting.cut()
-    assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(api, each))), [unknown, unknown])
+    recording.cut()
+    assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [unknown, unknown])
   })
 })
 
 describe("an outcome that arrives after the lease", () => {
   it("is not recorded for a later attempt", async () => {
-    const desk = await openDesk(databaseUrl)
-    const all = mails("late")
+    const scene = await openScene(databaseUrl)
+    const all = testMessages("late")
     const api = await start(databaseUrl, "api")
-    desk.provider.answerWith(ignore)
-    const answers = all.map((each) => desk.ask(api, each))
-    await eventually(() => assert.lengthOf(desk.provider.calls, 2))
-    const first = [...desk.provider.calls]
-    await desk.endLeases()
+    scene.provider.answerWith(ignore)
+    const answers = all.map((each) => scene.ask(api, each))
+    await eventually(() => assert.lengthOf(scene.provider.calls, 2))
+    const first = [...scene.provider.calls]
+    await scene.endLeases()
     await start(databaseUrl, "worker")
-    await eventually(() => assert.lengthOf(desk.provider.calls, 3))
+    await eventually(() => assert.lengthOf(scene.provider.calls, 3))
     for (const call of first) busy(call)
     assert.deepStrictEqual(await Promise.all(answers), [unknown, unknown])
-    assert.deepStrictEqual(await statesOf(desk, all), [
+    assert.deepStrictEqual(await statesOf(scene, all), [
       { status: "unknown", attempting: true, attempts: ["unknown lease_lost", "pending"] },
       { status: "unknown", attempting: false, attempts: ["unknown lease_lost"] }
     ])
-    desk.provider.acceptAll()
+    scene.provider.acceptAll()
     await eventually(async () =>
-      assert.deepStrictEqual((await statesOf(desk, all))[0], {
+      assert.deepStrictEqual((await statesOf(scene, all))[0], {
         status: "sent",
         attempting: false,
         attempts: ["unknown lease_lost", "accepted"]
@@ -97,19 +107,19 @@ describe("an outcome that arrives after the lease", () => {
 
 describe("a message worker that shuts down", () => {
   it.each(["SIGTERM", "SIGINT"] as const)("on %s during a claim leaves nothing leased", async (signal) => {
-    const desk = await openDesk(databaseUrl)
-    const all = await putOff(desk, `claim-${signal}`)
-    desk.provider.answerWith(accept)
-    await slowClaims(desk, 1.5)
+    const scene = await openScene(databaseUrl)
+    const all = await putOff(scene, `claim-${signal}`)
+    scene.provider.answerWith(accept)
+    await slowClaims(scene, 1.5)
     const claiming = `pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`
-    const count = async () => Number((await desk.query(`SELECT count(*) FROM ${claiming}`))[0]?.["count"])
+    const count = async () => Number((await scene.query(`SELECT count(*) FROM ${claiming}`))[0]?.["count"])
     const worker = await start(databaseUrl, "worker")
     await eventually(async () => assert.strictEqual(await count(), 1))
     worker.kill(signal)
     assert.deepStrictEqual(await ended(worker), inGoodOrder)
     await eventually(async () => assert.strictEqual(await count(), 0))
-    // Attempted, or not claimed: a lease that nobody works on would make what was surely not sent uncertain.
-    for (const state of await statesOf(desk, all)) {
+    // Attempted, or not claimed: a lease without an attempt would make an unsent message uncertain.
+    for (const state of await statesOf(scene, all)) {
       assertMatches(state, { attempting: false })
       assert.include(["sent", "retrying"], state === "none" ? state : state.status)
     }
@@ -118,23 +128,23 @@ describe("a message worker that shuts down", () => {
 
 describe("several message workers", () => {
   it("make each retry once", async () => {
-    const desk = await openDesk(databaseUrl)
-    const all = await putOff(desk, "several", 20)
-    desk.provider.answerWith((call) => void setTimeout(call.accept, 100))
-    await desk.query(`UPDATE messages SET available_at = now() + interval '1 hour' WHERE project_id = '${desk.id}'`)
+    const scene = await openScene(databaseUrl)
+    const all = await putOff(scene, "several", 20)
+    scene.provider.answerWith((call) => void setTimeout(call.accept, 100))
+    await scene.query(`UPDATE messages SET available_at = now() + interval '1 hour' WHERE project_id = '${scene.id}'`)
     const workers = await Promise.all([1, 2, 3].map(() => start(databaseUrl, "worker")))
-    await slowClaims(desk, 0.02)
-    await desk.endPauses()
+    await slowClaims(scene, 0.02)
+    await scene.endPauses()
     await eventually(async () => {
-      for (const state of await statesOf(desk, all)) assertMatches(state, { status: "sent" })
+      for (const state of await statesOf(scene, all)) assertMatches(state, { status: "sent" })
     })
     assert.deepStrictEqual(
-      all.map((each) => desk.entry(each).calls),
+      all.map((each) => scene.entry(each).calls),
       all.map(() => 2)
     )
     for (const worker of workers) assert.deepStrictEqual(await worker.stop(), inGoodOrder)
     const api = await start(databaseUrl, "api")
-    for (const each of all) assert.strictEqual(await desk.ask(api, each), sent)
-    assert.lengthOf(desk.provider.calls, 2 * all.length)
+    for (const each of all) assert.strictEqual(await scene.ask(api, each), sent)
+    assert.lengthOf(scene.provider.calls, 2 * all.length)
   })
 })

@@ -4,24 +4,24 @@ import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { MessageReceipt } from "../../src/api/messaging/Messaging.ts"
 import { type Service, startService } from "../support/Process.ts"
-import { burial, project, serviceEnv, session } from "./Projects.support.ts"
+import { project, serviceEnv, session, untilSessionsEnd } from "./Projects.support.ts"
 import { type Entry, type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
 import { type Answer, bearer, type Call, kindOf, open, send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 /** A message that a caller wants to be sent. Its text is its key, and no other's. */
-export interface Mail {
+export interface TestMessage {
   readonly kind: Kind
   readonly text: string
 }
 
 /** `count` of each kind. */
-export const mails = (name: string, count = 1): ReadonlyArray<Mail> =>
+export const testMessages = (name: string, count = 1): ReadonlyArray<TestMessage> =>
   Array.from({ length: count }, (_, n) => kinds.map((kind) => ({ kind, text: `${name}-${n}-${kind}` }))).flat()
 
-export const mail = (name: string, kind: Kind): Mail => ({ kind, text: `${name}-${kind}` })
+export const testMessage = (name: string, kind: Kind): TestMessage => ({ kind, text: `${name}-${kind}` })
 
-/** Addresses, which nobody may see but the provider. */
+/** Addresses that only the provider may receive. */
 export const recipients = { http: "+4915550001111", telegram: "99887766554433" }
 
 const conversations = {
@@ -37,8 +37,8 @@ export const start = (
 ): Promise<Service> =>
   startService({ env: { ...serviceEnv(databaseUrl), PROVIDER_TIMEOUT: "60s", ...env }, args: ["--role", role] })
 
-/** What an answer says of the message: `200 sent`, `503 provider_outcome_unknown`. */
-export const told = (answer: Answer): string =>
+/** An answer in short: `200 sent`, `503 provider_outcome_unknown`. */
+export const resultOf = (answer: Answer): string =>
   isReceipt(answer.body) ? `${answer.status} ${answer.body.deliveryStatus}` : kindOf(answer)
 
 const isReceipt = Schema.is(MessageReceipt)
@@ -53,7 +53,7 @@ export const creates = /INSERT INTO messages /
 /** The statement that records the outcome of an attempt. */
 export const records = /^\s*UPDATE messages SET status = \$/
 
-/** What the database says of a message. */
+/** The state of a message in the database. */
 export interface State {
   readonly status: string
   readonly attempting: boolean
@@ -67,10 +67,10 @@ const StateRow = Schema.Struct({
   attempts: Schema.Array(Schema.String)
 })
 
-export type Desk = Awaited<ReturnType<typeof openDesk>>
+export type Scene = Awaited<ReturnType<typeof openScene>>
 
 /** A project of the test's own, with providers of its own. */
-export const openDesk = async (databaseUrl: string) => {
+export const openScene = async (databaseUrl: string) => {
   const provider = await startProvider()
   const id = `p-${randomBytes(6).toString("hex")}`
   const plenty = { limit: 1_000_000, windowSeconds: 1 }
@@ -91,25 +91,31 @@ export const openDesk = async (databaseUrl: string) => {
   let query = await session(databaseUrl)
   const ofUs = `WHERE project_id = '${id}'`
   /** Every receipt that was ever answered. */
-  const receipts: Array<{ readonly mail: Mail; readonly receipt: MessageReceipt }> = []
+  const receipts: Array<{ readonly testMessage: TestMessage; readonly receipt: MessageReceipt }> = []
 
-  const heard = (mail: Mail, answer: Answer) => {
+  const recordAnswer = (testMessage: TestMessage, answer: Answer) => {
     if (answer.status === 200) {
-      receipts.push({ mail, receipt: Schema.decodeUnknownSync(MessageReceipt)(answer.body) })
+      receipts.push({ testMessage, receipt: Schema.decodeUnknownSync(MessageReceipt)(answer.body) })
     }
     return answer
   }
-  const callOf = ({ text }: Mail, headers: Readonly<Record<string, string>> = {}): Call => ({
+  const callOf = ({ text }: TestMessage, headers: Readonly<Record<string, string>> = {}): Call => ({
     method: "POST",
     headers: { ...bearer(token), "idempotency-key": text, ...headers },
     json: { text }
   })
-  const pathOf = ({ kind }: Mail) => `/api/v1/developer/messaging/conversations/${conversations[kind]}/messages`
+  const pathOf = ({ kind }: TestMessage) => `/api/v1/developer/messaging/conversations/${conversations[kind]}/messages`
 
-  const post = (service: Service, mail: Mail, headers?: Readonly<Record<string, string>>): Promise<Answer> =>
-    send(`${service.url}${pathOf(mail)}`, callOf(mail, headers)).then((answer) => heard(mail, answer))
+  const post = (
+    service: Service,
+    testMessage: TestMessage,
+    headers?: Readonly<Record<string, string>>
+  ): Promise<Answer> =>
+    send(`${service.url}${pathOf(testMessage)}`, callOf(testMessage, headers)).then((answer) =>
+      recordAnswer(testMessage, answer)
+    )
 
-  const state = async ({ text }: Mail): Promise<State | "none"> => {
+  const state = async ({ text }: TestMessage): Promise<State | "none"> => {
     const [row] = await query(`
       SELECT status, attempting, ARRAY(
         SELECT concat_ws(' ', entry ->> 'status', entry ->> 'errorCode') FROM jsonb_array_elements(attempt_log) AS entry
@@ -123,32 +129,33 @@ export const openDesk = async (databaseUrl: string) => {
     token,
     receipts,
     query: (text: string) => query(text),
-    /** Where PostgreSQL has been away, the test's own connection is gone, too. */
+    /** Connects anew after PostgreSQL was down, as the test's own connection is lost. */
     reconnect: async () => {
       query = await session(databaseUrl)
     },
-    /** Sends it, or asks what has become of it. */
+    /** Sends the message, or repeats the send to read its state. */
     post,
     /** Sends it from a caller who can hang up. */
-    call: (service: Service, mail: Mail) => {
-      const call = callOf(mail)
-      const { answer, request } = open(`${service.url}${pathOf(mail)}`, call)
+    call: (service: Service, testMessage: TestMessage) => {
+      const call = callOf(testMessage)
+      const { answer, request } = open(`${service.url}${pathOf(testMessage)}`, call)
       request.end(JSON.stringify(call.json))
       return { answer, hangUp: () => void request.destroy() }
     },
-    /** What is answered, or that nothing is. */
-    ask: (service: Service, mail: Mail): Promise<string> => post(service, mail).then(told, () => "cut"),
+    /** The answer, or that the connection was cut. */
+    ask: (service: Service, testMessage: TestMessage): Promise<string> =>
+      post(service, testMessage).then(resultOf, () => "cut"),
     state,
-    /** Lets a service know the token, so that a send is the only thing that it asks the database. */
+    /** Caches the token in a service, so that a send is its only use of the database. */
     warmUp: (service: Service) =>
       eventually(async () => {
         const { status } = await send(`${service.url}/api/v1/developer/messaging/sources`, { headers: bearer(token) })
         assert.strictEqual(status, 200)
       }),
-    entry: ({ kind, text }: Mail): Entry => provider.entry(text, kind),
-    /** Waits until PostgreSQL has done what processes that are dead still asked it to do. */
-    burial: () => burial(query, "developer-api%"),
-    /** As if everything that is under way had begun long ago: nobody waits for it any more. */
+    entry: ({ kind, text }: TestMessage): Entry => provider.entry(text, kind),
+    /** Waits until the sessions of dead processes have ended. */
+    untilSessionsEnd: () => untilSessionsEnd(query, "developer-api%"),
+    /** Moves the creation of unfinished messages to the past, so that no request waits for them. */
     endWaits: () => query(`UPDATE messages SET created_at = created_at - interval '1 hour' ${ofUs} AND attempting`),
     /** As if the time of every lease had passed. */
     endLeases: () => query(`UPDATE messages SET available_at = now() - interval '1 ms' ${ofUs} AND attempting`),
@@ -159,18 +166,18 @@ export const openDesk = async (databaseUrl: string) => {
 }
 
 /** The provider has taken a message once at most, under one key, and whatever says `sent` is true. */
-export const expectTrue = async (desk: Desk, all: ReadonlyArray<Mail>) => {
-  for (const mail of all) {
-    const { calls, keys, taken } = desk.entry(mail)
-    assert.isAtMost(taken.length, 1, mail.text)
-    assert.isAtMost(keys.length, mail.kind === "http" ? 1 : 0, mail.text)
-    if (mail.kind === "telegram") assert.isAtMost(calls, 1, mail.text)
-    const state = await desk.state(mail)
-    if (state !== "none" && state.status === "sent") assert.lengthOf(taken, 1, mail.text)
+export const expectTrue = async (scene: Scene, all: ReadonlyArray<TestMessage>) => {
+  for (const testMessage of all) {
+    const { calls, keys, taken } = scene.entry(testMessage)
+    assert.isAtMost(taken.length, 1, testMessage.text)
+    assert.isAtMost(keys.length, testMessage.kind === "http" ? 1 : 0, testMessage.text)
+    if (testMessage.kind === "telegram") assert.isAtMost(calls, 1, testMessage.text)
+    const state = await scene.state(testMessage)
+    if (state !== "none" && state.status === "sent") assert.lengthOf(taken, 1, testMessage.text)
   }
-  for (const { mail, receipt } of desk.receipts) {
-    const { keys, taken } = desk.entry(mail)
-    if (mail.kind === "http" && keys.length > 0) assert.deepStrictEqual(keys, [receipt.messageId])
+  for (const { testMessage, receipt } of scene.receipts) {
+    const { keys, taken } = scene.entry(testMessage)
+    if (testMessage.kind === "http" && keys.length > 0) assert.deepStrictEqual(keys, [receipt.messageId])
     const accepted = receipt.attempts.filter(({ status }) => status === "accepted")
     assert.lengthOf(accepted, receipt.deliveryStatus === "sent" ? 1 : 0)
     for (const { providerMessageId } of accepted)

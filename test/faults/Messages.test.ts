@@ -9,21 +9,21 @@ import { checkout, runToEnd } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
   creates,
-  type Desk,
   expectTrue,
-  type Mail,
-  mail,
-  mails,
-  openDesk,
+  openScene,
   pending,
   records,
+  type Scene,
   sent,
   start,
   type State,
+  type TestMessage,
+  testMessage,
+  testMessages,
   unknown
 } from "./Messages.support.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
-import { accept, halfway, ignore, swallow } from "./Providers.support.ts"
+import { accept, acceptSilently, halfway, ignore } from "./Providers.support.ts"
 import { expectProblem } from "./Requests.support.ts"
 import { type Catch, openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -38,11 +38,11 @@ const leased: State = { status: "pending", attempting: true, attempts: ["pending
 const delivered: State = { status: "sent", attempting: false, attempts: ["accepted"] }
 
 interface Step {
-  /** What is sent before each kill. */
-  readonly batches: ReadonlyArray<ReadonlyArray<Mail>>
-  /** Springs when so many messages are there. */
-  readonly trap: (desk: Desk, proxy: WireProxy, count: number) => Promise<Pick<Trap, "sprung" | "cut">>
-  /** What the dead process leaves of each message, and what the provider has seen of it. */
+  /** The messages that are sent before each kill. */
+  readonly batches: ReadonlyArray<ReadonlyArray<TestMessage>>
+  /** Holds the step once this number of messages has reached it. */
+  readonly trap: (scene: Scene, proxy: WireProxy, count: number) => Promise<Pick<Trap, "reached" | "cut">>
+  /** The state of each message after the kill, and the calls that the provider has received. */
   readonly leaves: State | "none"
   readonly calls: 0 | 1
   readonly taken: 0 | 1
@@ -51,23 +51,23 @@ interface Step {
 const rounds = [1, 2]
 
 /** All of a batch get to the provider, and go on together from there. */
-const together = rounds.map((round) => mails(`round-${round}`, 3))
+const together = rounds.map((round) => testMessages(`round-${round}`, 3))
 
 /** One alone: others could wait behind what is caught of it. */
-const alone = rounds.flatMap((round) => mails(`round-${round}`).map((each) => [each]))
+const alone = rounds.flatMap((round) => testMessages(`round-${round}`).map((each) => [each]))
 
-/** Catches a statement of each message once the provider has heard of all of them. */
-const afterTheCall = async (desk: Desk, proxy: WireProxy, when: Catch["when"], count: number) => {
-  await desk.provider.trap(count, ignore).sprung
+/** Holds a statement of each message once the provider has received all of them. */
+const afterTheCall = async (scene: Scene, proxy: WireProxy, when: Catch["when"], count: number) => {
+  await scene.provider.trap(count, ignore).reached
   const trap = proxy.trap({ statement: records, when, count })
-  desk.provider.acceptAll()
+  scene.provider.acceptAll()
   return trap
 }
 
 const steps: Readonly<Record<string, Step>> = {
   "before the message is committed": {
     batches: alone,
-    trap: async (_, proxy, count) => proxy.trap({ statement: creates, when: "asked", count }),
+    trap: async (_, proxy, count) => proxy.trap({ statement: creates, when: "requested", count }),
     leaves: "none",
     calls: 0,
     taken: 0
@@ -88,7 +88,7 @@ const steps: Readonly<Record<string, Step>> = {
   },
   "during the call, when the provider has taken the message": {
     batches: together,
-    trap: async ({ provider }, _, count) => provider.trap(count, swallow),
+    trap: async ({ provider }, _, count) => provider.trap(count, acceptSilently),
     leaves: leased,
     calls: 1,
     taken: 1
@@ -102,35 +102,35 @@ const steps: Readonly<Record<string, Step>> = {
   },
   "before the outcome is recorded": {
     batches: together,
-    trap: (desk, proxy, count) => afterTheCall(desk, proxy, "asked", count),
+    trap: (scene, proxy, count) => afterTheCall(scene, proxy, "requested", count),
     leaves: leased,
     calls: 1,
     taken: 1
   },
   "when the outcome is recorded, and it doesn't know yet": {
     batches: together,
-    trap: (desk, proxy, count) => afterTheCall(desk, proxy, "answered", count),
+    trap: (scene, proxy, count) => afterTheCall(scene, proxy, "answered", count),
     leaves: delivered,
     calls: 1,
     taken: 1
   }
 }
 
-/** Kills a process at a step of each batch; tells the messages. */
-const killAt = async (desk: Desk, { batches, trap }: Step) => {
+/** Kills a process at a step of each batch, and returns the messages. */
+const killAt = async (scene: Scene, { batches, trap }: Step) => {
   const proxy = await openProxy(databaseUrl)
   for (const batch of batches) {
     const service = await start(proxy.url, "api")
-    await desk.warmUp(service)
-    desk.provider.answerWith(accept)
-    const trapped = trap(desk, proxy, batch.length)
-    const answers = batch.map((each) => desk.ask(service, each))
-    const { cut, sprung } = await trapped
-    await sprung
+    await scene.warmUp(service)
+    scene.provider.answerWith(accept)
+    const trapped = trap(scene, proxy, batch.length)
+    const answers = batch.map((each) => scene.ask(service, each))
+    const { cut, reached } = await trapped
+    await reached
     service.kill("SIGKILL")
     await service.exited
     cut()
-    // On a machine that stood still meanwhile it may have been told that nobody knows.
+    // On a machine that was suspended meanwhile, the answer may be that the outcome is unknown.
     for (const answer of await Promise.all(answers)) assert.include(["cut", unknown], answer)
   }
   return batches.flat()
@@ -140,40 +140,40 @@ const sentAgain = { status: 200, headers: { "idempotent-replayed": "true" }, bod
 
 describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 180_000 }, (_, step) => {
   it("sends nothing twice and answers repeated keys truthfully", async () => {
-    const desk = await openDesk(databaseUrl)
-    const { provider } = desk
-    const all = await killAt(desk, step)
-    await desk.burial()
-    const entries = (of: ReadonlyArray<Mail>) =>
-      of.map((each) => ({ calls: desk.entry(each).calls, taken: desk.entry(each).taken.length }))
-    for (const each of all) assert.deepStrictEqual(await desk.state(each), step.leaves, each.text)
+    const scene = await openScene(databaseUrl)
+    const { provider } = scene
+    const all = await killAt(scene, step)
+    await scene.untilSessionsEnd()
+    const entries = (of: ReadonlyArray<TestMessage>) =>
+      of.map((each) => ({ calls: scene.entry(each).calls, taken: scene.entry(each).taken.length }))
+    for (const each of all) assert.deepStrictEqual(await scene.state(each), step.leaves, each.text)
     assert.deepStrictEqual(
       entries(all),
       all.map(() => ({ calls: step.calls, taken: step.taken }))
     )
 
     provider.answerWith(step.leaves === "none" ? accept : ignore)
-    await desk.endWaits()
+    await scene.endWaits()
     const service = await start(databaseUrl)
     const http = all.filter(({ kind }) => kind === "http")
     const telegram = all.filter(({ kind }) => kind === "telegram")
-    const ask = (of: ReadonlyArray<Mail>) => Promise.all(of.map((each) => desk.ask(service, each)))
+    const ask = (of: ReadonlyArray<TestMessage>) => Promise.all(of.map((each) => scene.ask(service, each)))
     if (step.leaves === leased) {
       assert.deepStrictEqual(
         await ask(all),
         all.map(() => pending)
       )
-      // As long as the leases run, nobody touches what may be under way.
+      // While the leases run, no process repeats attempts that may be in flight.
       await sleep(1_000)
       assert.deepStrictEqual(
         await ask(all),
         all.map(() => pending)
       )
-      for (const each of all) assert.deepStrictEqual(await desk.state(each), leased, each.text)
+      for (const each of all) assert.deepStrictEqual(await scene.state(each), leased, each.text)
 
-      await desk.endLeases()
+      await scene.endLeases()
       for (const each of all) {
-        const answer = await desk.post(service, each)
+        const answer = await scene.post(service, each)
         expectProblem(answer, 503, "provider_outcome_unknown")
         assertMatches(answer, {
           headers: { "idempotent-replayed": "true", "retry-after": /^[1-9]\d?$/ },
@@ -182,7 +182,7 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
       }
       await eventually(async () => {
         for (const each of telegram) {
-          assert.deepStrictEqual(await desk.state(each), {
+          assert.deepStrictEqual(await scene.state(each), {
             status: "unknown",
             attempting: false,
             attempts: ["unknown lease_lost"]
@@ -217,46 +217,46 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
         entries(all),
         all.map(() => ({ calls: 1, taken: 1 }))
       )
-      for (const each of all) assertMatches(await desk.post(service, each), sentAgain)
+      for (const each of all) assertMatches(await scene.post(service, each), sentAgain)
     }
-    await expectTrue(desk, all)
+    await expectTrue(scene, all)
   })
 })
 
 describe("a process that is killed during sends", { timeout: 180_000 }, () => {
   it("repeatedly at random moments sends nothing twice", async () => {
-    const desk = await openDesk(databaseUrl)
-    const { provider } = desk
+    const scene = await openScene(databaseUrl)
+    const { provider } = scene
     provider.answerWith((call) => void setTimeout(call.accept, Math.random() * 40))
-    const all: Array<Mail> = []
+    const all: Array<TestMessage> = []
     let service = await start(databaseUrl)
     for (const [round, pause] of [150, 400, 60, 800, 250].entries()) {
       const { exited, hasExited, kill } = service
-      const lane = async (n: number) => {
+      const sender = async (n: number) => {
         for (let at = 0; !hasExited(); at++) {
-          const both = mails(`any-${round}-${n}-${at}`)
+          const both = testMessages(`any-${round}-${n}-${at}`)
           all.push(...both)
-          await Promise.all(both.map((each) => desk.ask(service, each)))
+          await Promise.all(both.map((each) => scene.ask(service, each)))
         }
       }
-      const lanes = Promise.all([0, 1, 2, 3].map(lane))
+      const senders = Promise.all([0, 1, 2, 3].map(sender))
       await sleep(pause)
       kill("SIGKILL")
       await exited
-      await lanes
-      // Of what nobody is alive to do.
-      await desk.burial()
-      await desk.endWaits()
-      await desk.endLeases()
+      await senders
+      // Attempts that no living process makes.
+      await scene.untilSessionsEnd()
+      await scene.endWaits()
+      await scene.endLeases()
       service = await start(databaseUrl)
     }
     for (const each of all) {
       await eventually(async () =>
-        assert.include(each.kind === "http" ? [sent] : [sent, unknown], await desk.ask(service, each))
+        assert.include(each.kind === "http" ? [sent] : [sent, unknown], await scene.ask(service, each))
       )
     }
-    await expectTrue(desk, all)
-    const taken = all.filter((each) => desk.entry(each).taken.length === 1)
+    await expectTrue(scene, all)
+    const taken = all.filter((each) => scene.entry(each).taken.length === 1)
     assert.lengthOf(
       taken.filter(({ kind }) => kind === "http"),
       all.length / 2
@@ -267,31 +267,31 @@ describe("a process that is killed during sends", { timeout: 180_000 }, () => {
 
 describe("an unknown message that must not be repeated", () => {
   it.each(["sent", "failed"] as const)("is unknown until an operator settles it as %s", async (as) => {
-    const desk = await openDesk(databaseUrl)
-    const only = mail(`settled-${as}`, "telegram")
-    const trap = desk.provider.trap(1, as === "sent" ? swallow : ignore)
+    const scene = await openScene(databaseUrl)
+    const only = testMessage(`settled-${as}`, "telegram")
+    const trap = scene.provider.trap(1, as === "sent" ? acceptSilently : ignore)
     const first = await start(databaseUrl, "api")
-    const asked = desk.ask(first, only)
-    await trap.sprung
+    const asked = scene.ask(first, only)
+    await trap.reached
     first.kill("SIGKILL")
     assert.strictEqual(await asked, "cut")
-    await desk.burial()
-    await desk.endWaits()
-    await desk.endLeases()
+    await scene.untilSessionsEnd()
+    await scene.endWaits()
+    await scene.endLeases()
     const service = await start(databaseUrl)
-    await eventually(async () => assertMatches(await desk.state(only), { status: "unknown" }))
+    await eventually(async () => assertMatches(await scene.state(only), { status: "unknown" }))
     // Longer than the first pause.
     await sleep(1_500)
-    const answer = await desk.post(service, only)
+    const answer = await scene.post(service, only)
     expectProblem(answer, 503, "provider_outcome_unknown")
     const cli = (...args: ReadonlyArray<string>) =>
       runToEnd(process.execPath, [`${checkout}/src/cli.ts`, "messages", ...args, "--json"], serviceEnv(databaseUrl))
-    const listed = await cli("list", "--project", desk.id, "--status", "unknown")
+    const listed = await cli("list", "--project", scene.id, "--status", "unknown")
     const messageId = /msg_\w+/.exec(listed.stdout)?.[0] ?? ""
     assertMatches(answer.body, { messageId })
-    const settled = await cli("settle", "--project", desk.id, "--message", messageId, "--as", as)
+    const settled = await cli("settle", "--project", scene.id, "--message", messageId, "--as", as)
     assert.deepStrictEqual(JSON.parse(settled.stdout), { messageId, deliveryStatus: as })
-    assert.strictEqual(await desk.ask(service, only), as === "sent" ? sent : "409 provider_conflict")
-    assert.strictEqual(desk.entry(only).calls, 1)
+    assert.strictEqual(await scene.ask(service, only), as === "sent" ? sent : "409 provider_conflict")
+    assert.strictEqual(scene.entry(only).calls, 1)
   })
 })

@@ -1,4 +1,4 @@
-/** What metrics tell of deliveries (contract §10, §15). */
+/** The metrics of deliveries (contract §10, §15). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { type Answering, inTurn, ok, reset, settings, slowly, status } from "../integrations/Deliveries.support.ts"
@@ -40,7 +40,7 @@ const startMeasured = async (role: Role, url = databaseUrl) => {
     const found = seriesOf(await metrics(), name).filter((each) => each.name === name)
     return found.find((each) => JSON.stringify(each.labels) === JSON.stringify(labels))?.value
   }
-  /** How many attempts there were, by what became of them. */
+  /** The number of attempts by outcome. */
   const outcomes = async () =>
     Object.fromEntries(
       seriesOf(await metrics(), "webhook_deliveries_total").map(({ labels, value }) => [labels["outcome"], value])
@@ -100,7 +100,7 @@ describe("the metrics of deliveries", () => {
     await set(2, "available_at = now() - interval '5 minutes'")
     await set(3, "available_at = now() + interval '2 hours'")
 
-    // What waits for a parked endpoint waits by rights.
+    // Deliveries to a parked endpoint do not count as late.
     const parked = await startMeasured("worker", url)
     await eventually(async () => assert.strictEqual(await parked.value("webhook_queue_depth"), 3))
     assert.strictEqual(await parked.value("webhook_oldest_due_seconds"), 0)

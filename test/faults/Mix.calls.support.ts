@@ -11,14 +11,14 @@ export const mutations = Object.entries(samples)
   .filter(([, { method, policy }]) => method !== "GET" && policy !== "read")
   .map(([name]) => name)
 
-export interface Ask {
+export interface CallRequest {
   readonly params?: Readonly<Record<string, string>>
   readonly query?: string
   readonly json?: unknown
 }
 
 /** The answer to a command. */
-export interface Told {
+export interface ParsedReceipt {
   readonly resourceId: string
   readonly changed: boolean
   /** Of the record, after the command; undefined where it has none. */
@@ -35,7 +35,7 @@ const decodeBody = Schema.decodeUnknownSync(
   })
 )
 
-const told = ({ body, headers }: Answer): Told => {
+const receiptOf = ({ body, headers }: Answer): ParsedReceipt => {
   const { changed, resourceId, signingSecret } = decodeBody(body)
   const etag = headers["etag"]
   return {
@@ -47,7 +47,7 @@ const told = ({ body, headers }: Answer): Told => {
   }
 }
 
-/** The refusals to expect while everything dies. Each means: nothing is known, ask again. */
+/** The expected refusals during failures. After each, the outcome is unknown, and the command is repeated. */
 const unanswered = new Set(["503 service_unavailable", "503 rate_limiter_unavailable", "503 provider_outcome_unknown"])
 
 /** Longer than anything is away. */
@@ -55,7 +55,7 @@ const patience = 60_000
 
 export type Calls = ReturnType<typeof makeCalls>
 
-/** Calls of one token; `heard` is given every answer. */
+/** Calls with one token; `heard` receives every answer. */
 export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answer: Answer) => void = () => {}) => {
   const counts = { answered: new Map<string, number>(), cut: 0, refused: 0, replayed: 0 }
   let keys = 0
@@ -64,7 +64,7 @@ export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answ
   const until = async (
     name: string,
     key: string,
-    { json, params, query }: Ask,
+    { json, params, query }: CallRequest,
     isAnswer: (answer: Answer) => boolean
   ): Promise<Answer> => {
     const { method, path } = samples[name] ?? assert.fail(`There is no operation ${name}`)
@@ -90,7 +90,7 @@ export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answ
 
   return {
     until,
-    /** What was answered so far, by the name of the operation, and how often it was not. */
+    /** The numbers of answers and of missing answers, by operation. */
     counts,
     answered: () => [...counts.answered.values()].reduce((sum, count) => sum + count, 0),
     note,
@@ -98,17 +98,17 @@ export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answ
     /** Sends a command under a key of its own. It is to change something, and to lead to this version of its record. */
     command: async (
       name: string,
-      ask: Ask,
+      request: CallRequest,
       expected: { readonly version?: number; readonly changed?: boolean } = {}
-    ): Promise<Told> => {
+    ): Promise<ParsedReceipt> => {
       const key = `mix-${name}-${keys++}`
-      const answer = await until(name, key, ask, ({ status }) => status === 200 || status === 201)
+      const answer = await until(name, key, request, ({ status }) => status === 200 || status === 201)
       note(name, answer)
-      const receipt = told(answer)
+      const receipt = receiptOf(answer)
       assert.deepStrictEqual(
         { changed: receipt.changed, version: receipt.version },
         { changed: expected.changed ?? true, version: expected.version },
-        `${key} ${JSON.stringify(ask)}`
+        `${key} ${JSON.stringify(request)}`
       )
       return receipt
     }

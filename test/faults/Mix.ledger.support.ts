@@ -1,16 +1,16 @@
-/** Holds what callers were told against what the database holds, and both against what receivers and providers got. */
+/** Compares the answers to callers with the database, and both with the deliveries and sends that were received. */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { operations } from "../../src/api/campaigns/States.ts"
 import { bodyOf, isSignedWith } from "../integrations/Deliveries.support.ts"
-import { dwindles } from "../support/Dwindles.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { eventually } from "../support/Waiting.ts"
 import { mutations } from "./Mix.calls.support.ts"
-import type { Scene } from "./Mix.lanes.support.ts"
+import type { Scene } from "./Mix.callers.support.ts"
 import { deliveryOf, recipients } from "./Mix.project.support.ts"
 import { kinds } from "./Providers.support.ts"
 
-/** Each record's state as the book words it, by its id. */
+/** The state of each record by its id, in the words of the ledger. */
 const states = {
   clients: "SELECT id, format('%s, %s, version %s', display_name, status, version) AS state FROM clients",
   deals: "SELECT id, format('%s, %s, %s, version %s', title, stage_id, status, version) AS state FROM deals",
@@ -49,22 +49,22 @@ const count = async ({ project }: Scene, what: string) =>
 export const settled = async (scene: Scene) => {
   const { project } = scene
   const ofUs = `WHERE project_id = '${project.id}'`
-  await dwindles(async () => {
+  await untilNoneLeft(async () => {
     const open = await count(scene, `deliveries ${ofUs} AND status IN ('pending', 'delivering')`)
-    return open + (await project.troubles()).dead.length
+    return open + (await project.failures()).dead.length
   })
-  await dwindles(() => count(scene, `messages ${ofUs} AND available_at IS NOT NULL`))
-  await dwindles(() =>
+  await untilNoneLeft(() => count(scene, `messages ${ofUs} AND available_at IS NOT NULL`))
+  await untilNoneLeft(() =>
     count(scene, `campaigns ${ofUs} AND scheduled_for < now() AND status IN ('scheduled', 'running')`)
   )
 }
 
-/** Every record is as the last command on it has left it, and there is none beside those that were told of. */
-const expectRecords = async ({ book, project }: Scene) => {
+/** Every record has the state of its last command, and no record exists beside those of the ledger. */
+const expectRecords = async ({ ledger, project }: Scene) => {
   const ofUs = `WHERE project_id = '${project.id}'`
   for (const table of tables) {
     const rows = decodeStates(await project.query(`${states[table]} ${ofUs}`))
-    assert.deepStrictEqual(byName(rows.map(({ id, state }) => [id, state])), byName(book[table]), table)
+    assert.deepStrictEqual(byName(rows.map(({ id, state }) => [id, state])), byName(ledger[table]), table)
   }
   const [counted] = await project.query(`
     SELECT active_clients AS told, (SELECT count(*) FROM clients ${ofUs} AND status = 'active') AS there
@@ -73,10 +73,10 @@ const expectRecords = async ({ book, project }: Scene) => {
   const titles = (await project.query(`SELECT title FROM tasks ${ofUs}`)).map(({ title }) => String(title))
   assert.lengthOf(titles, new Set(titles).size)
   assert.deepStrictEqual(
-    book.tasks.told.filter((title) => !titles.includes(title)),
+    ledger.tasks.told.filter((title) => !titles.includes(title)),
     []
   )
-  const tried = new Set([...book.tasks.told, ...book.tasks.failed])
+  const tried = new Set([...ledger.tasks.told, ...ledger.tasks.failed])
   assert.deepStrictEqual(
     titles.filter((title) => !tried.has(title)),
     []
@@ -90,7 +90,7 @@ const expectKeys = async (scene: Scene) => {
 }
 
 /** Each change has emitted its events once, and each event goes to each installation once. */
-const expectEvents = async ({ book, project }: Scene) => {
+const expectEvents = async ({ ledger, project }: Scene) => {
   const ofUs = `WHERE project_id = '${project.id}'`
   const events = decodeEvents(
     await project.query(`
@@ -101,7 +101,7 @@ const expectEvents = async ({ book, project }: Scene) => {
   const tasks = (await project.query(`SELECT id FROM tasks ${ofUs}`)).map(
     ({ id }) => `crm.task.created.v1 of ${String(id)}, version 1`
   )
-  assert.deepStrictEqual(names.sort(), [...book.events, ...tasks].sort())
+  assert.deepStrictEqual(names.sort(), [...ledger.events, ...tasks].sort())
 
   const deliveries = decodeDeliveries(
     await project.query(`
@@ -109,13 +109,16 @@ const expectEvents = async ({ book, project }: Scene) => {
   )
   assert.deepStrictEqual(
     deliveries.map(({ event, installation }) => `${event} to ${installation}`).sort(),
-    events.flatMap(({ id }) => [`${id} to moody`, `${id} to steady`]).sort()
+    events.flatMap(({ id }) => [`${id} to failing`, `${id} to steady`]).sort()
   )
   return { events: events.length, deliveries, typeOf: new Map(events.map(({ id, type }) => [id, type])) }
 }
 
 /** Everything has arrived under a signature that its receiver can verify, and is delivered or dead as it was answered. */
-const expectArrivals = ({ book, project }: Scene, { deliveries, typeOf }: Awaited<ReturnType<typeof expectEvents>>) => {
+const expectArrivals = (
+  { ledger, project }: Scene,
+  { deliveries, typeOf }: Awaited<ReturnType<typeof expectEvents>>
+) => {
   const known = new Map(deliveries.map((delivery) => [delivery.id, delivery]))
   for (const hit of project.hits) {
     const delivery = known.get(deliveryOf(hit)) ?? assert.fail(`Nobody knows of ${deliveryOf(hit)}`)
@@ -124,7 +127,7 @@ const expectArrivals = ({ book, project }: Scene, { deliveries, typeOf }: Awaite
       [id, installationId, type],
       [delivery.event, delivery.installation, typeOf.get(delivery.event)]
     )
-    const secrets = [...(book.secrets.get(delivery.installation) ?? [])]
+    const secrets = [...(ledger.secrets.get(delivery.installation) ?? [])]
     assert.isTrue(
       secrets.some((secret) => isSignedWith(secret, hit)),
       `No secret of ${delivery.installation} verifies ${delivery.id}`
@@ -144,11 +147,11 @@ const expectArrivals = ({ book, project }: Scene, { deliveries, typeOf }: Awaite
 }
 
 /** Each message was sent once; what no provider can be asked about is unknown, and was not sent twice. */
-const expectMessages = async ({ book, calls, project }: Scene) => {
+const expectMessages = async ({ ledger, calls, project }: Scene) => {
   const rows = decodeMessages(
     await project.query(`SELECT id, text, status FROM messages WHERE project_id = '${project.id}'`)
   )
-  assert.deepStrictEqual(byName(rows.map(({ id, text }) => [text, id])), byName(book.messages))
+  assert.deepStrictEqual(byName(rows.map(({ id, text }) => [text, id])), byName(ledger.messages))
   for (const { id, status, text } of rows) {
     const kind = kinds.find((name) => text.endsWith(name)) ?? assert.fail(text)
     const { calls: called, keys, taken } = project.provider.entry(text, kind)
@@ -159,27 +162,27 @@ const expectMessages = async ({ book, calls, project }: Scene) => {
       assert.isAtMost(called, 1, text)
       if (status === "sent") assert.lengthOf(taken, 1, text)
     }
-    // The caller asks again, and is told the same.
+    // A repeated request gets the same answer.
     const answer = await project.sendMessage(calls, kind, text)
     assert.deepStrictEqual([answer.messageId, answer.answer.status], [id, status === "sent" ? 200 : 503], text)
   }
   return rows.filter(({ status }) => status === "unknown").length
 }
 
-/** Each started campaign has sent to each of its recipients once, or nobody knows. */
-const expectCampaigns = ({ book, project }: Scene) => {
+/** Each started campaign has sent once to each of its recipients, or the outcome is unknown. */
+const expectCampaigns = ({ ledger, project }: Scene) => {
   for (const name of recipients) {
     const { keys, taken } = project.provider.entry(`http to ${name}`, "http")
-    assert.deepStrictEqual([keys.length, taken.length], [book.started.http, book.started.http], name)
-    assert.isAtMost(project.provider.entry(`telegram to ${name}`, "telegram").calls, book.started.telegram, name)
+    assert.deepStrictEqual([keys.length, taken.length], [ledger.started.http, ledger.started.http], name)
+    assert.isAtMost(project.provider.entry(`telegram to ${name}`, "telegram").calls, ledger.started.telegram, name)
   }
 }
 
-/** Holds everything against everything, and tells what it came to. */
+/** Makes all comparisons, and returns the totals. */
 export const balance = async (scene: Scene) => {
-  const { book, calls } = scene
+  const { ledger, calls } = scene
   for (const name of mutations) assert.isAbove(calls.counts.answered.get(name) ?? 0, 0, name)
-  assert.deepStrictEqual([...book.campaignOperations].sort(), [...operations].sort())
+  assert.deepStrictEqual([...ledger.campaignOperations].sort(), [...operations].sort())
   await expectKeys(scene)
   await expectRecords(scene)
   const events = await expectEvents(scene)

@@ -37,7 +37,7 @@ export const startParts = async (settingsOfTest: Readonly<Record<string, string>
     ...settings,
     REDIS_URL: redis.url,
     DATABASE_MAX_CONNECTIONS: "12",
-    // A call that nobody waits for any more is over soon.
+    // A call without a waiting caller ends soon.
     PROVIDER_TIMEOUT: "2s",
     ...settingsOfTest
   }

@@ -78,7 +78,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
     ],
     deals: [{ id: "deal_own", title: "Own" }],
     tickets: [{ id: "tic_own", subject: "Own", status: "resolved" }],
-    installations: ["steady", "moody"].map((installation) => ({ id: installation, name: installation })),
+    installations: ["steady", "failing"].map((installation) => ({ id: installation, name: installation })),
     channels: [
       { id: "http", providerType: "http", displayName: "Http", config: { url: `${provider.url}/hook`, signingSecret } },
       {
@@ -94,17 +94,17 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
   })
   const query = await lastingSession(databaseUrl)
 
-  /** What each delivery was answered with, in the order of its arrivals. */
+  /** The statuses with which each delivery was answered, in order. */
   const answered = new Map<string, ReadonlyArray<number>>()
   const retried = new Set<string>()
   const poisonous = new Set<string>()
-  /** Takes everything, but for poison and, at the moody endpoint, changes of stages that nobody had sent again. */
+  /** Accepts all deliveries except poison and, at the endpoint `failing`, first deliveries of stage changes. */
   const codeOf = (hit: Hit) => {
     if (isPoison(hit)) {
       poisonous.add(deliveryOf(hit))
       return 500
     }
-    const refuses = hit.path.startsWith("/moody") && bodyOf(hit)["type"] === "crm.deal.stage_changed.v1"
+    const refuses = hit.path.startsWith("/failing") && bodyOf(hit)["type"] === "crm.deal.stage_changed.v1"
     return refuses && !retried.has(deliveryOf(hit)) ? 503 : 200
   }
   const to = await opened(
@@ -129,7 +129,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
     accept: (deliveryId: string) => retried.add(deliveryId),
     urlOf: (installation: string, n: number) => `http://127.0.0.1:${to.port}/${installation}/${n}`,
     /** Dead deliveries that can be sent again with success, and the installations whose endpoints are parked. */
-    troubles: async () => {
+    failures: async () => {
       const dead = await query(`
         SELECT deliveries.id, installation_id AS installation FROM deliveries
           JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
@@ -143,7 +143,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
         parked: parked.map(({ installation }) => String(installation))
       }
     },
-    /** Sends a message, whose key is its text without blanks, until it is told what message that is. */
+    /** Sends a message, whose key is its text without blanks, until an answer has its id. */
     sendMessage: async (calls: Calls, kind: Kind, text: string) => {
       const ask = { params: { conversationId: conversations[kind] }, json: { text } }
       const answer = await calls.until(

@@ -9,7 +9,7 @@ import { requires } from "../support/Programs.ts"
 import { leaksIn } from "../support/Secrets.ts"
 import { eventually } from "../support/Waiting.ts"
 import { makeCalls } from "./Mix.calls.support.ts"
-import { makeBook, openLanes, runLanes, type Scene } from "./Mix.lanes.support.ts"
+import { makeLedger, openCallers, runCallers, type Scene } from "./Mix.callers.support.ts"
 import { balance, settled } from "./Mix.ledger.support.ts"
 import { partNames, type Round, startParts } from "./Mix.parts.support.ts"
 import { openProject } from "./Mix.project.support.ts"
@@ -32,9 +32,9 @@ const plan: ReadonlyArray<Round> = fc.sample(
 )
 
 /** No secret of the deployment is in what its processes have printed, or in clear in the database. */
-const expectNoLeak = async ({ book, env, project }: Scene, printed: string) => {
+const expectNoLeak = async ({ ledger, env, project }: Scene, printed: string) => {
   // The last ones stand for all of them: there is one for each rotation.
-  const ofWebhooks = [...book.secrets.values()].flatMap((secrets) => [...secrets].slice(-10))
+  const ofWebhooks = [...ledger.secrets.values()].flatMap((secrets) => [...secrets].slice(-10))
   const secrets = new Map([
     ...givenSecrets(env["DATABASE_URL"] ?? assert.fail("no database")),
     ["the token", project.token],
@@ -54,11 +54,11 @@ describe("a mix of every mutation under kill -9 of any part", () => {
       const parts = await startParts()
       const project = await openProject(parts.databaseUrl)
       const calls = makeCalls(parts, project.token)
-      const scene: Scene = { env: parts.env, project, calls, book: makeBook() }
-      const { failed, run } = runLanes()
-      const { operator, others, retries } = await openLanes(scene)
+      const scene: Scene = { env: parts.env, project, calls, ledger: makeLedger() }
+      const { failed, run } = runCallers()
+      const { operator, others, retries } = await openCallers(scene)
       const stopRetries = run(retries, 200)
-      const stops = [run(operator, 1_000), ...others.map((lane) => run(lane, 150))]
+      const stops = [run(operator, 1_000), ...others.map((caller) => run(caller, 150))]
 
       const killed = new Map<string, number>()
       const killAll = async () => {
@@ -83,7 +83,7 @@ describe("a mix of every mutation under kill -9 of any part", () => {
         `${rounds} rounds (SEED=${seed}) of kill -9: ${[...killed].map(([name, times]) => `${name} ${times}`).join(", ")}. ` +
           `${calls.answered()} commands: ${counts.cut} connections cut, ${counts.refused} answers 503, ` +
           `${counts.replayed} answered by a replay. ${events} events, ${deliveries} deliveries, ${dead} dead-lettered, ` +
-          `${again} taken more than once. ${scene.book.messages.size} messages, ${unknown} of unknown outcome.`
+          `${again} taken more than once. ${scene.ledger.messages.size} messages, ${unknown} of unknown outcome.`
       )
     }
   )

@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { pipelines } from "../contract/Deals.support.ts"
 import { ok, settings } from "../integrations/Deliveries.support.ts"
-import { dwindles } from "../support/Dwindles.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { startService } from "../support/Process.ts"
 import { startCluster } from "./Cluster.support.ts"
 import { project, serviceEnv } from "./Projects.support.ts"
@@ -11,7 +11,7 @@ import { type Answer, bearer, send } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
 const creates = 1_000
-const lanes = 25
+const concurrency = 25
 
 describe("concurrent creates of one project", () => {
   it("make next to no multixacts, for whatever they refer to", async () => {
@@ -49,7 +49,7 @@ describe("concurrent creates of one project", () => {
     for (const [kind, [path, body]] of Object.entries(kinds)) {
       const before = await multixacts()
       let n = 0
-      const lane = async () => {
+      const caller = async () => {
         while (n < creates) {
           const answer: Answer = await send(`${n % 2 === 0 ? service.url : other.url}/api/v1/developer/${path}`, {
             method: "POST",
@@ -59,8 +59,8 @@ describe("concurrent creates of one project", () => {
           assert.include([200, 201], answer.status, answer.text)
         }
       }
-      await Promise.all(Array.from({ length: lanes }, lane))
-      await dwindles(() => shop.inState("pending", "delivering"))
+      await Promise.all(Array.from({ length: concurrency }, caller))
+      await untilNoneLeft(() => shop.inState("pending", "delivering"))
       made[kind] = (await multixacts()) - before
     }
     assert.isBelow(Math.max(...Object.values(made)), 20, JSON.stringify(made))

@@ -86,7 +86,7 @@ describe("a service under twice its load", () => {
     }
     assert.isBelow(most, 512)
 
-    // What was acknowledged is stored, and nothing twice.
+    // Every acknowledged record is stored, once.
     const sql = await session(databaseUrl)
     const [row] = await sql(`
       SELECT count(*) AS stored, count(DISTINCT display_name) AS different FROM clients

@@ -6,7 +6,7 @@ import { requestOf } from "../contract/Requests.ts"
 import type { Sample } from "../contract/Sample.ts"
 import { samples, World } from "../contract/Samples.ts"
 import { ok, settings } from "../integrations/Deliveries.support.ts"
-import { dwindles } from "../support/Dwindles.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { startService } from "../support/Process.ts"
 import { requires } from "../support/Programs.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -58,7 +58,7 @@ describe("a service behind PgBouncer in transaction mode", () => {
     await requests.stop()
     assert.deepStrictEqual([requests.failures, requests.kinds()], [[], ["201"]])
     assert.strictEqual(await shop.deals(), requests.answers.length)
-    await dwindles(() => shop.inState("pending", "delivering"))
+    await untilNoneLeft(() => shop.inState("pending", "delivering"))
     assert.deepStrictEqual([...receiver.seen().keys()].sort(), (await shop.events()).sort())
   })
 

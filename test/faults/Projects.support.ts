@@ -22,7 +22,7 @@ export const database = async (): Promise<string> => {
   return Redacted.value(await Effect.runPromise(Scope.provide(makeDatabase(), scope)))
 }
 
-/** What a service needs to serve a database. */
+/** The settings of a service that serves a database. */
 export const serviceEnv = (databaseUrl: string) => ({
   DATABASE_URL: databaseUrl,
   SECRET_KEY: Buffer.alloc(32, 7).toString("base64")
@@ -52,11 +52,11 @@ export const project = (
 }
 
 /** Waits until the database has done what dead processes still asked it to do, by the name of their connections. */
-export const burial = (query: (text: string) => Promise<ReadonlyArray<unknown>>, name: string) =>
+export const untilSessionsEnd = (query: (text: string) => Promise<ReadonlyArray<unknown>>, name: string) =>
   eventually(async () => {
-    const asked = await query(`
+    const sessions = await query(`
       SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '${name}'`)
-    assert.deepStrictEqual(asked, [])
+    assert.deepStrictEqual(sessions, [])
   })
 
 /** A session of the test's own, for SQL text. */

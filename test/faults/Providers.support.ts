@@ -9,7 +9,7 @@ import type { Trap } from "../support/WireProxy.ts"
 export const kinds = ["http", "telegram"] as const
 export type Kind = (typeof kinds)[number]
 
-/** Secrets that nobody may see but the provider. */
+/** Secrets that only the provider may receive. */
 export const secrets = {
   signingSecret: `whsec_${Buffer.alloc(32, 9).toString("base64")}`,
   token: "123456:AAEhBOweik6ad9r-QXPENQjcrGbqCr4K_bot"
@@ -18,7 +18,7 @@ export const secrets = {
 /** A request that came to a provider, whole. */
 export interface Call {
   readonly kind: Kind
-  /** The key by which the provider knows the message, where it knows one. */
+  /** The provider's idempotency key, if it has one. */
   readonly key: string | undefined
   readonly text: string
   readonly headers: IncomingHttpHeaders
@@ -35,7 +35,7 @@ export const accept: Answering = (call) => call.accept()
 /** Never answers. */
 export const ignore: Answering = () => {}
 /** Takes the message, and never says so. */
-export const swallow: Answering = (call) => void call.take()
+export const acceptSilently: Answering = (call) => void call.take()
 /** Takes the message, and gets no further than the middle of the answer. */
 export const halfway: Answering = (call) => {
   const body = call.take()
@@ -44,7 +44,7 @@ export const halfway: Answering = (call) => {
 /** Surely does not take the message. */
 export const busy: Answering = ({ response }) => void response.writeHead(503).end("{}")
 
-/** What became of a message at the provider. */
+/** The state of a message at the provider. */
 export interface Entry {
   readonly kind: Kind
   readonly calls: number
@@ -58,7 +58,7 @@ const TelegramBody = Schema.fromJsonString(Schema.Struct({ chat_id: Schema.Strin
 
 export type Provider = Awaited<ReturnType<typeof startProvider>>
 
-/** Both providers at one port. They accept everything until told otherwise. */
+/** Both providers on one port. They accept everything unless another answer is set. */
 export const startProvider = async () => {
   const calls: Array<Call> = []
   const takenBy = new Map<Call, string>()
@@ -109,14 +109,14 @@ export const startProvider = async () => {
       for (const call of calls) if (!call.response.headersSent && !call.response.destroyed) call.accept()
     },
     /** Does the same with each call, and is sprung when it has done so `count` times. */
-    trap: (count: number, what: Answering): Pick<Trap, "sprung" | "cut"> => {
+    trap: (count: number, what: Answering): Pick<Trap, "reached" | "cut"> => {
       const { promise, resolve } = Promise.withResolvers<void>()
       let left = count
       answer = (call) => {
         what(call)
         if (--left === 0) resolve()
       }
-      return { sprung: promise, cut: () => undefined }
+      return { reached: promise, cut: () => undefined }
     },
     entry: (text: string, kind: Kind): Entry => ({
       kind,

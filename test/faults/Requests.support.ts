@@ -58,7 +58,7 @@ export const open = (url: string, call: Call = {}): OpenRequest => {
       )
     })
   })
-  // Where a test ends before the answer does, nobody is there to hear of it.
+  // A test may end before the answer; its failure is then of no interest.
   answer.catch(() => undefined)
   return { request, answer }
 }
@@ -73,7 +73,7 @@ export const send = (url: string, call: Call = {}): Promise<Answer> => {
   return answer
 }
 
-/** The path that most tests ask for. */
+/** The path that most tests request. */
 export const clients = "/api/v1/developer/crm/clients"
 
 export const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
@@ -116,13 +116,13 @@ export const expectProblem = (answer: Answer, status: number, code: string): voi
 export const kindOf = ({ body, status }: Answer): string =>
   typeof body === "object" && body !== null && "code" in body ? `${status} ${String(body.code)}` : String(status)
 
-/** Requests as fast as `lanes` of them at once are answered, until told to stop; then everything that was answered. */
-export const stream = (lanes: number, request: (n: number) => Promise<Answer>) => {
+/** Sends requests, `concurrency` at a time, until it is stopped; then returns all answers. */
+export const stream = (concurrency: number, request: (n: number) => Promise<Answer>) => {
   const answers: Array<Answer> = []
   const failures: Array<unknown> = []
   let open = true
   let n = 0
-  const lane = async () => {
+  const caller = async () => {
     while (open) {
       await request(n++).then(
         (answer) => answers.push(answer),
@@ -130,7 +130,7 @@ export const stream = (lanes: number, request: (n: number) => Promise<Answer>) =
       )
     }
   }
-  const all = Promise.all(Array.from({ length: lanes }, lane))
+  const all = Promise.all(Array.from({ length: concurrency }, caller))
   return {
     answers,
     failures,

@@ -14,7 +14,7 @@ import { formsOf, leaksIn } from "../support/Secrets.ts"
 import { eventually } from "../support/Waiting.ts"
 import { startCollector } from "./Collector.support.ts"
 import { makeCalls } from "./Mix.calls.support.ts"
-import { type Lane, makeBook, openLanes, type Scene } from "./Mix.lanes.support.ts"
+import { type Caller, makeLedger, openCallers, type Scene } from "./Mix.callers.support.ts"
 import { startParts } from "./Mix.parts.support.ts"
 import { conversations, openProject } from "./Mix.project.support.ts"
 import { secrets as ofProviders } from "./Providers.support.ts"
@@ -97,7 +97,7 @@ describe("secrets", () => {
     const project = await openProject(parts.databaseUrl)
     const { token } = project
 
-    /** What was read, by where it was. */
+    /** The texts that were read, by their source. */
     const texts = new Map<string, string>()
     const answers: Array<Answer> = []
     let n = 0
@@ -122,12 +122,12 @@ describe("secrets", () => {
       env: parts.env,
       project,
       calls: makeCalls(parts, token, (answer) => told.push(answer)),
-      book: makeBook()
+      ledger: makeLedger()
     }
-    const turns = async (lane: Lane) => {
-      for (let n = 0; n < 3; n++) await lane(n)
+    const turns = async (caller: Caller) => {
+      for (let n = 0; n < 3; n++) await caller(n)
     }
-    const { operator, others, retries } = await openLanes(scene)
+    const { operator, others, retries } = await openCallers(scene)
     await Promise.all([
       ...[retries, operator, ...others].map(turns),
       parts.run([
@@ -137,14 +137,14 @@ describe("secrets", () => {
       ])
     ])
     await parts.areReady()
-    await eventually(async () => assert.isAbove((await project.troubles()).dead.length, 0))
+    await eventually(async () => assert.isAbove((await project.failures()).dead.length, 0))
 
-    // These two commands are there to tell a secret.
+    // These two commands print a secret by design.
     const { stdout: issued } = await operate(["token", "rotate", "--key", token.slice(3, 15), "--json"], { env })
     const rotated = decodeToken(issued).token
     const { stdout: linked } = await operate(["console", "--json"], { env })
     const link = new URL(decodeLink(linked).url)
-    const webhookSecrets = [...scene.book.secrets.values()].flatMap((secrets) => [...secrets])
+    const webhookSecrets = [...scene.ledger.secrets.values()].flatMap((secrets) => [...secrets])
     const redisPassword = randomBytes(24).toString("base64url")
     const wrongPassword = randomBytes(24).toString("base64url")
     const [webhookSecret = assert.fail("No webhook has told its secret")] = webhookSecrets
@@ -162,8 +162,8 @@ describe("secrets", () => {
     }
     for (const [path, call] of misplaced(token, webhookSecret)) await ask(`${service.url}${path}`, call)
 
-    // What operators see.
-    const [dead = assert.fail("Nothing is dead")] = (await project.troubles()).dead
+    // The output for operators.
+    const [dead = assert.fail("Nothing is dead")] = (await project.failures()).dead
     const entered = await ask(link.href)
     const cookie = String(entered.headers["set-cookie"]).split(";")[0] ?? ""
     for (const path of [...pagesOf({ dead, projectId: project.id }, "steady"), "/metrics"]) {
@@ -221,7 +221,7 @@ describe("secrets", () => {
     texts.set("processes and PostgreSQL", await parts.printed())
     for (const [n, { path, text }] of collector.received.entries()) texts.set(`collector ${path} ${n}`, text)
     for (const [n, { text }] of answers.entries()) texts.set(`answer ${n}`, text)
-    // A secret is told once, by the first answer to the command that made it or asked for it.
+    // A secret is answered once, by the first answer to the command that created it or requested it.
     for (const [n, { headers, text }] of told.entries()) {
       const isFirst = headers["idempotent-replayed"] === undefined
       texts.set(`answer to a command ${n}`, isFirst ? text.replace(/"signingSecret":"[^"]+"/, "") : text)
@@ -243,7 +243,7 @@ describe("secrets", () => {
       [...texts].flatMap(([where, text]) => leaksIn(text, secrets).map((name) => `${name} in ${where}`)),
       []
     )
-    // What was searched is what it should be.
+    // Checks that the searched texts are complete.
     assert.isAbove(collector.received.filter(({ text }) => text.includes('"spanId"')).length, 10)
     assert.include(texts.get("table api_keys"), token.slice(3, 15))
     assert.match(texts.get("table webhook_secrets") ?? "", /\\x[0-9a-f]{40}/)

@@ -1,4 +1,4 @@
-/** What sends see of a Redis, a PostgreSQL or a process that goes away: 503 means one thing alone (contract §4, §8, §15). */
+/** Sends while Redis, PostgreSQL or a process fails: 503 has a single meaning (contract §4, §8, §15). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { held, taken } from "../contract/Messages.support.ts"
@@ -27,7 +27,7 @@ describe("sends without Redis", () => {
   })
   const startOn = ({ url }: Redis) => startService({ env: { ...serviceEnv(databaseUrl), REDIS_URL: url } })
 
-  /** The whole bucket, and not a token more, while everything else is told that nobody can count. */
+  /** The whole bucket and no more, while all other requests are answered that the limiter is unavailable. */
   const expectBucket = async (service: Service, token: string, limit: number) => {
     for (let left = limit - 1; left >= 0; left--) {
       const answer = await sendMessage(service.url, token, `${service.pid}-${left}`)

@@ -1,4 +1,4 @@
-/** A project that tells of its deals, a receiver that is told, and what the database holds of both. */
+/** A project with a webhook for its deals, a receiver, and the state of both in the database. */
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import type { EventType } from "../../src/api/integrations/Events.ts"
@@ -10,7 +10,7 @@ import { project, session } from "./Projects.support.ts"
 import { bearer, send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-/** A receiver that may be told to answer in another way. */
+/** A receiver whose answers can be changed. */
 export const listen = async (first: Answering) => {
   let answer = first
   const shop = await opened(receiver((hit, n) => answer(hit, n)))
@@ -20,7 +20,7 @@ export const listen = async (first: Answering) => {
       answer = next
       for (const { response } of shop.hits) if (!response.writableEnded && !response.destroyed) response.end()
     },
-    /** How often each event came. */
+    /** The number of arrivals of each event. */
     seen: () => Map.groupBy(shop.hits, (hit) => String(bodyOf(hit)["id"]))
   }
 }
@@ -42,7 +42,7 @@ export const lastingSession = async (databaseUrl: string) => {
 
 type Headers = Readonly<Record<string, string>>
 
-/** A project of the test's own whose webhook is told of deals, and what its ledger says. */
+/** A new project whose webhook is subscribed to the events of deals, with queries of its records. */
 export const openShop = async (
   databaseUrl: string,
   api: Service,
@@ -78,7 +78,7 @@ export const openShop = async (
     token,
     query,
     call,
-    /** What configured the webhook; its body tells the signing secret. */
+    /** The answer that configured the webhook; its body has the signing secret. */
     configured,
     /** Creates a deal, trying again under the same key for as long as it takes. */
     create: (key: string, of = api, headers: Headers = {}) =>

@@ -1,4 +1,4 @@
-/** How the service ends, and what it leaves behind (contract §15). */
+/** The shutdown of the service, and the state that it leaves (contract §15). */
 import { Agent } from "node:http"
 import * as Net from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -65,13 +65,13 @@ const openCreate = async (url: string, key: string, displayName: string, call: C
   defer(() => request.destroy())
   const [first = "", ...rest] = body
   request.write(first)
-  // What is asked later is answered later.
+  // Later requests are answered later.
   await eventually(() => assert.isAbove(Number(request.socket?.bytesWritten), 0))
   for (const _ of [1, 2, 3]) await send(`${url}/healthz`)
   return { answer, request, rest: rest.join("") }
 }
 
-/** A path that needs nothing tells when new requests are refused. */
+/** A path without dependencies, which shows when new requests are refused. */
 const isDraining = (service: Service) =>
   eventually(async () => assert.strictEqual((await send(`${service.url}/nothing-here`)).status, 503))
 

@@ -1,4 +1,4 @@
-/** How the service starts, what it prints and logs, and what its roles and ports serve (contract §13 to §15). */
+/** The start of the service: its output and logs, and the routes of its roles and ports (contract §13 to §15). */
 import { Schema } from "effect"
 import { mkdir, readFile, writeFile } from "node:fs/promises"
 import { createServer } from "node:net"

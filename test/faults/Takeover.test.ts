@@ -1,38 +1,38 @@
-/** What a worker held that was killed: another takes it over long before its lease would have ended (contract §8, §9). */
+/** The work of a killed worker is taken over long before its lease ends (contract §8, §9). */
 import { assert } from "@effect/vitest"
 import { it, describe } from "vitest"
 import { assertMatches } from "../support/Matches.ts"
 import { launchRunner, openCampaigns } from "./Campaigns.support.ts"
-import { mails, openDesk, retrying, start } from "./Messages.support.ts"
+import { openScene, retrying, start, testMessages } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
-import { accept, busy, swallow } from "./Providers.support.ts"
+import { accept, acceptSilently, busy } from "./Providers.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 /** With a provider's timeout of 60 s a lease lasts 65 s; `eventually` waits for 20 s. */
 describe("a worker that is killed with -9", () => {
   it("loses no message, which another worker takes over without a second send", async () => {
     const databaseUrl = await database()
-    const desk = await openDesk(databaseUrl)
-    const { provider } = desk
-    const all = mails("held")
+    const scene = await openScene(databaseUrl)
+    const { provider } = scene
+    const all = testMessages("held")
     provider.answerWith(busy)
     const api = await start(databaseUrl, "api")
-    assert.deepStrictEqual(await Promise.all(all.map((each) => desk.ask(api, each))), [retrying, retrying])
-    const trap = provider.trap(all.length, swallow)
-    await desk.endPauses()
+    assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [retrying, retrying])
+    const trap = provider.trap(all.length, acceptSilently)
+    await scene.endPauses()
     const first = await start(databaseUrl, "worker")
-    await trap.sprung
+    await trap.reached
     await start(databaseUrl, "worker")
     provider.answerWith(accept)
     first.kill("SIGKILL")
     await eventually(async () => {
-      const [http, telegram] = await Promise.all(all.map(desk.state))
+      const [http, telegram] = await Promise.all(all.map(scene.state))
       const before = ["retrying http_503", "unknown lease_lost"]
       assert.deepStrictEqual(http, { status: "sent", attempting: false, attempts: [...before, "accepted"] })
       assert.deepStrictEqual(telegram, { status: "unknown", attempting: false, attempts: before })
     })
     assertMatches(
-      all.map((each) => desk.entry(each)),
+      all.map((each) => scene.entry(each)),
       [
         { calls: 3, taken: [/^/] },
         { calls: 2, taken: [/^/] }
@@ -43,10 +43,10 @@ describe("a worker that is killed with -9", () => {
   it("loses no recipient, which another worker takes over within three seconds without a second send", async () => {
     const databaseUrl = await database()
     const { begin, clients, entry, open, provider, recipients } = await openCampaigns(databaseUrl, 3)
-    const trap = provider.trap(2 * clients.length, swallow)
+    const trap = provider.trap(2 * clients.length, acceptSilently)
     const first = launchRunner(databaseUrl)
     await begin(60_000)
-    await trap.sprung
+    await trap.reached
     const second = launchRunner(databaseUrl)
     await second.prints(/^listening on/m)
     provider.answerWith(accept)
@@ -56,9 +56,9 @@ describe("a worker that is killed with -9", () => {
     assert.isBelow(performance.now() - killedAt, 3_000)
     await eventually(async () => assert.strictEqual(await open(), 0))
     for (const kind of ["http", "telegram"] as const) {
-      const told = await recipients(kind)
+      const resultOf = await recipients(kind)
       assert.deepStrictEqual(
-        told.map(({ status }) => status),
+        resultOf.map(({ status }) => status),
         clients.map(() => (kind === "http" ? "sent" : "unknown"))
       )
       for (const client of clients) assert.lengthOf(entry(client, kind).taken, 1)

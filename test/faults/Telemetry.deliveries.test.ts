@@ -1,4 +1,4 @@
-/** What traces and logs tell of deliveries, and what they don't (contract §10, §14, §15). */
+/** Traces and logs of deliveries, and the values that they must not contain (contract §10, §14, §15). */
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
@@ -34,7 +34,7 @@ const start = (env: Readonly<Record<string, string>>, role: Role = "all") =>
 const startWith = async (collector: Collector, role?: Role, env: Readonly<Record<string, string>> = {}) =>
   start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }, role)
 
-/** A caller's trace of the test's own, as the caller tells of it. */
+/** A trace of the caller, as its `traceparent`. */
 const newTrace = (flags = "01") => {
   const traceId = randomBytes(16).toString("hex")
   return { traceId, headers: { traceparent: `00-${traceId}-00f067aa0ba902b7-${flags}` } }
@@ -51,7 +51,7 @@ const settled = (shop: Shop) =>
 const attemptsIn = (spans: ReadonlyArray<Span>) =>
   spans.filter(({ attributes, kind }) => kind === spanKind.client && !("db.system.name" in attributesOf(attributes)))
 
-/** What a receiver was told of the span that called it. */
+/** The `traceparent` that a receiver got. */
 const toldOf = ({ headers }: Hit) => headers["traceparent"]
 
 const traceparentOf = ({ spanId, traceId }: Span) => `00-${traceId}-${spanId}-01`
@@ -63,7 +63,7 @@ const spanOf = (spans: ReadonlyArray<Span>, hit: Hit | undefined): Span => {
   return span
 }
 
-/** A deal that is told of to a receiver that answers in turn, in a trace; then all that was exported of that trace. */
+/** A deal whose events go to a receiver with the given answers, in a trace; returns the exported spans of the trace. */
 const tracedDeal = async (...answers: ReadonlyArray<Answering>) => {
   const collector = await startCollector()
   const [api, worker] = [await startWith(collector, "api"), await startWith(collector, "worker")]

@@ -21,7 +21,7 @@ it("an idle worker exports no spans", async () => {
   // Each of its fibers has looked by then, most of them often.
   await eventually(async () => assert.isAbove(await commits(), before + 60))
   assert.deepStrictEqual(await worker.stop(), inGoodOrder)
-  // Its start is told, to show that what it does is exported at all.
+  // Its start is exported, which shows that the export works.
   assert.include(
     collector.spans().map(({ name }) => name),
     "migrate"

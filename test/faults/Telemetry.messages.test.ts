@@ -1,4 +1,4 @@
-/** What sends tell a collector and Prometheus, and what they keep to themselves (contract §8, §15). */
+/** The telemetry of sends, and the secrets that it must not contain (contract §8, §15). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { freePort, inGoodOrder } from "../support/Process.ts"
@@ -15,18 +15,18 @@ import {
 } from "./Collector.support.ts"
 import {
   expectTrue,
-  mails,
-  openDesk,
+  openScene,
   pending,
   recipients,
+  resultOf,
   retrying,
   sent,
   start,
-  told,
+  testMessages,
   unknown
 } from "./Messages.support.ts"
 import { database } from "./Projects.support.ts"
-import { accept, type Answering, busy, secrets, swallow } from "./Providers.support.ts"
+import { accept, acceptSilently, type Answering, busy, secrets } from "./Providers.support.ts"
 import { send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -51,10 +51,10 @@ const traceOf = (collector: Collector) => collector.spans().filter((span) => spa
 
 describe("the span of a provider call", () => {
   it("is a client span in the request's trace, and is sent to the provider", async () => {
-    const [desk, collector] = await Promise.all([openDesk(databaseUrl), startCollector()])
+    const [scene, collector] = await Promise.all([openScene(databaseUrl), startCollector()])
     const service = await start(databaseUrl, "all", { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url })
-    const all = mails("traced")
-    for (const each of all) assert.strictEqual(told(await desk.post(service, each, caller)), sent)
+    const all = testMessages("traced")
+    for (const each of all) assert.strictEqual(resultOf(await scene.post(service, each, caller)), sent)
     assert.deepStrictEqual(await service.stop(), inGoodOrder)
 
     const trace = traceOf(collector)
@@ -79,39 +79,39 @@ describe("the span of a provider call", () => {
         "http.response.status_code": 200,
         "message.id": /^msg_/,
         "server.address": "127.0.0.1",
-        "server.port": Number(new URL(desk.provider.url).port),
-        "url.full": `${new URL(desk.provider.url).origin}/REDACTED`
+        "server.port": Number(new URL(scene.provider.url).port),
+        "url.full": `${new URL(scene.provider.url).origin}/REDACTED`
       })
       assert.notInclude(Object.keys(attributes), "url.path")
     }
-    const [http, telegram] = desk.provider.calls
+    const [http, telegram] = scene.provider.calls
     const ofHttp = calls.find(({ attributes }) => attributesOf(attributes)["message.id"] === http?.key)
     assert.strictEqual(http?.headers["traceparent"], `00-${traceId}-${ofHttp?.spanId}-01`)
     assert.notProperty(telegram?.headers, "traceparent")
   })
 
   it("is in the same trace when another process repeats the call or the process died", async () => {
-    const [desk, collector] = await Promise.all([openDesk(databaseUrl), startCollector()])
+    const [scene, collector] = await Promise.all([openScene(databaseUrl), startCollector()])
     const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
-    const [later, lost] = [mails("later"), mails("lost")]
+    const [later, lost] = [testMessages("later"), testMessages("lost")]
     const api = await start(databaseUrl, "api", env)
-    desk.provider.answerWith(busy)
-    for (const each of later) assert.strictEqual(told(await desk.post(api, each, caller)), retrying)
-    const { sprung } = desk.provider.trap(lost.length, swallow)
-    const cut = lost.map((each) => desk.post(api, each, caller).then(told, () => "cut"))
-    await sprung
-    // What it has to tell of earlier calls.
+    scene.provider.answerWith(busy)
+    for (const each of later) assert.strictEqual(resultOf(await scene.post(api, each, caller)), retrying)
+    const { reached } = scene.provider.trap(lost.length, acceptSilently)
+    const cut = lost.map((each) => scene.post(api, each, caller).then(resultOf, () => "cut"))
+    await reached
+    // The exported spans of earlier calls.
     await eventually(() => assert.isAtLeast(callsIn(traceOf(collector)).length, 2))
     api.kill("SIGKILL")
     assert.deepStrictEqual(await Promise.all(cut), ["cut", "cut"])
 
-    desk.provider.answerWith(accept)
-    await desk.endWaits()
-    await desk.endLeases()
-    await desk.endPauses()
+    scene.provider.answerWith(accept)
+    await scene.endWaits()
+    await scene.endLeases()
+    await scene.endPauses()
     const worker = await start(databaseUrl, "worker", env)
     await eventually(async () => {
-      const states = await Promise.all([...later, ...lost].map(desk.state))
+      const states = await Promise.all([...later, ...lost].map(scene.state))
       assertMatches(
         states,
         ["sent", "sent", "sent", "unknown"].map((status) => ({ status }))
@@ -126,18 +126,18 @@ describe("the span of a provider call", () => {
     )
     // Two that were put off, and the one that may be repeated.
     assert.lengthOf(calls, 5)
-    for (const { headers, key } of desk.provider.calls.slice(4).filter(({ kind }) => kind === "http")) {
+    for (const { headers, key } of scene.provider.calls.slice(4).filter(({ kind }) => kind === "http")) {
       const span = calls.find(({ spanId }) => headers["traceparent"] === `00-${traceId}-${spanId}-01`)
       assert.strictEqual(attributesOf(span?.attributes)["message.id"], key)
     }
-    await expectTrue(desk, lost)
+    await expectTrue(scene, lost)
   })
 })
 
 describe("the telemetry of provider calls", () => {
   it("counts attempts by provider and outcome, and contains no text, address or secret", async () => {
-    const [desk, collector, adminPort] = await Promise.all([openDesk(databaseUrl), startCollector(), freePort()])
-    const { provider } = desk
+    const [scene, collector, adminPort] = await Promise.all([openScene(databaseUrl), startCollector(), freePort()])
+    const { provider } = scene
     const service = await start(databaseUrl, "all", {
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       ADMIN_PORT: String(adminPort),
@@ -148,17 +148,17 @@ describe("the telemetry of provider calls", () => {
     const secretText = "whisper-of-the-text"
     const post = async (what: Answering, name: string, expected: string) => {
       provider.answerWith(what)
-      for (const each of mails(`${secretText}-${name}`)) {
-        assert.include([expected, pending], told(await desk.post(service, each)))
+      for (const each of testMessages(`${secretText}-${name}`)) {
+        assert.include([expected, pending], resultOf(await scene.post(service, each)))
       }
     }
     await post(accept, "accepted", sent)
     await post(refuse, "refused", "409 provider_conflict")
     await post(({ response }) => response.destroy(), "dropped", unknown)
-    await post(swallow, "timeout", unknown)
+    await post(acceptSilently, "timeout", unknown)
     await post(busy, "busy", retrying)
     const bodies = await Promise.all(
-      mails(`${secretText}-refused`).map(async (each) => (await desk.post(service, each)).text)
+      testMessages(`${secretText}-refused`).map(async (each) => (await scene.post(service, each)).text)
     )
 
     const metrics = (await send(`http://127.0.0.1:${adminPort}/metrics`)).text
@@ -187,7 +187,7 @@ describe("the telemetry of provider calls", () => {
       metrics,
       ...bodies
     ].join("\n")
-    for (const hidden of [secretText, ...Object.values(recipients), secrets.token, desk.token]) {
+    for (const hidden of [secretText, ...Object.values(recipients), secrets.token, scene.token]) {
       assert.notInclude(everything, hidden)
     }
     assert.notInclude(everything, secrets.token.split(":")[1] ?? "")

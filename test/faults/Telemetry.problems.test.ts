@@ -1,4 +1,4 @@
-/** How a problem is found again by those who watch the service: in its trace, and in the log (contract §2, §15). */
+/** A problem can be found in the trace and in the log (contract §2, §15). */
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
@@ -37,7 +37,7 @@ const newCall = () => {
 }
 type NewCall = ReturnType<typeof newCall>
 
-/** What the one server span of a call tells of how it ended. */
+/** The attributes of a call's only server span that describe its end. */
 const endOf = (collector: Collector, { traceId }: NewCall) => {
   const [server, ...more] = collector
     .spans()
@@ -53,7 +53,7 @@ const endOf = (collector: Collector, { traceId }: NewCall) => {
 
 type Asking = (service: Service, call: NewCall) => Promise<Answer>
 
-/** Makes calls one after the other, and holds each server span to tell of its answer. */
+/** Makes calls in sequence, and checks that each server span describes its answer. */
 const expectEnds = async (
   { collector, service }: Awaited<ReturnType<typeof start>>,
   asked: ReadonlyArray<readonly [status: number, code: string | undefined, ask: Asking]>

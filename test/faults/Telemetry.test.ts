@@ -1,4 +1,4 @@
-/** What reaches an OpenTelemetry collector, and what does not (contract §14, §15). */
+/** The telemetry that an OpenTelemetry collector receives (contract §14, §15). */
 import { createServer } from "node:net"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"

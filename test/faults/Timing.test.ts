@@ -1,6 +1,6 @@
 /**
- * Ids of another project and ids that no project has cost the service the same work, so that an answer's time does not tell
- * them apart either (contract §2). `SAMPLES=2000` compares the times of as many requests of each kind.
+ * Ids of another project and ids that do not exist cost the service the same work, so that the time of an answer does
+ * not distinguish them either (contract §2). `SAMPLES=2000` compares the times of as many requests of each kind.
  */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
@@ -70,7 +70,7 @@ const others = new Set([
   "query/expectedProjectId"
 ])
 
-/** What the other project of the world lacks. */
+/** Records that the other project of the world lacks. */
 const moreForeign = Effect.gen(function* () {
   const { seed } = yield* TestServer
   yield* seed({

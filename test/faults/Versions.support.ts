@@ -15,9 +15,9 @@ const git = async (args: ReadonlyArray<string>, env: Readonly<Record<string, str
 const linesOf = (text: string) => text.split("\n").filter((line) => line !== "")
 
 /** A migration without what may change in it after its release: comments and white space. */
-const essence = (text: string) => text.replaceAll(/\/\*[^]*?\*\/|\/\/.*|--.*|\s+/g, "")
+const withoutComments = (text: string) => text.replaceAll(/\/\*[^]*?\*\/|\/\/.*|--.*|\s+/g, "")
 
-/** How many migrations a commit lacks, when those that it has are as they are now; else undefined. */
+/** The number of migrations that a commit lacks, if those that it has are unchanged; otherwise undefined. */
 const missingIn = async (commit: string, now: ReadonlyMap<string, string>, read: (blob: string) => Promise<string>) => {
   // `mode blob id<tab>name`
   const files = linesOf(await git(["ls-tree", `${commit}:migrations`])).map((line) => line.split(/\s+/))
@@ -27,7 +27,7 @@ const missingIn = async (commit: string, now: ReadonlyMap<string, string>, read:
   return now.size - files.length
 }
 
-/** How far the search goes. */
+/** Maximum number of commits that are searched. */
 const candidates = 40
 
 export interface VersionBefore {
@@ -44,10 +44,10 @@ export const findVersionBefore = async (): Promise<VersionBefore | undefined> =>
   const directory = Path.join(checkout, "migrations")
   const now = new Map<string, string>()
   for (const name of await readdir(directory))
-    now.set(name, essence(await readFile(Path.join(directory, name), "utf8")))
+    now.set(name, withoutComments(await readFile(Path.join(directory, name), "utf8")))
   const texts = new Map<string, Promise<string>>()
   const read = (blob: string) => {
-    const text = texts.get(blob) ?? git(["cat-file", "blob", blob]).then(essence)
+    const text = texts.get(blob) ?? git(["cat-file", "blob", blob]).then(withoutComments)
     texts.set(blob, text)
     return text
   }

@@ -13,7 +13,7 @@ import { makeDatabase } from "../support/TestDatabase.ts"
 import { eventually } from "../support/Waiting.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { makeCalls } from "./Mix.calls.support.ts"
-import { makeBook, openLanes, runLanes, type Scene } from "./Mix.lanes.support.ts"
+import { makeLedger, openCallers, runCallers, type Scene } from "./Mix.callers.support.ts"
 import { balance, settled } from "./Mix.ledger.support.ts"
 import { openProject } from "./Mix.project.support.ts"
 import { serviceEnv } from "./Projects.support.ts"
@@ -46,7 +46,7 @@ const expectSame = async (token: string, replicas: ReadonlyArray<Service>) => {
   }
 }
 
-/** What a request is answered that came to a process just before its balancer knew that it was stopped. */
+/** The answer to a request that reaches a process just before the balancer has removed it. */
 const isDrain = ({ headers, status, text }: Answer) =>
   status === 503 && headers["connection"] === "close" && text.includes("This process is shutting down")
 
@@ -64,7 +64,7 @@ describe("the version before and this one", () => {
     const startOld = () => startService({ env, source })
     const old = await startOld()
 
-    // Callers of every mutation, on whatever serves by turns. An operator has the commands of one version alone.
+    // Callers of every mutation, on the replicas in turn. An operator has the commands of one version alone.
     let serving: ReadonlyArray<Service> = [old]
     let turn = 0
     const nextReplica = () => serving[turn++ % serving.length] ?? old
@@ -78,11 +78,11 @@ describe("the version before and this one", () => {
       if (answer.status >= 500 && !isDrain(answer)) failed.push(`${answer.status} ${answer.text}`)
     }
     const calls = makeCalls({ api: nextReplica }, project.token, heard)
-    const scene: Scene = { env, project, calls, book: makeBook() }
-    const { others, retries } = await openLanes(scene)
-    const lanes = runLanes()
-    const stopRetries = lanes.run(retries, 200)
-    const stops = others.map((lane) => lanes.run(lane, 100))
+    const scene: Scene = { env, project, calls, ledger: makeLedger() }
+    const { others, retries } = await openCallers(scene)
+    const callers = runCallers()
+    const stopRetries = callers.run(retries, 200)
+    const stops = others.map((caller) => callers.run(caller, 100))
     const migrations = async () =>
       Number((await project.query("SELECT count(*) FROM effect_sql_migrations"))[0]?.["count"])
     const goesOn = () => {
@@ -108,7 +108,7 @@ describe("the version before and this one", () => {
       }
 
       const first = await startService({ env })
-      // One of the version before that restarts finds migrations that it does not know.
+      // A replica of the earlier version that restarts finds migrations that are unknown to it.
       const restarted = await startOld()
       serving = [old, first, restarted]
       await goesOn()
@@ -124,7 +124,7 @@ describe("the version before and this one", () => {
       await settled(scene)
       await stopRetries()
     }
-    await Promise.race([lanes.failed, roll()])
+    await Promise.race([callers.failed, roll()])
 
     assert.deepStrictEqual(failed, [])
     const { deliveries, events } = await balance(scene)

@@ -1,4 +1,4 @@
-/** What is claimed ahead for a quick endpoint is still sent as its webhook is when it is sent (contract §10). */
+/** A delivery that was claimed ahead is sent to the webhook as it is at the time of the send (contract §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestServer } from "../support/TestServer.ts"

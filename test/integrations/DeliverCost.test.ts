@@ -1,4 +1,4 @@
-/** What a claim reads: the endpoints that it visits, however many others are parked or idle (contract §10). */
+/** The rows that a claim reads: those of the endpoints that it visits, with any number of parked or idle ones (contract §10). */
 import { PgClient } from "@effect/sql-pg"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Redacted } from "effect"

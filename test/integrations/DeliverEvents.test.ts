@@ -1,4 +1,4 @@
-/** What reaches webhooks, from the change itself to the receiver (contract §10). */
+/** Events from the change to the receiver (contract §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer, Redacted, Schema } from "effect"
 import { PgClient } from "@effect/sql-pg"
@@ -13,7 +13,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { bodyOf, hang, type Hit, ok, open, receiver, settings, status, verifies } from "./Deliveries.support.ts"
 import { until } from "../support/Waiting.ts"
 
-/** As the OpenAPI document tells of it, and nothing more. */
+/** Exactly the members of the OpenAPI document. */
 const decodeEvent = Schema.decodeUnknownEffect(Schema.Union(eventTypes.map(eventBody)), {
   onExcessProperty: "error",
   errors: "all"

@@ -9,7 +9,7 @@ import { until, untilRows } from "../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
 
-/** What each attempt came to. */
+/** The outcome of each attempt. */
 const cameTo = (row: DeliveryRow | undefined) => row?.log.map(({ errorCode, statusCode }) => statusCode ?? errorCode)
 
 const times = (row: DeliveryRow | undefined) =>

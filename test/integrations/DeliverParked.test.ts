@@ -30,7 +30,7 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
   for (let n = 0; n < deals; n++) yield* project.created()
   const { projectId, sql } = project
   const endpoint = { projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop") }
-  /** Claims; a test's own claims are told of the endpoint as if it was notified, or find it by its row alone. */
+  /** Claims. The endpoint is named, as after a notice, or found by its row alone. */
   const claimed = (concurrency = 4, named = true) =>
     Effect.orDie(
       claim(sql, {
@@ -60,7 +60,7 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
         UPDATE endpoint_health SET parked_until = parked_until - time, resting_until = resting_until - time,
           next_due_at = next_due_at - time
         FROM passed WHERE project_id = ${projectId}`),
-    /** How long the endpoint is left alone from now, to the second. */
+    /** The rest of the endpoint's pause, in whole seconds. */
     pause: Effect.map(
       Effect.orDie(sql<{ readonly seconds: number | null }>`
         SELECT round(extract(epoch FROM parked_until - now()))::float8 AS seconds

@@ -1,4 +1,4 @@
-/** How long deliveries are kept, with the log of their attempts (contract §10: 30 days), and their events. */
+/** The retention of deliveries with their attempt logs, and of events (contract §10: 30 days). */
 import { assert, describe, it as test, layer } from "@effect/vitest"
 import { ConfigProvider, Duration, Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"

@@ -1,4 +1,4 @@
-/** Endpoints that ask to be called later (contract §10). */
+/** Endpoints that answer with `Retry-After` (contract §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestServer } from "../support/TestServer.ts"

@@ -1,4 +1,4 @@
-/** How a claim shares slots among endpoints while there are fewer slots than deliveries (contract §10). */
+/** The division of slots among endpoints while there are fewer slots than deliveries (contract §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"

@@ -25,7 +25,7 @@ layer(TestDatabase.layer)("a delivery loop whose statements all fail", (it) => {
         return { status: answer.status, text: await answer.text() }
       })
       assert.strictEqual((yield* ready).status, 200)
-      // What PostgreSQL says when its disk is full: the loop keeps its results and tries again.
+      // The error of PostgreSQL when its disk is full: the loop keeps its results and tries again.
       yield* Effect.orDie(sql`
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'no space left'; END $$`)

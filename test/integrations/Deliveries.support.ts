@@ -29,7 +29,7 @@ export interface Receiver {
   readonly mostOpen: () => number
 }
 
-/** What a receiver does with a delivery; `n` counts from 0. */
+/** The answer of a receiver to a delivery; `n` counts from 0. */
 export type Answering = (hit: Hit, n: number) => void
 
 /** Answers with a status, and with headers. */
@@ -150,7 +150,7 @@ export const open = Effect.fnUntraced(function* (
     ...callsOf(server, seeded),
     sql: server.sql,
     configure,
-    /** A new webhook; tells its secret. */
+    /** Configures a new webhook, and returns its secret. */
     subscribe: (id: string, endpointUrl: string, eventTypes = everyType) =>
       Effect.map(configure(id, endpointUrl, null, eventTypes), secretOf),
     rotate: (id: string, expectedVersion: number) =>
@@ -231,7 +231,7 @@ const decodeBody = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Record(
 /** The body of a hit. */
 export const bodyOf = ({ body }: Hit) => decodeBody(body)
 
-/** The headers of a hit that Standard Webhooks knows. */
+/** The headers of a request that Standard Webhooks defines. */
 const signed = ({ headers }: Hit) => ({
   "webhook-id": String(headers["webhook-id"]),
   "webhook-timestamp": String(headers["webhook-timestamp"]),

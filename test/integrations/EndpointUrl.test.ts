@@ -1,13 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
-import { networksOf, noNetworks } from "../../src/integrations/Addresses.ts"
+import { networksOf } from "../../src/integrations/Addresses.ts"
 import { checkEndpoint, mayConnect } from "../../src/integrations/EndpointUrl.ts"
 
 const loopback = networksOf(["127.0.0.0/8", "::1/128"])
 
-const verdict = (url: string, allowed = noNetworks) =>
+const verdict = (url: string, allowed = networksOf([])) =>
   Result.match(checkEndpoint(url, allowed), { onSuccess: () => "taken", onFailure: (reason) => reason })
-const verdicts = (urls: ReadonlyArray<string>, allowed = noNetworks) =>
+const verdicts = (urls: ReadonlyArray<string>, allowed = networksOf([])) =>
   urls.map((url) => `${url} ${verdict(url, allowed)}`)
 const all = (urls: ReadonlyArray<string>, verdict: string) => urls.map((url) => `${url} ${verdict}`)
 

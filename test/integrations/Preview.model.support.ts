@@ -1,4 +1,4 @@
-/** The import preview as contract §11 tells it, record by record and in memory: what the service is held against. */
+/** A plain model of the import preview (contract §11), record by record and in memory. */
 import { createHash } from "node:crypto"
 
 export type Type = "contact" | "organization" | "lead" | "deal" | "task" | "activity" | "note"
@@ -49,7 +49,7 @@ const sale = {
   expectedCloseDate: orNull(isDay)
 }
 
-/** What fits each own field. */
+/** Values that fit each own field. */
 export const ownFields: { readonly [T in Type]: Readonly<Record<string, (value: unknown) => boolean>> } = {
   contact: {
     displayName: isText(160),

@@ -1,4 +1,4 @@
-/** Whatever is staged: the preview says what the plain model of contract §11 says. */
+/** For any staged records: the preview is that of a plain model of contract §11. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"

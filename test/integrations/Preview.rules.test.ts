@@ -1,4 +1,4 @@
-/** What judged a batch is kept with it: a release with other rules judges it anew. */
+/** The version of the rules is stored with each batch: a release with other rules evaluates it again. */
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect, Exit, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"

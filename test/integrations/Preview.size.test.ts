@@ -9,7 +9,7 @@ import { contact, projects, usual } from "./Preview.support.ts"
 
 const size = 20_000
 
-/** A tenth are deals; the contacts meet clients by id or by email, or nobody; a seventh share one phone. */
+/** A tenth are deals. The contacts match clients by id or by email, or none; a seventh share one phone. */
 const recordAt = (index: number): StagedRecord =>
   index % 10 === 9
     ? {
@@ -60,7 +60,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("20,000 staged
       const installations = [{ id: "ins", name: "Shop", importProfile: usual, stagedRecords }]
       const text = JSON.stringify({ project: { id: "big", name: "Big" }, installations })
 
-      // What it knows is all of another project: of ours it expects a row at most.
+      // The statistics are those of another project: the planner expects at most one row of this one.
       yield* seed({
         clients: Array.from({ length: 300 }, (_, index) => ({
           id: `${index}`,

@@ -7,12 +7,12 @@ import { secretBox } from "../support/SecretBox.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import type { Client, Profile, StagedRecord } from "./Preview.model.support.ts"
 
-/** What applies files; no secret is in any of these. */
+/** The services that apply files; the files have no secrets. */
 export const projects = Projects.layer.pipe(Layer.provide(secretBox(Buffer.alloc(32, 1).toString("base64"))))
 
 export const services = Layer.mergeAll(projects, Preview.layer).pipe(Layer.provideMerge(TestDatabase.layer))
 
-/** What a file says of an installation, which is called `ins` unless it says otherwise. */
+/** The installation of a file; the default id is `ins`. */
 export interface Installation {
   readonly id?: string
   readonly status?: "active" | "disabled"

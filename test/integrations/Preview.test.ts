@@ -96,7 +96,7 @@ layer(services)("a preview", (it) => {
         contact("2", { mail: "BO@Example.Org" }),
         contact("3", { tel: "+15550100" }),
         contact("4", { tel: "+15550101", mail: null }),
-        // What does not fit is no address, and neither is null.
+        // A value that does not fit is no address, and neither is null.
         contact("5", { mail: "no address", tel: null }),
         contact("6", { mail: "no address", tel: null }),
         { entityType: "organization", externalId: "7", fields: { name: "A" } },

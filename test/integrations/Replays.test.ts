@@ -96,7 +96,7 @@ layer(TestServer.layer(settings), { excludeTestServices: true })("a replay", (it
         const shown = documentOf(yield* command("show", "--delivery", id))
         assert.deepInclude(shown, { deliveryId: id, replayOf, status: "delivered" })
       }
-      // What a replay has made is not repeated by the next one.
+      // Deliveries of a replay are not repeated by the next one.
       assert.deepInclude(yield* replay("--status", "all", "--dry-run"), { matched: 3 })
     })
   )

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Option } from "effect"
 import { answering, answerOf, endpoint, type Endpoint } from "../support/Endpoints.ts"
-import { send, sender, told } from "./Sender.support.ts"
+import { resultOf, send, sender } from "./Sender.support.ts"
 import { until } from "../support/Waiting.ts"
 
 const url = ({ port }: Endpoint, path = "/") => `http://hooks.test:${port}${path}`
@@ -42,7 +42,7 @@ describe("a delivery's request", () => {
       const other = yield* answering(answerOf(200))
       for (const status of [200, 202, 299, 301, 302, 307, 308, 400, 401, 404, 410, 418, 429, 500, 503, 599, 999]) {
         const hook = yield* answering(answerOf(status, `location: ${url(other)}`))
-        assert.strictEqual(told(yield* send(url(hook))), status)
+        assert.strictEqual(resultOf(yield* send(url(hook))), status)
       }
       assert.strictEqual(other.connections(), 0)
     }).pipe(Effect.provide(sender()))
@@ -58,7 +58,7 @@ describe("a delivery's request", () => {
         ["HTTP/1.1 100 Continue", "", "HTTP/1.1 103 Early Hints", "link: x", "", answerOf(201)]
       ]
       const outcomes = []
-      for (const answer of answers) outcomes.push(told(yield* send(url(yield* answering(...answer)))))
+      for (const answer of answers) outcomes.push(resultOf(yield* send(url(yield* answering(...answer)))))
       assert.deepStrictEqual(outcomes, [204, 304, 200, 200, 201])
       for (const answer of [
         "HTTP/1.0 200 OK\r\n\r\nuntil the end",
@@ -66,7 +66,7 @@ describe("a delivery's request", () => {
         "HTTP/1.0 200 OK\r\n\r\n"
       ]) {
         const hook = yield* endpoint(({ socket }) => socket.end(answer))
-        assert.strictEqual(told(yield* send(url(hook))), 200)
+        assert.strictEqual(resultOf(yield* send(url(hook))), 200)
       }
     }).pipe(Effect.provide(sender()))
   )
@@ -104,16 +104,16 @@ describe("an endpoint's answer", () => {
   it.live("is cut off at its limit and counts", () =>
     Effect.gen(function* () {
       const endless = yield* endpoint(({ socket }) => {
-        const pour = () => {
+        const writeMore = () => {
           while (socket.write(Buffer.alloc(65_536)));
         }
         socket.write("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n")
-        socket.on("drain", pour)
-        pour()
+        socket.on("drain", writeMore)
+        writeMore()
       })
       const huge = yield* answering("HTTP/1.1 202 OK", "content-length: 99999999", "", "x".repeat(16_384))
-      assert.strictEqual(told(yield* send(url(endless))), 200)
-      assert.strictEqual(told(yield* send(url(huge))), 202)
+      assert.strictEqual(resultOf(yield* send(url(endless))), 200)
+      assert.strictEqual(resultOf(yield* send(url(huge))), 202)
       yield* until(() => endless.closed() === 1 && huge.closed() === 1)
     }).pipe(Effect.provide(sender()))
   )
@@ -126,7 +126,7 @@ describe("an endpoint's answer", () => {
         [204, "HTTP/1.1 204 No Content\r\n\r\nand yet a body"]
       ] as const) {
         const hook = yield* answering(answer)
-        assert.strictEqual(told(yield* send(url(hook))), status)
+        assert.strictEqual(resultOf(yield* send(url(hook))), status)
         yield* until(() => hook.closed() === 1)
       }
     }).pipe(Effect.provide(sender()))
@@ -134,7 +134,7 @@ describe("an endpoint's answer", () => {
 
   it.live("counts immediately when it precedes the end of the request, and ends the connection", () =>
     Effect.gen(function* () {
-      const deaf = yield* endpoint(() => {}, {
+      const silent = yield* endpoint(() => {}, {
         connected: (socket) => {
           socket.once("data", () => {
             socket.pause()
@@ -142,10 +142,10 @@ describe("an endpoint's answer", () => {
           })
         }
       })
-      assert.strictEqual(told(yield* send(url(deaf), { body: Buffer.alloc(64 * 1024 * 1024) })), 413)
-      const again = yield* send(url(deaf))
-      assert.strictEqual(told(again), 413)
-      assert.strictEqual(deaf.connections(), 2)
+      assert.strictEqual(resultOf(yield* send(url(silent), { body: Buffer.alloc(64 * 1024 * 1024) })), 413)
+      const again = yield* send(url(silent))
+      assert.strictEqual(resultOf(again), 413)
+      assert.strictEqual(silent.connections(), 2)
     }).pipe(Effect.provide(sender()))
   )
 
@@ -161,7 +161,7 @@ describe("an endpoint's answer", () => {
       for (const text of broken) {
         for (const cut of ["end", "resetAndDestroy"] as const) {
           const hook = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()))
-          assert.strictEqual(told(yield* send(url(hook))), "connection_lost", `${text} ${cut}`)
+          assert.strictEqual(resultOf(yield* send(url(hook))), "connection_lost", `${text} ${cut}`)
           assert.strictEqual(hook.connections(), 1)
         }
       }
@@ -187,7 +187,7 @@ describe("an endpoint's answer", () => {
       ]
       for (const text of invalid) {
         const hook = yield* answering(text)
-        assert.strictEqual(told(yield* send(url(hook))), "invalid_response", text.slice(0, 80))
+        assert.strictEqual(resultOf(yield* send(url(hook))), "invalid_response", text.slice(0, 80))
         yield* until(() => hook.closed() === 1)
       }
     }).pipe(Effect.provide(sender()))
@@ -211,7 +211,7 @@ describe("an endpoint's answer", () => {
       const [duration, outcomes] = yield* Effect.timed(
         Effect.forEach(slow, (hook) => send(url(hook)), { concurrency: "unbounded" })
       )
-      assert.isTrue(outcomes.every((outcome) => told(outcome) === "timeout"))
+      assert.isTrue(outcomes.every((outcome) => resultOf(outcome) === "timeout"))
       assert.isTrue(Duration.toMillis(duration) >= 300 && Duration.toMillis(duration) < 5_000)
       yield* until(() => slow.every((hook) => hook.closed() === hook.connections()))
     }).pipe(Effect.provide(sender({ timeout: "300 millis" })))

@@ -4,7 +4,7 @@ import type { Socket } from "node:net"
 import { networksOf } from "../../src/integrations/Addresses.ts"
 import { Sender } from "../../src/integrations/Sender.ts"
 import { answering, answerOf, endpoint } from "../support/Endpoints.ts"
-import { at, names, send, sender, told, unknown } from "./Sender.support.ts"
+import { at, names, resultOf, send, sender, unknown } from "./Sender.support.ts"
 import { until } from "../support/Waiting.ts"
 
 const loopback = networksOf(["127.0.0.0/8"])
@@ -14,10 +14,10 @@ describe("a connection to an endpoint", () => {
   it.live("is kept for the next delivery to the same endpoint", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
-      for (let i = 0; i < 5; i++) assert.strictEqual(told(yield* send(url(hook))), 200)
+      for (let i = 0; i < 5; i++) assert.strictEqual(resultOf(yield* send(url(hook))), 200)
       assert.strictEqual(hook.connections(), 1)
       // Another name is another endpoint, wherever it is.
-      assert.strictEqual(told(yield* send(url(hook, "other.test"))), 200)
+      assert.strictEqual(resultOf(yield* send(url(hook, "other.test"))), 200)
       assert.strictEqual(hook.connections(), 2)
     }).pipe(Effect.provide(sender()))
   )
@@ -44,7 +44,7 @@ describe("a connection to an endpoint", () => {
       const long = yield* answering("HTTP/1.1 200 OK", "content-length: 30000", "", "x".repeat(20_000))
       for (const hook of [closing, silent, long]) {
         for (let i = 1; i <= 3; i++) {
-          assert.strictEqual(told(yield* send(url(hook))), 200)
+          assert.strictEqual(resultOf(yield* send(url(hook))), 200)
           yield* until(() => hook.closed() === i)
         }
         assert.strictEqual(hook.connections(), 3)
@@ -58,15 +58,15 @@ describe("a connection to an endpoint", () => {
         const stale = yield* endpoint(({ connection, earlier, socket }) =>
           connection === 1 && earlier === 1 ? socket[cut]() : socket.write(answerOf(200 + earlier))
         )
-        assert.strictEqual(told(yield* send(url(stale))), 200)
-        assert.strictEqual(told(yield* send(url(stale))), 202)
+        assert.strictEqual(resultOf(yield* send(url(stale))), 200)
+        assert.strictEqual(resultOf(yield* send(url(stale))), 202)
         assert.strictEqual(stale.connections(), 2)
 
         const dead = yield* endpoint(({ earlier, socket }) =>
           earlier === 0 ? socket.write(answerOf(200)) : socket[cut]()
         )
-        assert.strictEqual(told(yield* send(url(dead))), 200)
-        assert.strictEqual(told(yield* send(url(dead))), "connection_lost")
+        assert.strictEqual(resultOf(yield* send(url(dead))), 200)
+        assert.strictEqual(resultOf(yield* send(url(dead))), "connection_lost")
         assert.strictEqual(dead.received.length, 3)
       }
     }).pipe(Effect.provide(sender()))
@@ -77,12 +77,12 @@ describe("a connection to an endpoint", () => {
       const begun = yield* endpoint(({ earlier, socket }) =>
         earlier === 0 ? socket.write(answerOf(200)) : socket.write("H", () => socket.resetAndDestroy())
       )
-      assert.strictEqual(told(yield* send(url(begun))), 200)
-      assert.strictEqual(told(yield* send(url(begun))), "connection_lost")
+      assert.strictEqual(resultOf(yield* send(url(begun))), 200)
+      assert.strictEqual(resultOf(yield* send(url(begun))), "connection_lost")
       assert.strictEqual(begun.received.length, 2)
 
       const fresh = yield* endpoint(({ socket }) => socket.resetAndDestroy())
-      assert.strictEqual(told(yield* send(url(fresh))), "connection_lost")
+      assert.strictEqual(resultOf(yield* send(url(fresh))), "connection_lost")
       assert.strictEqual(fresh.received.length, 1)
     }).pipe(Effect.provide(sender()))
   )
@@ -93,9 +93,9 @@ describe("a connection to an endpoint", () => {
         socket.write(answerOf(connection === 1 ? 200 : 500))
         if (connection === 1) setTimeout(() => socket.write(answerOf(299)), 30)
       })
-      assert.strictEqual(told(yield* send(url(eager))), 200)
+      assert.strictEqual(resultOf(yield* send(url(eager))), 200)
       yield* until(() => eager.closed() === 1)
-      assert.strictEqual(told(yield* send(url(eager))), 500)
+      assert.strictEqual(resultOf(yield* send(url(eager))), 500)
     }).pipe(Effect.provide(sender()))
   )
 
@@ -124,9 +124,9 @@ describe("a connection to an endpoint", () => {
   it.live("is tried at the next address when it is refused", () =>
     Effect.gen(function* () {
       const hook = yield* Effect.scoped(answering(answerOf(200)))
-      assert.strictEqual(told(yield* send(url(hook))), "connect_failed")
+      assert.strictEqual(resultOf(yield* send(url(hook))), "connect_failed")
       const served = yield* answering(answerOf(200))
-      assert.strictEqual(told(yield* send(url(served))), 200)
+      assert.strictEqual(resultOf(yield* send(url(served))), 200)
     }).pipe(Effect.provide(sender({ names: at("127.0.0.9", "127.0.0.1") })))
   )
 
@@ -145,10 +145,10 @@ describe("a connection to an endpoint", () => {
       const [duration, outcomes] = yield* Effect.timed(
         Effect.forEach(["a.test", "b.test", "hooks.test"], (host) => send(url(hook, host)))
       )
-      assert.deepStrictEqual(outcomes.map(told), [200, 200, 200])
+      assert.deepStrictEqual(outcomes.map(resultOf), [200, 200, 200])
       assert.isTrue(Duration.toMillis(duration) < 2_500)
       const late = yield* Fiber.join(held)
-      assert.isTrue(late.every((outcome) => told(outcome) === "timeout"))
+      assert.isTrue(late.every((outcome) => resultOf(outcome) === "timeout"))
     }).pipe(
       Effect.provide(
         sender({
@@ -167,7 +167,7 @@ describe("an endpoint's address", () => {
       const refusing = (...addresses: ReadonlyArray<string>) =>
         Effect.map(
           send(url(hook)).pipe(Effect.provide(sender({ allowed: ["192.168.0.0/16"], names: at(...addresses) }))),
-          told
+          resultOf
         )
       assert.strictEqual(yield* refusing("127.0.0.1"), "address_refused")
       assert.strictEqual(yield* refusing("::ffff:127.0.0.1", "64:ff9b::7f00:1", "169.254.169.254"), "address_refused")
@@ -180,13 +180,13 @@ describe("an endpoint's address", () => {
   it.live("in the URL is classified without a DNS query", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
-      assert.strictEqual(told(yield* send(url(hook, "127.0.0.1"))), 200)
-      assert.strictEqual(told(yield* send(url(hook, "0x7f.1"))), 200)
+      assert.strictEqual(resultOf(yield* send(url(hook, "127.0.0.1"))), 200)
+      assert.strictEqual(resultOf(yield* send(url(hook, "0x7f.1"))), 200)
       for (const host of ["127.0.0.2", "0x7f000002", "[::ffff:127.0.0.2]", "10.0.0.1", "192.0.0.9"]) {
-        assert.strictEqual(told(yield* send(url(hook, host))), "address_refused", host)
+        assert.strictEqual(resultOf(yield* send(url(hook, host))), "address_refused", host)
       }
       for (const to of ["https://user@hooks.test/", "ftp://hooks.test/", "https://hooks.test/#", "nonsense"]) {
-        assert.strictEqual(told(yield* send(to)), "address_refused", to)
+        assert.strictEqual(resultOf(yield* send(to)), "address_refused", to)
       }
     }).pipe(
       Effect.provide(sender({ allowed: ["127.0.0.1"], names: names(() => Effect.die(new Error("names were asked"))) }))
@@ -196,9 +196,12 @@ describe("an endpoint's address", () => {
   it.live("is chosen among the public or allowed ones", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
-      const decoy = yield* endpoint(({ socket }) => socket.write(answerOf(299)), { host: "127.0.0.2", port: hook.port })
-      assert.strictEqual(told(yield* send(url(hook))), 200)
-      assert.strictEqual(decoy.connections(), 0)
+      const otherServer = yield* endpoint(({ socket }) => socket.write(answerOf(299)), {
+        host: "127.0.0.2",
+        port: hook.port
+      })
+      assert.strictEqual(resultOf(yield* send(url(hook))), 200)
+      assert.strictEqual(otherServer.connections(), 0)
     }).pipe(
       Effect.provide(
         sender({
@@ -211,7 +214,7 @@ describe("an endpoint's address", () => {
 
   it.live("is resolved and checked for each delivery, and is the one connected to", () => {
     const answers = [["127.0.0.1"], ["127.0.0.2"], ["10.0.0.1"], ["127.0.0.1"]]
-    let asked = 0
+    let lookups = 0
     return Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
       const rebound = yield* endpoint(({ socket }) => socket.write(answerOf(299)), {
@@ -219,32 +222,32 @@ describe("an endpoint's address", () => {
         port: hook.port
       })
       const outcomes = []
-      for (const _ of answers) outcomes.push(told(yield* send(url(hook))))
+      for (const _ of answers) outcomes.push(resultOf(yield* send(url(hook))))
       // Not even a connection that is kept serves a name that leads elsewhere now.
       assert.deepStrictEqual(outcomes, [200, "address_refused", "address_refused", 200])
-      assert.strictEqual(asked, 4)
+      assert.strictEqual(lookups, 4)
       assert.strictEqual(rebound.connections(), 0)
     }).pipe(
-      Effect.provide(sender({ allowed: ["127.0.0.1"], names: names(() => Effect.succeed(answers[asked++] ?? [])) }))
+      Effect.provide(sender({ allowed: ["127.0.0.1"], names: names(() => Effect.succeed(answers[lookups++] ?? [])) }))
     )
   })
 
   it.live("that does not exist is a failure of its own", () =>
     Effect.gen(function* () {
-      assert.strictEqual(told(yield* send("https://hooks.test/")), "dns_failed")
+      assert.strictEqual(resultOf(yield* send("https://hooks.test/")), "dns_failed")
     }).pipe(Effect.provide(sender({ names: names(() => unknown) })))
   )
 
   it.live("that is not resolved in time is a timeout", () =>
     Effect.gen(function* () {
-      assert.strictEqual(told(yield* send("https://hooks.test/")), "timeout")
+      assert.strictEqual(resultOf(yield* send("https://hooks.test/")), "timeout")
     }).pipe(Effect.provide(sender({ timeout: "50 millis", names: names(() => Effect.never) })))
   )
 
   it.live("is resolved from the system for localhost", () =>
     Effect.gen(function* () {
       const hook = yield* answering(answerOf(200))
-      assert.strictEqual(told(yield* send(url(hook, "localhost"))), 200)
+      assert.strictEqual(resultOf(yield* send(url(hook, "localhost"))), 200)
     }).pipe(Effect.provide(Sender.layer({ timeout: Duration.seconds(10), allowed: loopback })))
   )
 })

@@ -29,5 +29,5 @@ export const send = (url: string, delivery: Partial<Delivery> = {}): Effect.Effe
     sender.send({ url, body: Buffer.from("{}"), headers: { "content-type": "application/json" }, ...delivery })
   )
 
-/** What came of a delivery in one word: its status or its code. */
-export const told = (outcome: Outcome) => (outcome._tag === "answered" ? outcome.status : outcome.code)
+/** The outcome of a delivery: its status or its error code. */
+export const resultOf = (outcome: Outcome) => (outcome._tag === "answered" ? outcome.status : outcome.code)

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { TLSSocket } from "node:tls"
 import { answering, answerOf, endpoint, type Received } from "../support/Endpoints.ts"
 import { tls, trusted } from "../support/Tls.ts"
-import { send, sender, told } from "./Sender.support.ts"
+import { resultOf, send, sender } from "./Sender.support.ts"
 
 const secure = (answer: (received: Received) => void) => endpoint(answer, { tls })
 const at = ({ port }: { readonly port: number }, host = "hooks.test") => `https://${host}:${port}/`
@@ -12,7 +12,7 @@ describe("a delivery over TLS", () => {
   it.live("requires a trusted certificate", () =>
     Effect.gen(function* () {
       const hook = yield* secure(({ socket }) => socket.write(answerOf(200)))
-      assert.strictEqual(told(yield* send(at(hook))), "tls_failed")
+      assert.strictEqual(resultOf(yield* send(at(hook))), "tls_failed")
       assert.strictEqual(hook.received.length, 0)
     }).pipe(Effect.provide(sender()))
   )
@@ -20,24 +20,24 @@ describe("a delivery over TLS", () => {
   it.live("requires a certificate for the host, which is sent as server name", () =>
     Effect.gen(function* () {
       yield* trusted
-      const asked: Array<unknown> = []
+      const serverNames: Array<unknown> = []
       const hook = yield* endpoint(() => {}, {
         tls,
         connected: (socket) => {
-          if (socket instanceof TLSSocket) asked.push(socket.servername)
+          if (socket instanceof TLSSocket) serverNames.push(socket.servername)
           socket.on("data", (chunk) => {
-            asked.push(/\r\nhost: (.*)\r\n/i.exec(chunk.toString())?.[1])
+            serverNames.push(/\r\nhost: (.*)\r\n/i.exec(chunk.toString())?.[1])
             socket.write(answerOf(200))
           })
         }
       })
-      assert.strictEqual(told(yield* send(at(hook))), 200)
-      assert.deepStrictEqual(asked.splice(0), ["hooks.test", `hooks.test:${hook.port}`])
+      assert.strictEqual(resultOf(yield* send(at(hook))), 200)
+      assert.deepStrictEqual(serverNames.splice(0), ["hooks.test", `hooks.test:${hook.port}`])
       // The name with a dot at its end is the same to DNS and TLS, and stays as it is in HTTP.
-      assert.strictEqual(told(yield* send(at(hook, "hooks.test."))), 200)
-      assert.deepStrictEqual(asked.splice(0), ["hooks.test", `hooks.test.:${hook.port}`])
-      assert.strictEqual(told(yield* send(at(hook, "other.test"))), "tls_failed")
-      assert.strictEqual(told(yield* send(at(hook, "127.0.0.1"))), "tls_failed")
+      assert.strictEqual(resultOf(yield* send(at(hook, "hooks.test."))), 200)
+      assert.deepStrictEqual(serverNames.splice(0), ["hooks.test", `hooks.test.:${hook.port}`])
+      assert.strictEqual(resultOf(yield* send(at(hook, "other.test"))), "tls_failed")
+      assert.strictEqual(resultOf(yield* send(at(hook, "127.0.0.1"))), "tls_failed")
     }).pipe(Effect.provide(sender()))
   )
 
@@ -48,10 +48,10 @@ describe("a delivery over TLS", () => {
         const hook = yield* secure(({ connection, earlier, socket }) =>
           connection === 1 && earlier === 2 ? socket[cut]() : socket.write(answerOf(200 + earlier))
         )
-        assert.strictEqual(told(yield* send(at(hook))), 200)
-        assert.strictEqual(told(yield* send(at(hook))), 201)
+        assert.strictEqual(resultOf(yield* send(at(hook))), 200)
+        assert.strictEqual(resultOf(yield* send(at(hook))), 201)
         assert.strictEqual(hook.connections(), 1)
-        assert.strictEqual(told(yield* send(at(hook))), 203, cut)
+        assert.strictEqual(resultOf(yield* send(at(hook))), 203, cut)
         assert.strictEqual(hook.connections(), 2)
       }
     }).pipe(Effect.provide(sender()))
@@ -66,9 +66,9 @@ describe("a delivery over TLS", () => {
         connected: (socket) => socket.once("data", () => socket.resetAndDestroy())
       })
       for (const hook of [talking, closing, resetting]) {
-        assert.strictEqual(told(yield* send(at(hook))), "tls_failed")
+        assert.strictEqual(resultOf(yield* send(at(hook))), "tls_failed")
       }
-      assert.strictEqual(told(yield* send(at(plain))), "timeout")
+      assert.strictEqual(resultOf(yield* send(at(plain))), "timeout")
     }).pipe(Effect.provide(sender({ timeout: "1 second" })))
   )
 })

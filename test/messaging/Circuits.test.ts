@@ -12,7 +12,7 @@ const unreachable: Outcome = { _tag: "postponed", errorCode: "connect_failed", r
 const broken: Outcome = { _tag: "unknown", errorCode: "http_500" }
 const busy: Outcome = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() }
 
-/** Calls a channel; tells what came of it, or that nobody was called. */
+/** Calls a channel, and returns the outcome, or that no call was made. */
 const call = Effect.fnUntraced(function* (channel: Channel, outcome: Outcome) {
   const { guard } = yield* Circuits
   return yield* guard(channel, Effect.succeed(outcome)).pipe(

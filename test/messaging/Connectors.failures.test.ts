@@ -1,4 +1,4 @@
-/** What comes of a call without an answer (contract §8): it matters whether the request may have been written. */
+/** Outcomes of calls without an answer (contract §8), by whether the request may have been written. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"

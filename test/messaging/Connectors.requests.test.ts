@@ -1,4 +1,4 @@
-/** What connectors send (contract §8). */
+/** The requests of connectors (contract §8). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, References, Schema } from "effect"
 import { TestClock } from "effect/testing"

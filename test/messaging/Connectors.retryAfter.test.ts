@@ -1,4 +1,4 @@
-/** How long a provider that is too busy asks to be left alone (contract §8). */
+/** The delay that a busy provider requests (contract §8). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { answering, answerOf } from "../support/Endpoints.ts"

@@ -1,4 +1,4 @@
-/** What is told of a call to those who watch the service, and what is not. */
+/** The spans and logs of provider calls, and the values that they must not contain. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Logger, Option, Predicate, References } from "effect"
 import type { Outcome } from "../../src/messaging/Outcomes.ts"
@@ -21,7 +21,7 @@ import {
   token
 } from "./Connectors.support.ts"
 
-/** Whatever a span or an outcome holds, as a text. */
+/** All values of a span or an outcome, as a text. */
 const shown = (value: unknown): string =>
   JSON.stringify(value, (_, inner: unknown) => {
     if (inner instanceof Map) return [...inner]
@@ -82,7 +82,7 @@ describe("the span of a provider call", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  /** What nobody is to read of a call in a span, an outcome or a log. */
+  /** Values of a call that no span, outcome or log may contain. */
   const secrets = [
     secret.slice("whsec_".length),
     token,

@@ -52,7 +52,7 @@ export const send = (channel: ChannelConfig, outgoing: Outgoing = message): Effe
 /** A send that is under way, with the clock in the test's hand. */
 export const start = (channel: ChannelConfig) => Effect.forkChild(send(channel), { startImmediately: true })
 
-/** Lets the deadline of 10 s pass once something has come about, and tells the outcome. */
+/** Lets the deadline of 10 s pass once a condition holds, and returns the outcome. */
 export const overdue = (channel: ChannelConfig, when: () => boolean) =>
   Effect.gen(function* () {
     const sending = yield* start(channel)
@@ -74,7 +74,7 @@ export const postponed = (errorCode: string, seconds?: number): Outcome => ({
 export const reply = (status: number, body: string, ...headers: ReadonlyArray<string>) =>
   [`HTTP/1.1 ${status} Told so`, `content-length: ${Buffer.byteLength(body)}`, ...headers, "", body].join("\r\n")
 
-/** What each provider says when it has taken a message; the id is as a connector tells it. */
+/** The answer of each provider that has accepted a message; the id as the connector returns it. */
 export const taken = { http: `{"providerMessageId":"8812"}`, telegram: `{"ok":true,"result":{"message_id":8812}}` }
 
 /** Keeps every span that an effect makes. */

@@ -1,15 +1,15 @@
-/** What contract §8 says of a message, as plain as a test can say it. */
+/** A plain model of a message (contract §8). */
 import type { AttemptStatus, MessageStatus } from "../../src/api/messaging/Messaging.ts"
 
-/** What a call can come to; `dies`: its process does, and nobody ever hears. */
+/** The ends of a call; `dies`: its process is killed, and the outcome is never recorded. */
 export type Ending =
   | { readonly is: "accepted" | "refused" | "unknown" | "dies" }
   | { readonly is: "postponed"; readonly retryAfter: number | undefined }
 
-/** What operators can do meanwhile. */
-export type Meddling = "nothing" | "settle sent" | "settle failed" | "revoke" | "swap" | "restore"
+/** Changes by operators in the meantime. */
+export type OutsideChange = "nothing" | "settle sent" | "settle failed" | "revoke" | "swap" | "restore"
 
-/** What is known of a message. */
+/** The state of a message in the model. */
 export interface Known {
   readonly status: MessageStatus
   readonly log: ReadonlyArray<AttemptStatus>
@@ -19,7 +19,7 @@ export interface Known {
 
 const backoff = [1_000, 5_000, 30_000, 120_000]
 
-/** How a message goes on from an attempt that was under way. */
+/** The next state of a message after an attempt in flight. */
 export const ended = ({ log }: Known, ending: Ending, idempotent: boolean): Known => {
   const before = log.slice(0, -1)
   const delay = backoff[log.length - 1] ?? null
@@ -37,15 +37,15 @@ export const ended = ({ log }: Known, ending: Ending, idempotent: boolean): Know
   }
 }
 
-/** What may have been sent can't be called failed, but by who knows better. */
+/** A message that may have been sent cannot fail, except by an operator. */
 const givenUp = (log: ReadonlyArray<AttemptStatus>): MessageStatus => (log.includes("unknown") ? "unknown" : "failed")
 
-/** What becomes of a message whose channel is gone when its next attempt is due. */
+/** The next state of a message whose channel is gone when its next attempt is due. */
 export const abandoned = ({ log }: Known): Known => ({ status: givenUp(log), log, next: null })
 
 export const begun = (known: Known): Known => ({ ...known, log: [...known.log, "pending"] })
 
-/** What an operator's word makes of it; undefined where it is refused. */
+/** The next state after an operator settles the message; undefined if that is refused. */
 export const settled = (known: Known, as: "sent" | "failed"): Known | undefined => {
   if (known.status === as) return known
   if (known.status !== "unknown") return undefined

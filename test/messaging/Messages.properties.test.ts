@@ -1,18 +1,26 @@
-/** Whatever providers, processes and operators do: a message is what a plain model of contract §8 says. */
+/** For any actions of providers, processes and operators: a message is as in a plain model of contract §8. */
 import { assert, layer } from "@effect/vitest"
 import { Clock, Duration, Effect, Exit, Fiber, Option } from "effect"
 import * as fc from "fast-check"
 import { TestClock } from "effect/testing"
 import { Operator } from "../../src/platform/Audit.ts"
 import type { Outcome } from "../../src/messaging/Outcomes.ts"
-import { abandoned, begun, type Ending, ended, type Known, type Meddling, settled } from "./Messages.model.support.ts"
+import {
+  abandoned,
+  begun,
+  ended,
+  type Ending,
+  type Known,
+  type OutsideChange,
+  settled
+} from "./Messages.model.support.ts"
 import { type Call, engine, Made, openProject, type Provider, untilLater, untilLive } from "./Messages.support.ts"
 
 interface Turn {
   /** Before the attempt is due. */
-  readonly before: Meddling
+  readonly before: OutsideChange
   /** While it is under way. */
-  readonly meanwhile: Meddling
+  readonly meanwhile: OutsideChange
   readonly ending: Ending
 }
 
@@ -28,15 +36,15 @@ const ending: fc.Arbitrary<Ending> = fc.oneof(
   }
 )
 const meddling = fc.oneof(
-  { weight: 12, arbitrary: fc.constant<Meddling>("nothing") },
-  fc.constantFrom<Meddling>("settle sent", "settle failed", "revoke", "swap", "restore")
+  { weight: 12, arbitrary: fc.constant<OutsideChange>("nothing") },
+  fc.constantFrom<OutsideChange>("settle sent", "settle failed", "revoke", "swap", "restore")
 )
 /** As many as there can be attempts, and one for a sixth that is never to come. */
 const turns = fc.array(fc.record({ before: meddling, meanwhile: meddling, ending }), { minLength: 6, maxLength: 6 })
 
 const outcomeOf = (ending: Ending): Outcome => {
   switch (ending.is) {
-    // What comes when nobody waits for it any more.
+    // Ends that come after the caller has given up.
     case "dies":
     case "accepted":
       return { _tag: "accepted", providerMessageId: "p" }
@@ -60,7 +68,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
   let known: Known = { status: "pending", log: [], next: 0 }
   let hasChannel = true
 
-  const meddle = Effect.fnUntraced(function* (what: Meddling) {
+  const changeFromOutside = Effect.fnUntraced(function* (what: OutsideChange) {
     if (what === "nothing") return
     if (what === "settle sent" || what === "settle failed") {
       const { id } = yield* project.row
@@ -75,7 +83,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
     hasChannel = what === "restore"
   })
 
-  /** Holds the message to be what the model knows of it. */
+  /** Asserts that the message is that of the model. */
   const assertKnown = Effect.fnUntraced(function* () {
     const row = yield* project.row
     const last = row.log.at(-1)
@@ -98,7 +106,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
   })
 
   const end = Effect.fnUntraced(function* (call: Call, { ending, meanwhile }: Turn) {
-    yield* meddle(meanwhile)
+    yield* changeFromOutside(meanwhile)
     const wasSettled = known.log.at(-1) !== "pending"
     if (ending.is === "dies" && !wasSettled) {
       // Its lease is found to be over.
@@ -117,7 +125,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
   )
   for (const [index, turn] of turns.entries()) {
     if (index > 0) {
-      yield* meddle(turn.before)
+      yield* changeFromOutside(turn.before)
       const due = yield* assertKnown()
       if (due === null) continue
       // Never before its time.
@@ -146,7 +154,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
     yield* assertKnown()
   }
 
-  // And that was that: nobody calls again, nor does a replay.
+  // There is no further call, not even after a replay.
   assert.isNull(known.next)
   const before = yield* project.row
   yield* TestClock.adjust("1 hour")
@@ -165,7 +173,7 @@ layer(engine)("a message", (it) => {
           fc.asyncProperty(fc.constantFrom<Provider>("sandbox", "sandbox", "telegram"), turns, (provider, turns) =>
             Effect.runPromiseWith(context)(run(provider, turns))
           ),
-          // A counterexample is to be told before the test times out.
+          // A counterexample must be reported before the test times out.
           { numRuns: 60, interruptAfterTimeLimit: 45_000 }
         )
       )

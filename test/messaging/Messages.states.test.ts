@@ -9,7 +9,7 @@ import type { Result } from "../../src/messaging/RetrySchedule.ts"
 import { type Event, moves } from "../../src/messaging/Messages/States.ts"
 import { conversations, httpChannel, type Left, open } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
-import { freely, timeOf } from "../support/Claims.ts"
+import { limitsOf, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 
 /** Contract §8. To stay what it is, and be tried again, is no move there. */
@@ -41,7 +41,7 @@ const minute = 60_000
 const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null, nextAttemptAt: null }
 const ended = (status: AttemptStatus) => ({ ...begun, status, finishedAt: new Date(0).toISOString(), errorCode: "x" })
 
-/** Where a message can stand. Due, or its lease ended, a minute from now: when the statements of the test run. */
+/** The possible states of a message. Due times and ends of leases are a minute from now, when the statements run. */
 const places = {
   pending: { status: "pending", attempting: true, availableIn: minute, attempt: begun },
   "retrying, waiting": { status: "retrying", availableIn: minute, attempt: ended("retrying") },
@@ -67,7 +67,7 @@ const underWay = new Set<Place>(["pending", "retrying, under way", "unknown, und
 const waiting = new Set<Place>(["retrying, waiting", "unknown, waiting"])
 const isUnknown = (place: Place) => place.startsWith("unknown")
 
-/** A message in a place, in a project that nobody works on but the test. */
+/** A message in a state, in a project that only the test uses. */
 const openAt = Effect.fnUntraced(function* (place: Place) {
   const server = yield* TestServer
   const project = yield* open(server)
@@ -115,7 +115,7 @@ const resultOf = (on: Event): Result => ({
   delayMillis: on === "postponed" || on === "unclear" ? minute : null
 })
 
-/** What a call can come to: the status of the message, and of the attempt. */
+/** The outcomes of a call: the status of the message, and of the attempt. */
 const ends = [
   ["accepted", "sent", "accepted"],
   ["refused", "failed", "rejected"],
@@ -128,7 +128,7 @@ const ends = [
 const claimIn = (shop: Shop, at: Date) =>
   Effect.map(
     Effect.orDie(
-      claim(shop.sql, { now: timeOf(shop.sql, at), at, leaseMillis: minute, workerId: null, limits: freely(1_000) })
+      claim(shop.sql, { now: timeOf(shop.sql, at), at, leaseMillis: minute, workerId: null, limits: limitsOf(1_000) })
     ),
     (claims) => claims.filter(({ projectId }) => projectId === shop.projectId)
   )
@@ -158,7 +158,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
           const times = { finishedAt: iso(shop.now), nextAttemptAt: iso(nextAttemptAt) }
           assert.deepInclude(row.log[0], { number: 1, status: end, ...rest, ...times })
           assert.strictEqual(recorded[0]?.deliveryStatus, to)
-          // And twice is once, whatever it says the second time.
+          // A second record changes nothing, with any result.
           const after = yield* shop.everything
           for (const [again] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(again))
           assert.deepStrictEqual(yield* shop.everything, after)
@@ -178,7 +178,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
           assert.deepInclude(row, { status: as, attempts: 1, attempting: false, availableAt: null })
           assert.deepInclude(row.log[0], { status: "unknown", providerMessageId: null })
           assert.isNotNull(row.log[0]?.finishedAt)
-          // What the call under way comes to, nobody wants to know any more; nor is there another.
+          // The outcome of the call in flight is ignored, and no other call is made.
           const after = yield* shop.everything
           for (const [on] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(on))
           assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
@@ -215,14 +215,14 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
           })
         } else if (underWay.has(place)) {
           assert.deepInclude(claims[0], { messageId: shop.id, number: 1, lost: true })
-          // Whoever asks meanwhile is not told that it is under way.
+          // A repeated request meanwhile does not report it as in flight.
           assert.deepInclude(row, { status: "unknown", attempts: 1, attempting: true, availableAt: shop.leaseEnd })
         } else {
           assert.deepStrictEqual(claims, [])
           return assert.deepStrictEqual(yield* shop.everything, before)
         }
         assert.lengthOf(claims, 1)
-        // It is leased: nobody else has it.
+        // It is leased, so no other process has it.
         assert.deepStrictEqual(yield* claimIn(shop, shop.now), [])
       })
     )

@@ -143,7 +143,7 @@ export const untilLater = Effect.fnUntraced(
     holds: (found: A) => boolean,
     isUnderWay: (found: A) => boolean = () => false
   ) {
-    // What is under way may also be what a dead process has left: that ends by time alone.
+    // An attempt in flight may also be that of a dead process, which ends by time alone.
     for (let waits = 0, found = yield* look; !holds(found); found = yield* look) {
       if (isUnderWay(found) && ++waits % 50 > 0) yield* TestClock.withLive(Effect.sleep("5 millis"))
       else yield* Effect.andThen(TestClock.adjust("250 millis"), TestClock.withLive(Effect.sleep("20 millis")))

@@ -5,7 +5,7 @@ import base from "../vitest.config.ts"
 const { MUTATION_FILE: file = "", MUTATION_FROM: from = "", MUTATION_TO: to = "" } = process.env
 
 export default mergeConfig(base, {
-  // The cache knows a module by its text, and not by its mutation.
+  // The cache identifies a module by its text, without its mutation.
   test: { fsModuleCache: false },
   plugins: [
     {

@@ -62,7 +62,7 @@ describe("fingerprints of requests", () => {
         assert.notStrictEqual(fingerprint("o", left), fingerprint("o", right))
         assert.notStrictEqual(fingerprint("o", left), fingerprint("p", left))
         assert.notStrictEqual(fingerprint("o", {}, left), fingerprint("o", {}, right))
-        // What stands in the path is not what stands in the body.
+        // A member of the path differs from the same member of the body.
         assert.notStrictEqual(fingerprint("o", left, right), fingerprint("o", right, left))
       })
     )

@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber } from "effect"
 import { coalesced } from "../../src/platform/Coalesced.ts"
 
-/** A coalesced doubling of numbers that tells its batches. */
+/** A coalesced doubling of numbers that records its batches. */
 const doubling = (maxBatch = 64) => {
   const batches: Array<ReadonlyArray<number>> = []
   const double = coalesced(maxBatch, (inputs: ReadonlyArray<number>) => {

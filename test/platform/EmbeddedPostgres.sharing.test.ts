@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Schedule } from "effect"
 import * as Fs from "node:fs"
 import * as Path from "node:path"
-import { gone, isRunning } from "../../src/platform/EmbeddedPostgres/Processes.ts"
+import { isRunning, untilEnded } from "../../src/platform/EmbeddedPostgres/Processes.ts"
 import {
   connect,
   isStopped,
@@ -152,7 +152,7 @@ describe("the supervision of the embedded PostgreSQL", () => {
         directory,
         Effect.fnUntraced(function* ({ pid, url }) {
           process.kill(pid, "SIGKILL")
-          yield* gone(pid, "1 millis")
+          yield* untilEnded(pid, "1 millis")
           yield* query(url, "select 1").pipe(Effect.retry(Schedule.spaced("50 millis")), Effect.timeout("10 seconds"))
           assert.notStrictEqual(lockOf(directory)?.pid, pid)
           // The other one is connected to it again, so that it does not go when we do.
@@ -175,7 +175,7 @@ describe("the supervision of the embedded PostgreSQL", () => {
     Effect.fnUntraced(function* () {
       const parent = yield* unrelatedProcess("sleep 0.2 & echo $!; exec sleep 60")
       const zombie = Number(parent.first)
-      yield* gone(zombie, "20 millis").pipe(Effect.timeout("5 seconds"))
+      yield* untilEnded(zombie, "20 millis").pipe(Effect.timeout("5 seconds"))
       assert.isTrue(process.kill(zombie, 0))
     }),
     patience

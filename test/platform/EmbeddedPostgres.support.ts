@@ -39,7 +39,7 @@ export const temporaryDirectory = Effect.acquireRelease(
     })
 )
 
-/** What `postmaster.pid` says. */
+/** The content of `postmaster.pid`. */
 export const lockOf = (directory: string): { readonly pid: number; readonly port: number } | undefined => {
   const path = Path.join(directory, "postgres", "postmaster.pid")
   if (!Fs.existsSync(path)) return undefined
@@ -60,7 +60,7 @@ const running = (directory: string, url: string): Running => ({
   url
 })
 
-/** Uses the layer in a process of its own, until that is told to stop; `ready` waits until it has its url. */
+/** Uses the layer in a process of its own until that is stopped; `ready` waits for its URL. */
 export const service = (directory: string, options?: { readonly from?: string; readonly as?: string }) =>
   Effect.gen(function* () {
     const script = `

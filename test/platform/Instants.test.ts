@@ -2,10 +2,10 @@ import { assert, describe, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import fc from "fast-check"
-import { formatInstant, register } from "../../src/platform/Instants.ts"
+import { formatInstant, registerTimestamps } from "../../src/platform/Instants.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
-register()
+registerTimestamps()
 
 const instant = fc.date({
   min: new Date("0001-01-01T00:00:00Z"),

@@ -1,4 +1,7 @@
-/** What a migration must not do while the version before serves: statements that hold a lock for as long as a table is large. */
+/**
+ * Finds statements that a migration must not contain while the earlier version serves: those that lock a table for a
+ * time that grows with its size.
+ */
 
 /** Last migration of the baseline, which creates all tables; those after it run while the version before serves. */
 export const baseline = 8
@@ -56,7 +59,7 @@ const rules: ReadonlyArray<Rule> = [
 /** Takes no lock for long, but runs for long: never in a transaction that holds other locks. */
 const alone = /\b(CONCURRENTLY|VALIDATE CONSTRAINT)\b/i
 
-/** What is wrong with the text of a migration, a line each. */
+/** The faults in the text of a migration, one line each. */
 export const faultsOf = (text: string): ReadonlyArray<string> => {
   const statements = statementsOf(text)
   const created = new Set(statements.flatMap((sql) => /^CREATE TABLE (?:IF NOT EXISTS )?(\w+)/i.exec(sql)?.[1] ?? []))

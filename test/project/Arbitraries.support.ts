@@ -1,4 +1,4 @@
-/** What generated project files are made of. */
+/** Parts of generated project files. */
 import * as fc from "fast-check"
 
 export const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: null })

@@ -28,7 +28,7 @@ const pipelines = fc
     })
   )
 
-const standing = fc.oneof(
+const status = fc.oneof(
   fc.constant({}),
   fc.constant({ status: "open" as const }),
   record({ status: fc.constant("won" as const), closedAt: instant }, ["status"]),
@@ -147,10 +147,10 @@ export const file: fc.Arbitrary<File> = fc
                 ["id", "title"]
               ),
               fc.oneof(fc.constant({}), place, place),
-              standing,
+              status,
               money
             )
-            .map(([deal, place, standing, money]) => ({ ...deal, ...place, ...standing, ...money }))
+            .map(([deal, place, status, money]) => ({ ...deal, ...place, ...status, ...money }))
         )
       ),
       tickets: fc.uniqueArray(

@@ -1,4 +1,4 @@
-/** The project file's shape: what is taken, and how each fault is told. */
+/** The shape of the project file: the accepted values, and the message of each fault. */
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
 import { demoProjectFile } from "../../src/project/Demo.ts"

@@ -1,4 +1,4 @@
-/** The segments, templates and campaigns that applying a file results in, and what campaigns know of clients. */
+/** The segments, templates and campaigns of an applied file, and the members of clients that campaigns use. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
@@ -34,7 +34,7 @@ layer(services)("segments of a project file", (it) => {
       assert.deepStrictEqual(yield* rowsOf("segments", id), [changed])
       assert.deepStrictEqual(yield* membersOf(id), ["s c"])
 
-      // What it leaves out stays; the list is never left out.
+      // Absent members are kept; the list is never absent.
       const last = yield* anHourLater
       yield* apply(id, { segments: [{ id: "s", name: "T", clientIds: [] }] })
       const emptied = { ...changed, name: "T", contact_count: 0, updated_at: last }

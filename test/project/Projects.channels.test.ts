@@ -112,7 +112,7 @@ layer(services)("channels of a project file", (it) => {
       assert.deepStrictEqual({ ...changed, config: created["config"] }, created)
       assert.notDeepEqual(config, created["config"])
       assert.deepStrictEqual(yield* configOf(id, "c0"), { ...http, url: "http://10.0.0.1/" })
-      // Two secrets that differ look the same unless somebody looks inside.
+      // Two different secrets look equal unless they are opened.
       const secret = { url: "http://10.0.0.1/", signingSecret: "whsec_bmV4dA" }
       assert.strictEqual((yield* apply(id, fileOf({ config: secret }))).updated["channels"], 1)
       assert.deepStrictEqual(yield* configOf(id, "c0"), secret)

@@ -215,7 +215,7 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
   )
 })
 
-/** A fiber that waits to be told. It is made outside of the transaction that it races, or it would be part of it. */
+/** A fiber that waits for a signal. It is started outside of the transaction that it races, or it would be part of it. */
 const onceTold = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
   const told = yield* Deferred.make<void>()
   const applying = yield* Effect.forkChild(Effect.andThen(Deferred.await(told), effect))
@@ -225,7 +225,7 @@ const onceTold = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, 
 /** Waits until a statement of this database that holds `text` waits for a lock. */
 const untilLocked = Effect.fnUntraced(function* (text: string) {
   const sql = yield* SqlClient.SqlClient
-  // Within a transaction PostgreSQL shows the same activity again until it is told to look anew.
+  // Within a transaction PostgreSQL shows the same activity until its snapshot is cleared.
   const look = Effect.andThen(
     sql`SELECT pg_stat_clear_snapshot()`,
     sql`

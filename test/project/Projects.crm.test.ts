@@ -1,4 +1,4 @@
-/** What applying writes of loyalty, tickets and tasks. */
+/** Loyalty, tickets and tasks of an applied file. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { anHourLater, apply, type File, rowsOf, services } from "./Projects.support.ts"

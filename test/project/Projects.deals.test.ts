@@ -32,7 +32,7 @@ const fileOf = (...deals: ReadonlyArray<Deal>) => ({
 const given = (id: string, ...deals: ReadonlyArray<Deal>) =>
   apply(id, { project: { defaultPipelineId: "p" }, pipelines, ...fileOf(...deals) })
 
-/** The deals after a file that gives these members; the records are told apart by their order. */
+/** The deals after a file with these members, in their order. */
 const after = Effect.fnUntraced(function* (id: string, ...deals: ReadonlyArray<Deal>) {
   yield* apply(id, fileOf(...deals))
   return yield* rowsOf("deals", id)

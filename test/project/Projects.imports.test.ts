@@ -1,4 +1,4 @@
-/** What a project file says of imports: profiles and staged records, as they are stored, kept, replaced and refused. */
+/** Import profiles and staged records of a project file, as they are stored, kept, replaced and refused. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"

@@ -1,4 +1,4 @@
-/** What applying does to pipelines and their stages, and which stages it doesn't take away. */
+/** The effect of applying a file on pipelines and stages, and the stages that it does not remove. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"

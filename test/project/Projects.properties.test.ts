@@ -1,4 +1,4 @@
-/** Whatever a file says: applied again it changes nothing, and refused it changes nothing at all. */
+/** For any file: a second application changes nothing, and a refused one changes nothing at all. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import * as fc from "fast-check"

@@ -1,4 +1,4 @@
-/** What applying refuses between the records of a file and of its project: repeated ids, and references to nothing. */
+/** Faults between the records of a file and of its project: repeated ids, and references to missing records. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { apply, faultsOf, projectRow, services, textOf } from "./Projects.support.ts"

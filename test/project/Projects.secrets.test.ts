@@ -71,8 +71,8 @@ layer(services)("configs of channels", (it) => {
 
   it.effect("are sealed differently for each channel and project", () =>
     Effect.gen(function* () {
-      const twins = { channels: ["a", "b"].map((id) => channel(id, { config: http })) }
-      for (const id of ["one", "other"]) yield* apply(id, twins)
+      const sharedChannels = { channels: ["a", "b"].map((id) => channel(id, { config: http })) }
+      for (const id of ["one", "other"]) yield* apply(id, sharedChannels)
       const configs = [...(yield* rowsOf("channels", "one")), ...(yield* rowsOf("channels", "other"))]
       assert.strictEqual(new Set(configs.map((row) => inspect(row["config"], { maxArrayLength: null }))).size, 4)
     })
@@ -90,11 +90,11 @@ layer(services)("configs of channels", (it) => {
             `channels/0/config: ${unreadable}`,
             `channels/1/config: ${unreadable}`
           ])
-          // What the rest of the config was, nobody knows.
+          // The rest of the config is unreadable.
           assert.deepStrictEqual(yield* faultsOf(textOf(id, { channels: [token] })), [
             `channels/0/config/apiBaseUrl: ${unreadable}`
           ])
-          // Who names none of them is not troubled.
+          // A file without these channels is not affected.
           yield* apply(id, { clients: [{ id: "c", displayName: "C", addresses: [{ channelId: "h", address: "1" }] }] })
         })
       )
@@ -162,7 +162,7 @@ layer(services)("messages about channels", (it) => {
       const sql = yield* SqlClient.SqlClient
       const { apply: applyText } = yield* Projects
       const said: Array<unknown> = []
-      const overheard = Effect.fnUntraced(function* (text: string) {
+      const captureOutput = Effect.fnUntraced(function* (text: string) {
         const spans: Array<Tracer.Span> = []
         const tracer = Tracer.make({
           span: (options) => {
@@ -194,14 +194,14 @@ layer(services)("messages about channels", (it) => {
         [{ providerType: telegram.token, config: http }]
       ].map((channels) => channels.map((of) => channel("c", of)))
       for (const channels of refused) {
-        const exit = yield* overheard(JSON.stringify({ project: { id: "said", name: "N" }, channels }))
+        const exit = yield* captureOutput(JSON.stringify({ project: { id: "said", name: "N" }, channels }))
         assert.isTrue(Exit.isFailure(exit), JSON.stringify(channels))
       }
-      assert.isTrue(Exit.isSuccess(yield* overheard(textOf("said", all))))
+      assert.isTrue(Exit.isSuccess(yield* captureOutput(textOf("said", all))))
       assert.isTrue(Exit.isFailure(yield* Effect.exit(underAnotherKey(apply("said", silent)))))
       yield* sql`ALTER TABLE channels ADD CONSTRAINT broken CHECK (display_name <> 'broken')`
       const broken = { channels: all.channels.map((of) => ({ ...of, displayName: "broken" })) }
-      const died = yield* overheard(textOf("said", broken))
+      const died = yield* captureOutput(textOf("said", broken))
       assert.isTrue(Exit.isFailure(died) && Cause.hasDies(died.cause))
       const text = said
         .map((one) => inspect(one, { depth: 30, maxArrayLength: null, maxStringLength: null }))

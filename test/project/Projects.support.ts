@@ -92,7 +92,7 @@ export const stagedOf = Effect.fnUntraced(function* (projectId: string) {
   const sql = yield* SqlClient.SqlClient
   return yield* Effect.forEach(
     ["staged_batches", "staged_records", "staged_contacts"],
-    // With what tells one writing of a row from the next.
+    // With the column that distinguishes one write of a row from the next.
     (table) =>
       sql`SELECT xmin::text, * FROM ${sql(table)} AS staged WHERE project_id = ${projectId} ORDER BY staged::text`
   )

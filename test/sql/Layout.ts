@@ -1,6 +1,6 @@
 /** Lays out the text of a statement: templates that are put into each other don't share their indentation. */
 
-/** What begins a line at the level of its brackets. Everything else continues the line before it. */
+/** Words that start a line at the level of their brackets. All other text continues the line. */
 const leading = new RegExp(
   "^(?:" +
     [
@@ -12,7 +12,7 @@ const leading = new RegExp(
     ")"
 )
 
-/** How many more brackets a line opens than it closes, and how many it closes at its beginning. */
+/** Returns the change of the bracket depth within a line, and the number of brackets that it closes at its start. */
 const bracketsOf = (line: string) => {
   const bare = line.replaceAll(/'[^']*'|--.*$/g, "")
   const closed = /^[)]+/.exec(bare)?.[0].length ?? 0

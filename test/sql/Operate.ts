@@ -3,7 +3,15 @@ import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import type { actions } from "../../src/console/Actions.ts"
 import { documentOf, run } from "../cli/Cli.support.ts"
-import { type Console, csrfOf, type Furnished, furnish, pagesOf, request, signIn } from "../console/Console.support.ts"
+import {
+  type Console,
+  csrfOf,
+  type FilledProject,
+  fillProject,
+  pagesOf,
+  request,
+  signIn
+} from "../console/Console.support.ts"
 import { secretKey } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
 
@@ -12,24 +20,24 @@ const always = { since: "2026-01-01T00:00:00Z", until: "2099-01-01T00:00:00Z" }
 const decodeReplay = Schema.decodeUnknownEffect(Schema.Struct({ replayId: Schema.String }))
 
 /** The last replay of a project. */
-const latestReplay = ({ projectId, sql }: Furnished) =>
+const latestReplay = ({ projectId, sql }: FilledProject) =>
   sql<{ id: string; state: string }>`
     SELECT id, state FROM replays WHERE project_id = ${projectId} ORDER BY created_at DESC, id DESC LIMIT 1`.pipe(
     Effect.orDie
   )
 
-const untilReplay = (project: Furnished, state: string) =>
+const untilReplay = (project: FilledProject, state: string) =>
   untilRows(latestReplay(project), ([replay]) => replay?.state === state)
 
 /** Has the endpoint rest: a replay makes no delivery for it meanwhile, so it can be cancelled, however long that takes. */
-const rest = ({ projectId, sql }: Furnished) =>
+const rest = ({ projectId, sql }: FilledProject) =>
   sql`UPDATE endpoint_health SET resting_until = now() + interval '1 hour' WHERE project_id = ${projectId}`.pipe(
     Effect.orDie
   )
 
 /** A form of each action. They are sent in this order. */
 const formsOf = (
-  { dead }: Furnished,
+  { dead }: FilledProject,
   replay: string
 ): Readonly<Record<keyof typeof actions, Record<string, string>>> => ({
   "/console/cancel-replay": { replay },
@@ -42,7 +50,7 @@ const formsOf = (
 })
 
 /** Opens every page of the console, and carries out every action. */
-const browse = Effect.fnUntraced(function* (server: Console, project: Furnished, replay: string) {
+const browse = Effect.fnUntraced(function* (server: Console, project: FilledProject, replay: string) {
   const { cookie } = yield* signIn(server)
   const pages = [...pagesOf(project), `/console/deliveries?project=${project.projectId}&cursor=${project.dead.id}`]
   for (const path of pages) {
@@ -64,7 +72,7 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   const env = { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey }
   const command = (...args: ReadonlyArray<string>) => Effect.map(run([...args, "--json"], { env }), documentOf)
 
-  const project = yield* furnish(server)
+  const project = yield* fillProject(server)
   const { dead, projectId } = project
   const of = ["--project", projectId]
   const shop = [...of, "--installation", "shop"]
@@ -89,7 +97,7 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   yield* untilReplay(project, "cancelled")
   yield* command("audit", "list", ...of)
 
-  const shown = yield* furnish(server)
+  const shown = yield* fillProject(server)
   yield* rest(shown)
   yield* browse(server, shown, yield* replay(shown.projectId, 1))
 
@@ -105,6 +113,6 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   ] as const) {
     yield* run(["secrets", "reseal"], { env: { ...env, SECRET_KEY: key, SECRET_KEY_PREVIOUS: previous } })
   }
-  // What it finds depends on the walk. The statement about a pooler needs an address beside it.
+  // The findings depend on the walk. The statement about a pooler needs a direct address, too.
   yield* run(["doctor"], { env: { ...env, DATABASE_DIRECT_URL: databaseUrl } })
 })

@@ -89,7 +89,7 @@ export const declarationAt = ({ file, line }: Place): string => {
     const indentation = text.length - text.trimStart().length
     const [, name, member] = declared.exec(text) ?? []
     if (indentation < least && (name ?? member) !== undefined) return name ?? member ?? ""
-    // What follows a closing bracket belongs to the declaration that opens it, at the same indentation.
+    // Text after a closing bracket belongs to the declaration that opens it, at the same indentation.
     least = Math.min(least, /^\s*[)}\]]/.test(text) ? indentation + 1 : indentation)
   }
   return ""

@@ -1,9 +1,9 @@
-/** What every answer of the service has to look like (contract §1, §2, §4, §6, §7), strictly. */
+/** Strict schemas of all answers of the service (contract §1, §2, §4, §6, §7). */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import type { Answer } from "./ContractHttp.ts"
 
-/** What reads a body of a schema, and nothing beside it. */
+/** Decodes a body with a schema, without additional members. */
 export const decodes = <A, I>(schema: Schema.Codec<A, I>) =>
   Schema.decodeUnknownSync(schema, { onExcessProperty: "error", errors: "all" })
 
@@ -236,7 +236,7 @@ export const receiptOf = (answer: Answer, status: 200 | 201) => {
   return { ...decodeReceipt(answer.json), version: versionOf(answer), replayed: replayedOf(answer) }
 }
 
-/** Holds an answer to be the first receipt of a command that tells a signing secret. */
+/** Asserts that an answer is the first receipt of a command with a signing secret. */
 export const secretOf = (answer: Answer) => {
   assertJson(answer, 200)
   assert.isFalse(replayedOf(answer))

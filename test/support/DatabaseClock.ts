@@ -6,7 +6,7 @@ const driven = Layer.succeed(DatabaseClock, (sql) =>
   Effect.map(Clock.currentTimeMillis, (millis) => sql`${new Date(millis)}::timestamptz`)
 )
 
-/** Where a test drives the clock, the database goes by it, too; elsewhere it goes by its own. */
+/** Uses the test's clock as the database's clock, where a test sets the time; otherwise the database has its own. */
 export const databaseClock = Layer.unwrap(
   Effect.map(Clock.Clock, (clock) => ("adjust" in clock ? driven : Layer.empty))
 )

@@ -39,7 +39,7 @@ const assertValid = (path: ReadonlyArray<string>, value: unknown, what: string) 
   if (validate(value) !== true) assert.fail(`${what} is not as documented: ${ajv.errorsText(validate.errors)}`)
 }
 
-/** Holds an answer, and the request where it succeeded, to the document; paths that it doesn't know are left alone. */
+/** Asserts that an answer, and the request if it succeeded, match the OpenAPI document. Paths outside of it are ignored. */
 export const assertDocumented = ({ json, method = "GET", path }: Request, answer: Answer): void => {
   const found = operationOf(method, path)
   if (found === undefined) return

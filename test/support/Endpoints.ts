@@ -6,9 +6,9 @@ import { createServer as createTlsServer, type TlsOptions } from "node:tls"
 /** A whole request that came over a connection. */
 export interface Received {
   readonly socket: Socket
-  /** How many connections there were when it came, this one included. */
+  /** The number of connections when it came, including its own. */
   readonly connection: number
-  /** How many requests came before it, over whatever connection. */
+  /** The number of earlier requests over all connections. */
   readonly earlier: number
   readonly text: string
 }

@@ -1,4 +1,4 @@
-/** What webhooks would be told: subscriptions, and what the outbox holds for them. */
+/** Subscriptions of webhooks, and the events in the outbox for them. */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { events } from "../../src/api/integrations/Events.ts"
@@ -12,7 +12,7 @@ const eventTypes = [
 ] as const
 export type EventType = (typeof eventTypes)[number]
 
-/** Subscribes an installation of the project to events, to all of them unless told. */
+/** Subscribes an installation of the project to events; the default is all. */
 export const subscribe = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   projectId: string,
@@ -38,7 +38,7 @@ interface Row {
   readonly data: unknown
   readonly traceparent: string
   readonly occurredAt: Date
-  /** Who is to be told, in order. */
+  /** The installations that get it, in order. */
   readonly installations: ReadonlyArray<string>
 }
 

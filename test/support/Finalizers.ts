@@ -16,10 +16,10 @@ export const opened = <A, E>(resource: Effect.Effect<A, E, Scope.Scope>): Promis
 }
 
 /** The number of finalizers that wait. */
-export const height = (): number => finalizers.length
+export const finalizerCount = (): number => finalizers.length
 
 /** Runs the finalizers above a height. */
-export const unwind = async (to: number): Promise<void> => {
+export const runFinalizers = async (to: number): Promise<void> => {
   const failures: Array<unknown> = []
   while (finalizers.length > to) {
     try {

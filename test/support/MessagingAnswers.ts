@@ -1,4 +1,4 @@
-/** What answers of messaging have to look like (contract §8), strictly. */
+/** Strict schemas of the answers of messaging (contract §8). */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { assertJson, decodes, pagesOf, problemOf, replayedOf, Timestamp } from "./ContractAnswers.ts"
@@ -94,14 +94,14 @@ export const refusedOf = (answer: Answer) => {
   return { messageId, detail, replayed: replayedOf(answer) }
 }
 
-/** Holds an answer to be the problem of a send whose outcome nobody knows. */
+/** Asserts that an answer is the problem of a send with an unknown outcome. */
 export const unknownOf = (answer: Answer) => {
   const { messageId = null } = problemOf(answer, 503, "provider_outcome_unknown")
   assert.match(String(answer.headers["retry-after"]), /^[1-9][0-9]*$/)
   return { messageId, retryAfter: Number(answer.headers["retry-after"]), replayed: replayedOf(answer) }
 }
 
-/** What an answer to a send says in all: its kind, the message, and whether it repeats another. */
+/** The content of an answer to a send: its kind, the message, and whether it is a replay. */
 export const sendOf = (answer: Answer) => {
   const [kind, { messageId, replayed }] =
     answer.status === 409

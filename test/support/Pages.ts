@@ -7,7 +7,7 @@ interface Page {
   readonly nextCursor: string | null
 }
 
-/** The ids of every page, from the first to the last; `page` asks for the one of a query. */
+/** The ids of all pages, from the first to the last; `page` requests the page of a query. */
 export const walkPages = Effect.fnUntraced(function* <E, R>(
   page: (query: string) => Effect.Effect<Page, E, R>,
   query: string,

@@ -19,7 +19,7 @@ const node = process.execPath
 const children = new Set<ChildProcess.ChildProcess>()
 const directories = new Set<string>()
 
-// Where the tests themselves are ended, no hook runs any more.
+// No hook runs when the test process itself is ended.
 process.once("exit", () => {
   for (const child of children) child.kill("SIGKILL")
   for (const directory of directories) {
@@ -37,7 +37,7 @@ export const kill = (pid: number, signal: NodeJS.Signals): void => {
   }
 }
 
-/** State, parent and process group of a process, as /proc tells them; undefined where there is none. */
+/** State, parent and process group of a process in /proc; undefined if it does not exist. */
 const statOf = (pid: number) => {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, "utf8")
@@ -49,7 +49,7 @@ const statOf = (pid: number) => {
   }
 }
 
-/** Whether the process runs; one that nobody has reaped yet does not. */
+/** Whether the process runs. A zombie does not. */
 export const isRunning = (pid: number): boolean => !/^[ZX]?$/.test(statOf(pid)?.state ?? "")
 
 export const groupOf = (pid: number): number | undefined => statOf(pid)?.group
@@ -95,8 +95,8 @@ const firstPort = 10_000 + (Number(process.env["VITEST_POOL_ID"] ?? 0) % 2) * po
 let nextPort = Math.floor(Math.random() * ports)
 
 /**
- * A port on which nobody listens at the moment, and below those that systems take for outgoing connections: while its
- * server is down, a client in search of it would else be given this very port, and talk to itself.
+ * Returns a free port below those that systems use for outgoing connections. While its server is down, a client that
+ * connects to it could otherwise be given this very port, and connect to itself.
  */
 export const freePort = async (): Promise<number> => {
   while (true) {
@@ -111,7 +111,7 @@ const isFree = (port: number) =>
     server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)))
   })
 
-/** How a process ended. */
+/** The end of a process. */
 export interface Ended {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
@@ -137,7 +137,7 @@ export const spawn = (
 ): Running => {
   const child = ChildProcess.spawn(file, args, {
     cwd: checkout,
-    // Nothing of the machine's own settings reaches the service.
+    // No setting of the machine reaches the service.
     env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env },
     stdio: ["ignore", "pipe", "pipe"]
   })
@@ -198,7 +198,7 @@ export const spawn = (
 }
 
 export interface ServiceOptions {
-  /** Where its source is; this checkout unless given. */
+  /** The directory of its source; the default is this checkout. */
   readonly source?: string
   readonly env?: Readonly<Record<string, string>>
   /** Flags, as after `npm start --`. */

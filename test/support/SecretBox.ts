@@ -1,4 +1,4 @@
-/** What seals secrets where no service runs. */
+/** A secret box for tests without a service. */
 import { Layer, Redacted } from "effect"
 import { SecretBox } from "../../src/platform/SecretBox.ts"
 import { SecretKey } from "../../src/platform/SecretKey.ts"

@@ -4,7 +4,7 @@ import { assert } from "@effect/vitest"
 /** Secrets by what they are. */
 export type Secrets = ReadonlyMap<string, string>
 
-/** What base64 makes of bytes wherever they begin in a longer text: the characters that depend on them alone. */
+/** The characters of base64 that depend on the bytes alone, for each position in a longer text. */
 const inBase64 = (bytes: Buffer): ReadonlyArray<string> =>
   [0, 1, 2].flatMap((before) => {
     const text = Buffer.concat([Buffer.alloc(before), bytes]).toString("base64")
@@ -33,7 +33,7 @@ export const leaksIn = (text: string, secrets: Secrets): ReadonlyArray<string> =
 /** Whole API tokens, signing secrets and tokens of bots. */
 const looks = /dk_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}|whsec_[A-Za-z0-9+/]{43}=|\b\d{4,}:[A-Za-z0-9_-]{30,}/g
 
-/** What in a text looks like a whole secret. */
+/** Texts that have the form of a whole secret. */
 export const secretsIn = (text: string): ReadonlyArray<string> => text.match(looks) ?? []
 
 type Environment = Readonly<Record<string, string>>
@@ -54,11 +54,11 @@ export const expectNoSecret = (what: string, text: string, env: Environment = {}
   assert.deepStrictEqual([...leaksIn(text, secretsOf(env)), ...secretsIn(text)], [], what)
 }
 
-/** Whether a program is there to tell a token: a command that issues one, or the first start on an empty directory. */
+/** Whether a program prints a token by design: a command that issues one, or the first start on an empty directory. */
 const tellsToken = (args: ReadonlyArray<string>, env: Environment) =>
   args.includes("token") || env["DATABASE_URL"] === undefined
 
-/** Holds that a program has printed no secret, but on standard output the token that it is there to tell. */
+/** Asserts that a program has printed no secret, except the token that it prints by design on standard output. */
 export const expectNoSecretOf = (
   args: ReadonlyArray<string>,
   { stderr, stdout }: { readonly stdout: string; readonly stderr: string },

@@ -16,7 +16,7 @@ import { makeDatabase } from "./TestDatabase.ts"
 
 type File = (typeof ProjectFile)["Encoded"]
 
-/** What a project file says, all of it optional. */
+/** The members of a project file, all optional. */
 export type Parts = Omit<File, "project"> & { readonly project?: Partial<File["project"]> }
 
 /** So many that no test meets the limit unless it wants to. */
@@ -70,7 +70,7 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
       )
       .pipe(Effect.orDie)
 
-  /** Issues a key, and tells its token: with every scope, for an hour, for no member, unless the options say otherwise. */
+  /** Issues a key and returns its token. The defaults are every scope, an hour, and no member. */
   const issue = (
     projectId: string,
     options: {

@@ -7,7 +7,7 @@ import { connect, createServer, type Socket } from "node:net"
 import { opened } from "./Finalizers.ts"
 import { answerReader, requestReader, type RoundTrip } from "./WireMessages.ts"
 
-/** A connection whose round trip is held: `asked`, before PostgreSQL has it, or `answered`, before the client knows. */
+/** A connection whose round trip is held: `requested`, before PostgreSQL receives it, or `answered`, before the client does. */
 export interface Held {
   /** The process id of its backend. */
   readonly backend: number
@@ -34,7 +34,7 @@ export interface Gate {
 /** Holds the next round trips in which a statement matches. */
 export interface Trap {
   /** Resolves when as many are held as were asked for. */
-  readonly sprung: Promise<void>
+  readonly reached: Promise<void>
   /** Ends the connections of what is held. */
   readonly cut: () => void
   /** Sends everything that is held. */
@@ -43,7 +43,7 @@ export interface Trap {
 
 export interface Catch {
   readonly statement: RegExp
-  readonly when: "asked" | "answered"
+  readonly when: "requested" | "answered"
   readonly count: number
 }
 
@@ -53,7 +53,7 @@ interface Watch {
   readonly onHeld: (held: Held, client: Socket) => void
 }
 
-/** What a proxy has seen, and what it looks for. */
+/** The traffic of a proxy, and the statements that it watches for. */
 interface Traffic {
   readonly watches: Set<Watch>
   readonly backends: Set<number>
@@ -124,7 +124,7 @@ const carry = (client: Socket, database: Socket, traffic: Traffic) => {
       const watch = [...traffic.watches].find(({ pattern }) => statements.some((sql) => pattern.test(sql)))
       if (watch === undefined) continue
       const found = held(chunk, before, asked)
-      if (watch.when === "asked") {
+      if (watch.when === "requested") {
         isHeld = true
         watch.onHeld(found, client)
       } else {
@@ -142,7 +142,7 @@ const carry = (client: Socket, database: Socket, traffic: Traffic) => {
     readAnswers(chunk)
     notify()
   })
-  // What has been written arrives before either side closes.
+  // Written data arrives before either side closes.
   client.once("close", () => database.destroySoon())
   database.once("close", () => {
     client.destroySoon()
@@ -155,7 +155,7 @@ const gateOf = (statement: RegExp, watches: Set<Watch>): Gate => {
   let taker: ((held: Held) => void) | undefined
   const watch: Watch = {
     pattern: statement,
-    when: "asked",
+    when: "requested",
     onHeld: (held, client) => {
       if (clients.has(client)) return
       clients.set(client, held)
@@ -196,7 +196,7 @@ const trapOf = ({ count, statement, when }: Catch, watches: Set<Watch>): Trap =>
     watches.delete(watch)
     all.forEach(each)
   }
-  return { sprung: promise, cut: end(({ cut }) => cut()), release: end(({ release }) => release()) }
+  return { reached: promise, cut: end(({ cut }) => cut()), release: end(({ release }) => release()) }
 }
 
 /** Starts a proxy before the database of a URL; it ends with the scope. */

@@ -34,11 +34,14 @@ export const completeProblems = (schemas: Schemas): ReadonlyMap<string, string> 
 }
 
 /** Describes a response by the problems that it may contain. */
-export const meaningsOf = (titles: ReadonlyMap<string, string>, { content }: OpenApi.OpenApiSpecResponse): string =>
+export const describeProblems = (
+  titles: ReadonlyMap<string, string>,
+  { content }: OpenApi.OpenApiSpecResponse
+): string =>
   [...JSON.stringify(content).matchAll(/"#\/components\/schemas\/([a-z_]+)/g)]
     .map(([, code = ""]) => `- \`${code}\`: ${titles.get(code)}`)
     .join("\n")
 
 /** Names the problems by their code throughout a document. */
-export const calledByCode = (document: string): string =>
+export const renameToCodes = (document: string): string =>
   document.replace(/"((?:#\/components\/schemas\/)?[a-z_]+)Encoded"(?=[,:}\]])/g, '"$1"')

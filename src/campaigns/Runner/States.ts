@@ -1,6 +1,6 @@
 /** The states of a recipient of a campaign, with all moves between them (contract §9). */
 export const states = ["pending", "sending", "sent", "failed", "unknown", "skipped"] as const
-export type State = (typeof states)[number]
+type State = (typeof states)[number]
 
 interface Move {
   readonly on: string

@@ -5,9 +5,9 @@ import { SqlClient } from "effect/sql"
 import * as Deliveries from "../../integrations/Deliveries.ts"
 import * as Messages from "../../messaging/Messages.ts"
 import * as Database from "../../platform/Database.ts"
-import { standing } from "../../platform/Migrations.ts"
+import { migrationStatus } from "../../platform/Migrations.ts"
 import { RateLimits } from "../../platform/rateLimit/RateLimits.ts"
-import { survey } from "../../platform/SealedValues.ts"
+import { countByKey } from "../../platform/SealedValues.ts"
 import { SecretBox } from "../../platform/SecretBox.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { sealedTables } from "../../server/StoredSecrets.ts"
@@ -65,7 +65,7 @@ export const pooler = Effect.gen(function* () {
 /** Every migration of this version is applied, and no unknown one. */
 export const migrations = Effect.gen(function* () {
   const { migrateOnStart } = yield* Settings
-  const { foreign, pending, unknown } = yield* standing
+  const { foreign, pending, unknown } = yield* migrationStatus
   if (foreign !== undefined) {
     return failed("the database was created before the first release", "Use another DATABASE_URL or DATA_DIR.")
   }
@@ -103,7 +103,7 @@ export const clock = Effect.gen(function* () {
 /** Every stored secret opens, and none still needs a key of `SECRET_KEY_PREVIOUS`. */
 export const keys = Effect.gen(function* () {
   const { keyIds } = yield* SecretBox
-  const { byKey, unreadable } = yield* survey(sealedTables)
+  const { byKey, unreadable } = yield* countByKey(sealedTables)
   if (unreadable.length > 0) {
     const keys = keyIds.length > 1 ? "SECRET_KEY and SECRET_KEY_PREVIOUS do" : "SECRET_KEY does"
     return failed(

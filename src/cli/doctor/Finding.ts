@@ -7,7 +7,7 @@ export interface Finding {
   /** `warning`: works, but needs attention. `skipped`: a check that it depends on has failed. */
   readonly status: "ok" | "warning" | "failed" | "skipped"
   readonly detail: string
-  /** What to do; null where there is nothing to do. */
+  /** The remedy; null if none is needed. */
   readonly advice: string | null
 }
 

@@ -4,15 +4,15 @@ import { eventTypes } from "../../api/integrations/Events.ts"
 import { states } from "../../integrations/Deliveries.ts"
 import { find, render } from "../DeliveryList.ts"
 import { filters, input, select } from "../Html.ts"
-import { projectPage, textOf, timeOf, wordOf } from "../Page.ts"
+import { choiceOf, projectPage, textOf, timeOf } from "../Page.ts"
 
 export const deliveries = projectPage(
   Effect.fnUntraced(function* ({ project, request, sql }) {
     const filter = {
       projectId: project.id,
       installationId: textOf(request, "installation"),
-      status: yield* wordOf(request, "status", states),
-      type: yield* wordOf(request, "type", eventTypes),
+      status: yield* choiceOf(request, "status", states),
+      type: yield* choiceOf(request, "type", eventTypes),
       since: yield* timeOf(request, "since"),
       until: yield* timeOf(request, "until"),
       cursor: textOf(request, "cursor")

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { messageStatuses, type MessageStatus } from "../../api/messaging/Messaging.ts"
 import { selected } from "../../platform/Columns.ts"
 import { action, badge, filters, html, nextPage, select, table, time } from "../Html.ts"
-import { pageSize, projectPage, textOf, wordOf } from "../Page.ts"
+import { choiceOf, pageSize, projectPage, textOf } from "../Page.ts"
 
 /** Maximum number of messages that a page of a filtered list scans; those of unknown outcome have an index. */
 const scanLimit = 10_000
@@ -29,7 +29,7 @@ const columns = `found.id, found.conversation_id AS "conversationId", (
 
 export const messages = projectPage(
   Effect.fnUntraced(function* ({ project, request, sql }) {
-    const status = yield* wordOf(request, "status", messageStatuses)
+    const status = yield* choiceOf(request, "status", messageStatuses)
     const cursor = textOf(request, "cursor")
     const rows = yield* sql<Row>`
     WITH scanned AS MATERIALIZED (

@@ -1,7 +1,7 @@
 /** The service: its queue, what waits for an operator in each project, and the charts of deliveries. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { queue } from "../../integrations/DeliveryMetrics.ts"
+import { measureQueue } from "../../integrations/DeliveryMetrics.ts"
 import { charts, sample } from "../Charts.ts"
 import { isDead } from "../DeliveryList.ts"
 import { facts, html, link, table } from "../Html.ts"
@@ -11,7 +11,7 @@ const maxCount = 10_000
 
 const counted = (count: number) => (count >= maxCount ? `${maxCount} or more` : String(count))
 
-/** What waits for an operator in a project. */
+/** Counts of a project's records that need an operator. */
 interface Waiting {
   readonly projectId: string
   readonly dead: number
@@ -40,7 +40,7 @@ const waiting = (sql: SqlClient.SqlClient) => {
 }
 
 export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
-  const rows = yield* queue(sql, maxCount)
+  const rows = yield* measureQueue(sql, maxCount)
   const { depth, seconds } = rows[0] ?? { depth: 0, seconds: 0 }
   const projects = yield* waiting(sql)
   const cells = projects.map(({ dead, disabled, paused, projectId, unknown }) => [

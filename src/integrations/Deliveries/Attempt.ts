@@ -14,14 +14,14 @@ interface AddressedEvent extends Pick<Claim, "data" | "eventId" | "installationI
   readonly type: Claim["type"] | typeof testEventType
 }
 
-/** What is signed and sent, to the byte: the event for one installation, its `data` as it was stored. */
+/** Returns the body that is signed and sent: the event for one installation, with its `data` exactly as stored. */
 export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, type }: AddressedEvent): string => {
   const event = { id: eventId, type, timestamp: occurredAt.toISOString(), projectId, installationId }
   return `${JSON.stringify(event).slice(0, -1)},"data":${data}}`
 }
 
-/** What attempts are made with. */
-export interface Parts {
+/** The services that attempts use. */
+interface Parts {
   readonly secrets: Secrets
   readonly sender: Sender["Service"]
 }
@@ -64,7 +64,7 @@ const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent
     })
   })
 
-/** The headers of a delivery, but for its place in a trace. */
+/** The headers of a delivery, without `traceparent`. */
 export const headersOf = (secrets: ReadonlyArray<Redacted.Redacted>, webhookId: string, now: number, body: string) => ({
   "content-type": "application/json",
   "user-agent": userAgent,

@@ -43,8 +43,8 @@ export interface Claim extends Endpoint {
  *
  * - `endpoint`: the endpoints, locked.
  * - `visit`: the same, with the number of deliveries that each may get (`quota`).
- * - `pending`: the first pending deliveries of each, in the order of `deliveries_open`, and one more that tells when the
- *   endpoint is due next.
+ * - `pending`: the first pending deliveries of each, in the order of `deliveries_open`, and one more, by which the
+ *   next due time of the endpoint is set.
  * - `leased`: the chosen ones. The lock of the endpoint excludes other claims, so no row lock precedes the update by `ctid`.
  */
 export const claim = (sql: SqlClient.SqlClient, terms: Terms) => sql<Claim>`

@@ -39,7 +39,7 @@ export interface Batch {
 }
 
 /**
- * Dead-letters a batch of what is pending for disabled webhooks. The mark `discarding` goes with the last of an endpoint's
+ * Dead-letters a batch of pending deliveries of disabled webhooks. The mark `discarding` is removed with the last of an endpoint's
  * deliveries, so a crash loses nothing; a delivery that was committed later is marked anew by the sweep.
  */
 export const discard = (sql: SqlClient.SqlClient) => sql<Batch>`

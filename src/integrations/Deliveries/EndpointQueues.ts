@@ -1,14 +1,14 @@
 /**
- * What one process holds for each endpoint: it sends as many deliveries at a time as the endpoint's concurrency, and the next
- * when one has ended. An endpoint that answers quickly has more claimed ahead, so that it does not wait for a claim between
- * two deliveries.
+ * The queues of one process, one for each endpoint. A queue sends as many deliveries at a time as the endpoint's concurrency,
+ * and the next one when one has ended. For an endpoint that answers quickly, more deliveries are claimed ahead, so that it
+ * does not wait for a claim between two deliveries.
  */
 import type { Claim } from "./Claim.ts"
 import type { Endpoint, Named } from "./Claim/Endpoints.ts"
 
-/** Time, in milliseconds, after which what waits is returned and claimed anew: its webhook may have changed. */
+/** Time, in milliseconds, after which a waiting delivery is returned and claimed anew, as its webhook may have changed. */
 const waitsAtMost = 1_000
-/** Time, in milliseconds, within which an endpoint answers that has deliveries claimed ahead. */
+/** Maximum duration, in milliseconds, of the answers of a quick endpoint, which has deliveries claimed ahead. */
 const quick = 50
 /** Time, in milliseconds, after such an answer for which an endpoint counts as quick. */
 const quickFor = 100

@@ -24,7 +24,7 @@ const expireEvery = Duration.seconds(30)
 const pruneEvery = Duration.minutes(1)
 const measureEvery = Duration.seconds(15)
 
-export interface Options {
+interface Options {
   readonly sql: SqlClient.SqlClient
   /** For the sweep, dead-lettering and measuring. */
   readonly deadLettering: SqlClient.SqlClient
@@ -34,11 +34,11 @@ export interface Options {
   readonly leaseMillis: number
   /** Age at which a delivery expires. */
   readonly maxAge: Duration.Duration
-  /** Has endpoints visited by the next claim. */
+  /** Names endpoints that the next claim visits. */
   readonly visit: (endpoints: ReadonlyArray<Endpoint>) => Effect.Effect<unknown>
 }
 
-/** Runs for as long as the scope lives. */
+/** Runs until the scope is closed. */
 export const maintain = Effect.fnUntraced(function* (options: Options) {
   const { deadLettering, leaseMillis, maintenance, maxAge, sql, visit, worker } = options
   const measured = yield* MetricsEnabled

@@ -5,7 +5,7 @@ import type { SqlClient } from "effect/sql"
 export const retentionDays = 30
 
 /** Maximum number of deliveries, and of events, that one statement removes. */
-export const pruneBatch = 1_000
+const pruneBatch = 1_000
 
 /**
  * Removes a batch, oldest first in each project. Returns whether there may be more. SKIP LOCKED lets replicas share the work.

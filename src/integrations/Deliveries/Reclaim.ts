@@ -1,14 +1,14 @@
-/** Returns what no worker delivers any more to the queue. */
+/** Returns deliveries of dead workers to the queue. */
 import type { SqlClient } from "effect/sql"
 import type { Worker } from "../../platform/background/Worker.ts"
 import type { Endpoint } from "./Claim/Endpoints.ts"
 
-/** Maximum number of endpoints that one statement looks at. */
+/** Maximum number of endpoints that one statement reads. */
 const endpointsPerStatement = 5_000
 
 /**
- * Returns deliveries whose worker is dead or whose lease has expired, with an entry in their attempt log. The fence moves
- * on: what the former worker reports later is not recorded.
+ * Returns deliveries whose worker is dead or whose lease has expired, with an entry in their attempt log. The fence
+ * changes, so a later result of the former worker is not recorded.
  */
 export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => sql<Endpoint>`
   WITH gate AS MATERIALIZED (
@@ -19,7 +19,7 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
   ),
   lost AS MATERIALIZED (
     SELECT delivery.row, dead FROM gate, LATERAL (
-      -- What is in flight was due before what is pending, so no more than that is read.
+      -- Deliveries in flight were due before those that are pending, so only they are read.
       SELECT ctid AS row, leased_until FROM deliveries
       WHERE project_id = gate.project_id AND installation_id = gate.installation_id
         AND finished_at IS NULL AND status = 'delivering'

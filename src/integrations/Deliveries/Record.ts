@@ -17,7 +17,7 @@ export interface Result extends Pick<
   readonly finishedAt: number
   /** From the time of the record to the next attempt, where there is one; else 0. */
   readonly retryIn: number
-  /** For how long the endpoint asks to be left alone. */
+  /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
   readonly restFor: number
   /** Weight of the failure; 0 unless the attempt failed. */
   readonly strikes: number
@@ -48,7 +48,7 @@ const withoutCleared = (results: ReadonlyArray<Result>): ReadonlyArray<number> =
     .toReversed()
 }
 
-export interface Terms {
+interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
   /** Time without a success after which an endpoint's webhook is to be disabled. */
@@ -56,7 +56,7 @@ export interface Terms {
 }
 
 /** An endpoint of which something follows from its results. */
-export interface Recorded extends Endpoint {
+interface Recorded extends Endpoint {
   /** A claim would find something now. */
   readonly isDue: boolean
   /** It has failed for `disableAfterMillis`. */

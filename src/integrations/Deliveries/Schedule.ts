@@ -5,7 +5,7 @@ import type { Claim } from "./Claim.ts"
 import { jitter, longestRetryAfter, strikesOf } from "./Health.ts"
 import type { Result } from "./Record.ts"
 
-/** Returns whether the endpoint is gone for good: its webhook is to be disabled. */
+/** Whether the endpoint is gone permanently, so that its webhook is disabled. */
 export const isGone = (outcome: Outcome): boolean => outcome._tag === "answered" && outcome.status === 410
 
 /** Returns the result of an attempt. Times are in milliseconds; `random` is from 0 to 1. */
@@ -65,7 +65,7 @@ export const returnedBy = (
 export const maxAge = (schedule: ReadonlyArray<Duration.Duration>): Duration.Duration =>
   schedule.reduce(Duration.sum, Duration.days(1))
 
-/** Time for which an endpoint that is too busy asks to be left alone, in milliseconds. */
+/** Delay that a busy endpoint requests by `Retry-After`, in milliseconds. */
 const restOf = (outcome: Outcome): number =>
   outcome._tag === "answered" && (outcome.status === 429 || outcome.status === 503)
     ? Math.min(Option.match(outcome.retryAfter, { onNone: () => 0, onSome: Duration.toMillis }), longestRetryAfter)

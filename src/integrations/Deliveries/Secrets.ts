@@ -4,12 +4,12 @@ import type { SecretBox } from "../../platform/SecretBox.ts"
 import { secretOwner } from "../WebhookSecrets.ts"
 import type { Claim } from "./Claim.ts"
 
-/** Opens what a claim is signed with. */
+/** Opens the secrets that sign a delivery. */
 export type Secrets = (
   claim: Pick<Claim, "projectId" | "installationId" | "secrets">
 ) => Effect.Effect<ReadonlyArray<Redacted.Redacted>>
 
-/** So many endpoints have their secrets remembered. */
+/** Maximum number of endpoints whose secrets are cached. */
 const remembered = 10_000
 
 /**

@@ -19,18 +19,18 @@ export interface Replay {
   readonly until: Date
 }
 
-export interface Terms {
+interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
   /** Time between two runs, in milliseconds. */
   readonly interval: number
 }
 
-/** Deliveries that one statement looks at. */
-const looksAt = 2_000
+/** Maximum number of deliveries that one statement reads. */
+const scanLimit = 2_000
 /** Share of the time in which an endpoint that answers quickly is busy with a replay. */
 const busy = 0.05
-/** Latest deliveries of the project that tell how long the endpoint takes. */
+/** Number of latest deliveries of the project from which the duration of the endpoint's answers is taken. */
 const recent = 100
 /** Time, in milliseconds, for which an unused pace is saved up. */
 const savedUp = 250
@@ -39,10 +39,10 @@ const exhausted = stepOf("exhausted")
 const emptied = stepOf("emptied")
 
 /**
- * Makes the next deliveries of a replay and returns how many. A replay whose row is locked is another worker's turn.
+ * Makes the next deliveries of a replay and returns how many. A replay whose row another worker has locked is skipped.
  *
- * - `room`: how many may be made now: by the pace, and by what the endpoint has in flight and due.
- * - `looked`: the next deliveries by id, so by age; `picked`: those to repeat, at most as many as there is room.
+ * - `room`: the number that may be made now, by the pace and by the deliveries that are due or in flight.
+ * - `scanned`: the next deliveries by id, so by age; `picked`: those to repeat, at most `room`.
  */
 export const release = (sql: SqlClient.SqlClient, { id, projectId, until }: Replay, terms: Terms) => sql<{
   readonly made: number
@@ -69,17 +69,17 @@ export const release = (sql: SqlClient.SqlClient, { id, projectId, until }: Repl
       ) open
     ) queue
   ),
-  looked AS NOT MATERIALIZED (
+  scanned AS NOT MATERIALIZED (
     SELECT id, installation_id, event_id, status, replay_of FROM deliveries
     WHERE project_id = ${projectId} AND id > (SELECT position FROM replay) AND id < ${firstIdAt("dlv", until.getTime())}
-    ORDER BY id LIMIT ${looksAt}::int
+    ORDER BY id LIMIT ${scanLimit}::int
   ),
   picked AS MATERIALIZED (
-    SELECT id, event_id FROM looked
+    SELECT id, event_id FROM scanned
     WHERE replay_of IS NULL AND installation_id = (SELECT installation_id FROM replay)
       AND status = ANY((SELECT statuses FROM replay)::text[]) AND (
         SELECT type = ANY((SELECT event_types FROM room)::text[]) AND type = ANY((SELECT event_types FROM replay)::text[])
-        FROM events WHERE project_id = ${projectId} AND events.id = looked.event_id
+        FROM events WHERE project_id = ${projectId} AND events.id = scanned.event_id
       )
     ORDER BY id LIMIT greatest(0, (SELECT room FROM room))
   ),
@@ -102,14 +102,14 @@ const made = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
   step AS MATERIALIZED (
     SELECT (SELECT count(*)::int FROM made) AS made,
       room.paced_from + (SELECT count(*) FROM made) / pace::float8 * interval '1 second' AS paced_at,
-      -- Where there was no room for all, the rest is looked at again.
+      -- If there was no room for all of them, the next run reads the rest again.
       CASE WHEN (SELECT count(*) FROM picked) = room THEN (SELECT max(id) FROM picked)
-        ELSE (SELECT max(id) FROM looked) END AS position,
-      (SELECT count(*) FROM picked) < room AND (SELECT count(*) FROM looked) < ${looksAt}::int AS is_last
+        ELSE (SELECT max(id) FROM scanned) END AS position,
+      (SELECT count(*) FROM picked) < room AND (SELECT count(*) FROM scanned) < ${scanLimit}::int AS is_last
     FROM replay, room WHERE room > 0
   )`
 
-/** How many deliveries may be due or in flight to the endpoint of `replay`. */
+/** The maximum number of deliveries due or in flight to the endpoint of `replay`. */
 const quota = (sql: SqlClient.SqlClient, projectId: ProjectId, { concurrency, interval }: Terms) => sql`
   greatest(${Math.max(1, Math.floor(concurrency / 2))}::int, floor(${concurrency * interval * busy}::float8 / (
     SELECT max(greatest((attempt_log -> -1 ->> 'durationMs')::int, 1)) FROM (
@@ -119,8 +119,8 @@ const quota = (sql: SqlClient.SqlClient, projectId: ProjectId, { concurrency, in
   )))`
 
 /**
- * Dead-letters what a cancelled replay has made and not sent. Once nothing of it is in flight the replay is cancelled: an
- * attempt that fails until then leads to no other.
+ * Dead-letters the deliveries of a cancelled replay that are not sent yet. When none is in flight any more, the replay is
+ * cancelled. An attempt that fails until then is not repeated.
  */
 export const empty = (sql: SqlClient.SqlClient, { id, installationId, projectId }: Replay) => sql<{
   readonly made: number

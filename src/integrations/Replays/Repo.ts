@@ -1,4 +1,4 @@
-/** The SQL of replays as operators start, list and cancel them. Every statement names the project first. */
+/** The SQL of replays as operators start, list and cancel them. Every statement starts from the project. */
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
@@ -42,21 +42,21 @@ const columns = selected({
   finishedAt: ["finished_at", "timestamptz"]
 })
 
-/** Maximum number of replays that a list holds. */
-export const listedAtMost = 1_000
+/** Maximum number of replays in a list. */
+const listedAtMost = 1_000
 
 export const list = (sql: Sql, projectId: ProjectId) => sql<Listed>`
   SELECT ${sql.literal(columns)} FROM replays WHERE project_id = ${projectId}
   ORDER BY id DESC LIMIT ${listedAtMost}::int`
 
-/** What a replay has to know of the webhook that it goes to; no row if there is none. */
+/** Returns the state and the subscriptions of a replay's webhook; no row if there is no webhook. */
 export const webhook = (sql: Sql, projectId: ProjectId, installationId: string) => sql<{
   readonly enabled: boolean
   readonly eventTypes: ReadonlyArray<EventType>
 }>`
   SELECT enabled, event_types AS "eventTypes" FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
-export interface Start extends Selection {
+interface Start extends Selection {
   readonly id: string
   readonly pace: number
   readonly matched: number
@@ -90,7 +90,7 @@ export const start = (sql: Sql, replay: Start) => sql`
   )}
   SELECT FROM started`
 
-/** Cancels a replay that runs. Returns no row if there is none, else the state that it is in now. */
+/** Cancels a running replay. Returns its new state, or no row if it does not exist. */
 export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => {
   const { from, to } = stepOf("cancel")
   return sql<{ readonly state: State; readonly matched: number; readonly queued: number }>`

@@ -1,11 +1,11 @@
-/** What a replay sends again: deliveries of one installation, by their creation time, state and event type. */
+/** Selects the deliveries that a replay repeats: those of one installation, by creation time, state and event type. */
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
 import type { State } from "../Deliveries/States.ts"
 
-/** Which deliveries are sent again, as operators name them. Open ones are sent anyway. */
+/** The states of the deliveries that a replay repeats, by the names that operators use. Pending deliveries are sent anyway. */
 export const filters = {
   dead: ["dead"],
   delivered: ["delivered"],
@@ -17,31 +17,31 @@ export const filterNames: ReadonlyArray<Filter> = ["dead", "delivered", "all"]
 export interface Selection {
   readonly projectId: ProjectId
   readonly installationId: InstallationId
-  /** Deliveries from this time on, */
+  /** The earliest creation time. */
   readonly since: Date
-  /** and before this one. */
+  /** The creation time is before this. */
   readonly until: Date
   readonly eventTypes: ReadonlyArray<EventType>
   readonly filter: Filter
 }
 
-/** Deliveries that one statement looks at. Others wait behind it on its connection. */
-const looksAt = 5_000
+/** Maximum number of deliveries that one statement reads. Other statements wait behind it on its connection. */
+const scanLimit = 5_000
 
 /**
- * Counts the deliveries of a selection among the next ones after the id `position`. Returns the last id that was looked at,
- * or null after the end. Replays are not repeated: what they repeat is.
+ * Counts the deliveries of a selection among the next ones after the id `position`. Returns the last id that was read,
+ * or null after the end. Only the original of repeated deliveries counts, not the repetition.
  */
 export const count = (sql: SqlClient.SqlClient, selection: Selection, position: string) => sql<{
   readonly last: string | null
   readonly matched: number
 }>`
-  WITH looked AS MATERIALIZED (
+  WITH scanned AS MATERIALIZED (
     SELECT id, installation_id, event_id, status, replay_of FROM deliveries
     WHERE project_id = ${selection.projectId} AND id > ${position} AND id < ${firstIdAt("dlv", selection.until.getTime())}
-    ORDER BY id LIMIT ${looksAt}::int
+    ORDER BY id LIMIT ${scanLimit}::int
   )
-  SELECT (SELECT max(id) FROM looked) AS last, count(*)::int AS matched FROM looked
+  SELECT (SELECT max(id) FROM scanned) AS last, count(*)::int AS matched FROM scanned
   WHERE installation_id = ${selection.installationId} AND replay_of IS NULL
     AND status = ANY(${[...filters[selection.filter]]}::text[]) AND EXISTS (
       SELECT FROM events

@@ -1,16 +1,16 @@
 /** The states of a replay and the moves between them, as data. */
-export const states = ["running", "cancelling", "cancelled", "completed"] as const
+const states = ["running", "cancelling", "cancelled", "completed"] as const
 export type State = (typeof states)[number]
 
-export const moves = {
+const moves = {
   /** An operator cancels it: no more deliveries are made. */
   cancel: { running: "cancelling" },
-  /** What was made and not sent is dead-lettered, and nothing of it is in flight any more. */
+  /** Its deliveries that were not sent are dead-lettered, and none is in flight any more. */
   emptied: { cancelling: "cancelled" },
-  /** Every delivery of its range was looked at. */
+  /** Every delivery of its range was read. */
   exhausted: { running: "completed" }
 } as const satisfies Readonly<Record<string, Readonly<Partial<Record<State, State>>>>>
-export type Move = keyof typeof moves
+type Move = keyof typeof moves
 
 /** Returns the state that a move starts from and the one that it leads to. */
 export const stepOf = (move: Move): { readonly from: State; readonly to: State } => {
@@ -22,5 +22,5 @@ export const stepOf = (move: Move): { readonly from: State; readonly to: State }
   throw new Error(`The move ${move} has no state to start from`)
 }
 
-/** The states of the replays that the replayer looks at. */
-export const underWay = ["running", "cancelling"] as const satisfies ReadonlyArray<State>
+/** The states of replays with work left. */
+export const unfinished = ["running", "cancelling"] as const satisfies ReadonlyArray<State>

@@ -78,7 +78,7 @@ export const retry = (
   }
 })
 
-/** Retries a delivery for an operator. Returns no row if there is none; `refusal` is null if it was retried. */
+/** Retries a delivery for an operator. Returns no row if it does not exist; `refusal` is null if it was retried. */
 export const retryFor = (sql: Sql, actor: string, projectId: ProjectId, deliveryId: string, at: Date) => sql<{
   readonly installationId: InstallationId
   readonly refusal: string | null

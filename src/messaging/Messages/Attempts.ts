@@ -5,7 +5,7 @@ import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import type { Limits } from "../../platform/background/Slots.ts"
 import { later } from "../../platform/DatabaseClock.ts"
 import { limitTables } from "../ChannelLimits.ts"
-import { begun, columns, type Message } from "./Record.ts"
+import { columns, type Message, startedAttempt } from "./Record.ts"
 import type { Result } from "../RetrySchedule.ts"
 import { after } from "./States.ts"
 
@@ -97,7 +97,7 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
       available_at = ${later(sql, terms.now, terms.leaseMillis)},
       status = CASE WHEN lost THEN ${after("unclear").to} ELSE messages.status END,
       attempts = attempts + (NOT lost)::int,
-      attempt_log = CASE WHEN lost THEN attempt_log ELSE attempt_log || ${begun(sql, "attempts + 1", terms.at)} END
+      attempt_log = CASE WHEN lost THEN attempt_log ELSE attempt_log || ${startedAttempt(sql, "attempts + 1", terms.at)} END
     FROM chosen
     WHERE reachable AND messages.project_id = chosen.project_id AND messages.id = chosen.id
     RETURNING messages.*, lost, in_doubt, config

@@ -39,7 +39,7 @@ export const columns = (sql: Sql, now: Statement.Fragment) => sql`
   (extract(epoch FROM ${now} - messages.created_at) * 1000)::float8 AS "ageMillis"`
 
 /** The log entry of an attempt that starts; `number` is an SQL expression. */
-export const begun = (sql: Sql, number: string, at: Date) => sql`jsonb_build_object(
+export const startedAttempt = (sql: Sql, number: string, at: Date) => sql`jsonb_build_object(
   'number', ${sql.literal(number)}, 'status', 'pending', 'startedAt', ${at.toISOString()}::text, 'finishedAt', NULL,
   'providerMessageId', NULL, 'errorCode', NULL, 'nextAttemptAt', NULL)`
 
@@ -79,7 +79,7 @@ export const create = (
         attempting, attempt_log, available_at, traceparent, created_at, updated_at)
       SELECT ${projectId}::text, ${message.id}::text, id, channel_id, provider_type, address, ${message.text}::text,
         CASE WHEN active THEN 'pending' ELSE 'failed' END, active::int, active,
-        CASE WHEN active THEN jsonb_build_array(${begun(sql, "1", at)}) ELSE '[]' END,
+        CASE WHEN active THEN jsonb_build_array(${startedAttempt(sql, "1", at)}) ELSE '[]' END,
         CASE WHEN active THEN ${leaseEnd} END,
         ${traceparent}::text, ${at}::timestamptz, ${at}::timestamptz
       FROM claim, conversation

@@ -3,7 +3,7 @@ import { Effect, Exit, Redacted, Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import * as Fs from "node:fs"
 import * as Path from "node:path"
-import { attempt, EmbeddedPostgresError, gone, isRunning, signal, spawn } from "./Processes.ts"
+import { attempt, EmbeddedPostgresError, isRunning, signal, spawn, untilEnded } from "./Processes.ts"
 import * as Privileges from "./Privileges.ts"
 
 /** The location and the settings of the cluster. */
@@ -154,7 +154,7 @@ const initdb = Effect.fnUntraced(function* ({ flags, initdb, log, privileges }: 
     (child) => Effect.map(child.exited, (ended) => [ended, child.logged()] as const),
     // After an interruption, no process may go on writing below the directory that is about to be removed.
     ({ pid }, exit) =>
-      Exit.isSuccess(exit) ? Effect.void : Effect.andThen(signal(-pid, "SIGKILL"), gone(pid, "20 millis"))
+      Exit.isSuccess(exit) ? Effect.void : Effect.andThen(signal(-pid, "SIGKILL"), untilEnded(pid, "20 millis"))
   )
   if (ended === "exit code 0") return
   return yield* new EmbeddedPostgresError({

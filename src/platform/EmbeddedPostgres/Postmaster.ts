@@ -4,7 +4,7 @@ import { statSync, truncateSync } from "node:fs"
 import * as Path from "node:path"
 import type { Cluster } from "./Cluster.ts"
 import * as LockFile from "./LockFile.ts"
-import { type Child, EmbeddedPostgresError, gone, isRunning, signal, spawn, textOf } from "./Processes.ts"
+import { type Child, EmbeddedPostgresError, isRunning, signal, spawn, textOf, untilEnded } from "./Processes.ts"
 import type { Server } from "./Session.ts"
 
 /**
@@ -36,7 +36,7 @@ export const running = Effect.fnUntraced(function* (
     reason: "Busy",
     message: `PostgreSQL (process ${lock.pid}, ${lock.status}) has ended again; see ${cluster.log}`
   })
-  return yield* ready(cluster, lock.pid, Effect.andThen(gone(lock.pid, "100 millis"), Effect.fail(ended)))
+  return yield* ready(cluster, lock.pid, Effect.andThen(untilEnded(lock.pid, "100 millis"), Effect.fail(ended)))
 })
 
 // The last checkpoint of a large database takes time; without it, the next start recovers from the log.
@@ -51,7 +51,7 @@ export const stop = Effect.fnUntraced(function* (pid: number) {
   for (const [name, limit] of stopSignals) {
     if (!(yield* isRunning(pid))) return
     yield* signal(pid, name)
-    yield* gone(pid, "20 millis").pipe(Effect.timeoutOption(limit))
+    yield* untilEnded(pid, "20 millis").pipe(Effect.timeoutOption(limit))
   }
 })
 

@@ -108,7 +108,7 @@ export const isRunning = (pid: number): Effect.Effect<boolean> =>
   })
 
 /** Waits until the process has ended, checking at each `interval`. */
-export const gone = (pid: number, interval: Duration.Input): Effect.Effect<void> =>
+export const untilEnded = (pid: number, interval: Duration.Input): Effect.Effect<void> =>
   isRunning(pid).pipe(
     Effect.repeat({ while: (running) => running, schedule: Schedule.spaced(interval) }),
     Effect.asVoid

@@ -7,7 +7,7 @@ const durationPattern = /^(?!0+[a-z])[0-9]{1,9}(?:ms|s|m|h|d)$/
 
 const unitMillis: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/** A duration as settings and commands write it: `250ms`, `5s`, `2m`, `24h`, `7d`; longer than nothing. */
+/** A duration as settings and commands write it: `250ms`, `5s`, `2m`, `24h`, `7d`; longer than zero. */
 export const DurationText = Schema.String.check(
   Schema.isPattern(durationPattern, { expected: "a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d" })
 ).pipe(

@@ -38,7 +38,7 @@ interface Entry {
 }
 
 /**
- * How long a key is cached. A revocation, and a change of modules, members or entitlements, is in force within a second,
+ * Time for which a key is cached. A revocation, and a change of modules, members or entitlements, is in force within a second,
  * which includes the statement that reads the key.
  */
 const timeToLive = Duration.millis(850)

@@ -22,7 +22,7 @@ const failures = Metric.counter("background_failures_total", {
 })
 
 /**
- * Runs an effect at intervals, under supervision, for as long as the scope lives. A run that fails is logged, counted and
+ * Runs an effect at intervals, under supervision, until the scope is closed. A run that fails is logged, counted and
  * tried again with backoff, jitter included; a defect restarts the loop.
  */
 export const forkPeriodic = Effect.fnUntraced(function* <E, R>(

@@ -26,7 +26,7 @@ export interface Options {
   readonly slowAfter: Duration.Duration
 }
 
-/** How a call ended. An `unused` permit says nothing about its key. */
+/** The end of a call. An `unused` permit does not change the limit of its key. */
 export type End = "succeeded" | "failed" | "unused"
 
 export interface Permit {
@@ -43,7 +43,7 @@ interface KeyLimit {
   readonly free: number
 }
 
-/** What may be taken now. Keys and tenants that are not listed have the number of a new one. */
+/** The numbers of free permits. A key or tenant that is not listed has the number of a new one. */
 export interface Limits {
   readonly free: number
   readonly keys: ReadonlyArray<KeyLimit>
@@ -64,7 +64,7 @@ const forgetAfter = Duration.minutes(10)
 interface Entry {
   readonly tenant: string
   readonly key: string
-  /** Permits it has grown to. */
+  /** The current maximum number of its permits. */
   size: number
   held: number
   failed: boolean

@@ -21,7 +21,7 @@ interface Options {
   readonly stalledAfter: Duration.Duration
 }
 
-/** A loop under supervision. Resources of its scope live as long as one run. */
+/** A loop under supervision. Resources of its scope are released after each run. */
 type Loop<E, R> = (progress: Effect.Effect<void>) => Effect.Effect<void, E, R>
 
 export class Supervisor extends Context.Service<

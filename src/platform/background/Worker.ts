@@ -1,5 +1,5 @@
 /**
- * The identity of this process among the workers of one database, and the proof that it lives.
+ * The identity of this process among the workers of one database, and the lock that proves that it is alive.
  *
  * A worker holds a session-level advisory lock, named by its id, on a connection of its own: PostgreSQL releases it when
  * the process or its host dies. Leases carry the id of their worker; a lease whose worker no longer holds its lock may be
@@ -31,7 +31,7 @@ const reconnectAfter = Duration.millis(100)
 const graceAfterLoss = Duration.millis(1_500)
 const graceAfterStart = Duration.millis(1_500)
 const stalledAfter = Duration.seconds(15)
-/** How long a start waits for the lock. */
+/** Maximum time for which a start waits for the lock. */
 const startTimeout = Duration.seconds(5)
 
 export class Worker extends Context.Service<

@@ -16,8 +16,8 @@ export interface Attempt<Returned> {
 /** The parts in which mutation statements differ. */
 interface Parts {
   /** A query of the commands: `ord`, `project_id`, `key`, `fingerprint`, `at`, and arguments. */
-  readonly asked: Statement.Fragment
-  /** Whether `asked` is one command. */
+  readonly requested: Statement.Fragment
+  /** Whether `requested` is one command. */
   readonly isOne: boolean
   /**
    * Common table expressions over `command (ord, project_id, key, fingerprint, at, contact_capacity, default_pipeline_id,
@@ -44,10 +44,10 @@ interface Parts {
  */
 export const attempt = <Returned>(
   sql: SqlClient.SqlClient,
-  { asked, claim, decided, effect, isOne, returning }: Parts
+  { requested, claim, decided, effect, isOne, returning }: Parts
 ) =>
   sql<Attempt<Returned>>`
-    WITH asked AS MATERIALIZED (${asked}),
+    WITH requested AS MATERIALIZED (${requested}),
     ${sql.literal(isOne ? enteringOne : enteringMany)},
     ${decided},
     claimed AS (
@@ -72,16 +72,16 @@ const project = (id: string, revision: string) => `LATERAL (
 
 const enteringOne = `
   command AS MATERIALIZED (
-    SELECT asked.*, project.* FROM asked, ${project("asked.project_id", "enter_project(asked.project_id)")}
+    SELECT requested.*, project.* FROM requested, ${project("requested.project_id", "enter_project(requested.project_id)")}
   )`
 
 const enteringMany = `
   entered AS MATERIALIZED (
     SELECT entered.project_id, project.*
     FROM (
-      SELECT project_id, enter_project(project_id) AS revision FROM (SELECT DISTINCT project_id FROM asked) AS id
+      SELECT project_id, enter_project(project_id) AS revision FROM (SELECT DISTINCT project_id FROM requested) AS id
     ) AS entered, ${project("entered.project_id", "entered.revision")}
   ),
   command AS MATERIALIZED (
-    SELECT asked.*, contact_capacity, default_pipeline_id, time_zone FROM asked JOIN entered USING (project_id)
+    SELECT requested.*, contact_capacity, default_pipeline_id, time_zone FROM requested JOIN entered USING (project_id)
   )`

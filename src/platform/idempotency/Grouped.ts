@@ -127,16 +127,16 @@ const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Probl
       CASE WHEN EXISTS (${record}) THEN ${code(undecided)} ELSE ${code(otherwise)} END`,
     crowded: () => code(undecided)
   }
-  const asked = (query: (args: Kind<Args, Problem>["args"]) => string) => sql.literal(query(kind.args))
+  const requested = (query: (args: Kind<Args, Problem>["args"]) => string) => sql.literal(query(kind.args))
   return {
-    many: textOf(sql, kind, asked(askedMany), {
+    many: textOf(sql, kind, requested(requestedMany), {
       ...skipping,
       distinct: sql.literal("DISTINCT"),
       inOrder: sql.literal("(SELECT * FROM command ORDER BY project_id, id) AS command"),
       rank: (partition) => sql.literal(`row_number() OVER (PARTITION BY ${partition} ORDER BY command.ord)`)
     }),
-    one: textOf(sql, kind, asked(askedOne), { ...skipping, ...one }),
-    waiting: textOf(sql, kind, asked(askedOne), {
+    one: textOf(sql, kind, requested(requestedOne), { ...skipping, ...one }),
+    waiting: textOf(sql, kind, requested(requestedOne), {
       ...one,
       locked: sql.literal(""),
       absent: (_, text) => code(text),
@@ -148,11 +148,11 @@ const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Probl
 const textOf = <Args, Problem>(
   sql: SqlClient.SqlClient,
   { decided, effect, returning }: Kind<Args, Problem>,
-  asked: Statement.Fragment,
+  requested: Statement.Fragment,
   form: Form & { readonly isOne?: true }
 ): string => {
   const [text] = attempt(sql, {
-    asked,
+    requested,
     isOne: form.isOne === true,
     decided: decided(form),
     claim: sql`decided.*`,
@@ -164,7 +164,7 @@ const textOf = <Args, Problem>(
 
 type Args = Readonly<Record<string, string>>
 
-const askedOne = (args: Args) => `
+const requestedOne = (args: Args) => `
   SELECT 1 AS ord, ($1::text[])[1] COLLATE "C" AS project_id, ($2::text[])[1] COLLATE "C" AS key,
          ($3::bytea[])[1] AS fingerprint, ($4::timestamptz[])[1] AS at, args.*
   FROM json_to_record($5::json -> 0) AS args (${declared(args)})`
@@ -173,12 +173,12 @@ const askedOne = (args: Args) => `
  * The condition is always true. From its default selectivity the planner expects one command, and so plans look-ups by
  * key, however small the tables are at that time.
  */
-const askedMany = (args: Args) => `
+const requestedMany = (args: Args) => `
   SELECT ordinality::int AS ord, project_id COLLATE "C" AS project_id, key COLLATE "C" AS key, fingerprint, at,
          ${Object.keys(args).map(quoted).join(", ")}
   FROM ROWS FROM (
     unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[]), json_to_recordset($5::json) AS (${declared(args)})
-  ) WITH ORDINALITY AS asked (project_id, key, fingerprint, at)
+  ) WITH ORDINALITY AS requested (project_id, key, fingerprint, at)
   WHERE ordinality + 0 = ordinality`
 
 const declared = (args: Args) =>

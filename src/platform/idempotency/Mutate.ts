@@ -19,7 +19,7 @@ export const mutate = <Problem, Returned = null>(
   const { permits, sql } = client
   const { fingerprint, key, projectId } = command
   const text = attempt<Returned>(sql, {
-    asked: sql`
+    requested: sql`
       SELECT 1 AS ord, ${projectId}::text COLLATE "C" AS project_id, ${key}::text COLLATE "C" AS key,
         ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at`,
     isOne: true,

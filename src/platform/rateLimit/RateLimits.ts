@@ -13,7 +13,7 @@ import { type Decision, TokenBuckets } from "./TokenBuckets.ts"
 /** The shared store of the buckets did not answer in time. */
 export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
 
-/** How long a request waits for the shared store. The contract (§4) allows 1 s for the whole answer. */
+/** Maximum time for which a request waits for the shared store. The contract (§4) allows 1 s for the whole answer. */
 const storeTimeout = Duration.millis(500)
 
 /** The store in Redis. Its client is loaded only here: it has more modules than the rest of the process. */

@@ -21,7 +21,7 @@ export const positive = integerFrom(1)
 
 /**
  * An optional member: an existing record keeps its value, a new record gets `initial`. The schema only documents
- * `initial`; the upsert sets it, as it knows which records exist.
+ * `initial`; the upsert sets it, where new and existing records are distinguished.
  */
 export const optional = <S extends Schema.Top>(member: S, initial?: S["Encoded"]) =>
   Schema.optionalKey(member).annotateKey(initial === undefined ? {} : { default: initial })

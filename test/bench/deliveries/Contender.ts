@@ -3,7 +3,7 @@ import type { SqlError } from "effect/sql"
 import type { BenchFailed } from "../Stage.ts"
 import type { Work } from "./Work.ts"
 
-/** Whoever makes deliveries, in a process and a database of its own. */
+/** A system that makes deliveries, in a process and a database of its own. */
 export interface Contender {
   readonly name: string
   readonly pid: number

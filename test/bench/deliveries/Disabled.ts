@@ -1,4 +1,4 @@
-/** How long a long queue takes to end after its webhook is disabled, and what a healthy endpoint notices of it. */
+/** The time in which a long queue ends after its webhook is disabled, and the effect on a healthy endpoint. */
 import { Effect } from "effect"
 import { disable } from "../../../src/integrations/Deliveries/DeadLetter.ts"
 import { anotherDatabase, service } from "../Stage.ts"

@@ -4,15 +4,15 @@ import { randomBytes } from "node:crypto"
 import { BenchFailed, script, start } from "../Stage.ts"
 import type { Arrivals, Arrived, Ports, ReceiverPlan } from "./Protocol.ts"
 
-/** What everything is signed with. */
+/** The secret of all signatures. */
 export const secret = `whsec_${randomBytes(32).toString("base64")}`
 
 export interface Endpoints {
-  /** Of those that answer at once. */
+  /** Endpoints that answer at once. */
   readonly urls: ReadonlyArray<string>
-  /** Of the one that keeps its answers to itself, until it is told to answer. */
+  /** The endpoint whose answers are held back. */
   readonly hanging: string
-  /** Nobody listens there. */
+  /** A port without a listener. */
   readonly dead: string
   readonly hang: Effect.Effect<void, BenchFailed>
   readonly answer: Effect.Effect<void, BenchFailed>
@@ -22,7 +22,7 @@ export interface Endpoints {
   readonly received: (count: number) => Effect.Effect<Arrived, BenchFailed>
 }
 
-/** Asks again and again until something holds; a minute is far too long for anything here. */
+/** Repeats an effect until its result holds, for a minute at most. */
 export const until = <A, E, R>(what: string, question: Effect.Effect<A, E, R>, holds: (answer: A) => boolean) =>
   question.pipe(
     Effect.repeat({ until: holds, schedule: Schedule.spaced("10 millis") }),

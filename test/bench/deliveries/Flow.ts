@@ -1,4 +1,4 @@
-/** How long after its commit each event of a flow of commands is on the wire. */
+/** The time from a commit to the arrival of each event in a flow of commands. */
 import { Effect } from "effect"
 import { randomUUID } from "node:crypto"
 import { quantile } from "../Figures.ts"
@@ -32,7 +32,7 @@ const commits = ({ sql }: Ours, deliveries: ReadonlyArray<string>) =>
     FROM deliveries JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
     WHERE deliveries.project_id = ${projectId} AND deliveries.id = ANY(${deliveries}::text[])`
 
-/** Makes deals, one every so many milliseconds or as soon as the one before is answered, that one endpoint is told of. */
+/** Creates deals, each after a pause or as soon as the one before is answered, whose events go to one endpoint. */
 export const flow = Effect.fnUntraced(function* (service: Ours, endpoints: Endpoints, events: number, pace: number) {
   yield* endpoints.forget
   for (let i = 0; i < events; i++) {

@@ -1,4 +1,4 @@
-/** What endpoints that accept and never answer have to do with a healthy one. */
+/** The effect of endpoints that accept and never answer on a healthy one. */
 import { Effect } from "effect"
 import { anotherDatabase, service } from "../Stage.ts"
 import { flow } from "./Flow.ts"

@@ -1,4 +1,4 @@
-/** How soon after its commit an event is on the wire while nothing else happens. */
+/** The time from a commit to the arrival of its event while nothing else happens. */
 import { Effect } from "effect"
 import { anotherDatabase, service } from "../Stage.ts"
 import { flow } from "./Flow.ts"

@@ -1,4 +1,4 @@
-/** What an endpoint has to do with others: how soon its events come while one is dead and one hangs, and while none does. */
+/** The effect of other endpoints on one: the latency of its events while one is dead and one hangs, and without those. */
 import { Effect } from "effect"
 import { anotherDatabase, service } from "../Stage.ts"
 import { until } from "./Endpoints.ts"
@@ -53,7 +53,7 @@ const amongOthers = Effect.fnUntraced(function* (service: Ours, scene: Scene, { 
   const figures = yield* flow(service, endpoints, events, pace)
   yield* enable(service, false)
   yield* endpoints.answer
-  // What waits for a disabled webhook is given up.
+  // Deliveries of a disabled webhook are dead-lettered.
   yield* until("deliveries stay open", done(service.sql), (done) => done)
   return figures
 })
@@ -64,7 +64,7 @@ const pace = 20
 const alone = "healthy alone"
 const neighbours = "beside dead and hanging"
 
-/** How long an event takes on an idle service, one at a time, then beside others and alone. */
+/** The latency of events on an idle service, one at a time; then beside others, and alone. */
 export const measure = Effect.fnUntraced(function* (scene: Scene, options: Options) {
   const service = yield* openThree(scene)
   const { events, rounds } = options

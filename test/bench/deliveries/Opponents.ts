@@ -11,7 +11,7 @@ import { type Endpoints, secret } from "./Endpoints.ts"
 import type { Job } from "./Protocol.ts"
 import { eventType, installationId, projectId, traceparent, type Work } from "./Work.ts"
 
-/** A job says all that its worker needs to know. */
+/** A job has all data that its worker needs. */
 const jobOf =
   ({ urls }: Endpoints) =>
   ({ data, endpoint, eventId, id, occurredAt }: Work): Job => ({
@@ -28,7 +28,7 @@ const jobOf =
     }
   })
 
-/** What the libraries do by promises. */
+/** The operations of the libraries, as promises. */
 const call = <A>(run: () => Promise<A>) =>
   Effect.tryPromise({ try: run, catch: (cause) => new BenchFailed({ message: String(cause) }) })
 
@@ -40,7 +40,7 @@ export const graphileWorker = Effect.fnUntraced(function* (
 ) {
   const sql = yield* connect(url)
   const program = script("graphile-worker", "deliveries/graphile-worker.ts", secret)
-  // It tells of every job that is done, unless told not to.
+  // It reports every finished job unless that is disabled.
   const { name, pid } = yield* start(program, url, { NO_LOG_SUCCESS: "1", IN_FLIGHT: String(inFlight) })
   const utils = yield* Effect.acquireRelease(
     call(() => makeWorkerUtils({ connectionString: Redacted.value(url) })),

@@ -79,7 +79,7 @@ export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>) => {
 /** Whether no delivery of the project is open. */
 export const done = (sql: PgClient.PgClient) =>
   Effect.map(
-    // In the order of the index of open ones: whatever the statistics say, none of those that are finished are read.
+    // In the order of the index of open ones, so that no finished one is read with any statistics.
     sql`
       SELECT FROM deliveries WHERE project_id = ${projectId} AND finished_at IS NULL
       ORDER BY installation_id, available_at, id LIMIT 1`,
@@ -92,7 +92,7 @@ export interface Ours extends Contender, Running {
   readonly token: string
 }
 
-/** Starts the service on a database, the project being open and whatever else is wanted being there. */
+/** Starts the service on a database, after the project and the other records are created. */
 export const ours = Effect.fnUntraced(function* <E, R>(
   program: Program,
   url: Redacted.Redacted,

@@ -1,4 +1,4 @@
-/** What parked endpoints and their deliveries cost healthy ones. */
+/** The cost of parked endpoints and their deliveries for healthy ones. */
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Layer, Redacted } from "effect"
 import { ProjectId } from "../../../src/api/Ids.ts"

@@ -1,4 +1,4 @@
-/** What both opponents do with a job: sign it by Standard Webhooks and POST it, on connections that are kept. */
+/** The work of both opponents for a job: they sign it by Standard Webhooks and POST it on kept connections. */
 import { createHmac } from "node:crypto"
 import { Agent, request } from "node:http"
 import type { Job } from "./Protocol.ts"

@@ -1,20 +1,20 @@
-/** What the bench and its processes tell each other. */
+/** The messages between the benchmark and its processes. */
 
-/** What the receiver is told at its start. */
+/** The first message to the receiver. */
 export interface ReceiverPlan {
   /** It has so many endpoints that answer, each on a port of its own as real ones are hosts of their own. */
   readonly endpoints: number
-  /** What signatures are checked with. */
+  /** The secret that verifies signatures. */
   readonly secret: string
 }
 
-/** Where the receiver's endpoints are. */
+/** The URLs of the receiver's endpoints. */
 export interface Ports {
   readonly answering: ReadonlyArray<number>
   readonly hanging: number
 }
 
-/** What arrived since the receiver was told to forget; times are in milliseconds since 1970. */
+/** The arrivals since the last reset of the receiver; times are in milliseconds since 1970. */
 export interface Arrived {
   /** Deliveries by their ids, however often each came. */
   readonly count: number

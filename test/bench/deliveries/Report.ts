@@ -1,14 +1,14 @@
-/** What was compared, summed up: medians and ranges of the rounds, and ratios round by round. */
+/** The summary of a comparison: medians and ranges of the rounds, and ratios round by round. */
 import { table } from "../../../src/cli/Output.ts"
 import { ranged, spread } from "../Figures.ts"
 
-/** What a round measured. */
+/** The measurements of a round. */
 export type Figures = Readonly<Record<string, number>>
 
 export interface Comparison {
   readonly title: string
   readonly names: ReadonlyArray<string>
-  /** Which of them are to be told in proportion to which. */
+  /** The pairs of contenders whose ratio is reported. */
   readonly ratios: ReadonlyArray<readonly [name: string, to: string]>
   readonly rounds: ReadonlyArray<Readonly<Record<string, Figures>>>
 }

@@ -1,4 +1,4 @@
-/** What every part of the comparison stands on. */
+/** The parts that all comparisons share. */
 import { Effect, type Redacted } from "effect"
 import { parentOf } from "../Cpu.ts"
 import { connect, database } from "../Stage.ts"

@@ -40,7 +40,7 @@ export interface Options {
   readonly profile: Option.Option<string>
 }
 
-/** How the work is spread: endpoints, deliveries in flight to one of them, and in all. */
+/** The distribution of the work: endpoints, deliveries in flight to one of them, and in all. */
 interface Shape {
   readonly title: string
   readonly endpoints: number
@@ -78,7 +78,7 @@ export const measure = Effect.fnUntraced(function* (
     yield* graphileWorker(yield* anotherDatabase(url, name("graphile_worker")), endpoints, shape.inFlight),
     yield* pgBoss(yield* anotherDatabase(url, name("pg_boss")), endpoints, shape.inFlight)
   ]
-  // Nobody's first deliveries count: code is compiled and connections are opened.
+  // The first deliveries do not count, as code is compiled and connections are opened.
   for (const contender of contenders) yield* drain(scene, contender, deliveries)
   const comparison: Comparison = {
     title: shape.title,

@@ -1,4 +1,4 @@
-/** What is delivered: events as real commands leave them, the same for every contender. */
+/** The deliveries: events as real commands create them, the same for every contender. */
 import { Effect } from "effect"
 import { InstallationId, ProjectId } from "../../../src/api/Ids.ts"
 import { newId } from "../../../src/platform/NewId.ts"
@@ -9,7 +9,7 @@ export const installationId = (i: number): InstallationId => InstallationId.make
 
 export const eventType = "crm.deal.created.v1"
 
-/** Where the cause of every event stands in a trace. */
+/** The `traceparent` of every event. */
 export const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 /** An event for one endpoint. */

@@ -83,7 +83,7 @@ const ports: Ports = {
   })
 }
 
-/** What the bench asks for; a change is made before it is answered. */
+/** The requests of the benchmark; a change is made before it is answered. */
 const control: Readonly<Record<string, () => Ports | Arrived | Arrivals | null>> = {
   "/ports": () => ports,
   "/arrived": arrived,

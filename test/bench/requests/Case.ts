@@ -1,4 +1,4 @@
-/** What a case is: what its connections send, what a right answer is, and what both servers refuse. */
+/** A case: the requests of its connections, the correct answers, and the requests that both servers refuse. */
 import type { PgClient } from "@effect/sql-pg"
 import type { Effect } from "effect"
 import type { SqlError } from "effect/sql"
@@ -18,7 +18,7 @@ export interface Answer {
   readonly body: unknown
 }
 
-/** What the requests of a round are about. */
+/** The records of the requests of a round. */
 export interface Stock {
   /** Names the records that are made for this round alone. */
   readonly batch: string
@@ -26,7 +26,7 @@ export interface Stock {
   readonly cursors: ReadonlyArray<string | null>
 }
 
-/** What one connection sends, one after the other: the same requests over and over, or every time another. */
+/** The requests of one connection, in sequence: the same over and over, or another each time. */
 export type Traffic = ReadonlyArray<Request> | (() => Request)
 
 /** The requests of some traffic, one by one. */
@@ -47,12 +47,12 @@ export interface Refusal {
   readonly token?: string
   readonly status: number
   readonly code: string
-  /** Where a validation failed. */
+  /** The location of a fault. */
   readonly locations?: ReadonlyArray<string>
   readonly currentVersion?: number
 }
 
-/** The columns that tell apart what two equal commands have made. */
+/** The columns that differ between the results of two equal commands. */
 export const ownColumns = ["id", "created_at", "updated_at"]
 
 export interface Case {
@@ -82,7 +82,7 @@ export interface Case {
   readonly refusals: ReadonlyArray<Refusal>
 }
 
-/** A request that changes something, under a key that nobody used if none is given. */
+/** A request that changes something, with a new key unless one is given. */
 export const command = (
   method: "POST" | "PATCH",
   path: string,

@@ -1,4 +1,4 @@
-/** What is measured, by name, and what a right answer is. */
+/** The measured cases by name, with their correct answers. */
 import { type Answer, type Case, type Request } from "./Case.ts"
 import { create, get, list, patch, replay } from "./cases/Clients.ts"
 import { createDeal } from "./cases/Deals.ts"

@@ -9,7 +9,7 @@ import { makeCursors } from "./fastify/Cursor.ts"
 import { clientCount, deepPlace, projectId } from "./Seed.ts"
 import { BenchFailed, type Running, secretKey } from "../Stage.ts"
 
-/** How far the list walks, over and over. */
+/** Number of pages that the list reads, over and over. */
 const pageCount = 20
 
 type Contenders = readonly [Running, Running]
@@ -44,8 +44,8 @@ const decodeProblem = Schema.decodeUnknownSync(
   })
 )
 
-/** What the contract fixes of a problem: all but the words that say what happened here. */
-const essence = ({ body, headers, status }: Answer) => {
+/** The parts of a problem that the contract fixes: all but the texts of its faults. */
+const fixedParts = ({ body, headers, status }: Answer) => {
   const { errors, ...problem } = decodeProblem(body)
   const locations = errors && Object.keys(errors).toSorted()
   return { ...problem, sent: status, contentType: headers["content-type"]?.split(";")[0], locations }
@@ -59,7 +59,7 @@ const refuse = Effect.fnUntraced(function* (
 ) {
   const answers: Array<unknown> = []
   for (const contender of contenders) {
-    const found = essence(yield* ask(contender, refusal.token ?? token, request))
+    const found = fixedParts(yield* ask(contender, refusal.token ?? token, request))
     const wanted = {
       ...found,
       code,
@@ -79,7 +79,7 @@ const refuse = Effect.fnUntraced(function* (
   }
 })
 
-/** The text of a statement, whatever its line breaks and the numbers of its parameters. */
+/** The text of a statement without its line breaks and the numbers of its parameters. */
 const normal = (text: string) =>
   text
     .replace(/\$[0-9]+/g, "$")

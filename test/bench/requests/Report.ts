@@ -5,7 +5,7 @@ import type { CaseName } from "./Cases.ts"
 import type { Round } from "./Round.ts"
 
 /** The rounds of one case, pair by pair: the same moment of the machine for both. */
-export interface MetricsEnabled {
+export interface MeasuredCase {
   readonly case: CaseName
   readonly rounds: ReadonlyArray<readonly [Round, Round]>
   /** Rounds of one connection: what a lone request takes. */
@@ -17,7 +17,7 @@ const fields = ["requestsPerSecond", "p50", "p95", "p99", "cpuMicros", "loadBusy
 const medians = (rounds: ReadonlyArray<Round>) =>
   Object.fromEntries(fields.map((field) => [field, round(median(rounds.map((round) => round[field])))]))
 
-const summary = (names: readonly [string, string], { case: name, lone, rounds }: MetricsEnabled) => ({
+const summary = (names: readonly [string, string], { case: name, lone, rounds }: MeasuredCase) => ({
   case: name,
   [names[0]]: medians(rounds.map(([one]) => one)),
   [names[1]]: medians(rounds.map(([, other]) => other)),
@@ -34,13 +34,13 @@ const summary = (names: readonly [string, string], { case: name, lone, rounds }:
 /** The document of `--json`. */
 export const document = (
   names: readonly [string, string],
-  measured: ReadonlyArray<MetricsEnabled>,
+  measured: ReadonlyArray<MeasuredCase>,
   settings: Record<string, unknown>,
   notes: ReadonlyArray<string>
 ) => ({ settings, notes, contenders: names, cases: measured.map((one) => summary(names, one)) })
 
-/** What a reader of the figures should know about their making. */
-export const remarks = (measured: ReadonlyArray<MetricsEnabled>): ReadonlyArray<string> =>
+/** The conditions of the measurement. */
+export const remarks = (measured: ReadonlyArray<MeasuredCase>): ReadonlyArray<string> =>
   measured
     .filter(({ rounds }) => rounds.flat().some(({ loadBusy }) => loadBusy > 0.9))
     .map(({ case: name }) => `${name}: the load was busy all the time, so the servers may be faster, and further apart`)
@@ -48,7 +48,7 @@ export const remarks = (measured: ReadonlyArray<MetricsEnabled>): ReadonlyArray<
 /** The table: a line for each contender of each case, and their ratio under them. */
 export const text = (
   names: readonly [string, string],
-  measured: ReadonlyArray<MetricsEnabled>,
+  measured: ReadonlyArray<MeasuredCase>,
   notes: ReadonlyArray<string>
 ): string => {
   const of = (rounds: ReadonlyArray<Round>, field: (typeof fields)[number], digits: number) =>
@@ -63,7 +63,7 @@ export const text = (
     of(rounds, "cpuMicros", 0),
     of(lone, "p50", 2)
   ]
-  const ratio = (rounds: MetricsEnabled["rounds"], field: (typeof fields)[number]) =>
+  const ratio = (rounds: MeasuredCase["rounds"], field: (typeof fields)[number]) =>
     ranged(
       rounds.map(([one, other]) => one[field] / other[field]),
       2

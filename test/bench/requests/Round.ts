@@ -1,4 +1,4 @@
-/** What the bench tells a round of load, and what the round tells the bench. */
+/** The messages between the benchmark and a round of load. */
 import type { Stock } from "./Case.ts"
 import type { CaseName } from "./Cases.ts"
 
@@ -21,7 +21,7 @@ export interface Round {
   readonly p99: number
   /** CPU time of the server's process per request. */
   readonly cpuMicros: number
-  /** How busy the load itself was, of one core: near 1 it is what was measured. */
+  /** CPU use of the load itself, of one core. Near 1, the load was the limit. */
   readonly loadBusy: number
   /** Of an answer, headers included. */
   readonly bytes: number

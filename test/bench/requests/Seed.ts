@@ -15,7 +15,7 @@ export const clientId = (i: number): string => `cli_seed_${padded(i)}`
 export const dealId = (i: number): string => `deal_seed_${padded(i)}`
 export const noteId = (batch: string, connection: number, i: number): string => `note_${batch}_${connection}_${i}`
 
-/** What a client is like, in creates too. */
+/** The members of a client, also in creates. */
 export const person = (i: number) => ({
   displayName: `Ada Lovelace ${i}`,
   firstName: "Ada",
@@ -26,7 +26,7 @@ export const person = (i: number) => ({
   externalId: `crm-${i}`
 })
 
-/** What a deal is like, in creates too: on the project's default pipeline. */
+/** The members of a deal, also in creates: on the project's default pipeline. */
 export const business = (i: number) => ({
   title: `Analytical engine no. ${i}`,
   clientId: clientId((i * 7919) % clientCount),

@@ -4,16 +4,16 @@ import { TestClock } from "effect/testing"
 import { createSocket } from "node:dgram"
 import { cached, Names, NameUnresolved } from "../../../src/integrations/Sender/Names.ts"
 
-/** What a server answers to a question: addresses, that there is no such name, that it has failed, or nothing. */
+/** The answers of a DNS server: addresses, no such name, a failure, or none. */
 type Answer = ReadonlyArray<string> | "NXDOMAIN" | "SERVFAIL" | "silence"
 
 /** A DNS server on loopback (RFC 1035, section 4), and what it was asked. */
 const dns = (answer: (name: string, family: "A" | "AAAA") => Answer) =>
   Effect.acquireRelease(
-    Effect.callback<{ readonly server: string; readonly asked: ReadonlyArray<string>; readonly close: () => void }>(
+    Effect.callback<{ readonly server: string; readonly queries: ReadonlyArray<string>; readonly close: () => void }>(
       (resume) => {
         const socket = createSocket("udp4")
-        const asked: Array<string> = []
+        const queries: Array<string> = []
         socket.on("message", (query, from) => {
           const labels: Array<string> = []
           let at = 12
@@ -24,7 +24,7 @@ const dns = (answer: (name: string, family: "A" | "AAAA") => Answer) =>
           const question = query.subarray(12, at + 5)
           const family = query.readUInt16BE(at + 1) === 28 ? "AAAA" : "A"
           const name = labels.join(".").toLowerCase()
-          asked.push(`${family} ${name}`)
+          queries.push(`${family} ${name}`)
           const found = answer(name, family)
           if (found === "silence") return
           const code = found === "NXDOMAIN" ? 3 : found === "SERVFAIL" ? 2 : 0
@@ -37,7 +37,7 @@ const dns = (answer: (name: string, family: "A" | "AAAA") => Answer) =>
           socket.send(Buffer.concat([head, question, ...records]), from.port, from.address)
         })
         socket.bind(0, "127.0.0.1", () =>
-          resume(Effect.succeed({ server: `127.0.0.1:${socket.address().port}`, asked, close: () => socket.close() }))
+          resume(Effect.succeed({ server: `127.0.0.1:${socket.address().port}`, queries, close: () => socket.close() }))
         )
       }
     ),
@@ -100,16 +100,16 @@ describe("a host name", () => {
 
   it.live("in the hosts file resolves without DNS", () =>
     Effect.gen(function* () {
-      const { asked, server } = yield* dns(() => ["192.0.2.1"])
+      const { queries, server } = yield* dns(() => ["192.0.2.1"])
       assert.include(yield* resolve(server, "LOCALHOST"), "127.0.0.1")
       assert.include(yield* resolve(server, "localhost."), "127.0.0.1")
-      assert.deepStrictEqual(asked, [])
+      assert.deepStrictEqual(queries, [])
     })
   )
 
   it.live("delays no other when its server hangs, and is abandoned with its query", () =>
     Effect.gen(function* () {
-      const { asked, server } = yield* dns((name) => (name.startsWith("hang") ? "silence" : ["192.0.2.1"]))
+      const { queries, server } = yield* dns((name) => (name.startsWith("hang") ? "silence" : ["192.0.2.1"]))
       yield* Effect.gen(function* () {
         const names = yield* Names
         const hanging = yield* Effect.forEach(
@@ -119,9 +119,9 @@ describe("a host name", () => {
         const [duration] = yield* Effect.timed(names.resolve("hooks.test"))
         assert.isTrue(Duration.toMillis(duration) < 1_500)
         yield* Fiber.interruptAll(hanging)
-        const before = asked.length
+        const before = queries.length
         yield* Effect.sleep("2500 millis")
-        assert.strictEqual(asked.length, before)
+        assert.strictEqual(queries.length, before)
       }).pipe(Effect.provide(Names.layerFrom([server])))
     })
   )
@@ -139,42 +139,42 @@ describe("a host name", () => {
 
 describe("a DNS answer", () => {
   const counting = (answer: Effect.Effect<ReadonlyArray<string>, NameUnresolved>) => {
-    const asked: Array<string> = []
+    const queries: Array<string> = []
     const resolve = cached((name) => {
-      asked.push(name)
+      queries.push(name)
       return answer
     })
-    return { asked, resolve }
+    return { queries, resolve }
   }
 
   it.effect("is cached for five seconds", () =>
     Effect.gen(function* () {
-      const { asked, resolve } = counting(Effect.succeed(["192.0.2.1"]))
+      const { queries, resolve } = counting(Effect.succeed(["192.0.2.1"]))
       const names = yield* resolve
       yield* names("a.test")
       yield* TestClock.adjust("4999 millis")
       assert.deepStrictEqual(yield* names("a.test"), ["192.0.2.1"])
       yield* names("b.test")
-      assert.deepStrictEqual(asked, ["a.test", "b.test"])
+      assert.deepStrictEqual(queries, ["a.test", "b.test"])
       yield* TestClock.adjust("1 millis")
       yield* names("a.test")
-      assert.deepStrictEqual(asked, ["a.test", "b.test", "a.test"])
+      assert.deepStrictEqual(queries, ["a.test", "b.test", "a.test"])
     })
   )
 
   it.effect("is not cached when it is a failure", () =>
     Effect.gen(function* () {
-      const { asked, resolve } = counting(Effect.fail(new NameUnresolved({ code: "ENOTFOUND" })))
+      const { queries, resolve } = counting(Effect.fail(new NameUnresolved({ code: "ENOTFOUND" })))
       const names = yield* resolve
       for (let i = 0; i < 3; i++) assert.isTrue(Exit.isFailure(yield* Effect.exit(names("a.test"))))
-      assert.strictEqual(asked.length, 3)
+      assert.strictEqual(queries.length, 3)
     })
   )
 
   it.effect("is shared by concurrent queries, and the query ends with the last of them", () =>
     Effect.gen(function* () {
       let dropped = 0
-      const { asked, resolve } = counting(
+      const { queries, resolve } = counting(
         Effect.onInterrupt(Effect.as(Effect.sleep("1 second"), ["192.0.2.1"]), () =>
           Effect.sync(() => {
             dropped++
@@ -193,7 +193,7 @@ describe("a DNS answer", () => {
       assert.strictEqual(dropped, 1)
       yield* TestClock.adjust("500 millis")
       assert.deepStrictEqual(yield* Fiber.join(second), ["192.0.2.1"])
-      assert.deepStrictEqual(asked, ["a.test", "b.test"])
+      assert.deepStrictEqual(queries, ["a.test", "b.test"])
     })
   )
 })

@@ -22,7 +22,7 @@ const scene = <A, E>(test: (lines: ReadonlyArray<string>) => Effect.Effect<A, E,
   )
 }
 
-/** What a metric says of the fiber named "loop". */
+/** The value of a metric for the fiber named "loop". */
 const measured = (id: string) =>
   Effect.map(Metric.snapshot, (all) => {
     const found = all.find((metric) => metric.id === id && metric.attributes?.["fiber"] === "loop")

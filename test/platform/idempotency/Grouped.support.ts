@@ -69,7 +69,7 @@ export const steps: fc.Arbitrary<ReadonlyArray<Step>> = fc
 const commandOf = (projectId: ProjectId, { key, ...payload }: Step): Command =>
   command(projectId, { endpoint: { identifier: "test" }, headers: { "idempotency-key": key }, payload })
 
-/** What a step came to, without the id that the service made: a receipt, or the code of a problem. */
+/** The result of a step without the generated id: a receipt, or the code of a problem. */
 export const run = Effect.fnUntraced(function* (projectId: ProjectId, step: Step) {
   const clients = yield* Clients
   const { create, patch } = step
@@ -86,7 +86,7 @@ export const run = Effect.fnUntraced(function* (projectId: ProjectId, step: Step
   return Exit.isSuccess(exit) ? exit.value : String(exit.cause)
 })
 
-/** What of a project's clients the commands decide. */
+/** The members of a project's clients that the commands set. */
 export const clientsOf = Effect.fnUntraced(function* (projectId: ProjectId) {
   const sql = yield* SqlClient.SqlClient
   return yield* sql`

@@ -134,7 +134,7 @@ const decodeName = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Struct(
 const versionOf = (body: string | undefined) => Number(decodeName(body).lastName.split(" ")[1])
 
 export const patch: Case = {
-  // No other connection patches these clients, and a connection waits for each answer, so it knows every version.
+  // No other connection patches these clients, and a connection waits for each answer, so every version is known.
   traffic: ({ batch }, connection) => {
     let sent = 0
     return () => {

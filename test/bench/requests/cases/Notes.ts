@@ -15,7 +15,7 @@ const patchRequest = (note: string, i: number, expectedVersion: number): Request
 
 const decodePatch = Schema.decodeUnknownSync(Schema.fromJsonString(NotePatch))
 
-/** Notes that nobody patches, there from the start: without them the first plans would be those of an empty table. */
+/** Notes that are never patched, from the start: without them the first plans would be those of an empty table. */
 export const resting = { batch: "seed", connections: 500 }
 const resting0 = noteId(resting.batch, 0, 0)
 
@@ -27,7 +27,7 @@ const invalid = (body: object, ...locations: ReadonlyArray<string>) => ({
 })
 
 export const patchNote: Case = {
-  // No other connection patches these notes, and a connection waits for each answer, so it knows every version.
+  // No other connection patches these notes, and a connection waits for each answer, so every version is known.
   traffic: ({ batch }, connection) => {
     let sent = 0
     return () => {

@@ -1,4 +1,4 @@
-/** The server around the routes: request ids, JSON bodies, and problems for whatever goes wrong. */
+/** The server around the routes: request ids, JSON bodies, and problems for all failures. */
 import Fastify, { type FastifyError } from "fastify"
 import { randomUUID } from "node:crypto"
 import { isUnsafe } from "./Guard.ts"

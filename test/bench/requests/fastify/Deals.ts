@@ -29,7 +29,7 @@ export const deals = (app: FastifyInstance, pool: Pool, guard: Guard): void => {
   )
 }
 
-/** What a deal refers to, by the word for its fault. */
+/** The references of a deal, by the name of their fault. */
 const noSuchReference: Readonly<Record<string, string>> = {
   clientId: "The project has no client with the id in clientId.",
   organizationId: "The project has no organization with the id in organizationId.",
@@ -55,7 +55,7 @@ const create = {
 
 const traceparent = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/
 
-/** Where the cause of an event stands in a trace (W3C Trace Context): in the request's, or else in a new one. */
+/** The trace of the cause of an event (W3C Trace Context): that of the request, or else a new one. */
 const traceparentOf = ({ headers }: FastifyRequest): string => {
   const given = headers["traceparent"]
   const [, traceId, spanId, traceFlags = ""] = (typeof given === "string" && traceparent.exec(given)) || []

@@ -1,4 +1,4 @@
-/** What stands before every route: who calls, whether they may, whether they may now, and what no schema says. */
+/** The checks before every route: credential, permissions, rate limit, and rules that no schema has. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Pool } from "pg"
 import { makeTake } from "./Buckets.ts"

@@ -34,7 +34,7 @@ export interface Command {
   readonly at: Date
 }
 
-/** Reads the command out of a request whose schema asks for a key. */
+/** Reads the command from a request whose schema requires a key. */
 export const commandOf = (request: FastifyRequest, operation: string): Command => ({
   projectId: projectOf(request),
   key: String(request.headers["idempotency-key"]),
@@ -44,7 +44,7 @@ export const commandOf = (request: FastifyRequest, operation: string): Command =
   at: new Date()
 })
 
-/** What a guard saw when it failed: the version of the record as it is, and what the request got wrong. */
+/** The state that made a guard fail: the current version of the record, and the faults of the request. */
 export interface Refusal {
   readonly version: number
   readonly faults: ReadonlyArray<string>

@@ -42,7 +42,7 @@ export const send = (reply: FastifyReply, { code, extensions, headers, message, 
       ...extensions
     })
 
-/** What is wrong with a request, from location to messages. */
+/** The faults of a request, from location to messages. */
 export const invalid = (errors: Record<string, ReadonlyArray<string>>) =>
   new Problem(400, "validation_failed", "The request does not have the required form.", "See errors.", {
     extensions: { errors }

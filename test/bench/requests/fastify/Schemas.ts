@@ -42,7 +42,7 @@ export const clientPatch = {
 }
 
 const isSet = { not: { type: "null" } }
-/** Where the one member is set, the other must be too. */
+/** If one of the members is set, the other must be too. */
 const together = (one: string, other: string) => ({
   if: { required: [one], properties: { [one]: isSet } },
   // oxlint-disable-next-line unicorn/no-thenable -- JSON Schema calls it so, and nobody awaits a schema
@@ -60,7 +60,7 @@ export const dealCreate = {
     stageId: text(160),
     amountMinor: nullable({ type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
     currency: nullable({ type: "string", enum: [...currencies, null] }),
-    // The format knows the calendar, but also a year 0, which PostgreSQL does not.
+    // The format checks the calendar, but accepts the year 0, which PostgreSQL does not.
     expectedCloseDate: nullable({ type: "string", format: "date", pattern: "^(?!0000)" }),
     responsibleMemberId: nullable(text(160))
   },

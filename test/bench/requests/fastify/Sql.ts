@@ -179,7 +179,7 @@ const dangling = (member: string, column: string, table: string) => `
     WHERE referred.project_id = $1 AND referred.id = next.${column}
   ) THEN ' ${member}' END`
 
-/** What the event of a new deal tells: the row that was just inserted. */
+/** The data of a new deal's event: the row that was just inserted. */
 const createdDeal = `json_build_object('deal', json_build_object(
   'id', created.id, 'title', created.title, 'clientId', created.client_id, 'organizationId', created.organization_id,
   'pipelineId', created.pipeline_id, 'stageId', created.stage_id, 'status', created.status,

@@ -1,6 +1,6 @@
 /**
- * Callers of every mutation, each alone with its records, so that it knows the version that each command leads to. What
- * they were told stands in a book, which is held against the database in the end.
+ * Callers of every mutation, each with records of its own, so that the version after each command is known. A ledger has
+ * their answers, and is compared with the database in the end.
  */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
@@ -20,8 +20,8 @@ const ticketState = (score: number, comment: string, version: number) => `${scor
 const campaignState = (name: string, status: string, version: number) => `${name}, ${status}, version ${version}`
 const webhookState = (url: string, version: number) => `${url}, version ${version}`
 
-/** What the records of each table have to be, by their ids, and what was promised beside them. */
-export const makeBook = () => ({
+/** The expected state of the records of each table, by id, and the other promises of answers. */
+export const makeLedger = () => ({
   clients: new Map([
     ["cli_file", clientState("Client of a file", "active", 1)],
     ...recipients.map((name) => [`cli_${name}`, clientState(name, "active", 1)] as const)
@@ -33,32 +33,32 @@ export const makeBook = () => ({
   campaigns: new Map([["cmp_own", campaignState("Own", "draft", 1)]]),
   /** The names of events. */
   events: new Array<string>(),
-  /** Texts of messages, and the ids that they were first told to have. */
+  /** Texts of messages, and the ids of their first receipts. */
   messages: new Map<string, string>(),
-  /** Titles of tasks: those that were told to be there, and those whose command failed. */
+  /** Titles of tasks whose command succeeded, and of those whose command failed. */
   tasks: { told: new Array<string>(), failed: new Array<string>() },
-  /** Secrets of each installation, as they were told. */
+  /** Secrets of each installation, as they were answered. */
   secrets: new Map<string, Set<string>>(),
   campaignOperations: new Set<string>(),
   /** Campaigns over each kind of provider that were started. */
   started: { http: 0, telegram: 0 }
 })
-export type Book = ReturnType<typeof makeBook>
+export type Ledger = ReturnType<typeof makeLedger>
 
 /** One turn of a caller, counted from 0. */
-export type Lane = (n: number) => Promise<unknown>
+export type Caller = (n: number) => Promise<unknown>
 
 export interface Scene {
   /** Settings of an operator. */
   readonly env: Readonly<Record<string, string>>
   readonly project: Project
   readonly calls: Calls
-  readonly book: Book
+  readonly ledger: Ledger
 }
 
 const eventName = (type: string, id: string, version: number) => `${type} of ${id}, version ${version}`
 
-const clients = ({ book, calls }: Scene): Lane => {
+const clients = ({ ledger, calls }: Scene): Caller => {
   const patch = (clientId: string, json: object, version: number, changed = true) =>
     calls.command("patchClient", { params: { clientId }, json }, { version, changed })
   return async (n) => {
@@ -72,11 +72,14 @@ const clients = ({ book, calls }: Scene): Lane => {
     await patch(id, { displayName }, 2, false)
     await patch(id, { status: "archived" }, 3)
     if (n % 2 === 0) await patch(id, { status: "active" }, 4)
-    book.clients.set(id, n % 2 === 0 ? clientState(displayName, "active", 4) : clientState(displayName, "archived", 3))
+    ledger.clients.set(
+      id,
+      n % 2 === 0 ? clientState(displayName, "active", 4) : clientState(displayName, "archived", 3)
+    )
   }
 }
 
-const deals = ({ book, calls }: Scene): Lane => {
+const deals = ({ ledger, calls }: Scene): Caller => {
   return async (n) => {
     const title = `Deal ${n}`
     const { resourceId: id } = await calls.command("createDeal", { json: { title } }, { version: 1 })
@@ -85,8 +88,8 @@ const deals = ({ book, calls }: Scene): Lane => {
     await patch({ stageId: "agreed" }, 2)
     await patch({ status: "won" }, 3)
     await patch({ status: "open", amountMinor: n, currency: "EUR" }, 4)
-    book.deals.set(id, dealState(title, "agreed", "open", 4))
-    book.events.push(
+    ledger.deals.set(id, dealState(title, "agreed", "open", 4))
+    ledger.events.push(
       eventName("crm.deal.created.v1", id, 1),
       eventName("crm.deal.stage_changed.v1", id, 2),
       ...[2, 3, 4].map((version) => eventName("crm.deal.updated.v1", id, version))
@@ -94,7 +97,7 @@ const deals = ({ book, calls }: Scene): Lane => {
   }
 }
 
-const notes = ({ book, calls }: Scene): Lane => {
+const notes = ({ ledger, calls }: Scene): Caller => {
   const dealId = "deal_own"
   return async (n) => {
     const body = `Note ${n}`
@@ -105,24 +108,24 @@ const notes = ({ book, calls }: Scene): Lane => {
     )
     const params = { dealId, noteId }
     await calls.command("patchNote", { params, json: { body: `${body}, read`, expectedVersion: 1 } }, { version: 2 })
-    if (n % 2 === 0) book.notes.set(noteId, noteState(`${body}, read`, 2))
+    if (n % 2 === 0) ledger.notes.set(noteId, noteState(`${body}, read`, 2))
     else await calls.command("deleteNote", { params, query: "?expectedVersion=2" }, { version: 2 })
   }
 }
 
-const tickets = ({ book, calls }: Scene): Lane => {
+const tickets = ({ ledger, calls }: Scene): Caller => {
   const ticketId = "tic_own"
   return async (n) => {
     const [score, comment] = [1 + (n % 5), `Rating ${n}`]
     await calls.command("rateTicket", { params: { ticketId }, json: { score, comment } }, { version: n + 2 })
-    book.tickets.set(ticketId, ticketState(score, comment, n + 2))
+    ledger.tickets.set(ticketId, ticketState(score, comment, n + 2))
   }
 }
 
-/** The commands on the webhook of an installation: each knows the version that the one before has led to. */
-const webhookOf = ({ book, calls, project }: Scene, installationId: string) => {
-  const secrets = book.secrets.get(installationId) ?? new Set()
-  book.secrets.set(installationId, secrets)
+/** The commands on the webhook of an installation: each uses the version of the one before. */
+const webhookOf = ({ ledger, calls, project }: Scene, installationId: string) => {
+  const secrets = ledger.secrets.get(installationId) ?? new Set()
+  ledger.secrets.set(installationId, secrets)
   let version: number | null = null
   let endpointUrl = ""
   /** Whether the answer had the secret: only the first one has. */
@@ -130,7 +133,7 @@ const webhookOf = ({ book, calls, project }: Scene, installationId: string) => {
     const ask = { params: { installationId }, json: { ...json, expectedVersion: version } }
     version = (version ?? 0) + 1
     const { signingSecret } = await calls.command(name, ask, { version })
-    book.webhooks.set(installationId, webhookState(endpointUrl, version))
+    ledger.webhooks.set(installationId, webhookState(endpointUrl, version))
     if (signingSecret !== undefined) secrets.add(signingSecret)
     return signingSecret !== undefined
   }
@@ -141,7 +144,7 @@ const webhookOf = ({ book, calls, project }: Scene, installationId: string) => {
   return {
     configure,
     rotate: async () => {
-      // A secret whose answer is lost is told by the next command on the webhook.
+      // A secret whose answer is lost is in the answer to the next command on the webhook.
       if (await command("rotateWebhookSecret")) return
       while (!(await configure()));
     }
@@ -150,7 +153,7 @@ const webhookOf = ({ book, calls, project }: Scene, installationId: string) => {
 
 type Webhook = ReturnType<typeof webhookOf>
 
-const webhooks = (webhook: Webhook): Lane => {
+const webhooks = (webhook: Webhook): Caller => {
   return async (n) => {
     if (n % 3 === 2) await webhook.configure()
     else await webhook.rotate()
@@ -158,10 +161,10 @@ const webhooks = (webhook: Webhook): Lane => {
 }
 
 /** Has what has died sent again, and the endpoint called again where it was given up. */
-const retries = ({ calls, project }: Scene, webhook: Webhook): Lane => {
+const retries = ({ calls, project }: Scene, webhook: Webhook): Caller => {
   return async () => {
-    const { dead, parked } = await project.troubles()
-    if (parked.includes("moody")) await webhook.configure()
+    const { dead, parked } = await project.failures()
+    if (parked.includes("failing")) await webhook.configure()
     for (const { id: deliveryId, installation: installationId } of dead) {
       project.accept(deliveryId)
       const { resourceId } = await calls.command("retryDelivery", { params: { installationId, deliveryId } })
@@ -170,18 +173,18 @@ const retries = ({ calls, project }: Scene, webhook: Webhook): Lane => {
   }
 }
 
-const messages = ({ book, calls, project }: Scene): Lane => {
+const messages = ({ ledger, calls, project }: Scene): Caller => {
   return async (n) => {
     for (const kind of kinds) {
       const text = `Message ${n} over ${kind}`
       const answer = await project.sendMessage(calls, kind, text)
       calls.note("sendMessage", answer.answer)
-      book.messages.set(text, answer.messageId)
+      ledger.messages.set(text, answer.messageId)
     }
   }
 }
 
-const campaigns = ({ book, calls }: Scene): Lane => {
+const campaigns = ({ ledger, calls }: Scene): Caller => {
   return async (n) => {
     const [kind = "http", other = "telegram"] = n % 4 < 2 ? kinds : kinds.toReversed()
     const command = (
@@ -190,7 +193,7 @@ const campaigns = ({ book, calls }: Scene): Lane => {
       version: number,
       json: object = {}
     ) => {
-      book.campaignOperations.add(operation)
+      ledger.campaignOperations.add(operation)
       return calls.command("patchCampaign", { params: { campaignId }, json: { operation, ...json } }, { version })
     }
     const { resourceId: id } = await command("cmp_own", "duplicate", 1)
@@ -209,42 +212,42 @@ const campaigns = ({ book, calls }: Scene): Lane => {
     await command(id, "resume", 11)
     if (n % 2 === 0) {
       await command(id, "schedule", 12, { scheduledForLocal: null, sendsPerMinute: 6_000 })
-      book.started[kind]++
+      ledger.started[kind]++
       // It starts and completes.
-      book.campaigns.set(id, campaignState(name, "completed", 14))
+      ledger.campaigns.set(id, campaignState(name, "completed", 14))
     } else {
       await command(id, "cancel", 12)
       if (n % 4 === 1) await command(id, "delete", 12, { expectedVersion: 12 })
-      else book.campaigns.set(id, campaignState(name, "cancelled", 12))
+      else ledger.campaigns.set(id, campaignState(name, "cancelled", 12))
     }
   }
 }
 
 /** An operator's commands have no keys: what fails may have been done, and only what bears it is repeated. */
-const operator = ({ book, env, project }: Scene): Lane => {
+const operator = ({ ledger, env, project }: Scene): Caller => {
   const command = (stdin: string, ...args: ReadonlyArray<string>) =>
     Effect.runPromise(run([...args, "--json"], { env, stdin }))
   return async (n) => {
     const title = `Task ${n}`
     const { status } = await command("", "task", "create", "--project", project.id, "--title", title)
-    book.tasks[status === 0 ? "told" : "failed"].push(title)
+    ledger.tasks[status === 0 ? "told" : "failed"].push(title)
     const displayName = `Client of file ${n}`
     const file = JSON.stringify({ ...project.file, clients: [{ id: "cli_file", displayName }] })
     await eventually(async () => {
       const { status, stderr } = await command(file, "project", "apply", "-")
       assert.strictEqual(status, 0, stderr)
     })
-    book.clients.set("cli_file", clientState(displayName, "active", n + 2))
+    ledger.clients.set("cli_file", clientState(displayName, "active", n + 2))
   }
 }
 
-/** Callers of every mutation. Webhooks are configured before anything happens that they are to be told of. */
-export const openLanes = async (scene: Scene) => {
-  const [steady, moody] = [webhookOf(scene, "steady"), webhookOf(scene, "moody")]
+/** Callers of every mutation. The webhooks are configured before the first event. */
+export const openCallers = async (scene: Scene) => {
+  const [steady, failing] = [webhookOf(scene, "steady"), webhookOf(scene, "failing")]
   while (!(await steady.configure()));
-  while (!(await moody.configure()));
+  while (!(await failing.configure()));
   return {
-    retries: retries(scene, moody),
+    retries: retries(scene, failing),
     operator: operator(scene),
     others: [
       clients(scene),
@@ -259,16 +262,16 @@ export const openLanes = async (scene: Scene) => {
 }
 
 /** Lets callers take their turns until they are stopped; a turn is finished. The first to fail ends the test. */
-export const runLanes = () => {
+export const runCallers = () => {
   const { promise: failed, reject } = Promise.withResolvers<never>()
   failed.catch(() => undefined)
   return {
     failed,
-    run: (lane: Lane, pause: number) => {
+    run: (caller: Caller, pause: number) => {
       let open = true
       const turns = async () => {
         for (let n = 0; open; n++) {
-          await lane(n)
+          await caller(n)
           await sleep(pause)
         }
       }

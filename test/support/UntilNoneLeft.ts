@@ -2,7 +2,7 @@ import { eventually } from "./Waiting.ts"
 /** Waiting for an end that is far away, and may be as far as it likes. */
 
 /** Waits until nothing is left, for as long as there is less and less. */
-export const dwindles = async (count: () => Promise<number>): Promise<void> => {
+export const untilNoneLeft = async (count: () => Promise<number>): Promise<void> => {
   let left = await count()
   while (left > 0) {
     left = await eventually(async () => {
