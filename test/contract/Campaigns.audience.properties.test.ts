@@ -14,7 +14,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a freeze of a
       // Without it no plan brings the clients in their order by itself.
       yield* server.sql`DROP INDEX clients_by_age`
       const seen = new Map<string, number>()
-      for (const generated of fc.sample(world, 100)) {
+      for (const generated of fc.sample(world, 40)) {
         const { audience, freeze, recipients } = callsOf(server, yield* server.seed(fileOf(generated)))
         for (const wanted of fc.sample(filter, 6)) {
           const what = JSON.stringify({ generated, wanted })

@@ -166,7 +166,7 @@ layer(engine)("a message", (it) => {
             Effect.runPromiseWith(context)(run(provider, turns))
           ),
           // A counterexample is to be told before the test times out.
-          { numRuns: 60, interruptAfterTimeLimit: 45_000 }
+          { numRuns: 25, interruptAfterTimeLimit: 45_000 }
         )
       )
     })

@@ -7,7 +7,7 @@ import { reset, signingSecret, taken } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { status } from "../integrations/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
-import { TestServer } from "../support/TestServer.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
 import { sentinel, start } from "./Messages.retries.support.ts"
 
 const strings = Schema.decodeUnknownSync(Schema.Record(Schema.String, Schema.String))
@@ -104,5 +104,20 @@ layer(TestServer.layer())("a message that waits", (it) => {
           assert.strictEqual(calls(), 1)
         }
       })
+  )
+})
+
+layer(TestServer.layer({}, "api"))("a message that waits in a process without background work", (it) => {
+  it.effect("waits for one that does", () =>
+    Effect.gen(function* () {
+      const { calls, row, send, server, untilIs } = yield* start(status(503), taken)
+      const { messageId } = messageReceiptOf(yield* send("http"))
+      yield* TestClock.adjust("10 seconds")
+      yield* TestClock.withLive(Effect.sleep("200 millis"))
+      assert.deepInclude(yield* row(messageId), { status: "retrying", attempts: 1 })
+      yield* startServer({ DATABASE_URL: server.databaseUrl }, "worker")
+      yield* untilIs(messageId, "sent")
+      assert.strictEqual(calls(), 2)
+    })
   )
 })
