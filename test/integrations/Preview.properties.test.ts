@@ -12,7 +12,7 @@ layer(services)("any batch", (it) => {
   it.effect("is previewed as the model does, under one profile and then another", () =>
     Effect.gen(function* () {
       const seen = { update: 0, skip: 0, duplicates: 0, unsupported: 0 }
-      for (const [index, batch] of fc.sample(batches, 60).entries()) {
+      for (const [index, batch] of fc.sample(batches, 150).entries()) {
         const projectId = `any ${index}`
         const told = JSON.stringify(batch, null, 1)
         const { clients, other, profile, records } = batch

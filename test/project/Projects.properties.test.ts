@@ -12,7 +12,7 @@ layer(services)("any project file", (it) => {
     Effect.gen(function* () {
       const { apply } = yield* Projects
       let applied = 0
-      for (const generated of fc.sample(file, 30)) {
+      for (const generated of fc.sample(file, 60)) {
         const json = JSON.stringify(generated)
         const before = yield* stateOf("generated")
         const first = yield* Effect.result(apply(json))
