@@ -2,7 +2,6 @@
  * PostgreSQL that is killed, or whose connections are cut, at every step of a send: the caller is told in time that
  * nobody knows, and all is well by itself afterwards (contract §8, §15).
  */
-import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { type Service } from "../support/Process.ts"
@@ -14,7 +13,6 @@ import {
   expectTrue,
   type Mail,
   mail,
-  mails,
   openDesk,
   pending,
   records,
@@ -24,7 +22,7 @@ import {
   unknown
 } from "./Messages.support.ts"
 import { accept, type Kind, kinds, swallow } from "./Providers.support.ts"
-import { listClients } from "./Requests.support.ts"
+
 import { openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -91,9 +89,17 @@ const faults: Readonly<Record<string, Fault>> = {
 const becomes = (desk: Desk, service: Service, each: Mail, answer: string) =>
   eventually(async () => assert.strictEqual(await desk.ask(service, each), answer))
 
+/** What a lease leaves to do depends on the provider, and nothing else does. */
+const kindsOf = ({ leaves }: Step): ReadonlyArray<Kind> => (leaves === "a lease" ? kinds : ["http"])
+
 const cases = Object.entries(faults).flatMap(([fault, { heal, strike }]) =>
   Object.entries(steps).flatMap(([name, step]) =>
-    kinds.map((kind): readonly [string, string, Kind, Step & Fault] => [fault, name, kind, { ...step, heal, strike }])
+    kindsOf(step).map((kind): readonly [string, string, Kind, Step & Fault] => [
+      fault,
+      name,
+      kind,
+      { ...step, heal, strike }
+    ])
   )
 )
 
@@ -133,54 +139,4 @@ describe("a PostgreSQL behind sends of messages", () => {
     assertMatches(desk.entry(one), { calls, taken: calls === 0 ? [] : [/^/] })
     await expectTrue(desk, [one])
   })
-
-  it(
-    "that crashes repeatedly at random moments loses no message, and none is sent twice",
-    { timeout: 180_000 },
-    async () => {
-      const desk = await openDesk(cluster.url)
-      const { provider } = desk
-      provider.answerWith((call) => void setTimeout(call.accept, Math.random() * 40))
-      const service = await start(cluster.url)
-      const all: Array<Mail> = []
-      let sending = true
-      const lane = async (n: number) => {
-        for (let at = 0; sending; at++) {
-          const both = mails(`crash-${n}-${at}`)
-          all.push(...both)
-          await Promise.all(both.map((each) => desk.ask(service, each)))
-          // While PostgreSQL is away they are refused as fast as they ask.
-          await sleep(20)
-        }
-      }
-      const lanes = Promise.all([0, 1, 2].map(lane))
-      for (const pause of [200, 500, 50]) {
-        await sleep(pause)
-        await cluster.kill()
-        await cluster.start()
-        await eventually(async () => assert.strictEqual((await listClients(service.url, desk.token)).status, 200))
-      }
-      sending = false
-      await lanes
-      await desk.reconnect()
-      // What was called for is recorded by itself; what nobody heard to be committed waits for the end of its lease.
-      await eventually(async () => {
-        for (const each of all.filter((each) => desk.entry(each).calls > 0)) {
-          const state = await desk.state(each)
-          assert.notStrictEqual(state === "none" ? state : state.status, "pending")
-        }
-      })
-      await desk.endWaits()
-      await desk.endLeases()
-      await Promise.all(
-        all.map((each) =>
-          eventually(async () =>
-            assert.include(each.kind === "http" ? [sent] : [sent, unknown], await desk.ask(service, each))
-          )
-        )
-      )
-      await expectTrue(desk, all)
-      for (const each of all) if (each.kind === "http") assert.lengthOf(desk.entry(each).taken, 1)
-    }
-  )
 })

@@ -48,13 +48,11 @@ interface Step {
   readonly taken: 0 | 1
 }
 
-const rounds = [1, 2]
-
 /** All of a batch get to the provider, and go on together from there. */
-const together = rounds.map((round) => mails(`round-${round}`, 3))
+const together = [mails("together", 3)]
 
 /** One alone: others could wait behind what is caught of it. */
-const alone = rounds.flatMap((round) => mails(`round-${round}`).map((each) => [each]))
+const alone = mails("alone").map((each) => [each])
 
 /** Catches a statement of each message once the provider has heard of all of them. */
 const afterTheCall = async (desk: Desk, proxy: WireProxy, when: Catch["when"], count: number) => {
@@ -220,48 +218,6 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
       for (const each of all) assertMatches(await desk.post(service, each), sentAgain)
     }
     await expectTrue(desk, all)
-  })
-})
-
-describe("a process that is killed during sends", { timeout: 180_000 }, () => {
-  it("repeatedly at random moments sends nothing twice", async () => {
-    const desk = await openDesk(databaseUrl)
-    const { provider } = desk
-    provider.answerWith((call) => void setTimeout(call.accept, Math.random() * 40))
-    const all: Array<Mail> = []
-    let service = await start(databaseUrl)
-    for (const [round, pause] of [150, 400, 60, 800, 250].entries()) {
-      const { exited, hasExited, kill } = service
-      const lane = async (n: number) => {
-        for (let at = 0; !hasExited(); at++) {
-          const both = mails(`any-${round}-${n}-${at}`)
-          all.push(...both)
-          await Promise.all(both.map((each) => desk.ask(service, each)))
-        }
-      }
-      const lanes = Promise.all([0, 1, 2, 3].map(lane))
-      await sleep(pause)
-      kill("SIGKILL")
-      await exited
-      await lanes
-      // Of what nobody is alive to do.
-      await desk.burial()
-      await desk.endWaits()
-      await desk.endLeases()
-      service = await start(databaseUrl)
-    }
-    for (const each of all) {
-      await eventually(async () =>
-        assert.include(each.kind === "http" ? [sent] : [sent, unknown], await desk.ask(service, each))
-      )
-    }
-    await expectTrue(desk, all)
-    const taken = all.filter((each) => desk.entry(each).taken.length === 1)
-    assert.lengthOf(
-      taken.filter(({ kind }) => kind === "http"),
-      all.length / 2
-    )
-    assert.isAbove(taken.length, all.length / 2)
   })
 })
 

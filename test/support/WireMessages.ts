@@ -57,14 +57,13 @@ export const requestReader = (onRoundTrip: (roundTrip: RoundTrip) => void) => {
   })
 }
 
-/** Reads the process id of a connection's backend, and the ends of its answers. */
-export const answerReader = (events: { readonly onBackend: (pid: number) => void; readonly onAnswer: () => void }) => {
+/** Reads the ends of a connection's answers. */
+export const answerReader = (onAnswer: () => void) => {
   let isReady = false
-  return messages("database", (type, body) => {
-    if (type === "K") events.onBackend(body.readInt32BE(0))
+  return messages("database", (type) => {
     if (type !== "Z") return
     // The first ReadyForQuery ends the start of the connection.
-    if (isReady) events.onAnswer()
+    if (isReady) onAnswer()
     isReady = true
   })
 }

@@ -9,10 +9,6 @@ import { answerReader, requestReader, type RoundTrip } from "./WireMessages.ts"
 
 /** A connection whose round trip is held: `asked`, before PostgreSQL has it, or `answered`, before the client knows. */
 export interface Held {
-  /** The process id of its backend. */
-  readonly backend: number
-  /** Sends the round trip to PostgreSQL, but nothing to the client. Resolves once it is answered or the connection ends. */
-  readonly pass: () => Promise<void>
   /** Sends half of it to PostgreSQL. */
   readonly tear: () => Promise<void>
   /** Sends everything that was held, and holds nothing any more. */
@@ -23,8 +19,6 @@ export interface Held {
 
 /** Holds the round trips in which a statement matches. */
 export interface Gate {
-  /** Whether a round trip is held whose client still waits. */
-  readonly isWaiting: () => boolean
   /** The oldest held round trip whose client still waits, or the next one. */
   readonly next: () => Promise<Held>
   /** Holds nothing more, and ends the connections of what is held. */
@@ -56,13 +50,12 @@ interface Watch {
 /** What a proxy has seen, and what it looks for. */
 interface Traffic {
   readonly watches: Set<Watch>
-  readonly backends: Set<number>
   roundTrips: Array<RoundTrip>
 }
 
 /** Passes on what both sides of a connection send, as far as no watch holds it. */
 const carry = (client: Socket, database: Socket, traffic: Traffic) => {
-  let [backend, asked, answered] = [0, 0, 0]
+  let [asked, answered] = [0, 0]
   let requests: Array<Buffer> | undefined
   let answers: Array<Buffer> | undefined
   let trips: ReadonlyArray<RoundTrip> = []
@@ -74,14 +67,7 @@ const carry = (client: Socket, database: Socket, traffic: Traffic) => {
     trips = [...trips, trip]
     traffic.roundTrips.push(trip)
   })
-  const readAnswers = answerReader({
-    onBackend: (pid) => {
-      backend = pid
-      traffic.backends.add(pid)
-      database.once("close", () => traffic.backends.delete(pid))
-    },
-    onAnswer: () => void answered++
-  })
+  const readAnswers = answerReader(() => void answered++)
   /** Resolves once that many round trips are answered, or none will be any more. */
   const untilAnswered = (due: number) =>
     new Promise<void>((resolve) => {
@@ -93,17 +79,14 @@ const carry = (client: Socket, database: Socket, traffic: Traffic) => {
       waiting.add(look)
       look()
     })
-  const held = (chunk: Buffer, before: number, due: number): Held => {
-    const sendSilently = async (bytes: Buffer) => {
-      // Answers to earlier round trips reach the client.
-      await untilAnswered(before)
-      answers ??= []
-      database.write(bytes)
-    }
+  const held = (chunk: Buffer, before: number): Held => {
     return {
-      backend,
-      pass: () => sendSilently(chunk).then(() => untilAnswered(due)),
-      tear: () => sendSilently(chunk.subarray(0, chunk.length / 2)),
+      tear: async () => {
+        // Answers to earlier round trips reach the client.
+        await untilAnswered(before)
+        answers ??= []
+        database.write(chunk.subarray(0, chunk.length / 2))
+      },
       release: () => {
         for (const bytes of requests ?? []) database.write(bytes)
         for (const bytes of answers ?? []) client.write(bytes)
@@ -123,7 +106,7 @@ const carry = (client: Socket, database: Socket, traffic: Traffic) => {
     for (const [index, { statements }] of trips.entries()) {
       const watch = [...traffic.watches].find(({ pattern }) => statements.some((sql) => pattern.test(sql)))
       if (watch === undefined) continue
-      const found = held(chunk, before, asked)
+      const found = held(chunk, before)
       if (watch.when === "asked") {
         isHeld = true
         watch.onHeld(found, client)
@@ -165,7 +148,6 @@ const gateOf = (statement: RegExp, watches: Set<Watch>): Gate => {
   }
   watches.add(watch)
   return {
-    isWaiting: () => clients.size > 0,
     next: () =>
       new Promise((resolve) => {
         const [first] = clients.values()
@@ -204,7 +186,7 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
   const url = new URL(databaseUrl)
   const host = url.hostname
   const sockets = new Set<Socket>()
-  const traffic: Traffic = { watches: new Set(), backends: new Set(), roundTrips: [] }
+  const traffic: Traffic = { watches: new Set(), roundTrips: [] }
   let isHanging = false
   let port = Number(url.port || 5432)
 
@@ -240,8 +222,6 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
     url: url.href,
     /** The round trips since the last call. */
     take: () => traffic.roundTrips.splice(0),
-    /** The process ids of the backends that it is connected to. */
-    backends: (): ReadonlyArray<number> => [...traffic.backends],
     /** Holds every round trip in which a statement matches, until it is opened. */
     gate: (statement: RegExp): Gate => gateOf(statement, traffic.watches),
     /** Holds the next round trips in which a statement matches, with everything after them on their connections. */
