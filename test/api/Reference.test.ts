@@ -13,12 +13,12 @@ import { join } from "node:path"
 import { buffer } from "node:stream/consumers"
 import { promisify } from "node:util"
 import { brotliDecompressSync, gunzipSync } from "node:zlib"
-import { chromium } from "playwright-core"
 import { afterAll, beforeAll } from "vitest"
 import { Api } from "../../src/api/Api.ts"
 import { documented } from "../../src/api/Document.ts"
+import { startBrowser } from "../support/Browser.ts"
 import { assertDocumented } from "../support/Documented.ts"
-import { pathOf, requires } from "../support/Programs.ts"
+import { requires } from "../support/Programs.ts"
 import { startServer } from "../support/TestServer.ts"
 
 const run = promisify(execFile)
@@ -97,16 +97,7 @@ describe("/docs", () => {
   it.live("renders in a browser without a request to another host", () =>
     Effect.gen(function* () {
       const { url } = yield* startServer()
-      const browser = yield* Effect.acquireRelease(
-        Effect.promise(() =>
-          chromium.launch({
-            executablePath: pathOf("chromium"),
-            // Whatever it asks of its own is none of the page's doing.
-            args: ["--headless", "--no-sandbox", "--disable-background-networking", "--disable-component-update"]
-          })
-        ),
-        (browser) => Effect.promise(() => browser.close())
-      )
+      const browser = yield* startBrowser
       const page = yield* Effect.promise(() => browser.newPage())
       const asked = new Set<string>()
       const failures: Array<string> = []

@@ -93,7 +93,7 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
       for (const [id, status, days] of [
         ["completed", "completed", 11],
         ["cancelled", "cancelled", 11],
-        ["recent", "completed", 9],
+        ["recent", "completed", 9.99],
         ["running", "running", 11]
       ] as const) {
         yield* putAudience("c", id, 1_500, false)
@@ -109,7 +109,7 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
         yield* sql`SELECT eligible_count AS count FROM audiences WHERE project_id = 'c' AND id = 'completed'`
       assert.deepStrictEqual(audience, { count: 1_500 })
 
-      yield* TestClock.adjust(Duration.days(1))
+      yield* TestClock.adjust(Duration.minutes(15))
       yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), own).pipe(
         Effect.repeat({ until: (lines) => lines.includes("c recent 0") })
       )

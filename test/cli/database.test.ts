@@ -85,48 +85,32 @@ describe("a command with DATABASE_URL", () => {
   )
 })
 
-describe("a command with DATA_DIR", () => {
-  it.live("creates, migrates, starts and stops the embedded database as needed", () =>
+describe("commands with DATA_DIR", () => {
+  it.live("create, share, start and stop the embedded database as needed, also when a signal ends them", () =>
     Effect.gen(function* () {
       const fs = yield* FileSystem.FileSystem
       const DATA_DIR = yield* dataDir
-      const env = { DATA_DIR }
+      const env = { DATA_DIR, PORT: "0" }
+      const isRunning = fs.exists(`${DATA_DIR}/postgres/postmaster.pid`)
       const stdin = JSON.stringify({ project: { id: "p", name: "P" } })
-      const stopped = Effect.map(fs.exists(`${DATA_DIR}/postgres/postmaster.pid`), (running) => !running)
       assert.strictEqual((yield* run(["project", "apply", "-"], { env, stdin })).status, 0)
-      assert.isTrue(yield* stopped)
-      assert.deepStrictEqual(documentOf(yield* run([...list, "--json"], { env })), { items: [] })
-      assert.isTrue(yield* stopped)
-    }).pipe(Effect.provide(NodeServices.layer))
-  )
+      assert.isFalse(yield* isRunning)
 
-  it.live("shares the embedded database with a running service", () =>
-    Effect.gen(function* () {
-      const env = { DATA_DIR: yield* dataDir, PORT: "0" }
       const service = yield* start([], { entry: "main.ts", env })
       yield* Effect.sleep("25 millis").pipe(
         Effect.repeat({ until: () => service.stdout().includes("listening on") || service.child.exitCode !== null })
       )
-      const { status, stdout } = yield* run(["token", "list", "--project", "demo"], { env })
-      assert.strictEqual(status, 0)
-      assert.include(stdout, "first start")
+      assert.deepStrictEqual(documentOf(yield* run([...list, "--json"], { env })), { items: [] })
+      assert.isTrue(yield* isRunning)
       service.child.kill("SIGTERM")
       assert.strictEqual((yield* service.ended).status, 0)
-    }).pipe(Effect.provide(NodeServices.layer))
-  )
+      assert.isFalse(yield* isRunning)
 
-  it.live("stops the embedded database when a signal ends it", () =>
-    Effect.gen(function* () {
-      const fs = yield* FileSystem.FileSystem
-      const DATA_DIR = yield* dataDir
-      const { child, ended } = yield* start(list, { env: { DATA_DIR } })
-      yield* Effect.sleep("25 millis").pipe(
-        Effect.andThen(fs.exists(`${DATA_DIR}/postgres/postmaster.pid`)),
-        Effect.repeat({ until: (running) => running })
-      )
+      const { child, ended } = yield* start(list, { env })
+      yield* Effect.sleep("25 millis").pipe(Effect.andThen(isRunning), Effect.repeat({ until: (running) => running }))
       child.kill("SIGINT")
       assert.deepStrictEqual(yield* ended, { status: 130, stdout: "", stderr: "" })
-      assert.isFalse(yield* fs.exists(`${DATA_DIR}/postgres/postmaster.pid`))
+      assert.isFalse(yield* isRunning)
     }).pipe(Effect.provide(NodeServices.layer))
   )
 })

@@ -1,18 +1,14 @@
-/** `serve` and `npm start`: the same service under two names. */
+/** `serve`: the service of `npm start`, under another name. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { at, start } from "./Cli.support.ts"
 
 layer(TestDatabase.layer, { excludeTestServices: true })("serve", (it) => {
-  it.effect.each([
-    { entry: "cli.ts", args: ["serve", "--role", "api"] },
-    { entry: "main.ts", args: [] },
-    { entry: "main.ts", args: ["--role", "worker"] }
-  ] as const)("$entry $args serves until SIGTERM, then ends with 0", ({ args, entry }) =>
+  it.effect("serves until SIGTERM, then ends with 0", () =>
     Effect.gen(function* () {
       const { url } = yield* TestDatabase
-      const { child, ended, stdout } = yield* start(args, { entry, env: { ...at(url), PORT: "0" } })
+      const { child, ended, stdout } = yield* start(["serve", "--role", "api"], { env: { ...at(url), PORT: "0" } })
       const ready = Effect.sync(() => /^listening on (http:\/\/127\.0\.0\.1:\d+)$/m.exec(stdout())?.[1])
       const base = yield* Effect.delay(ready, "25 millis").pipe(
         Effect.repeat({ until: (base) => base !== undefined || child.exitCode !== null })

@@ -127,30 +127,6 @@ layer(World.layer, { excludeTestServices: true })("the typed client", (it) => {
     })
   )
 
-  it.effect("configures a webhook and receives its secret once", () =>
-    Effect.gen(function* () {
-      const { webhooks } = (yield* effects).api
-      const request = {
-        params: { installationId: "ins_new" },
-        payload: {
-          endpointUrl: "https://shop.example.com/hooks",
-          eventTypes: ["crm.deal.created.v1"],
-          expectedVersion: null
-        },
-        headers: { "idempotency-key": "hook" }
-      } as const
-      assert.match(String((yield* webhooks.configureWebhook(request)).body.signingSecret), /^whsec_/)
-      assert.notProperty((yield* webhooks.configureWebhook(request)).body, "signingSecret")
-      const refused = yield* Effect.flip(
-        webhooks.configureWebhook({
-          params: request.params,
-          payload: { ...request.payload, endpointUrl: "https://10.0.0.1/", expectedVersion: 1 }
-        })
-      )
-      assert.strictEqual(refused._tag, "webhook_reference_invalid")
-    })
-  )
-
   it.effect("decodes a problem that no operation declares", () =>
     Effect.gen(function* () {
       const { own } = yield* World

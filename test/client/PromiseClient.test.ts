@@ -1,9 +1,8 @@
 /** The Promise face: what it resolves to, what it rejects with, and how a call is ended. */
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Effect } from "effect"
-import { HttpClientError } from "effect/http"
 import * as Problems from "../../src/api/Problems.ts"
-import { isProblem, UnexpectedProblem } from "../../src/client/Problem.ts"
+import { isProblem } from "../../src/client/Problem.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
 import { answering, problem, receipt, scripted, type Step, token } from "./Scripted.support.ts"
 
@@ -66,24 +65,6 @@ describe("a call of the Promise client", () => {
       assert.isTrue(isProblem(error))
       assert.isTrue(isProblem(error, "version_conflict"))
       assert.isFalse(isProblem(error, "note_not_found"))
-    })
-  )
-
-  it.live("rejects with the transport's error", () =>
-    Effect.gen(function* () {
-      const { client } = yield* clientOf("reset")
-      const error = yield* rejection(client.clients.createClient(request))
-      assert.instanceOf(error, HttpClientError.HttpClientError)
-      assert.isFalse(isProblem(error))
-    })
-  )
-
-  it.live("rejects with a problem that no operation declares", () =>
-    Effect.gen(function* () {
-      const { client } = yield* clientOf(problem(404, "route_not_found"))
-      const error = yield* rejection(client.clients.listClients())
-      assert.instanceOf(error, UnexpectedProblem)
-      assert.isTrue(isProblem(error))
     })
   )
 

@@ -1,4 +1,4 @@
-/** The audience that a campaign freezes: each rule by itself, their order, and what is told of it (contract §9). */
+/** The audience that a campaign freezes, beside its rules, which `Campaigns.audience.properties` holds (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
@@ -43,117 +43,10 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's 
     })
   )
 
-  it.effect("excludes each client for the first reason that applies", () =>
+  it.effect("is not frozen from a segment that the project lacks", () =>
     Effect.gen(function* () {
-      // Each lacks what those before it lack, but for the first reason.
-      const unreachable = { addresses: [] }
-      const suppressed = { ...unreachable, suppressed: true }
-      const unwilling = { ...suppressed, marketingConsent: false }
-      const mismatched = { ...unwilling, status: "archived" as const }
-      const merged = { ...mismatched, mergedIntoClientId: "first" }
-      const shared = [{ channelId: "chat", address: "of first" }]
-      const clients = [
-        reachable("first"),
-        reachable("second", { addresses: shared }),
-        ...[unreachable, suppressed, unwilling, mismatched, merged].map((more, index) => reachable(`c${index}`, more))
-      ]
-      const { exclusions, numbers, recipients } = yield* frozen({ clients }, { contactStatus: "active" })
-      assert.deepStrictEqual(exclusions, {
-        consent_not_granted: 1,
-        suppressed: 1,
-        merged: 1,
-        filter_mismatch: 1,
-        channel_unavailable: 1,
-        duplicate: 1
-      })
-      assert.deepStrictEqual([numbers?.candidateCount, numbers?.eligibleCount, recipients], [7, 1, ["first"]])
-    })
-  )
-
-  it.effect("is ordered by age, then by the bytes of ids", () =>
-    Effect.gen(function* () {
-      const at = (second: number) => ({ createdAt: new Date(Date.UTC(2026, 0, 1, 0, 0, second)).toISOString() })
-      const ids = ["b", "\u{10000}", "\uffee", "B", "10", "9"]
-      const clients = [reachable("young", at(2)), ...ids.map((id) => reachable(id, at(1))), reachable("old", at(0))]
-      const { recipients } = yield* frozen({ clients })
-      assert.deepStrictEqual(recipients, ["old", "10", "9", "B", "b", "\uffee", "\u{10000}", "young"])
-    })
-  )
-
-  it.effect("contains each address once, and a duplicate reserves no address", () =>
-    Effect.gen(function* () {
-      const on = (...addresses: ReadonlyArray<string>) => ({
-        addresses: addresses.map((name) => {
-          const [channelId = "", address = ""] = name.split(" ")
-          return { channelId, address }
-        })
-      })
-      const { exclusions, recipients } = yield* frozen({
-        clients: [
-          // Takes nothing, as it is no candidate for long.
-          reachable("a", { ...on("chat 1", "chat 9"), marketingConsent: false }),
-          reachable("b", on("chat 1", "chat 2")),
-          // A duplicate by one of its addresses leaves the other free.
-          reachable("c", on("chat 2", "chat 3")),
-          reachable("d", on("chat 3", "backup 1")),
-          reachable("e", on("backup 1", "backup 4")),
-          reachable("f", on("backup 4")),
-          // The same address on another channel is another, and on one that is revoked none.
-          reachable("g", on("backup 2", "gone 1")),
-          reachable("h", on("chat 5", "gone 1")),
-          reachable("i", on("gone 7")),
-          reachable("j", on("chat 9"))
-        ]
-      })
-      assert.deepStrictEqual(recipients, ["b", "d", "f", "g", "h", "j"])
-      assert.deepStrictEqual(exclusions, { ...none, consent_not_granted: 1, duplicate: 2, channel_unavailable: 1 })
-    })
-  )
-
-  it.effect("considers only channels of the wanted providers", () =>
-    Effect.gen(function* () {
-      const channels = [
-        { id: "chat", providerType: "sandbox" as const, displayName: "Chat" },
-        { id: "bot", providerType: "telegram" as const, displayName: "Bot", config: { token: "1:a" } }
-      ]
-      const both = [
-        { channelId: "chat", address: "1" },
-        { channelId: "bot", address: "1" }
-      ]
-      const clients = [
-        reachable("a", { addresses: both }),
-        reachable("b", { addresses: [{ channelId: "chat", address: "1" }] }),
-        reachable("c", { addresses: [{ channelId: "bot", address: "2" }] })
-      ]
-      const of = (...providerTypes: ReadonlyArray<string>) => frozen({ channels, clients }, { providerTypes })
-      assert.deepStrictEqual((yield* of()).recipients, ["a", "c"])
-      const sandbox = yield* of("sandbox")
-      assert.deepStrictEqual([sandbox.recipients, sandbox.exclusions?.channel_unavailable], [["a"], 1])
-      assert.deepStrictEqual((yield* of("telegram")).recipients, ["a", "c"])
-      assert.deepStrictEqual((yield* of("telegram", "sandbox", "pigeon")).recipients, ["a", "c"])
-      assert.strictEqual((yield* of("pigeon")).exclusions?.channel_unavailable, 3)
-    })
-  )
-
-  it.effect("takes its candidates from a segment, whatever their state", () =>
-    Effect.gen(function* () {
-      const clients = [
-        reachable("a"),
-        reachable("b", { status: "archived" }),
-        reachable("c", { mergedIntoClientId: "a" }),
-        reachable("d")
-      ]
-      const segments = [
-        { id: "some", name: "Some", clientIds: ["c", "b", "a"] },
-        { id: "empty", name: "Empty", clientIds: [] }
-      ]
-      const some = yield* frozen({ clients, segments }, { segmentId: "some", contactStatus: "active" })
-      assert.deepStrictEqual(some.recipients, ["a"])
-      assert.deepStrictEqual(some.exclusions, { ...none, merged: 1, filter_mismatch: 1 })
-      assert.strictEqual((yield* frozen({ clients, segments }, { segmentId: "empty" })).numbers?.candidateCount, 0)
-
       yield* open({ segments: [{ id: "theirs", name: "Theirs", clientIds: [] }] })
-      const { audience, command } = yield* open({ clients, segments })
+      const { audience, command } = yield* open({ segments: [{ id: "some", name: "Some", clientIds: [] }] })
       for (const segmentId of ["none", "theirs", "Some"]) {
         const filter = { ...everybody, segmentId }
         const answer = yield* command("spring", { operation: "freeze_audience", filter })

@@ -52,27 +52,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
       })
   )
 
-  it.effect("applies each idempotency key once, with one answer", () =>
-    Effect.gen(function* () {
-      const { audience, command, projectId, server } = yield* open({ clients: crowd })
-      for (const [body, version] of [
-        [freezing, 2],
-        [{ operation: "duplicate" }, 1]
-      ] as const) {
-        const answers = yield* atOnce(20, () => command("spring", body, `of-${body.operation}`))
-        const receipts = answers.map((answer) => receiptOf(answer, 200))
-        assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
-        assert.strictEqual(new Set(receipts.map(({ resourceId }) => resourceId)).size, 1)
-        for (const receipt of receipts) assert.strictEqual(receipt.version, version)
-      }
-      assert.strictEqual((yield* audience("spring")).version, 2)
-      const [rows] = yield* server.sql<{ readonly campaigns: number; readonly recipients: number }>`
-        SELECT (SELECT count(*)::int FROM campaigns WHERE project_id = ${projectId}) AS campaigns,
-          (SELECT count(*)::int FROM campaign_recipients WHERE project_id = ${projectId}) AS recipients`
-      assert.deepStrictEqual(rows, { campaigns: 2, recipients: 500 })
-    })
-  )
-
   it.effect("keeps one audience of several freezes, and none when the campaign is deleted", () =>
     Effect.gen(function* () {
       for (let round = 0; round < 4; round++) {

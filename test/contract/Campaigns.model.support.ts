@@ -28,7 +28,7 @@ const clientOf = (id: string) =>
     merged: rarely,
     createdAt: fc.constantFrom("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.001Z", "2026-02-01T00:00:00.000Z"),
     addresses: fc.uniqueArray(
-      fc.record({ channelId: fc.constantFrom("k", "l", "m", "n"), address: fc.constantFrom("1", "2") }),
+      fc.record({ channelId: fc.constantFrom("k", "l", "m", "n"), address: fc.constantFrom("1", "1", "2") }),
       { maxLength: 3, selector: ({ address, channelId }) => `${channelId} ${address}` }
     ),
     loyalty: fc.option(

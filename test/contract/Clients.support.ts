@@ -3,11 +3,9 @@ import { Effect } from "effect"
 import { clientOf, pageOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
-import { callsOn, recordPath } from "./Records.support.ts"
+import { callsOn } from "./Records.support.ts"
 
 export const path = "/api/v1/developer/crm/clients"
-
-export const clientPath = recordPath(path)
 
 const calls = callsOn(path, clientOf, pageOf)
 

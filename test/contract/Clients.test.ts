@@ -69,86 +69,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
     })
   )
 
-  it.effect("keeps members that a patch omits, and clears members set to null", () =>
-    Effect.gen(function* () {
-      const { create, patch, read } = yield* open({
-        organizations: [{ id: "o", name: "O" }],
-        members: [{ id: "m", name: "M" }]
-      })
-      const { resourceId: id } = receiptOf(yield* create(full), 201)
-      let expected = yield* read(id)
-      for (const change of [
-        { firstName: "Augusta" },
-        { organizationId: "o", responsibleMemberId: "m" },
-        { tags: ["newsletter", "vip"] },
-        { tags: ["vip", "newsletter"] },
-        { email: null },
-        { phone: null, lastName: null },
-        { firstName: null, externalId: null, organizationId: null, responsibleMemberId: null, tags: [] },
-        { displayName: "\u00e9" },
-        { displayName: "e\u0301" }
-      ]) {
-        yield* Effect.sleep(2)
-        const receipt = receiptOf(yield* patch(id, change), 200)
-        const { updatedAt, ...client } = yield* read(id)
-        const { updatedAt: before, ...rest } = expected
-        assert.deepStrictEqual(receipt, {
-          resourceId: id,
-          changed: true,
-          version: expected.version + 1,
-          replayed: false
-        })
-        assert.deepStrictEqual(client, { ...rest, ...change, version: expected.version + 1 })
-        assert.isAbove(Date.parse(updatedAt), Date.parse(before))
-        expected = { ...client, updatedAt }
-      }
-    })
-  )
-
-  it.effect("is unchanged by a patch with its current values", () =>
-    Effect.gen(function* () {
-      const { create, patch, read } = yield* open()
-      const { resourceId: id } = receiptOf(yield* create(full), 201)
-      const before = yield* read(id)
-      yield* Effect.sleep(2)
-      for (const same of [{ displayName: full.displayName }, full, { organizationId: null }, { status: "active" }]) {
-        assert.deepStrictEqual(receiptOf(yield* patch(id, same), 200), {
-          resourceId: id,
-          changed: false,
-          version: 1,
-          replayed: false
-        })
-      }
-      assert.deepStrictEqual(yield* read(id), before)
-    })
-  )
-
-  it.effect("accepts only activation while archived", () =>
-    Effect.gen(function* () {
-      const { created, patch, read } = yield* open()
-      const id = yield* created()
-      receiptOf(yield* patch(id, { status: "archived", displayName: "Gone" }), 200)
-      const archived = yield* read(id)
-      assert.deepInclude(archived, { status: "archived", displayName: "Gone", version: 2 })
-      assert.strictEqual(archived.archivedAt, archived.updatedAt)
-      for (const body of [
-        { status: "archived" },
-        { displayName: "Back" },
-        { displayName: "Gone" },
-        { status: "active", displayName: "Gone" },
-        { status: "active", tags: [] },
-        { status: "active", organizationId: "nothing" },
-        { organizationId: "nothing" },
-        { responsibleMemberId: "nothing" }
-      ]) {
-        problemOf(yield* patch(id, body), 409, "client_archived")
-      }
-      assert.deepStrictEqual(yield* read(id), archived)
-      assert.deepInclude(receiptOf(yield* patch(id, { status: "active" }), 200), { changed: true, version: 3 })
-      assert.deepInclude(yield* read(id), { status: "active", archivedAt: null, version: 3 })
-    })
-  )
-
   it.effect("refers only to members and organizations of the project that are not archived", () =>
     Effect.gen(function* () {
       const { created, patch, read } = yield* open({
@@ -186,35 +106,16 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
 
   it.effect("is found under any id that a project file gave it", () =>
     Effect.gen(function* () {
-      const ids = [
-        "a/b",
-        "/",
-        "a/",
-        "a//b",
-        "a b",
-        "100%",
-        "%41",
-        "..",
-        ".",
-        "a;b",
-        "a#b",
-        "a?b=c",
-        "a&b",
-        "a:b",
-        ":clientId",
-        "a+b",
-        "*",
-        "ü",
+      const ids = ["a/b", "/", "a//b", "a b", "100%", "%41", "..", ".", "a;b#c?d=e&f", ":clientId", "a+b", "*"].concat([
         "u\u0308",
         "日本",
-        "😀",
         "'\"\\",
         "\u0001\n\t",
         "constructor",
         "__proto__",
         "a".repeat(160),
         "😀".repeat(160)
-      ]
+      ])
       const { patch, read, walk } = yield* open({ clients: ids.map((id) => ({ id, displayName: "A" })) })
       for (const id of ids) {
         assert.strictEqual((yield* read(id)).id, id)

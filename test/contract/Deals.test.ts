@@ -58,21 +58,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     })
   )
 
-  for (const [given, pipelineId, stageId] of [
-    [{}, "sales", "new"],
-    [{ stageId: "closing" }, "sales", "closing"],
-    [{ pipelineId: "sales" }, "sales", "new"],
-    [{ pipelineId: "service" }, "service", "intake"],
-    [{ pipelineId: "service", stageId: "done" }, "service", "done"]
-  ] as const) {
-    it.effect(`created with ${JSON.stringify(given)} is on ${pipelineId}, in ${stageId}`, () =>
-      Effect.gen(function* () {
-        const { created } = yield* open()
-        assert.deepInclude(yield* created(given), { pipelineId, stageId })
-      })
-    )
-  }
-
   it.effect("starts on the current default pipeline, and existing deals stay where they are", () =>
     Effect.gen(function* () {
       const { apply, created, read } = yield* open()
@@ -94,97 +79,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
       }
       assert.strictEqual((yield* page()).items.length, 0)
       assert.deepInclude(yield* created({ pipelineId: "sales" }), { pipelineId: "sales", stageId: "new" })
-    })
-  )
-
-  it.effect("refers only to records of the project and to a stage of its own pipeline", () =>
-    Effect.gen(function* () {
-      const { create, created, page } = yield* open()
-      yield* open({
-        clients: [{ id: "their client", displayName: "C" }],
-        organizations: [{ id: "their organization", name: "O" }],
-        members: [{ id: "their member", name: "M" }],
-        pipelines: [{ id: "their pipeline", name: "P", stages: [{ id: "their stage", name: "S" }] }],
-        project: { defaultPipelineId: "their pipeline" }
-      })
-      const made = yield* created(full)
-      for (const change of [
-        { clientId: "nobody" },
-        { clientId: "o" },
-        { clientId: "their client" },
-        { organizationId: "nobody" },
-        { organizationId: "m" },
-        { organizationId: "their organization" },
-        { responsibleMemberId: "nobody" },
-        { responsibleMemberId: "c" },
-        { responsibleMemberId: "their member" },
-        { pipelineId: "nothing" },
-        { pipelineId: "done" },
-        { pipelineId: "their pipeline" },
-        { pipelineId: "their pipeline", stageId: "their stage" },
-        { stageId: "nothing" },
-        { stageId: "service" },
-        { stageId: "new" },
-        { stageId: "their stage" },
-        { pipelineId: "sales" },
-        { clientId: "nobody", organizationId: "nobody", responsibleMemberId: "nobody", stageId: "nothing" }
-      ]) {
-        problemOf(yield* create({ ...full, ...change }), 404, "deal_reference_not_found")
-      }
-      assert.deepStrictEqual((yield* page()).items, [made])
-    })
-  )
-
-  it.effect("may refer to archived clients and organizations and to inactive members", () =>
-    Effect.gen(function* () {
-      const { created } = yield* open()
-      const past = { clientId: "gone", organizationId: "old", responsibleMemberId: "idle" }
-      assert.deepInclude(yield* created(past), past)
-    })
-  )
-
-  for (const [body, faults] of [
-    [{ amountMinor: 1 }, ["currency"]],
-    [{ amountMinor: 0, currency: null }, ["currency"]],
-    [{ currency: "EUR" }, ["amountMinor"]],
-    [{ currency: "EUR", amountMinor: null }, ["amountMinor"]],
-    [{ amountMinor: 1, title: "" }, ["currency", "title"]],
-    [{ currency: "EUR", status: "won", expectedCloseDate: "soon" }, ["amountMinor", "expectedCloseDate", "status"]]
-  ] as const) {
-    it.effect(`is not created with ${JSON.stringify(body)}, with faults at ${faults.join(", ")}`, () =>
-      Effect.gen(function* () {
-        const { create } = yield* open()
-        assert.deepStrictEqual(
-          faultsOf(yield* create({ title: "A", ...body })),
-          faults.map((name) => `body/${name}`)
-        )
-      })
-    )
-  }
-
-  it.effect("is found in its project alone, archived or not", () =>
-    Effect.gen(function* () {
-      const { created, get, patched, read } = yield* open()
-      const { id } = yield* created()
-      const archived = yield* patched(id, { lifecycle: "archived" })
-      assert.deepStrictEqual(yield* read(id), archived)
-      const stranger = yield* open()
-      problemOf(yield* get("nothing"), 404, "deal_not_found")
-      // A record of another project answers exactly as a record that does not exist.
-      const { detail } = problemOf(yield* stranger.get("nothing"), 404, "deal_not_found")
-      assert.strictEqual(problemOf(yield* stranger.get(id), 404, "deal_not_found").detail, detail)
-    })
-  )
-
-  it.effect("is found and changed under any id that a project file gave it", () =>
-    Effect.gen(function* () {
-      const ids = ["a/b", "..", "100%", "a?b=c", "日本", "😀".repeat(160), "'\"\\", "\u0001", "__proto__"]
-      const { patched, read, walk } = yield* open({ deals: ids.map((id) => ({ id, title: "A" })) })
-      for (const id of ids) {
-        assert.deepInclude(yield* read(id), { id, title: "A", version: 1 })
-        assert.deepInclude(yield* patched(id, { title: "Found" }), { id, title: "Found", version: 2 })
-      }
-      assert.deepStrictEqual((yield* walk("limit=1")).flat().toSorted(), ids.toSorted())
     })
   )
 

@@ -7,7 +7,6 @@ import { startServer, TestServer } from "../support/TestServer.ts"
 import { atOnce, statusesOf } from "./Clients.support.ts"
 import { slowDown } from "../support/SlowRows.ts"
 import { callsOf, open } from "./Notes.support.ts"
-import { newKey } from "./Requests.ts"
 
 /** The only successful answer, with its index. */
 const winnerOf = (answers: ReadonlyArray<Answer>) => {
@@ -95,33 +94,6 @@ layer(server, { excludeTestServices: true })("a note under concurrent commands",
           .toSorted((left, right) => left - right),
         Array.from({ length: 11 }, (_, index) => index)
       )
-    })
-  )
-
-  it.effect("is created, changed and removed once by 50 equal requests with one answer", () =>
-    Effect.gen(function* () {
-      const { create, find, page, patch, remove } = yield* open()
-      const fifty = Effect.fnUntraced(function* (status: 200 | 201, command: Effect.Effect<Answer>) {
-        const answers = yield* atOnce(50, () => command)
-        const receipts = answers.map((answer) => receiptOf(answer, status))
-        assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
-        const { changed, resourceId, version } = receipts[0] ?? assert.fail()
-        for (const receipt of receipts) assert.deepInclude(receipt, { changed, resourceId, version })
-        return { changed, resourceId, version }
-      })
-      const { resourceId: id } = yield* fifty(201, create({ body: "A" }, newKey()))
-      assert.strictEqual((yield* page("limit=100")).items.length, 1)
-
-      const changed = yield* fifty(200, patch(id, { body: "B", expectedVersion: 1 }, newKey()))
-      assert.deepStrictEqual(changed, { changed: true, resourceId: id, version: 2 })
-      assert.deepInclude(yield* find(id), { body: "B", version: 2 })
-
-      const same = yield* fifty(200, patch(id, { body: "B", expectedVersion: 2 }, newKey()))
-      assert.deepStrictEqual(same, { changed: false, resourceId: id, version: 2 })
-
-      const removed = yield* fifty(200, remove(id, 2, newKey()))
-      assert.deepStrictEqual(removed, { changed: true, resourceId: id, version: 2 })
-      assert.isUndefined(yield* find(id))
     })
   )
 })

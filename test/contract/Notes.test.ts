@@ -5,7 +5,6 @@ import { dealOf, faultsOf, problemOf, receiptOf } from "../support/ContractAnswe
 import type { Answer } from "../support/ContractHttp.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { withDeals } from "../support/Deals.ts"
 import { keyIdOf, open } from "./Notes.support.ts"
 import { newKey } from "./Requests.ts"
 
@@ -121,20 +120,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is not found on a missing deal, whose list answers deal_not_found", () =>
-    Effect.gen(function* () {
-      const notes = yield* open()
-      const { created, find } = notes
-      const id = yield* created()
-      const { create, list, patch, remove } = notes.but({ dealId: "nothing" })
-      problemOf(yield* list(), 404, "deal_not_found")
-      problemOf(yield* create({ body: "A" }), 404, "note_not_found")
-      problemOf(yield* patch(id, { body: "A", expectedVersion: 1 }), 404, "note_not_found")
-      problemOf(yield* remove(id, 1), 404, "note_not_found")
-      assert.strictEqual((yield* find(id))?.version, 1)
-    })
-  )
-
   it.effect("is not found on another deal of the project at any version", () =>
     Effect.gen(function* () {
       const notes = yield* open("deal", "other")
@@ -162,21 +147,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is found on a deal of any id", () =>
-    Effect.gen(function* () {
-      const ids = ["a/b", "..", "100%", "a?b#c", "ü", "日本", ":dealId", "😀".repeat(160)]
-      const notes = yield* open("deal", ...ids)
-      for (const dealId of ids) {
-        const { created, find, page, patch, remove } = notes.but({ dealId })
-        const id = yield* created("A")
-        receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 200)
-        assert.deepInclude(yield* find(id), { dealId, body: "B", version: 2 })
-        receiptOf(yield* remove(id, 2), 200)
-        assert.deepStrictEqual((yield* page()).items, [])
-      }
-    })
-  )
-
   it.effect("changes neither its deal nor the outbox", () =>
     Effect.gen(function* () {
       const { created, patch, projectId, remove, server, token } = yield* open()
@@ -188,74 +158,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
       receiptOf(yield* remove(id, 2), 200)
       assert.deepStrictEqual(yield* read, before)
       assert.deepStrictEqual(yield* eventsOf(server.sql, projectId), [])
-    })
-  )
-})
-
-layer(TestServer.layer(), { excludeTestServices: true })("the idempotency key of notes", (it) => {
-  it.effect("replays its answer whatever happened to the note since, without effect", () =>
-    Effect.gen(function* () {
-      const { create, created, page, patch, remove } = yield* open()
-      const other = yield* created("O")
-      const creation = create({ body: "A" })
-      const first = yield* creation
-      const { resourceId: id } = receiptOf(first, 201)
-      const commands = [
-        patch(id, { body: "B", expectedVersion: 1 }),
-        patch(id, { body: "B", expectedVersion: 2 }),
-        patch(other, { body: "P", expectedVersion: 1 }),
-        remove(id, 2)
-      ]
-      const answers = [first, ...(yield* Effect.all(commands))]
-      receiptOf(yield* patch(other, { body: "Q", expectedVersion: 2 }), 200)
-      const before = yield* page()
-      for (const _ of [1, 2]) {
-        for (const [index, again] of (yield* Effect.all([creation, ...commands])).entries()) {
-          const { headers, status, text } = answers[index] ?? assert.fail()
-          assert.include([200, 201], status, text)
-          assert.deepStrictEqual([again.status, again.text, again.headers["etag"]], [status, text, headers["etag"]])
-          assert.notProperty(headers, "idempotent-replayed")
-          assert.strictEqual(again.headers["idempotent-replayed"], "true")
-        }
-      }
-      assert.deepStrictEqual(yield* page(), before)
-    })
-  )
-
-  it.effect("is replayed to another API key of the project without a change of author", () =>
-    Effect.gen(function* () {
-      const notes = yield* open()
-      const { create, page, projectId, server, token } = notes
-      const rotated = notes.but({ token: yield* server.issue(projectId) })
-      const key = newKey()
-      const { resourceId } = receiptOf(yield* create({ body: "A" }, key), 201)
-      assert.deepInclude(receiptOf(yield* rotated.create({ body: "A" }, key), 201), { resourceId, replayed: true })
-      const { items } = yield* page()
-      assert.deepStrictEqual(
-        items.map(({ authorKeyId, id }) => [id, authorKeyId]),
-        [[resourceId, keyIdOf(token)]]
-      )
-    })
-  )
-
-  it.effect("remains unused when its command fails", () =>
-    Effect.gen(function* () {
-      const notes = yield* open()
-      const { created, patch, projectId, remove, server } = notes
-      const later = notes.but({ dealId: "later" })
-      const id = yield* created("A")
-      const [made, changed, gone] = [newKey(), newKey(), newKey()]
-      const create = later.create({ body: "A" }, made)
-      const change = patch(id, { body: "C", expectedVersion: 2 }, changed)
-      const removal = remove(id, 3, gone)
-      problemOf(yield* create, 404, "note_not_found")
-      assertConflict(yield* change, 1)
-      assertConflict(yield* removal, 1)
-      yield* server.apply(projectId, withDeals("later"))
-      receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 200)
-      assert.isFalse(receiptOf(yield* create, 201).replayed)
-      assert.deepInclude(receiptOf(yield* change, 200), { changed: true, replayed: false, version: 3 })
-      assert.deepInclude(receiptOf(yield* removal, 200), { changed: true, replayed: false, version: 3 })
     })
   )
 })

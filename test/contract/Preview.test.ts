@@ -77,21 +77,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
     })
   )
 
-  it.effect("reflects changes of clients by the API", () =>
-    Effect.gen(function* () {
-      const { seed, send } = yield* TestServer
-      const { token } = yield* seed(project)
-      const changes = Effect.map(send({ method: "POST", path: path("ins"), token }), ({ json }) => decode(json))
-      const patch = (json: object) =>
-        send({ method: "PATCH", path: "/api/v1/developer/crm/clients/ada", token, key: crypto.randomUUID(), json })
-      assert.strictEqual((yield* changes).estimatedChanges.update, 1)
-      yield* patch({ displayName: "Ada" })
-      assert.deepStrictEqual((yield* changes).estimatedChanges, { create: 1, update: 0, skip: 2 })
-      yield* patch({ email: null })
-      assert.deepStrictEqual((yield* changes).estimatedChanges, { create: 2, update: 0, skip: 1 })
-    })
-  )
-
   it.effect("refuses a body and an installation that is not ready or missing", () =>
     Effect.gen(function* () {
       const { apply, seed, send } = yield* TestServer

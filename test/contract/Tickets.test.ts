@@ -146,80 +146,12 @@ layer(TestServer.layer(), { excludeTestServices: true })("a ticket", (it) => {
     })
   )
 
-  it.effect("is found under any id of its project, and under no id of another", () =>
-    Effect.gen(function* () {
-      const ids = ["a/b", "..", "100%", "a?b#c", "ü", "😀".repeat(160), ":ticketId"]
-      const { rate, read } = yield* open(ids.map((id) => ticket(id)))
-      const stranger = yield* open([ticket("foreign")])
-      for (const id of ids) {
-        assert.strictEqual(receiptOf(yield* rate(id, { score: 2 }), 200).resourceId, id)
-        assert.strictEqual((yield* read(id)).score, 2)
-      }
-      for (const id of ["foreign", "nothing", "a"]) problemOf(yield* rate(id, { score: 5 }), 404, "ticket_not_found")
-      assert.deepStrictEqual(yield* stranger.read("foreign"), unrated)
-    })
-  )
-
-  it.effect("is rated in projects with the module tickets and no other", () =>
-    Effect.gen(function* () {
-      const without = yield* open([ticket("t")], { modules: ["crm", "messaging", "campaigns", "integrations"] })
-      // The module comes before the ticket and the shape of the request.
-      for (const [id, rating] of [
-        ["t", { score: 5 }],
-        ["nothing", { score: 5 }],
-        ["t", { score: 9 }]
-      ] as const) {
-        problemOf(yield* without.rate(id, rating), 403, "module_unavailable")
-      }
-      assert.deepStrictEqual(yield* without.read("t"), unrated)
-      const alone = yield* open([ticket("t")], { modules: ["tickets"] })
-      receiptOf(yield* alone.rate("t", { score: 5 }), 200)
-    })
-  )
-
   it.effect("appends no event for a rating", () =>
     Effect.gen(function* () {
       const { projectId, rate, sql } = yield* open()
       yield* subscribe(sql, projectId, "shop")
       receiptOf(yield* rate("t", { score: 5 }), 200)
       assert.deepStrictEqual(yield* eventsOf(sql, projectId), [])
-    })
-  )
-})
-
-layer(TestServer.layer(), { excludeTestServices: true })("the idempotency key of a rating", (it) => {
-  it.effect("replays the first answer, whatever happened to the ticket since", () =>
-    Effect.gen(function* () {
-      const { apply, rate, read } = yield* open()
-      const first = rate("t", { score: 2, comment: "First" }, newKey())
-      const same = rate("t", { score: 2, comment: "First" }, newKey())
-      assert.deepInclude(receiptOf(yield* first, 200), { changed: true, replayed: false, version: 2 })
-      assert.deepInclude(receiptOf(yield* same, 200), { changed: false, replayed: false, version: 2 })
-      const unchanged = Effect.gen(function* () {
-        const before = yield* read("t")
-        assert.deepInclude(receiptOf(yield* first, 200), { changed: true, replayed: true, version: 2 })
-        assert.deepInclude(receiptOf(yield* same, 200), { changed: false, replayed: true, version: 2 })
-        assert.deepStrictEqual(yield* read("t"), before)
-      })
-      receiptOf(yield* rate("t", { score: 5 }), 200)
-      yield* unchanged
-      yield* apply(ticket("t", "open"))
-      yield* unchanged
-      yield* apply(ticket("t", "closed", { score: 1, by: "customer" }))
-      yield* unchanged
-    })
-  )
-
-  it.effect("remains unused when its command fails", () =>
-    Effect.gen(function* () {
-      const { apply, rate } = yield* open([ticket("t", "open")])
-      const [missing, early] = [rate("later", { score: 5 }, newKey()), rate("t", { score: 5 }, newKey())]
-      problemOf(yield* missing, 404, "ticket_not_found")
-      problemOf(yield* early, 409, "ticket_not_rateable")
-      yield* apply(ticket("later"), ticket("t", "resolved"))
-      for (const command of [missing, early]) {
-        assert.deepInclude(receiptOf(yield* command, 200), { changed: true, replayed: false })
-      }
     })
   )
 })
@@ -255,17 +187,6 @@ layer(slow, { excludeTestServices: true })("a ticket under concurrent ratings", 
       assert.strictEqual(receipts.filter(({ changed }) => changed).length, 1)
       for (const receipt of receipts) assert.deepInclude(receipt, { replayed: false, version: 2 })
       assert.deepStrictEqual(yield* read("t"), { score: 4, comment: null, by: "operator", version: 2 })
-    })
-  )
-
-  it.effect("is rated once by 50 requests under one key", () =>
-    Effect.gen(function* () {
-      const { rate, read } = yield* open()
-      const key = newKey()
-      const receipts = (yield* atOnce(50, () => rate("t", { score: 4 }, key))).map((answer) => receiptOf(answer, 200))
-      assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
-      for (const receipt of receipts) assert.deepInclude(receipt, { changed: true, version: 2 })
-      assert.strictEqual((yield* read("t")).version, 2)
     })
   )
 

@@ -48,15 +48,27 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   walk(
-    "treats an encoded slash as part of an id",
+    "takes any characters as an id, an encoded slash or dots among them",
     (sample, ask) =>
       Effect.gen(function* () {
         for (const { at, code, form, status = 404 } of sample.references ?? []) {
           const [slot, name] = at
           if (slot !== "path") continue
-          const answer = yield* ask({ params: { [name]: "a%2Fb%2f" } })
-          if (form === undefined) problemOf(answer, status, code)
-          else assert.deepStrictEqual(faultsOf(answer), [`path/${name}`])
+          for (const id of [
+            "a%2Fb%2f",
+            "%2F",
+            "%2e%2e",
+            "100%25",
+            ":id",
+            "a%3Fb%23c",
+            "%F0%9F%98%80",
+            "%01",
+            "__proto__"
+          ]) {
+            const answer = yield* ask({ params: { [name]: id } })
+            if (form === undefined) problemOf(answer, status, code)
+            else assert.deepStrictEqual(faultsOf(answer), [`path/${name}`], id)
+          }
         }
       }),
     hasParams

@@ -3,8 +3,8 @@ import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { launchService, startService } from "../support/Process.ts"
-import { project, serviceEnv, untilSessionsEnd } from "./Projects.support.ts"
-import { type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
+import { untilSessionsEnd, project, serviceEnv } from "./Projects.support.ts"
+import { channelsOf, type Kind, kinds, startProvider } from "./Providers.support.ts"
 import { bearer, send } from "./Requests.support.ts"
 import { lastingSession } from "./Shop.support.ts"
 
@@ -18,19 +18,10 @@ export type Scene = Awaited<ReturnType<typeof openCampaigns>>
 export const openCampaigns = async (databaseUrl: string, size: number) => {
   const provider = await startProvider()
   const id = `p-${randomBytes(6).toString("hex")}`
-  const { signingSecret, token: botToken } = secrets
   const clients = Array.from({ length: size }, (_, n) => `client-${n}`)
   const token = await project(databaseUrl, {
     project: { id },
-    channels: [
-      { id: "http", providerType: "http", displayName: "Http", config: { url: `${provider.url}/hook`, signingSecret } },
-      {
-        id: "telegram",
-        providerType: "telegram",
-        displayName: "Bot",
-        config: { apiBaseUrl: provider.url, token: botToken }
-      }
-    ],
+    channels: channelsOf(provider),
     clients: clients.map((client) => ({
       id: client,
       displayName: client,

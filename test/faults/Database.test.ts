@@ -14,7 +14,7 @@ import {
 } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
-import { project, serviceEnv, session } from "./Projects.support.ts"
+import { project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -113,8 +113,7 @@ describe("a service whose PostgreSQL is gone", () => {
 
 describe("a service whose PostgreSQL crashes and recovers", () => {
   it("answers some 503 to a stream of mutations, and loses and repeats no effect", async () => {
-    const plenty = { limit: 100_000, windowSeconds: 1 }
-    const own = await project(cluster.url, { project: { rateLimits: { read: plenty, write: plenty } } })
+    const own = await project(cluster.url, { project: { rateLimits: unlimited } })
     const service = await startOn(cluster.url)
     const asked = new Set<string>()
     const requests = stream(6, async (n) => {

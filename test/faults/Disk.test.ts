@@ -9,10 +9,8 @@ import { pipelines } from "../contract/Deals.support.ts"
 import { inGoodOrder, ended } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { requiresMount, startOnSmallDisk } from "./Disk.support.ts"
-import { project, serviceEnv, session } from "./Projects.support.ts"
+import { project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { bearer, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
-
-const plenty = { limit: 1_000_000, windowSeconds: 1 }
 
 /** The URL of the embedded database below a data directory. */
 const urlBelow = async (directory: string) => {
@@ -38,7 +36,7 @@ describe.for(Object.entries(needs))(
       const [, url = ""] = await disk.service.prints(/^listening on (http:\/\/\S+)$/m)
       const databaseUrl = await urlBelow(disk.directory)
       const token = await project(databaseUrl, {
-        project: { rateLimits: { read: plenty, write: plenty }, defaultPipelineId: "sales" },
+        project: { rateLimits: unlimited, defaultPipelineId: "sales" },
         pipelines,
         deals: [{ id: "deal", title: "Deal" }]
       })

@@ -5,7 +5,7 @@ import { spawn, startService, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { taken } from "../contract/Messages.support.ts"
 import { writeFile } from "node:fs/promises"
-import { database, project, serviceEnv } from "./Projects.support.ts"
+import { database, project, serviceEnv, unlimited } from "./Projects.support.ts"
 import { createClient, expectProblem, listClients, stream } from "./Requests.support.ts"
 import { openProject, sendMessage } from "./Sends.support.ts"
 
@@ -15,20 +15,17 @@ beforeAll(async () => {
   databaseUrl = await database()
 })
 
-const plenty = { limit: 1_000_000, windowSeconds: 1 }
-const rateLimits = { read: plenty, write: plenty, messages: plenty }
-
 describe("a project file of 100,000 clients", () => {
   it("has writes of its project wait or answer 503, calls no provider for them, and other projects notice nothing", async () => {
     const id = "with-a-large-file"
-    const { provider, token } = await openProject(databaseUrl, taken, { project: { id, rateLimits } })
-    const other = await project(databaseUrl, { project: { rateLimits } })
+    const { provider, token } = await openProject(databaseUrl, taken, { project: { id, rateLimits: unlimited } })
+    const other = await project(databaseUrl, { project: { rateLimits: unlimited } })
     const service = await startService({ env: serviceEnv(databaseUrl) })
     assert.strictEqual((await createClient(service.url, token, "before-the-file", "Known")).status, 201)
 
     const clients = Array.from({ length: 100_000 }, (_, n) => ({ id: `client-${n}`, displayName: `Client ${n}` }))
     const file = `${await temporaryDirectory()}/project.json`
-    await writeFile(file, JSON.stringify({ project: { id, name: id, rateLimits }, clients }))
+    await writeFile(file, JSON.stringify({ project: { id, name: id, rateLimits: unlimited }, clients }))
     const others = stream(2, (n) => createClient(service.url, other, `of-another-project-${n}`, "Other"))
     const writes = stream(2, (n) => createClient(service.url, token, `during-the-file-${n}`, "New"))
     const apply = spawn(process.execPath, ["src/cli.ts", "project", "apply", file], serviceEnv(databaseUrl))

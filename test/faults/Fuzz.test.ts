@@ -157,46 +157,51 @@ layer(World.layer, { excludeTestServices: true })("a service that gets random re
     })
   )
 
+  /** Sends `count` items to a service of its own, and holds the answers to be sound, and of each of some statuses. */
+  const expectSound = <A>(
+    size: { readonly batch: number; readonly count: number },
+    make: (token: string, seed: number, count: number) => ReadonlyArray<A>,
+    answered: (service: Service, item: A, counts: Counts) => Effect.Effect<void>,
+    reached: ReadonlyArray<number>
+  ) =>
+    Effect.gen(function* () {
+      const { own } = yield* World
+      const service = yield* start
+      const counts = counting()
+      const { faults, most } = yield* sendAll(
+        service,
+        size,
+        (seed) => make(own.token, seed, size.batch),
+        (item) => answered(service, item, counts)
+      )
+      assert.deepStrictEqual(faults, [])
+      console.log(`${size.count} sent, ${counts.text()}; most CPU of one alone: ${most} ms`)
+      // The generator reaches what lies behind the checks, too.
+      for (const status of reached) assert.isAbove(counts.of(status), size.count / 200, `${status}`)
+      assert.isFalse(service.hasExited())
+    })
+
   it.effect(
     "answers all of them as documented, never with 500, with problems of at most 64 KiB and 100 ms of CPU time",
     () =>
-      Effect.gen(function* () {
-        const { own } = yield* World
-        const service = yield* start
-        const counts = counting()
-        const { faults, most } = yield* sendAll(
-          service,
-          { batch, count: requests },
-          (seed) => requestsOf(own.token, seed, batch),
-          (request) => Effect.map(send(service.url, request), (answer) => judge(counts, request, answer))
-        )
-        assert.deepStrictEqual(faults, [])
-        console.log(`${requests} requests, ${counts.text()}; most CPU of one alone: ${most} ms`)
-        // The generator reaches what lies behind the checks, too.
-        for (const status of [200, 201, 400, 404, 409]) assert.isAbove(counts.of(status), requests / 200, `${status}`)
-        assert.isFalse(service.hasExited())
-      }),
+      expectSound(
+        { batch, count: requests },
+        requestsOf,
+        ({ url }, request, counts) => Effect.map(send(url, request), (answer) => judge(counts, request, answer)),
+        [200, 201, 400, 404, 409]
+      ),
     1_800_000
   )
 
   it.effect(
     "that are hardly HTTP answers with problems, never with 500",
     () =>
-      Effect.gen(function* () {
-        const { own } = yield* World
-        const service = yield* start
-        const counts = counting()
-        const { faults, most } = yield* sendAll(
-          service,
-          { batch: batchOfBytes, count: requests / 4 },
-          (seed) => bytesOf(own.token, seed, batchOfBytes),
-          (bytes) => Effect.map(exchange(service.url, bytes), (text) => judgeAll(counts, text))
-        )
-        assert.deepStrictEqual(faults, [])
-        console.log(`${requests / 4} sequences of bytes, ${counts.text()}; most CPU of one alone: ${most} ms`)
-        for (const status of [200, 400, 404]) assert.isAbove(counts.of(status), requests / 400, `${status}`)
-        assert.isFalse(service.hasExited())
-      }),
+      expectSound(
+        { batch: batchOfBytes, count: requests / 4 },
+        bytesOf,
+        ({ url }, bytes, counts) => Effect.map(exchange(url, bytes), (text) => judgeAll(counts, text)),
+        [200, 400, 404]
+      ),
     1_800_000
   )
 })

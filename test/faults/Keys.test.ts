@@ -6,7 +6,7 @@ import { describe, it } from "vitest"
 import { ok, verifies } from "../integrations/Deliveries.support.ts"
 import { inGoodOrder, launchService, runToEnd, type Service, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
-import { database, project, serviceEnv } from "./Projects.support.ts"
+import { database, project, serviceEnv, unlimited } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, listClients, send, stream } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
@@ -138,9 +138,8 @@ describe("an API key", () => {
     const databaseUrl = await database()
     const env = serviceEnv(databaseUrl)
     const pair = await startPair(env)
-    const plenty = { limit: 1_000_000, windowSeconds: 1 }
     const old = await project(databaseUrl, {
-      project: { id: "acme", name: "Acme", rateLimits: { read: plenty, write: plenty } }
+      project: { id: "acme", name: "Acme", rateLimits: unlimited }
     })
     let token = old
     const load = stream(6, (n) =>

@@ -4,8 +4,8 @@ import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { MessageReceipt } from "../../src/api/messaging/Messaging.ts"
 import { type Service, startService } from "../support/Process.ts"
-import { project, serviceEnv, session, untilSessionsEnd } from "./Projects.support.ts"
-import { type Entry, type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
+import { untilSessionsEnd, project, serviceEnv, session, unlimited } from "./Projects.support.ts"
+import { channelsOf, type Entry, type Kind, kinds, startProvider } from "./Providers.support.ts"
 import { type Answer, bearer, type Call, kindOf, open, send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -73,19 +73,9 @@ export type Scene = Awaited<ReturnType<typeof openScene>>
 export const openScene = async (databaseUrl: string) => {
   const provider = await startProvider()
   const id = `p-${randomBytes(6).toString("hex")}`
-  const plenty = { limit: 1_000_000, windowSeconds: 1 }
-  const { signingSecret, token: botToken } = secrets
   const token = await project(databaseUrl, {
-    project: { id, name: id, rateLimits: { read: plenty, write: plenty, messages: plenty } },
-    channels: [
-      { id: "http", providerType: "http", displayName: "Http", config: { url: `${provider.url}/hook`, signingSecret } },
-      {
-        id: "telegram",
-        providerType: "telegram",
-        displayName: "Bot",
-        config: { apiBaseUrl: provider.url, token: botToken }
-      }
-    ],
+    project: { id, name: id, rateLimits: unlimited },
+    channels: channelsOf(provider),
     conversations: kinds.map((kind) => ({ id: conversations[kind], channelId: kind, address: recipients[kind] }))
   })
   let query = await session(databaseUrl)

@@ -48,13 +48,11 @@ interface Step {
   readonly taken: 0 | 1
 }
 
-const rounds = [1, 2]
-
 /** All of a batch get to the provider, and go on together from there. */
-const together = rounds.map((round) => testMessages(`round-${round}`, 3))
+const together = [testMessages("together", 3)]
 
 /** One alone: others could wait behind what is caught of it. */
-const alone = rounds.flatMap((round) => testMessages(`round-${round}`).map((each) => [each]))
+const alone = testMessages("alone").map((each) => [each])
 
 /** Holds a statement of each message once the provider has received all of them. */
 const afterTheCall = async (scene: Scene, proxy: WireProxy, when: Catch["when"], count: number) => {
@@ -220,48 +218,6 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
       for (const each of all) assertMatches(await scene.post(service, each), sentAgain)
     }
     await expectTrue(scene, all)
-  })
-})
-
-describe("a process that is killed during sends", { timeout: 180_000 }, () => {
-  it("repeatedly at random moments sends nothing twice", async () => {
-    const scene = await openScene(databaseUrl)
-    const { provider } = scene
-    provider.answerWith((call) => void setTimeout(call.accept, Math.random() * 40))
-    const all: Array<TestMessage> = []
-    let service = await start(databaseUrl)
-    for (const [round, pause] of [150, 400, 60, 800, 250].entries()) {
-      const { exited, hasExited, kill } = service
-      const sender = async (n: number) => {
-        for (let at = 0; !hasExited(); at++) {
-          const both = testMessages(`any-${round}-${n}-${at}`)
-          all.push(...both)
-          await Promise.all(both.map((each) => scene.ask(service, each)))
-        }
-      }
-      const senders = Promise.all([0, 1, 2, 3].map(sender))
-      await sleep(pause)
-      kill("SIGKILL")
-      await exited
-      await senders
-      // Attempts that no living process makes.
-      await scene.untilSessionsEnd()
-      await scene.endWaits()
-      await scene.endLeases()
-      service = await start(databaseUrl)
-    }
-    for (const each of all) {
-      await eventually(async () =>
-        assert.include(each.kind === "http" ? [sent] : [sent, unknown], await scene.ask(service, each))
-      )
-    }
-    await expectTrue(scene, all)
-    const taken = all.filter((each) => scene.entry(each).taken.length === 1)
-    assert.lengthOf(
-      taken.filter(({ kind }) => kind === "http"),
-      all.length / 2
-    )
-    assert.isAbove(taken.length, all.length / 2)
   })
 })
 

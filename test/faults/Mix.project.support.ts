@@ -7,8 +7,8 @@ import { pipelines } from "../contract/Deals.support.ts"
 import { bodyOf, type Hit, receiver, status } from "../integrations/Deliveries.support.ts"
 import { opened } from "../support/Finalizers.ts"
 import type { Calls } from "./Mix.calls.support.ts"
-import { project as applied } from "./Projects.support.ts"
-import { type Kind, kinds, secrets, startProvider } from "./Providers.support.ts"
+import { project as applied, unlimited } from "./Projects.support.ts"
+import { channelsOf, type Kind, kinds, startProvider } from "./Providers.support.ts"
 import { lastingSession } from "./Shop.support.ts"
 
 export const conversations = {
@@ -51,15 +51,13 @@ export type Project = Awaited<ReturnType<typeof openProject>>
 export const openProject = async (databaseUrl: string, apply: typeof applied = applied) => {
   const provider = await startProvider()
   const id = `p-${randomBytes(6).toString("hex")}`
-  const plenty = { limit: 1_000_000, windowSeconds: 1 }
-  const { signingSecret, token: botToken } = secrets
   const file = {
     project: {
       id,
       name: id,
       defaultPipelineId: "sales",
       contactCapacity: 1_000_000,
-      rateLimits: { read: plenty, write: plenty, messages: plenty }
+      rateLimits: unlimited
     },
     clients: [{ id: "cli_file", displayName: "Client of a file" }]
   }
@@ -79,15 +77,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
     deals: [{ id: "deal_own", title: "Own" }],
     tickets: [{ id: "tic_own", subject: "Own", status: "resolved" }],
     installations: ["steady", "failing"].map((installation) => ({ id: installation, name: installation })),
-    channels: [
-      { id: "http", providerType: "http", displayName: "Http", config: { url: `${provider.url}/hook`, signingSecret } },
-      {
-        id: "telegram",
-        providerType: "telegram",
-        displayName: "Bot",
-        config: { apiBaseUrl: provider.url, token: botToken }
-      }
-    ],
+    channels: channelsOf(provider),
     conversations: kinds.map((kind) => ({ id: conversations[kind], channelId: kind, address: `${kind}-own` })),
     templates: kinds.map((kind) => ({ id: kind, version: 1, name: kind, body: `${kind} to {{displayName}}` })),
     campaigns: [{ id: "cmp_own", name: "Own" }]

@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { spawn, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
-import { database, project, serviceEnv, session } from "./Projects.support.ts"
+import { database, project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { createClient, expectProblem, listClients, stream } from "./Requests.support.ts"
 
 let databaseUrl: string
@@ -17,8 +17,6 @@ const rows = 20_000
 
 const id = "leaving"
 const stages = [{ id: "new", name: "New" }]
-const plenty = { limit: 1_000_000, windowSeconds: 1 }
-const rateLimits = { read: plenty, write: plenty, messages: plenty }
 
 /** Fills the project: each deal refers to a client, each note to a deal. */
 const filling = [
@@ -41,10 +39,10 @@ const filling = [
 describe("project delete", () => {
   it("removes a large project beside a running service, and goes on after it was killed", async () => {
     const token = await project(databaseUrl, {
-      project: { id, name: id, rateLimits, defaultPipelineId: "sales" },
+      project: { id, name: id, rateLimits: unlimited, defaultPipelineId: "sales" },
       pipelines: [{ id: "sales", name: "Sales", stages }]
     })
-    const other = await project(databaseUrl, { project: { rateLimits } })
+    const other = await project(databaseUrl, { project: { rateLimits: unlimited } })
     const sql = await session(databaseUrl)
     for (const text of filling) await sql(text)
     const service = await startService({ env: serviceEnv(databaseUrl) })

@@ -28,6 +28,11 @@ export const serviceEnv = (databaseUrl: string) => ({
   SECRET_KEY: Buffer.alloc(32, 7).toString("base64")
 })
 
+const plenty = { limit: 1_000_000, windowSeconds: 1 }
+
+/** Rate limits that no test meets. */
+export const unlimited = { read: plenty, write: plenty, messages: plenty }
+
 /** Applies a project and issues a token for it with every scope. */
 export const project = (
   databaseUrl: string,

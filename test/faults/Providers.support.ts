@@ -2,7 +2,6 @@
 import { Schema } from "effect"
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
 import { defer } from "../support/Finalizers.ts"
-import { freePort } from "../support/Process.ts"
 import type { Trap } from "../support/WireProxy.ts"
 
 /** `http` sends idempotently, `telegram` does not. */
@@ -14,6 +13,18 @@ export const secrets = {
   signingSecret: `whsec_${Buffer.alloc(32, 9).toString("base64")}`,
   token: "123456:AAEhBOweik6ad9r-QXPENQjcrGbqCr4K_bot"
 }
+
+/** A channel over each kind, named after it, whose messages a provider gets. */
+export const channelsOf = ({ url }: { readonly url: string }) =>
+  [
+    {
+      id: "http",
+      providerType: "http",
+      displayName: "Http",
+      config: { url: `${url}/hook`, signingSecret: secrets.signingSecret }
+    },
+    { id: "telegram", providerType: "telegram", displayName: "Bot", config: { apiBaseUrl: url, token: secrets.token } }
+  ] as const
 
 /** A request that came to a provider, whole. */
 export interface Call {
@@ -88,8 +99,12 @@ export const startProvider = async () => {
     request.on("error", () => undefined)
     request.on("end", () => received(request.url ?? "", request.headers, json, response))
   })
-  const port = await freePort()
-  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve))
+  const url = await new Promise<string>((resolve) =>
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address()
+      resolve(`http://127.0.0.1:${typeof address === "object" ? address?.port : address}`)
+    })
+  )
   defer(() => {
     server.close()
     server.closeAllConnections()
@@ -97,7 +112,7 @@ export const startProvider = async () => {
 
   const of = (text: string) => calls.filter((call) => call.text === text)
   return {
-    url: `http://127.0.0.1:${port}`,
+    url,
     calls,
     /** From the next call on. */
     answerWith: (next: Answering) => {

@@ -2,6 +2,7 @@
 import * as Http from "node:http"
 import { assert } from "@effect/vitest"
 import { assertMatches } from "../support/Matches.ts"
+import { eventually } from "../support/Waiting.ts"
 
 export interface Answer {
   readonly status: number
@@ -81,6 +82,10 @@ export const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 /** A page of the project's clients. */
 export const listClients = (url: string, token: string, call: Call = {}): Promise<Answer> =>
   send(`${url}${clients}?limit=1`, { ...call, headers: { ...bearer(token), ...call.headers } })
+
+/** Waits until a service is ready. */
+export const isReady = ({ url }: { readonly url: string }) =>
+  eventually(async () => assert.strictEqual((await send(`${url}/readyz`)).status, 200))
 
 /** Creates a client under an idempotency key. */
 export const createClient = (

@@ -8,12 +8,9 @@ import { type Cluster, startCluster } from "./Cluster.support.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
 import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
-import { expectProblem, listClients, send } from "./Requests.support.ts"
+import { expectProblem, isReady, listClients, send } from "./Requests.support.ts"
 import { expectSent, expectUnknown, openProject, sendMessage } from "./Sends.support.ts"
 import { eventually } from "../support/Waiting.ts"
-
-const isReady = (service: Service) =>
-  eventually(async () => assert.strictEqual((await send(`${service.url}/readyz`)).status, 200))
 
 /** A bucket that no test sees filled up again. */
 const bucket = (limit: number) => ({ project: { rateLimits: { messages: { limit, windowSeconds: 360_000 } } } })

@@ -80,14 +80,34 @@ const tracedDeal = async (...answers: ReadonlyArray<Answering>) => {
 }
 
 describe("the span of a delivery attempt", () => {
-  it("is a client span below the request that caused it, and is sent to the receiver", async () => {
-    const { attempts, collector, receiver, server, spans } = await tracedDeal(ok)
+  it("is a client span below the request that caused it, one for each attempt, and is sent to the receiver", async () => {
+    const { attempts, collector, receiver, server, spans } = await tracedDeal(status(500), reset, ok)
     assert.strictEqual(server.name, "POST /api/v1/developer/crm/deals")
-    assert.lengthOf(attempts, 1)
-    assert.lengthOf(receiver.hits, 1)
-    const attempt = spanOf(attempts, receiver.hits[0])
-    assert.strictEqual(attempt.name, "POST")
-    assert.isTrue(isBelow(spans, attempt, server))
+    assert.lengthOf(receiver.hits, 3)
+    assert.lengthOf(attempts, 3)
+    const each = receiver.hits.map((hit) => spanOf(attempts, hit))
+    assert.strictEqual(new Set(each.map(({ spanId }) => spanId)).size, 3)
+    for (const attempt of each) {
+      assert.strictEqual(attempt.name, "POST")
+      assert.isTrue(isBelow(spans, attempt, server))
+      assertMatches(attributesOf(attempt.attributes), {
+        "http.request.method": "POST",
+        "server.address": "127.0.0.1",
+        "server.port": receiver.port,
+        "url.full": `http://127.0.0.1:${receiver.port}/REDACTED`
+      })
+    }
+    assert.deepStrictEqual(
+      each.map(({ attributes, status }) => {
+        const { "error.type": error, "http.response.status_code": code } = attributesOf(attributes)
+        return [status?.code === spanStatus.error, error, code]
+      }),
+      [
+        [true, "500", 500],
+        [true, "connection_lost", undefined],
+        [false, undefined, 200]
+      ]
+    )
     const statements = statementsBelow(spans, server)
     assert.notDeepEqual(statements, [])
     const { hostname, pathname, port } = new URL(databaseUrl)
@@ -98,43 +118,10 @@ describe("the span of a delivery attempt", () => {
         "server.port": Number(port)
       })
     }
-    assertMatches(attributesOf(attempt.attributes), {
-      "http.request.method": "POST",
-      "server.address": "127.0.0.1",
-      "server.port": receiver.port,
-      "http.response.status_code": 200
-    })
-    assert.notProperty(attributesOf(attempt.attributes), "error.type")
-    assert.notStrictEqual(attempt.status?.code, spanStatus.error)
     assert.include(
       collector.metrics().map(({ name }) => name),
       "webhook_deliveries_total"
     )
-  })
-
-  it("exists for each attempt below the request, whatever the outcome", async () => {
-    const { attempts, receiver, server, spans } = await tracedDeal(status(500), reset, ok)
-    assert.lengthOf(receiver.hits, 3)
-    assert.lengthOf(attempts, 3)
-    const each = receiver.hits.map((hit) => spanOf(attempts, hit))
-    assert.strictEqual(new Set(each.map(({ spanId }) => spanId)).size, 3)
-    for (const attempt of each) assert.isTrue(isBelow(spans, attempt, server))
-    const codes = each.map(({ attributes }) => attributesOf(attributes)["http.response.status_code"])
-    assert.deepStrictEqual(codes, [500, undefined, 200])
-  })
-
-  it("has the status and error type of a failure", async () => {
-    const { attempts, receiver } = await tracedDeal(status(500), reset, status(404))
-    const told = receiver.hits.map((hit) => {
-      const { attributes, status } = spanOf(attempts, hit)
-      return [status?.code, attributesOf(attributes)["error.type"]]
-    })
-    const { error } = spanStatus
-    assert.deepStrictEqual(told, [
-      [error, "500"],
-      [error, "connection_lost"],
-      [error, "404"]
-    ])
   })
 
   it("has an internal error when the delivery can't be signed", async () => {
@@ -157,39 +144,22 @@ describe("the span of a delivery attempt", () => {
     assert.deepStrictEqual(receiver.hits, [])
   })
 
-  it("has the URL without parts that may be secret", async () => {
-    const { attempts, receiver } = await tracedDeal(ok)
-    assert.strictEqual(attributesOf(attempts[0]?.attributes)["url.full"], `http://127.0.0.1:${receiver.port}/REDACTED`)
-  })
-
-  it("in a trace that its caller does not record is recorded all the same, under the caller's trace id", async () => {
+  it.each([
+    ["its caller does not record is recorded all the same, under the caller's trace id", {}, "01", 1],
+    ["the sampler does not record is not recorded", { OTEL_TRACES_SAMPLER: "parentbased_always_off" }, "00", 0]
+  ] as const)("in a trace that %s, and the receiver is told so", async (_, env, flags, recorded) => {
     const collector = await startCollector()
-    const service = await startWith(collector)
+    const service = await startWith(collector, "all", env)
     const receiver = await listen(ok)
     const shop = await openShop(databaseUrl, service, receiver.url)
     const { headers, traceId } = newTrace("00")
     await shop.create("deal-unsampled", service, headers)
     await settled(shop)
     await flushed(service)
-    assertMatches(receiver.hits.map(toldOf), [new RegExp(`^00-${traceId}-[0-9a-f]{16}-01$`)])
-    const attempts = attemptsIn(collector.spans().filter((span) => span.traceId === traceId))
-    assert.strictEqual(attempts.length, 1)
-  })
-
-  it("in a trace that the sampler does not record is not recorded either, and the receiver is told so", async () => {
-    const collector = await startCollector()
-    const service = await startWith(collector, "all", { OTEL_TRACES_SAMPLER: "parentbased_always_off" })
-    const receiver = await listen(ok)
-    const shop = await openShop(databaseUrl, service, receiver.url)
-    const { headers, traceId } = newTrace("00")
-    await shop.create("deal-unsampled", service, headers)
-    await settled(shop)
-    await flushed(service)
-    assertMatches(receiver.hits.map(toldOf), [new RegExp(`^00-${traceId}-[0-9a-f]{16}-00$`)])
-    assert.deepStrictEqual(
-      collector.spans().filter((span) => span.traceId === traceId),
-      []
-    )
+    assertMatches(receiver.hits.map(toldOf), [new RegExp(`^00-${traceId}-[0-9a-f]{16}-${flags}$`)])
+    const spans = collector.spans().filter((span) => span.traceId === traceId)
+    assert.strictEqual(attemptsIn(spans).length, recorded)
+    if (recorded === 0) assert.deepStrictEqual(spans, [])
   })
 
   it("is in the trace of the operator's command that caused it", async () => {

@@ -8,7 +8,6 @@ import { assertMatches } from "../support/Matches.ts"
 import { attributesOf, type Collector, isBelow, spanKind, startCollector } from "./Collector.support.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
-import { eventually } from "../support/Waiting.ts"
 
 let databaseUrl: string
 let token: string
@@ -144,7 +143,6 @@ describe("samplers", () => {
   it.each([
     [{ OTEL_TRACES_SAMPLER: "always_off" }, none],
     [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0" }, none],
-    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "1" }, every],
     [{ OTEL_TRACES_SAMPLER: "always_on" }, every],
     [{ OTEL_TRACES_SAMPLER: "parentbased_always_off" }, { one: true, two: false, own: false }],
     [
@@ -257,17 +255,5 @@ describe("a service with an OpenTelemetry collector", () => {
     )
     for (const { url } of services) assert.strictEqual((await listClients(url, token)).status, 200)
     assert.deepStrictEqual(await Promise.all(services.map(({ stop }) => stop())), [inGoodOrder, inGoodOrder])
-  })
-
-  it("exports spans while it runs", async () => {
-    const { collector, service } = await startWith()
-    await askIn(service, traceOne)
-    await eventually(() =>
-      assert.include(
-        serverSpans(collector).map(({ traceId }) => traceId),
-        traceOne
-      )
-    )
-    assert.isFalse(service.hasExited())
   })
 })

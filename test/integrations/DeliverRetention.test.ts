@@ -106,10 +106,10 @@ const openProject = Effect.fnUntraced(function* (projectId: string, count: numbe
     { name: "delivered", status: "delivered", created: ago(31), finished: ago(30.01), count },
     { name: "dead", status: "dead", created: ago(33), finished: ago(30.01), count: 3 },
     { name: "ancient", status: "dead", created: ago(900), finished: ago(890) },
-    { name: "young delivered", status: "delivered", created: ago(29.75), finished: ago(29.75) },
-    { name: "young dead", status: "dead", created: ago(32), finished: ago(29.75) },
+    { name: "young delivered", status: "delivered", created: ago(29.98), finished: ago(29.98) },
+    { name: "young dead", status: "dead", created: ago(32), finished: ago(29.98) },
     // Created long ago; what counts is when it was over. What is open was retried since, else it would expire.
-    { name: "retried", status: "delivered", created: ago(300), finished: ago(29.75) },
+    { name: "retried", status: "delivered", created: ago(300), finished: ago(29.98) },
     { name: "waiting", status: "pending", created: ago(300), finished: null },
     { name: "underway", status: "delivering", created: ago(300), finished: null }
   ] as const) {
@@ -118,7 +118,7 @@ const openProject = Effect.fnUntraced(function* (projectId: string, count: numbe
   // A second delivery of an event whose other one is old, and one of an event whose other one is still open.
   const both = { created: ago(40), name: "of both", status: "delivered" } as const
   yield* insert(projectId, { ...both, finished: ago(39) })
-  yield* deliver(projectId, { ...both, name: "young of both", finished: ago(29.5) }, "of both")
+  yield* deliver(projectId, { ...both, name: "young of both", finished: ago(29.96) }, "of both")
   yield* deliver(projectId, { ...both, name: "done of waiting", finished: ago(100) }, "waiting")
 })
 
@@ -146,14 +146,14 @@ layer(TestDatabase.layer)("a delivery that finished more than 30 days ago", (it)
       }
 
       // The young grow old, too.
-      yield* TestClock.adjust(Duration.hours(6))
+      yield* TestClock.adjust(Duration.minutes(30))
       for (const project of projects) {
         yield* untilGone("deliveries", project, Object.keys(young))
         assert.deepStrictEqual(yield* left("deliveries", project), { ...openOnes, "young of both": 1 })
         yield* untilGone("events", project, Object.keys(young))
         assert.deepStrictEqual(yield* left("events", project), { ...openOnes, "of both": 1 })
       }
-      yield* TestClock.adjust(Duration.hours(6))
+      yield* TestClock.adjust(Duration.minutes(30))
       for (const project of projects) {
         yield* untilGone("deliveries", project, ["young of both"])
         yield* untilGone("events", project, ["of both"])

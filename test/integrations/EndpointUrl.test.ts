@@ -43,6 +43,7 @@ describe("an endpoint's URL", () => {
       "https://shop.example.com:8443",
       "https://localhost/",
       "https://localhost./",
+      "https://127.0.0.1.nip.io/",
       "https://example.com./",
       "https://ümlaut.example/",
       "https://8.8.8.8/",
@@ -82,7 +83,7 @@ describe("an endpoint's URL", () => {
   })
 
   it("uses https, or http with a host name when networks are allowed", () => {
-    const others = ["ftp://example.com/", "ws://example.com/", "file:///etc/passwd", "mailto:a@example.com", "data:,x"]
+    const others = ["ftp://example.com/", "ws://example.com/", "javascript:alert(1)", "mailto:a@example.com", "data:,x"]
     assert.deepStrictEqual(verdicts(others, loopback), all(others, notHttps))
     const names = ["http://example.com/", "http://localhost:3000/", "http://localhost./"]
     assert.deepStrictEqual(verdicts(names), all(names, notHttps))

@@ -70,73 +70,6 @@ layer(services)("a preview", (it) => {
     })
   )
 
-  it.effect("judges each value by itself without coercion", () =>
-    Effect.gen(function* () {
-      const deal = (externalId: string, fields: object) =>
-        ({ entityType: "deal", externalId, fields: { ...fields } }) as const
-      const fitting = yield* previewed("alone", [
-        deal("1", { amount: 0 }),
-        deal("2", { currency: "JPY", close: null, amount: null }),
-        deal("3", { title: "x".repeat(160), close: "2024-02-29" })
-      ])
-      assert.deepStrictEqual(fitting.unsupportedFields, [])
-      for (const [index, amount] of ["1", 1.5, -1, 2 ** 53, true, [1], {}].entries()) {
-        const { unsupportedFields } = yield* previewed(`coerced ${index}`, [deal("1", { amount })])
-        assert.strictEqual(unsupportedFields[0]?.reason, "unsupported_type", JSON.stringify(amount))
-      }
-    })
-  )
-
-  it.effect("marks a record as duplicate when an earlier one equals it, duplicate or not", () =>
-    Effect.gen(function* () {
-      const answer = yield* previewed("duplicates", [
-        contact("1", { mail: "ada@example.org" }),
-        // By its id; it is the first with this address, which counts all the same.
-        contact("1", { mail: "bo@example.org", tel: "+15550100" }),
-        contact("2", { mail: "BO@Example.Org" }),
-        contact("3", { tel: "+15550100" }),
-        contact("4", { tel: "+15550101", mail: null }),
-        // A value that does not fit is no address, and neither is null.
-        contact("5", { mail: "no address", tel: null }),
-        contact("6", { mail: "no address", tel: null }),
-        { entityType: "organization", externalId: "7", fields: { name: "A" } },
-        { entityType: "organization", externalId: "7", fields: { name: "B" } },
-        { entityType: "organization", externalId: "7", fields: { name: "C" } }
-      ])
-      assert.strictEqual(answer.duplicateCount, 5)
-      assert.deepStrictEqual(answer.estimatedChanges, { create: 5, update: 0, skip: 5 })
-    })
-  )
-
-  it.effect("finds a contact's client by external id, else by email, else by phone", () =>
-    Effect.gen(function* () {
-      const clients = [
-        { id: "by id", externalId: "1", displayName: "A" },
-        { id: "by mail", email: "Ada@example.org", displayName: "B" },
-        { id: "by phone", phone: "+15550100", displayName: "C" }
-      ]
-      const same = (name: string, fields: object) =>
-        Effect.map(
-          previewed(`ways ${name} ${JSON.stringify(fields)}`, [contact("1", { name, ...fields })], { clients }),
-          ({ estimatedChanges: { skip } }) => skip === 1
-        )
-      assert.isTrue(yield* same("A", {}))
-      // The external id wins, so the other clients are not looked at.
-      assert.isFalse(yield* same("B", { tel: "+15550100" }))
-      const other = (externalId: string, fields: object) =>
-        Effect.map(
-          previewed(`other ${JSON.stringify(fields)}`, [contact(externalId, { ...fields })], { clients }),
-          ({ estimatedChanges }) => estimatedChanges
-        )
-      const both = { mail: "Ada@example.org", tel: "+15550100" }
-      // Its phone differs from that client's, who has none.
-      assert.deepStrictEqual(yield* other("2", { name: "B", ...both }), { create: 0, update: 1, skip: 0 })
-      assert.deepStrictEqual(yield* other("2", { name: "B", mail: both.mail }), { create: 0, update: 0, skip: 1 })
-      assert.deepStrictEqual(yield* other("2", { name: "C", tel: both.tel }), { create: 0, update: 0, skip: 1 })
-      assert.deepStrictEqual(yield* other("2", { name: "C", tel: "15550100" }), { create: 1, update: 0, skip: 0 })
-    })
-  )
-
   it.effect("takes the oldest of several clients, archived ones included", () =>
     Effect.gen(function* () {
       const at = (createdAt: string) => ({ externalId: "1", createdAt })
@@ -151,52 +84,6 @@ layer(services)("a preview", (it) => {
     })
   )
 
-  it.effect("counts an update when a valid mapped value differs", () =>
-    Effect.gen(function* () {
-      const clients = [
-        { id: "a", externalId: "1", displayName: "Ada", email: "Ada@example.org", tags: ["a", "b"], phone: "+15550100" }
-      ]
-      const cases: ReadonlyArray<readonly [fields: Readonly<Record<string, unknown>>, change: "update" | "skip"]> = [
-        [{}, "skip"],
-        [{ name: "Ada", mail: "Ada@example.org", tel: "+15550100", first: null }, "skip"],
-        [{ name: "Bo" }, "update"],
-        [{ mail: "ada@example.org" }, "update"],
-        [{ mail: null }, "update"],
-        [{ first: "Ada" }, "update"],
-        [{ labels: ["b", "a"] }, "skip"],
-        [{ labels: ["a"] }, "update"],
-        [{ labels: ["a", "b", "c"] }, "update"],
-        [{ labels: [] }, "update"],
-        [{ labels: ["a", "a"] }, "skip"],
-        [{ name: "", tel: "5550100", secret: "Bo", unknown: "Bo" }, "skip"]
-      ]
-      for (const [fields, change] of cases) {
-        const told = JSON.stringify(fields)
-        const { estimatedChanges } = yield* previewed(`differs ${told}`, [contact("1", fields)], { clients })
-        assert.strictEqual(estimatedChanges[change], 1, told)
-      }
-    })
-  )
-
-  it.effect("uses the first field by name with a valid value when several map to one", () =>
-    Effect.gen(function* () {
-      const profile = {
-        version: 1,
-        mappings: { contact: { b: "displayName", a: "displayName", "\u{1f600}": "displayName" } }
-      }
-      const clients = [{ id: "a", externalId: "1", displayName: "Ada" }]
-      const skips = (fields: Readonly<Record<string, unknown>>) =>
-        Effect.map(
-          previewed(`several ${JSON.stringify(fields)}`, [contact("1", fields)], { clients }, profile),
-          ({ estimatedChanges: { skip } }) => skip === 1
-        )
-      assert.isTrue(yield* skips({ b: "Bo", a: "Ada" }))
-      assert.isFalse(yield* skips({ b: "Ada", a: "Bo" }))
-      assert.isTrue(yield* skips({ b: "Ada", a: null }))
-      assert.isTrue(yield* skips({ "\u{1f600}": "Kit", b: "Ada" }))
-    })
-  )
-
   it.effect("ignores other projects and installations", () =>
     Effect.gen(function* () {
       const staged = [contact("1", { mail: "ada@example.org", tel: "+15550100" })]
@@ -208,29 +95,6 @@ layer(services)("a preview", (it) => {
       assert.deepStrictEqual(answer.estimatedChanges, { create: 1, update: 0, skip: 0 })
       const { code } = yield* Effect.flip(preview("ours", "theirs"))
       assert.strictEqual(code, "installation_not_found")
-    })
-  )
-
-  it.effect("is refused with a reason while the installation is not ready", () =>
-    Effect.gen(function* () {
-      const refusal = Effect.fnUntraced(function* (projectId: string) {
-        const { code, detail } = yield* Effect.flip(preview(projectId))
-        assert.strictEqual(code, "installation_not_ready")
-        return detail
-      })
-      const staged = [contact("1")]
-      yield* apply("bare", {})
-      assert.strictEqual(yield* refusal("bare"), "The installation has no import profile.")
-      yield* apply("bare", { stagedRecords: staged })
-      assert.strictEqual(yield* refusal("bare"), "The installation has no import profile.")
-      yield* apply("bare", { importProfile: usual })
-      assert.strictEqual((yield* preview("bare")).counts.contact, 1)
-      yield* apply("bare", { status: "disabled" })
-      assert.strictEqual(yield* refusal("bare"), "The installation is disabled.")
-      yield* apply("bare", { status: "active", stagedRecords: [] })
-      assert.strictEqual(yield* refusal("bare"), "The installation has no staged records.")
-      yield* apply("bare", { stagedRecords: staged, importProfile: null })
-      assert.strictEqual(yield* refusal("bare"), "The installation has no import profile.")
     })
   )
 

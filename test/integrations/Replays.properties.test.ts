@@ -131,7 +131,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("replays
           fc.asyncProperty(fc.array(stored, { maxLength: 25, size: "max" }), wanted, (all, selection) =>
             Effect.runPromiseWith(context)(run(all, selection))
           ),
-          { numRuns: 50, interruptAfterTimeLimit: 45_000 }
+          { numRuns: 25, interruptAfterTimeLimit: 45_000 }
         )
       )
     })

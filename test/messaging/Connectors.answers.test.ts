@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { type Meaning, meaningOf, statuses } from "../../src/messaging/Outcomes.ts"
-import { answering, answerOf, endpoint, type Received } from "../support/Endpoints.ts"
+import { answering, answerOf, endpoint } from "../support/Endpoints.ts"
 import {
   accepted,
   both,
@@ -195,37 +195,6 @@ describe("an answer of any provider", () => {
         }
       }
       assert.strictEqual(other.connections(), 0)
-    }).pipe(Effect.provide(connectors()))
-  )
-
-  it.live("may arrive in HTTP/1.0, in chunks, in pieces, after interim answers, or before further bytes", () =>
-    Effect.gen(function* () {
-      const chunked = `HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n`
-      const answers: ReadonlyArray<(body: string, received: Received) => void> = [
-        (body, { socket }) => socket.end(`HTTP/1.0 200 OK\r\n\r\n${body}`),
-        (body, { socket }) =>
-          socket.write(
-            `${chunked}5\r\n${body.slice(0, 5)}\r\n${(body.length - 5).toString(16)}\r\n${body.slice(5)}\r\n0\r\n\r\n`
-          ),
-        (body, { socket }) =>
-          socket.write(`HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n${reply(200, body)}`),
-        (body, { socket }) => {
-          const whole = reply(200, body)
-          let at = 0
-          const timer = setInterval(() => {
-            socket.write(whole[at++] ?? "")
-            if (at === whole.length) clearInterval(timer)
-          })
-        },
-        (body, { socket }) => socket.write(`${reply(200, body)} and more`),
-        (body, { socket }) => socket.write(`${reply(200, body)}${reply(500, "")}`)
-      ]
-      for (const answer of answers) {
-        const forHttp = yield* endpoint((received) => answer(taken.http, received))
-        assert.deepStrictEqual(yield* send(http(forHttp)), accepted("8812"), `${answer}`)
-        const forTelegram = yield* endpoint((received) => answer(taken.telegram, received))
-        assert.deepStrictEqual(yield* send(telegram(forTelegram)), accepted("8812"), `${answer}`)
-      }
     }).pipe(Effect.provide(connectors()))
   )
 

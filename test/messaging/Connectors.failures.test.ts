@@ -104,6 +104,7 @@ describe("a provider call is postponed when it", () => {
   )
 })
 
+/** What of an answer is faulty or late, `integrations/Sender.answers` has in full: both send with `platform/outbound/Exchange`. */
 describe("a provider call is unknown when it", () => {
   it.effect("is not read within its deadline", () =>
     Effect.gen(function* () {
@@ -134,13 +135,7 @@ describe("a provider call is unknown when it", () => {
         })
       const slow = [
         yield* endpoint(() => (writes += 50)),
-        yield* stopping("HTTP/1.1 200 OK\r\ncontent-"),
         yield* stopping(`HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n${taken.http}`),
-        yield* stopping(`HTTP/1.1 200 OK\r\n\r\n${taken.http}`),
-        yield* dripping("", "HTTP/1.1 100 Continue\r\n\r\n"),
-        yield* dripping("HTTP/1.1 200 OK\r\n", "x: y\r\n"),
-        yield* dripping("HTTP/1.1 200 OK\r\n\r\n", " "),
-        yield* dripping("HTTP/1.1 200 OK\r\ncontent-length: 16000\r\n\r\n", "x"),
         yield* dripping("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", "1\r\nx\r\n")
       ]
       for (const provider of slow) {
@@ -180,11 +175,8 @@ describe("a provider call is unknown when it", () => {
       yield* trusted
       const broken = [
         "",
-        "HTTP/1.1 200 OK\r\ncontent-",
         `HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n${taken.http}`,
-        `HTTP/1.1 400 Bad Request\r\ncontent-length: 1000\r\n\r\n{"ok":false,"error_code":400}`,
-        `HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${taken.http.length.toString(16)}\r\n${taken.http}\r\n`,
-        "HTTP/1.1 100 Continue\r\n\r\n"
+        `HTTP/1.1 400 Bad Request\r\ncontent-length: 1000\r\n\r\n{"ok":false,"error_code":400}`
       ]
       for (const text of broken) {
         for (const cut of ["end", "resetAndDestroy"] as const) {
@@ -221,13 +213,6 @@ describe("a provider call is unknown when it", () => {
     Effect.gen(function* () {
       const garbage = [
         "SSH-2.0-OpenSSH_9.9\r\n",
-        "HTTP/9.9 200 OK\r\n\r\n",
-        "HTTP/1.1 20 OK\r\n\r\n",
-        "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
-        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nok",
-        "HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n",
-        `HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(10_000)}`,
         "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
         // More than it says: what is within the length is no JSON.
         `HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n${taken.http}`

@@ -11,17 +11,11 @@ describe("the delay that a provider asks for", () => {
       for (const [value, seconds] of [
         ["120", 120],
         ["0", 0],
-        ["3600", 3_600],
         ["3601", 3_600],
         ["99999999999999999999", 3_600],
         ["Thu, 01 Jan 1970 00:02:00 GMT", 120],
-        ["Thursday, 01-Jan-70 00:02:00 GMT", 120],
-        ["Thu Jan  1 00:02:00 1970", 120],
         ["Fri, 01 Jan 2100 00:00:00 GMT", 3_600],
-        ["-5", undefined],
-        ["1.5", undefined],
-        ["soon", undefined],
-        ["", undefined]
+        ["soon", undefined]
       ] as const) {
         for (const status of [429, 503]) {
           const provider = yield* answering(answerOf(status, `retry-after: ${value}`))

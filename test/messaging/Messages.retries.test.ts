@@ -1,15 +1,14 @@
-/** What becomes of messages that wait: each attempt at its time, and what ends the waiting (contract §8). */
+/** What becomes of messages that wait: each attempt at its time, as a provider sees it (contract §8). */
 import { assert, layer } from "@effect/vitest"
 import { Clock, Effect, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { Webhook } from "standardwebhooks"
-import { httpChannel, reset, signingSecret, taken } from "../contract/Messages.support.ts"
+import { reset, signingSecret, taken } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
-import { type Answering, status } from "../integrations/Deliveries.support.ts"
+import { status } from "../integrations/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
-import { TestServer } from "../support/TestServer.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
 import { sentinel, start } from "./Messages.retries.support.ts"
-import { untilLater } from "./Messages.support.ts"
 
 const strings = Schema.decodeUnknownSync(Schema.Record(Schema.String, Schema.String))
 
@@ -56,28 +55,8 @@ layer(TestServer.layer())("a message that waits", (it) => {
         assert.strictEqual(strings(headers)["webhook-signature"], signature)
       }
       assert.strictEqual(new Set(provider.hits.map(({ headers }) => headers["webhook-timestamp"])).size, 5)
-      yield* TestClock.adjust("1 hour")
       yield* sentinel()
       assert.strictEqual(calls(), 5)
-    })
-  )
-
-  it.effect("waits for the longer of its provider's delay and the backoff", () =>
-    Effect.gen(function* () {
-      for (const [retryAfter, delays] of [
-        ["20", [20_000, 20_000, 30_000, 120_000]],
-        ["600", [600_000, 600_000, 600_000, 600_000]]
-      ] as const) {
-        const { row, send, untilCalled } = yield* start(status(429, { "retry-after": retryAfter }))
-        const { messageId } = messageReceiptOf(yield* send("http"))
-        for (const [index, delay] of delays.entries()) {
-          const last = (yield* row(messageId)).log.at(-1)
-          assert.strictEqual(Date.parse(String(last?.nextAttemptAt)) - Date.parse(String(last?.finishedAt)), delay)
-          yield* TestClock.adjust(delay)
-          yield* untilCalled(messageId, index + 2)
-        }
-        assert.strictEqual((yield* row(messageId)).status, "failed")
-      }
     })
   )
 
@@ -107,47 +86,6 @@ layer(TestServer.layer())("a message that waits", (it) => {
     })
   )
 
-  it.effect("with an unknown outcome is never repeated when that could send it twice", () =>
-    Effect.gen(function* () {
-      // Be it the first attempt, or one that followed where the message was surely not processed.
-      const scripts: ReadonlyArray<readonly [Answering, ...ReadonlyArray<Answering>]> = [
-        [reset],
-        [status(429), status(500)]
-      ]
-      for (const answers of scripts) {
-        const { calls, row, rows, send, untilIs } = yield* start(...answers)
-        const key = newKey()
-        yield* send("telegram", key)
-        const [{ id: messageId } = assert.fail("no message")] = yield* rows
-        yield* TestClock.adjust("1 seconds")
-        yield* untilIs(messageId, "unknown")
-        for (const later of ["1 seconds", "5 seconds", "30 seconds", "2 minutes", "40 minutes"] as const) {
-          yield* TestClock.adjust(later)
-          yield* sentinel()
-        }
-        assert.deepInclude(yield* row(messageId), { attempts: answers.length, availableAt: null })
-        assert.deepInclude(unknownOf(yield* send("telegram", key)), { messageId, replayed: true })
-        assert.strictEqual(calls(), answers.length)
-      }
-    })
-  )
-
-  it.effect("is unknown after its last attempt when one of them may have been processed", () =>
-    Effect.gen(function* () {
-      for (const first of [reset, status(500)]) {
-        const { row, send, untilCalled } = yield* start(first, status(503))
-        const key = newKey()
-        const { messageId } = unknownOf(yield* send("http", key))
-        for (const [index, delay] of [1_000, 5_000, 30_000, 120_000].entries()) {
-          yield* TestClock.adjust(delay)
-          yield* untilCalled(messageId, index + 2)
-        }
-        assert.deepInclude(yield* row(messageId), { status: "unknown", attempts: 5, availableAt: null })
-        assert.deepInclude(unknownOf(yield* send("http", key)), { messageId, replayed: true })
-      }
-    })
-  )
-
   it.effect(
     "is put off while its channel's config can't be read, whether or not an attempt may have been processed",
     () =>
@@ -167,92 +105,19 @@ layer(TestServer.layer())("a message that waits", (it) => {
         }
       })
   )
+})
 
-  it.effect("has failed when its provider refuses it", () =>
+layer(TestServer.layer({}, "api"))("a message that waits in a process without background work", (it) => {
+  it.effect("waits for one that does", () =>
     Effect.gen(function* () {
-      for (const to of ["http", "telegram"] as const) {
-        const { calls, send, untilIs } = yield* start(status(503), status(403))
-        const key = newKey()
-        const { messageId } = messageReceiptOf(yield* send(to, key))
-        yield* TestClock.adjust("1 seconds")
-        yield* untilIs(messageId, "failed")
-        assert.deepInclude(refusedOf(yield* send(to, key)), { messageId, replayed: true })
-        assert.strictEqual(calls(), 2)
-      }
-    })
-  )
-
-  it.effect("is not sent once its channel is revoked or has another provider", () =>
-    Effect.gen(function* () {
-      const elsewhere = yield* start(taken)
-      for (const [first, state] of [
-        [status(503), "failed"],
-        [reset, "unknown"]
-      ] as const) {
-        for (const channel of [
-          { ...httpChannel("http", "http://127.0.0.1:9/"), status: "revoked" },
-          {
-            id: "http",
-            providerType: "telegram",
-            displayName: "T",
-            config: { apiBaseUrl: `http://127.0.0.1:${elsewhere.provider.port}`, token: "1:a" }
-          }
-        ] as const) {
-          const { apply, calls, row, rows, send } = yield* start(first, taken)
-          const key = newKey()
-          yield* send("http", key)
-          const [{ id: messageId } = assert.fail("no message")] = yield* rows
-          yield* apply({ channels: [channel] })
-          yield* TestClock.adjust("1 seconds")
-          yield* untilLater(row(messageId), ({ availableAt }) => availableAt === null)
-          assert.deepInclude(yield* row(messageId), { status: state, attempts: 1, attempting: false })
-          const told = state === "failed" ? refusedOf(yield* send("http", key)) : unknownOf(yield* send("http", key))
-          assert.deepInclude(told, { messageId, replayed: true })
-          assert.strictEqual(calls(), 1)
-        }
-      }
-      assert.strictEqual(elsewhere.calls(), 0)
-    })
-  )
-
-  it.effect("is unknown after its process died and its lease ended", () =>
-    Effect.gen(function* () {
-      for (const to of ["http", "telegram"] as const) {
-        const { calls, leave, row, send, untilIs } = yield* start(taken)
-        const key = newKey()
-        const { messageId } = messageReceiptOf(yield* send(to, key))
-        const now = yield* Clock.currentTimeMillis
-        const attempt = { status: "pending", finishedAt: null, providerMessageId: null }
-        yield* leave(
-          messageId,
-          { status: "pending", attempting: true, availableIn: 60_000, createdAgo: 60_000, attempt },
-          now
-        )
-        yield* TestClock.adjust("50 seconds")
-        yield* sentinel()
-        assert.isBelow(yield* Clock.currentTimeMillis, now + 60_000)
-        assert.deepInclude(yield* row(messageId), { status: "pending", attempts: 1 })
-        // No further: what is found within it is due again a second later.
-        yield* TestClock.setTime(now + 60_000)
-        yield* untilIs(messageId, "unknown")
-        const { availableAt, log } = yield* row(messageId)
-        const [lost = assert.fail("no attempt"), ...more] = log
-        assert.deepStrictEqual(more, [])
-        assert.deepInclude(lost, { number: 1, status: "unknown", providerMessageId: null })
-        assert.isString(lost.errorCode)
-        assert.isAtLeast(Date.parse(String(lost.finishedAt)), now + 60_000)
-        assert.deepInclude(unknownOf(yield* send(to, key)), { messageId, replayed: true })
-        assert.strictEqual(calls(), 1)
-        if (to === "telegram") {
-          assert.isNull(availableAt)
-          continue
-        }
-        assert.strictEqual(availableAt?.getTime(), Date.parse(String(lost.finishedAt)) + 1_000)
-        yield* TestClock.adjust("1 seconds")
-        yield* untilIs(messageId, "sent")
-        assert.strictEqual(calls(), 2)
-        assert.deepInclude(messageReceiptOf(yield* send(to, key)), { deliveryStatus: "sent", replayed: true })
-      }
+      const { calls, row, send, server, untilIs } = yield* start(status(503), taken)
+      const { messageId } = messageReceiptOf(yield* send("http"))
+      yield* TestClock.adjust("10 seconds")
+      yield* TestClock.withLive(Effect.sleep("200 millis"))
+      assert.deepInclude(yield* row(messageId), { status: "retrying", attempts: 1 })
+      yield* startServer({ DATABASE_URL: server.databaseUrl }, "worker")
+      yield* untilIs(messageId, "sent")
+      assert.strictEqual(calls(), 2)
     })
   )
 })

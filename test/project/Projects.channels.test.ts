@@ -206,21 +206,6 @@ layer(services)("channels of a project file", (it) => {
     })
   )
 
-  it.effect("may have any unique id", () =>
-    Effect.gen(function* () {
-      const ids = ["NULL", "null", '"', "\\", "{}", "a,b", " ", "'", "__proto__", "😀", "C0", "c0"]
-      const all = (url: string) => fileOf(...ids.map((id) => ({ id, config: { ...http, url } })))
-      yield* apply("any", all("https://one.example"))
-      assert.strictEqual((yield* apply("any", all("https://one.example"))).unchanged["channels"], ids.length)
-      assert.strictEqual((yield* apply("any", all("https://two.example"))).updated["channels"], ids.length)
-      for (const id of ids) {
-        assert.deepStrictEqual(yield* configOf("any", id), { ...http, url: "https://two.example" })
-      }
-      const twice = ["x", "y", "x"].map((id) => ({ id, config: http }))
-      assert.deepStrictEqual(yield* refused("any", ...twice), ["channels/2/id: repeats channels/0/id"])
-    })
-  )
-
   it.effect("of two projects are independent, whatever their ids", () =>
     Effect.gen(function* () {
       yield* apply("mine", fileOf({ config: http }))

@@ -62,7 +62,7 @@ describe("a presented token", () => {
           (changed) => changed === text || read(changed) === undefined
         )
       }),
-      { numRuns: 2000 }
+      { numRuns: 500 }
     )
   })
 

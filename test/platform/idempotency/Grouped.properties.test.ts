@@ -10,7 +10,7 @@ let projects = 0
 layer(services, { excludeTestServices: true })("commands of a group", (it) => {
   it.effect("have the same outcomes as one by one in every project", () =>
     Effect.gen(function* () {
-      for (const some of fc.sample(steps, 40)) {
+      for (const some of fc.sample(steps, 20)) {
         const ids = [`group-${projects++}`, `group-${projects++}`]
         const together = yield* Effect.forEach(ids, (id) => open(id, null))
         const single = yield* open(`single-${projects++}`, null)
@@ -95,7 +95,7 @@ layer(services, { excludeTestServices: true })("commands of a group", (it) => {
 
   it.effect("never exceed a capacity and count each client", () =>
     Effect.gen(function* () {
-      for (const some of fc.sample(steps, 40)) {
+      for (const some of fc.sample(steps, 20)) {
         const capacity = 4
         const id = yield* open(`busy-${projects++}`, capacity)
         const results = yield* Effect.forEach(some, (step) => run(id, step), { concurrency: "unbounded" })

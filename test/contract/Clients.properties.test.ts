@@ -1,0 +1,138 @@
+/** Any sequence of patches: a client is what a plain model of contract §7 says. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import * as fc from "fast-check"
+import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { open } from "./Clients.support.ts"
+
+interface Model {
+  readonly displayName: string
+  readonly firstName: string | null
+  readonly lastName: string | null
+  readonly email: string | null
+  readonly phone: string | null
+  readonly tags: ReadonlyArray<string>
+  readonly externalId: string | null
+  readonly organizationId: string | null
+  readonly responsibleMemberId: string | null
+  readonly status: "active" | "archived"
+  readonly version: number
+}
+
+type Patch = Partial<Omit<Model, "version">>
+
+const initial: Model = {
+  displayName: "A",
+  firstName: null,
+  lastName: null,
+  email: null,
+  phone: null,
+  tags: [],
+  externalId: null,
+  organizationId: null,
+  responsibleMemberId: null,
+  status: "active",
+  version: 1
+}
+
+/** What contract §7 says of a patch. */
+const apply = (
+  client: Model,
+  patch: Patch
+): { readonly client: Model; readonly changed: boolean } | "client_archived" => {
+  const activation = patch.status === "active" && Object.keys(patch).length === 1
+  if (client.status === "archived" && !activation) return "client_archived"
+  const next = { ...client, ...patch }
+  const changed = JSON.stringify(next) !== JSON.stringify(client)
+  return { client: { ...next, version: client.version + (changed ? 1 : 0) }, changed }
+}
+
+const goodString = (maxLength: number) =>
+  fc
+    .string({ unit: "binary", minLength: 1, maxLength })
+    .filter((text) => text.isWellFormed() && !text.includes("\u0000"))
+
+/** Few values, so that patches often say what is there already. */
+const few = (maxLength: number) => fc.oneof({ weight: 3, arbitrary: fc.constantFrom("A", "B") }, goodString(maxLength))
+const maybe = <A>(arbitrary: fc.Arbitrary<A>) => fc.option(arbitrary, { nil: null })
+
+const patches = fc
+  .record(
+    {
+      displayName: few(160),
+      firstName: maybe(few(100)),
+      lastName: maybe(few(100)),
+      email: maybe(fc.constantFrom("a@b.co", "A@b.co", "c@d.example")),
+      phone: maybe(fc.constantFrom("+4912345", "+123456789012345")),
+      tags: fc.uniqueArray(few(160), { maxLength: 4 }),
+      externalId: maybe(few(160)),
+      organizationId: maybe(fc.constantFrom("o1", "o2")),
+      responsibleMemberId: maybe(fc.constantFrom("m1", "m2")),
+      status: fc.constantFrom("active" as const, "archived" as const)
+    },
+    { requiredKeys: [] }
+  )
+  .filter((patch) => Object.keys(patch).length > 0)
+
+/** Patches of one member each are as likely as larger ones, for an archived client to come back. */
+const anyPatch: fc.Arbitrary<Patch> = fc.oneof(
+  patches,
+  fc.constantFrom<Patch>({ status: "active" }, { status: "archived" }),
+  patches.map((patch) => Object.fromEntries(Object.entries(patch).slice(0, 1)))
+)
+
+layer(TestServer.layer(), { excludeTestServices: true })("a client that is patched", (it) => {
+  it.effect("agrees with the model in record, version and changed", () =>
+    Effect.gen(function* () {
+      const { created, patch, read } = yield* open({
+        project: { contactCapacity: 100_000 },
+        organizations: [
+          { id: "o1", name: "O" },
+          { id: "o2", name: "O" }
+        ],
+        members: [
+          { id: "m1", name: "M" },
+          { id: "m2", name: "M" }
+        ]
+      })
+      const run = (sequence: ReadonlyArray<Patch>) =>
+        Effect.gen(function* () {
+          const id = yield* created({ displayName: "A" })
+          let model = initial
+          let before = yield* read(id)
+          for (const change of sequence) {
+            const expected = apply(model, change)
+            const answer = yield* patch(id, change)
+            const after = yield* read(id)
+            if (expected === "client_archived") {
+              problemOf(answer, 409, "client_archived")
+              assert.deepStrictEqual(after, before)
+              continue
+            }
+            model = expected.client
+            assert.deepStrictEqual(receiptOf(answer, 200), {
+              resourceId: id,
+              changed: expected.changed,
+              version: model.version,
+              replayed: false
+            })
+            if (!expected.changed) assert.deepStrictEqual(after, before)
+            const { archivedAt, createdAt, id: _, updatedAt, ...record } = after
+            assert.deepStrictEqual(record, { ...model, tags: [...model.tags] })
+            assert.strictEqual(createdAt, before.createdAt)
+            assert.isTrue(updatedAt >= before.updatedAt)
+            assert.strictEqual(archivedAt !== null, model.status === "archived")
+            before = after
+          }
+        })
+      const sequences = fc.array(anyPatch, { minLength: 1, maxLength: 12 })
+      yield* Effect.promise(() =>
+        fc.assert(
+          fc.asyncProperty(sequences, (sequence) => Effect.runPromise(run(sequence))),
+          { numRuns: 40 }
+        )
+      )
+    })
+  )
+})
