@@ -1,12 +1,17 @@
 /**
  * Reads of API keys from the database, at a bounded rate for keys that this process has not found before. Invented tokens
  * would cost a statement each: beyond a burst, unknown keys wait for the next read, which is one statement for all of them.
- * Keys that were found recently are read at once. The rate is limited per process, not per address, as all callers behind a
- * load balancer share one address, and an attacker may have many.
+ * Keys that were found recently are read at once.
+ *
+ * The burst, and the room for keys that wait, are shared by the networks that callers connect from, so that what one of them
+ * invents does not delay or refuse the new tokens of others. Behind a load balancer, whose address all callers share, only the
+ * wait is left: no header is trusted.
  */
-import { Clock, Deferred, Duration, Effect, Exit, Option, type Scope } from "effect"
+import { Clock, Deferred, Duration, Effect, Exit, Option, Result, type Scope } from "effect"
+import * as HttpServerRequest from "effect/http/HttpServerRequest"
+import * as NetAddress from "effect/net/NetAddress"
 import type { KeyId } from "../../api/Ids.ts"
-import type { ServiceUnavailable } from "../../api/Problems.ts"
+import { ServiceUnavailable } from "../../api/Problems.ts"
 import { RecentSet } from "../RecentSet.ts"
 import { TokenBuckets } from "../rateLimit/TokenBuckets.ts"
 
@@ -18,19 +23,39 @@ interface Found<Row> {
 
 type Read<Row> = (keyIds: ReadonlyArray<KeyId>) => Effect.Effect<ReadonlyArray<Row>, ServiceUnavailable>
 
-/** Unknown keys that are read at once: 20 in a row, then 10 a second. */
+/** Unknown keys of one network that are read at once: 20 in a row, then 10 a second. */
 const atOnce = { limit: 20, windowSeconds: 2 }
+
+/** Unknown keys of all networks that are read at once. */
+const atOnceInAll = { limit: 200, windowSeconds: 2 }
 
 /** Time from the first waiting key to the read of all waiting keys. */
 const pause = Duration.millis(50)
 
-/** Maximum number of waiting keys, more than a process gets in `pause`. Further keys count as unknown without a read. */
+/** Number of waiting keys, more than a process gets in `pause`, at which networks with an equal share of them add no more. */
 const maxWaiting = 5_000
 
-/** The duration reported for a key that was not read: it exceeds the lifetime of the cache, so the result is not cached. */
-const notCached = Duration.minutes(1)
+const tooMany = () =>
+  new ServiceUnavailable({ detail: "Too many unknown tokens are sent from this address. Send the request again." })
 
-/** Makes a function that reads one key. */
+/** Returns the name of an address's network: an IPv4 address itself, or the /64 of an IPv6 address, which one caller has. */
+export const networkOf = (address: string): string => {
+  const [host = ""] = address.split("%")
+  const parsed = NetAddress.ipv6FromString(host)
+  return Result.isFailure(parsed) || NetAddress.isIpv4Mapped(parsed.success)
+    ? host
+    : NetAddress.ipv6ToSegments(parsed.success).slice(0, 4).join(":")
+}
+
+/** The network that the current request comes from; empty outside a request. */
+const currentNetwork = Effect.map(Effect.serviceOption(HttpServerRequest.HttpServerRequest), (request) =>
+  Option.match(
+    Option.flatMap(request, ({ remoteAddress }) => remoteAddress),
+    { onNone: () => "", onSome: networkOf }
+  )
+)
+
+/** Makes a function that reads one key, for the request of the current fiber. */
 export const pacedReads = <Row extends { readonly keyId: KeyId }>(
   read: Read<Row>
 ): Effect.Effect<(keyId: KeyId) => Effect.Effect<Found<Row>, ServiceUnavailable>, never, Scope.Scope> =>
@@ -39,6 +64,8 @@ export const pacedReads = <Row extends { readonly keyId: KeyId }>(
     const found = new RecentSet()
     const buckets = new TokenBuckets()
     const waiting = new Map<KeyId, Deferred.Deferred<Found<Row>, ServiceUnavailable>>()
+    /** The number of waiting keys of each network. */
+    const shares = new Map<string, number>()
 
     const readAll = Effect.fnUntraced(function* (keyIds: ReadonlyArray<KeyId>) {
       const [took, rows] = yield* Effect.timed(read(keyIds))
@@ -51,6 +78,7 @@ export const pacedReads = <Row extends { readonly keyId: KeyId }>(
       yield* Effect.sleep(pause)
       const batch = [...waiting]
       waiting.clear()
+      shares.clear()
       const result = yield* Effect.exit(readAll(batch.map(([keyId]) => keyId)))
       for (const [keyId, deferred] of batch) {
         yield* Deferred.done(
@@ -60,20 +88,25 @@ export const pacedReads = <Row extends { readonly keyId: KeyId }>(
       }
     })
 
-    const wait = (keyId: KeyId): Effect.Effect<Found<Row>, ServiceUnavailable> => {
+    const wait = (keyId: KeyId, network: string): Effect.Effect<Found<Row>, ServiceUnavailable> => {
       const other = waiting.get(keyId)
       if (other !== undefined) return Deferred.await(other)
-      if (waiting.size >= maxWaiting) return Effect.succeed({ row: Option.none(), took: notCached })
+      const share = shares.get(network) ?? 0
+      if (waiting.size >= maxWaiting && share >= maxWaiting / shares.size) return Effect.fail(tooMany())
+      shares.set(network, share + 1)
       const deferred = Deferred.makeUnsafe<Found<Row>, ServiceUnavailable>()
       waiting.set(keyId, deferred)
       const begun = waiting.size === 1 ? Effect.forkIn(readWaiting, scope) : Effect.void
       return Effect.andThen(begun, Deferred.await(deferred))
     }
 
-    return (keyId) =>
-      Effect.flatMap(Clock.currentTimeMillis, (now) =>
-        found.has(keyId) || buckets.take("unknown", atOnce, now).allowed
-          ? Effect.map(readAll([keyId]), (foundOf) => foundOf(keyId))
-          : wait(keyId)
-      )
+    const isWithinBurst = (network: string, now: number) =>
+      buckets.take(`network ${network}`, atOnce, now).allowed && buckets.take("all", atOnceInAll, now).allowed
+
+    return Effect.fnUntraced(function* (keyId) {
+      const network = yield* currentNetwork
+      return found.has(keyId) || isWithinBurst(network, yield* Clock.currentTimeMillis)
+        ? (yield* readAll([keyId]))(keyId)
+        : yield* wait(keyId, network)
+    })
   })

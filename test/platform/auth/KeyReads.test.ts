@@ -1,10 +1,11 @@
 /** Reads of API keys: at once for those that are known, at a bounded rate for all that is invented. */
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Fiber, Option } from "effect"
+import { HttpServerRequest } from "effect/http"
 import { TestClock } from "effect/testing"
 import { KeyId } from "../../../src/api/Ids.ts"
 import { ServiceUnavailable } from "../../../src/api/Problems.ts"
-import { pacedReads } from "../../../src/platform/auth/KeyReads.ts"
+import { networkOf, pacedReads } from "../../../src/platform/auth/KeyReads.ts"
 
 const idOf = (n: number) => KeyId.make(`key${String(n).padStart(9, "0")}`)
 const [valid, other] = [KeyId.make("validvalid01"), KeyId.make("validvalid02")]
@@ -27,12 +28,22 @@ const open = Effect.gen(function* () {
     Effect.forkChild(
       Effect.forEach(
         Array.from({ length: count }, (_, n) => idOf(from + n)),
-        isFound,
+        (keyId) => Effect.catchTag(isFound(keyId), "service_unavailable", () => Effect.succeed("refused")),
         { concurrency: "unbounded" }
       )
     )
   return { reads, table, isFound, invent }
 })
+
+/** Runs what a request from an address does. */
+const from = <A, E, R>(remoteAddress: string, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
+  const request = HttpServerRequest.fromWeb(new Request("http://localhost/"))
+  return Effect.provideService(
+    effect,
+    HttpServerRequest.HttpServerRequest,
+    request.modify({ remoteAddress: Option.some(remoteAddress) })
+  )
+}
 
 describe("reads of API keys", () => {
   it.effect("are few for many invented tokens", () =>
@@ -76,15 +87,60 @@ describe("reads of API keys", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.effect("wait in bounded number: a token beyond is taken for unknown without a read", () =>
+  it.effect("wait in bounded number: a token beyond is refused without a read", () =>
     Effect.gen(function* () {
       const { invent, reads } = yield* open
       const answers = yield* invent(6_000)
       yield* TestClock.adjust(Duration.millis(50))
-      assert.deepStrictEqual(new Set(yield* Fiber.join(answers)), new Set([false]))
+      const refused = (yield* Fiber.join(answers)).filter((answer) => answer === "refused")
+      assert.strictEqual(refused.length, 6_000 - 20 - 5_000)
       assert.strictEqual(reads.flat().length, 20 + 5_000)
     }).pipe(Effect.scoped)
   )
+
+  it.effect("are made at once for the first unknown keys of an address, whatever others invent", () =>
+    Effect.gen(function* () {
+      const { invent, isFound, reads } = yield* open
+      const answers = yield* from("192.0.2.1", invent(6_000))
+      yield* Effect.yieldNow
+      const before = reads.length
+      assert.isTrue(yield* from("192.0.2.2", isFound(valid)))
+      assert.deepStrictEqual(reads.slice(before), [[valid]])
+      yield* Fiber.interrupt(answers)
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("have room for those of an address beyond its burst, though others fill the room", () =>
+    Effect.gen(function* () {
+      const { invent, isFound } = yield* open
+      yield* from("192.0.2.1", invent(6_000))
+      yield* from("192.0.2.2", invent(20, 10_000))
+      yield* Effect.yieldNow
+      const answer = yield* Effect.forkChild(from("192.0.2.2", isFound(valid)))
+      yield* TestClock.adjust(Duration.millis(50))
+      assert.isTrue(yield* Fiber.join(answer))
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("are few for the invented tokens of many addresses", () =>
+    Effect.gen(function* () {
+      const { invent, reads } = yield* open
+      const answers = yield* Effect.forEach(Array.from({ length: 100 }), (_, n) =>
+        from(`192.0.2.${n}`, invent(20, n * 20))
+      )
+      yield* TestClock.adjust(Duration.millis(50))
+      yield* Fiber.joinAll(answers)
+      assert.strictEqual(reads.length, 200 + 1)
+    }).pipe(Effect.scoped)
+  )
+
+  it("count the addresses of one IPv6 network as one, and each IPv4 address by itself", () => {
+    for (const same of ["2001:db8:0:1:ffff::1", "2001:db8::1:0:0:0:2", "2001:db8:0:1::%eth0"]) {
+      assert.strictEqual(networkOf(same), networkOf("2001:db8:0:1::"), same)
+    }
+    const others = ["2001:db8:0:2::", "::1", "127.0.0.1", "127.0.0.2", "::ffff:127.0.0.1", "::ffff:127.0.0.2"]
+    assert.strictEqual(new Set(["2001:db8:0:1::", ...others].map(networkOf)).size, others.length + 1)
+  })
 
   it.effect("fail for all that wait where the database does not answer, and work again afterwards", () =>
     Effect.gen(function* () {

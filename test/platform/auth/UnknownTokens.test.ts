@@ -1,0 +1,50 @@
+/** Invented tokens over HTTP: callers from one address do not use up what those from another need (contract §3). */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Redacted } from "effect"
+import { once } from "node:events"
+import { connect, type Socket } from "node:net"
+import { generate } from "../../../src/platform/auth/Token.ts"
+import { TestServer } from "../../support/TestServer.ts"
+
+const get = (token: string) =>
+  `GET /api/v1/developer/crm/clients HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${token}\r\n\r\n`
+
+const invented = Effect.map(generate, ({ token }) => get(Redacted.value(token)))
+
+/** More than may wait for a read at once, written to so many connections. */
+const [requests, connections] = [6_000, 60]
+
+/** A connection from an address of this host to a server. */
+const open = (url: string, localAddress: string) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const { hostname, port } = new URL(url)
+      const socket = connect({ host: hostname, port: Number(port), localAddress }).setEncoding("latin1")
+      socket.on("error", () => {})
+      await once(socket, "connect")
+      return socket
+    }),
+    (socket) => Effect.sync(() => socket.destroy())
+  )
+
+/** The status line of the first answer. */
+const statusOf = (socket: Socket) =>
+  Effect.promise(() => once(socket, "data").then(([text]) => String(text).slice(0, 12)))
+
+layer(TestServer.layer(), { excludeTestServices: true })("a flood of invented tokens from one address", (it) => {
+  it.effect("does not refuse the new token of a caller from another", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const { token } = yield* server.seed()
+      const flood = yield* Effect.replicateEffect(invented, requests)
+      const attackers = yield* Effect.replicateEffect(open(server.url, "127.0.0.2"), connections)
+      const caller = yield* open(server.url, "127.0.0.3")
+      const share = requests / connections
+      for (const [n, socket] of attackers.entries()) socket.write(flood.slice(n * share, (n + 1) * share).join(""))
+      caller.write(get(token))
+      const [first] = attackers
+      assert.match(yield* statusOf(first ?? assert.fail()), /^HTTP\/1.1 (401|503)$/)
+      assert.strictEqual(yield* statusOf(caller), "HTTP/1.1 200")
+    }).pipe(Effect.scoped)
+  )
+})
