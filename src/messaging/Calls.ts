@@ -5,6 +5,7 @@ import { Context, Duration, Effect, Fiber, FiberSet, identity, Layer, Option, Sc
 import { SqlClient } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
+import { withOwnTime } from "../platform/CurrentRequest.ts"
 import { databaseNow } from "../platform/DatabaseClock.ts"
 import { Settings } from "../platform/Settings.ts"
 import { spanOf } from "../platform/TraceContext.ts"
@@ -100,7 +101,7 @@ export class Calls extends Context.Service<
         // A caller that is interrupted before the call leaves no lease without a fiber that works on it.
         make: (leased, guard = identity) =>
           Effect.uninterruptible(
-            Effect.flatMap(FiberSet.run(fibers, Effect.interruptible(attempt(leased, guard))), (fiber) =>
+            Effect.flatMap(FiberSet.run(fibers, withOwnTime(Effect.interruptible(attempt(leased, guard)))), (fiber) =>
               Effect.interruptible(Fiber.join(fiber))
             )
           ),

@@ -8,6 +8,7 @@ import {
   ProviderOutcomeUnknown,
   type ServiceUnavailable
 } from "../api/Problems.ts"
+import { withOwnTime } from "../platform/CurrentRequest.ts"
 import { statement } from "../platform/Database.ts"
 import type { Command } from "../platform/idempotency/Idempotency.ts"
 import { mutate } from "../platform/idempotency/Mutate.ts"
@@ -54,12 +55,14 @@ export class Sending extends Context.Service<
       const { providerTimeout } = yield* Settings
       const now = yield* databaseNow(sql)
 
+      /** The provider's call takes longer than a request may otherwise wait, so what follows it has its own time. */
       const current = (projectId: ProjectId, id: MessageId) =>
         now.pipe(
           Effect.flatMap((now) => statement(find(sql, now, projectId, id))),
           Effect.flatMap(([message]) =>
             message === undefined ? Effect.die(new Error(`Message ${id} is gone`)) : Effect.succeed(message)
-          )
+          ),
+          withOwnTime
         )
 
       /** Returns the state of a message after its first call has ended, in whichever process. */

@@ -4,20 +4,26 @@
  */
 import { Context, Effect, Exit } from "effect"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import { startWithTimeout } from "./Database.ts"
+import { startWithTimeout, timeLeft, unavailable } from "./Database.ts"
 
 interface Call<Input, Output, E> {
   readonly input: Input
   readonly context: Context.Context<never>
+  /** Milliseconds that its caller still waits. */
+  readonly left: number
   readonly resume: (effect: Effect.Effect<Output, E | ServiceUnavailable>) => void
   interrupted: boolean
 }
+
+/** Milliseconds that a call waits longer than it should, so that most calls need no timer of their own. */
+const tolerance = 100
 
 /**
  * Makes a function of `run`, which answers each of its inputs, in their order. A batch starts once the turn of the event
  * loop ends (`setImmediate`, before the loop waits for anything), so a lone call isn't delayed. A failure of a batch
  * reaches each of its callers. An interrupted caller leaves its batch; the batch runs on for the others. A batch runs in
- * the context of its first call, whose span is the parent of the batch's, and for the time that a statement may take.
+ * the context of the call that has the most time left, whose span is the parent of the batch's. A call that has much less
+ * fails when its own time is over.
  */
 export const coalesced = <Input, Output, E>(
   maxBatch: number,
@@ -26,7 +32,12 @@ export const coalesced = <Input, Output, E>(
   let waiting: Array<Call<Input, Output, E>> = []
 
   const send = (calls: ReadonlyArray<Call<Input, Output, E>>, first: Call<Input, Output, E>) => {
-    startWithTimeout(run(calls.map(({ input }) => input)), first.context, (exit) => {
+    const longest = calls.reduce((longest, call) => (call.left > longest.left ? call : longest), first)
+    const timers = calls
+      .filter(({ left }) => left < longest.left - tolerance)
+      .map(({ left, resume }) => setTimeout(() => resume(Effect.fail(unavailable())), left))
+    startWithTimeout(run(calls.map(({ input }) => input)), longest.context, (exit) => {
+      for (const timer of timers) clearTimeout(timer)
       if (Exit.isFailure(exit)) for (const { resume } of calls) resume(Effect.failCause(exit.cause))
       else for (const [index, answer] of exit.value.entries()) calls[index]?.resume(Effect.succeed(answer))
     })
@@ -45,7 +56,7 @@ export const coalesced = <Input, Output, E>(
   return (input) =>
     Effect.contextWith((context: Context.Context<never>) =>
       Effect.callback((resume) => {
-        const call: Call<Input, Output, E> = { input, context, resume, interrupted: false }
+        const call: Call<Input, Output, E> = { input, context, left: timeLeft(context), resume, interrupted: false }
         if (waiting.push(call) === 1) setImmediate(flush)
         return Effect.sync(() => {
           call.interrupted = true

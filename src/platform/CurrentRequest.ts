@@ -14,6 +14,11 @@ export interface CurrentRequestShape {
   route: string
   /** Code of the problem that answers the request; undefined for a success. */
   problem: string | undefined
+  /**
+   * Time of arrival, in milliseconds of `performance.now()`; the time in which the body arrives is added to it. Undefined
+   * outside a request, and for work of a request that has its own time.
+   */
+  arrivedAt: number | undefined
   /** Makes the 503 of this route for an outage of the service itself. */
   unavailable: (detail: string) => ServiceUnavailable | ProviderOutcomeUnknown
 }
@@ -28,6 +33,7 @@ export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-
     headers: {},
     route: "",
     problem: undefined,
+    arrivedAt: undefined,
     unavailable: serviceUnavailable
   })
 })
@@ -43,9 +49,14 @@ export const newRequestState = (header: string | undefined, target: string): Cur
     headers: { "x-request-id": id },
     route: "",
     problem: undefined,
+    arrivedAt: performance.now(),
     unavailable: serviceUnavailable
   }
 }
+
+/** Runs a part of a request that may take longer than a request may wait, such as a provider's call. */
+export const withOwnTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.updateService(effect, CurrentRequest, (request) => ({ ...request, arrivedAt: undefined }))
 
 /** Adds headers to the answer of the current request, a success or a problem. */
 export const addAnswerHeaders = (headers: Readonly<Record<string, string>>): Effect.Effect<void> =>

@@ -2,6 +2,7 @@
 import { ByteSize, Effect, Layer } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { BodyTooLarge, MalformedJson, UnsupportedMediaType } from "../api/Problems.ts"
+import type { CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { extentOf, type JsonExtent, maxDepth } from "./JsonExtent.ts"
 
 const maxBodySize = ByteSize.kibibytes(256)
@@ -22,8 +23,11 @@ type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson
 const tooLarge = () => new BodyTooLarge({ detail: `A body has at most ${maxBytes} bytes.` })
 const malformed = (detail: string) => new MalformedJson({ detail })
 
-/** Reads the body of a request. */
-export const readBody = (request: HttpServerRequest.HttpServerRequest): Effect.Effect<Body, BodyProblem> => {
+/** Reads the body of a request. The time in which it arrives is the caller's, so it is not taken from that of the answer. */
+export const readBody = (
+  request: HttpServerRequest.HttpServerRequest,
+  current: CurrentRequestShape
+): Effect.Effect<Body, BodyProblem> => {
   const { headers } = request
   if (Number(headers["content-length"]) > maxBytes) return Effect.fail(tooLarge())
   if (!isJson(headers["content-type"])) {
@@ -32,6 +36,7 @@ export const readBody = (request: HttpServerRequest.HttpServerRequest): Effect.E
   if ((headers["content-encoding"] ?? "identity").toLowerCase() !== "identity") {
     return Effect.fail(new UnsupportedMediaType({ detail: "Send the body as it is, without a content-encoding." }))
   }
+  const from = performance.now()
   return Effect.matchEffect(request.arrayBuffer, {
     onFailure: ({ reason }) =>
       Effect.fail(
@@ -39,7 +44,10 @@ export const readBody = (request: HttpServerRequest.HttpServerRequest): Effect.E
           ? tooLarge()
           : malformed("The body broke off.")
       ),
-    onSuccess: parse
+    onSuccess: (bytes) => {
+      if (current.arrivedAt !== undefined) current.arrivedAt += performance.now() - from
+      return parse(bytes)
+    }
   })
 }
 

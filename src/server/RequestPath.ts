@@ -61,7 +61,7 @@ export const makeCompile = Effect.gen(function* () {
           fiber.setContext(Context.add(fiber.context, Principal, principal))
           return throttle(access.policy, principal, current)
         }),
-        Effect.flatMap(() => (takesBody ? readBody(request) : Effect.undefined)),
+        Effect.flatMap(() => (takesBody ? readBody(request, current) : Effect.undefined)),
         Effect.flatMap((body) => decode({ request, target: current.target, params, query, body })),
         Effect.flatMap(handler),
         Effect.map((result) => answer(result, current.headers))

@@ -49,6 +49,19 @@ export const platform = [
   mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("found.has(keyId) ||", "true ||"),
   mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("share >= maxWaiting / shares.size", "false"),
   mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("`network ${network}`", "`network`"),
+  mutating("platform/Database.ts", "platform/Database/Timeouts")(
+    "timeout - (performance.now() - arrivedAt)",
+    "timeout"
+  ),
+  mutating("platform/Coalesced.ts", "platform/Database/Timeouts")(
+    "call.left > longest.left",
+    "call.left < longest.left"
+  ),
+  mutating("platform/idempotency/Groups.ts", "platform/Database/Timeouts")("queue.isDelayed(entry)", "false"),
+  mutating("platform/idempotency/FairQueue.ts", "platform/Database/Timeouts")(
+    "&& own >= capacity / this.waiting.size",
+    ""
+  ),
   mutating("platform/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
   outbox("webhooks.enabled AND ", ""),

@@ -1,5 +1,11 @@
 /** A queue that serves projects in turn, and never two items with a common name at once. */
 
+/**
+ * Number of waiting items at which the queue is full. It bounds memory only: an overload is better met by a refusal after a
+ * wait, as callers who are refused at once come again at once, and refusals then take the time of the work.
+ */
+export const capacity = 8_192
+
 /** An item of the queue. */
 export interface Queued {
   readonly projectId: string
@@ -11,12 +17,26 @@ export class FairQueue<Item extends Queued> {
   /** The waiting items of each project in their order; the projects in the order of their turns. */
   private readonly waiting = new Map<string, Array<Item>>()
   private readonly served = new Set<string>()
+  private size = 0
 
   get isEmpty(): boolean {
     return this.waiting.size === 0
   }
 
+  /** Whether the queue is full and the project has its equal share of it. A project with less may still add items. */
+  isFullFor(projectId: string): boolean {
+    const own = this.waiting.get(projectId)?.length ?? 0
+    return this.size >= capacity && own >= capacity / this.waiting.size
+  }
+
+  /** Whether an item waits only for its turn, not for an item in service that shares a name with it. */
+  isDelayed(item: Item): boolean {
+    const isWaiting = this.waiting.get(item.projectId)?.includes(item) ?? false
+    return isWaiting && !item.names.some((name) => this.served.has(name))
+  }
+
   add(item: Item): void {
+    this.size++
     const items = this.waiting.get(item.projectId)
     if (items === undefined) this.waiting.set(item.projectId, [item])
     else items.push(item)
@@ -28,6 +48,7 @@ export class FairQueue<Item extends Queued> {
     const index = items?.indexOf(item) ?? -1
     if (items === undefined || index < 0) return
     items.splice(index, 1)
+    this.size--
     if (items.length === 0) this.waiting.delete(item.projectId)
   }
 
@@ -46,6 +67,7 @@ export class FairQueue<Item extends Queued> {
         if (item !== undefined) taken.push(item)
       }
     }
+    this.size -= taken.length
     for (const { items, projectId } of lines.filter(({ hasServed }) => hasServed)) {
       this.waiting.delete(projectId)
       if (items.length > 0) this.waiting.set(projectId, items)

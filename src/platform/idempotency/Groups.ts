@@ -1,7 +1,7 @@
 /** The queue of a kind of mutation: forms groups, runs at most two at once, and runs undecided commands alone. */
-import { Cause, Context, Duration, Effect, Exit } from "effect"
-import type { ServiceUnavailable } from "../../api/Problems.ts"
-import { type Contended, StatementTimeout, unavailable } from "../Database.ts"
+import { Cause, type Context, Effect, Exit } from "effect"
+import { ServiceUnavailable } from "../../api/Problems.ts"
+import { type Contended, timeLeft, unavailable } from "../Database.ts"
 import { FairQueue, type Queued } from "./FairQueue.ts"
 
 /** Maximum number of requests in a group. */
@@ -9,17 +9,23 @@ const maxGroup = 32
 /** Maximum number of groups of a kind in flight. More would wait for each other in the database. */
 const maxGroups = 2
 
+const overloaded = () =>
+  new ServiceUnavailable({ detail: "Too many requests of this kind are waiting. Send the request again." })
+
 interface Waiting<Request, Answer> extends Queued {
   readonly request: Request
   readonly context: Context.Context<never>
+  /** When its caller stops waiting, in milliseconds of `performance.now()`. */
+  readonly endsAt: number
   readonly resume: (effect: Effect.Effect<Answer, ServiceUnavailable>) => void
 }
 
 /**
  * Makes the function that runs a request. `group` answers requests in their order and leaves out undecided ones;
  * `alone` runs one of those. A request is sent at the end of the current turn of the event loop (`setImmediate`), or
- * with the next group if two are in flight. A caller waits no longer than `StatementTimeout`; a request that was sent
- * runs to its end, even if its caller is interrupted.
+ * with the next group if two are in flight. A caller waits no longer than the time that its context has left, and at most half
+ * of it to be sent, so that callers learn of an overload early. A request that was sent runs to its end, even if its caller is
+ * interrupted.
  */
 export const groups = <Request extends Queued, Answer>({
   alone,
@@ -48,6 +54,7 @@ export const groups = <Request extends Queued, Answer>({
     })
   }
 
+  /** Runs a group in the context that has the most time left, as each entry has a timer of its own. */
   const runGroup = (entries: ReadonlyArray<Entry>, context: Context.Context<never>) => {
     inFlight++
     const fiber = Effect.runForkWith(context)(group(entries.map(({ request }) => request)))
@@ -69,7 +76,8 @@ export const groups = <Request extends Queued, Answer>({
       const entries = queue.take(maxGroup)
       const [first] = entries
       if (first === undefined) return
-      runGroup(entries, first.context)
+      const longest = entries.reduce((longest, entry) => (entry.endsAt > longest.endsAt ? entry : longest), first)
+      runGroup(entries, longest.context)
     }
   }
 
@@ -86,18 +94,22 @@ export const groups = <Request extends Queued, Answer>({
     Effect.contextWith((context: Context.Context<never>) =>
       Effect.callback((resume) => {
         const { names, projectId } = request
-        const timer = setTimeout(
-          () => {
-            queue.remove(entry)
-            resume(Effect.fail(unavailable()))
-          },
-          Duration.toMillis(Context.get(context, StatementTimeout))
-        )
+        if (queue.isFullFor(projectId)) return resume(Effect.fail(overloaded()))
+        const left = timeLeft(context)
+        const end = (problem: ServiceUnavailable) => {
+          queue.remove(entry)
+          resume(Effect.fail(problem))
+        }
+        let timer = setTimeout(() => {
+          if (queue.isDelayed(entry)) end(overloaded())
+          else timer = setTimeout(() => end(unavailable()), left / 2)
+        }, left / 2)
         const entry: Entry = {
           projectId,
           names,
           request,
           context,
+          endsAt: performance.now() + left,
           resume: (effect) => {
             clearTimeout(timer)
             resume(effect)
