@@ -9,6 +9,12 @@ const maxGroup = 32
 /** Maximum number of groups of a kind in flight. More would wait for each other in the database. */
 const maxGroups = 2
 
+/**
+ * Part of a caller's time after which a request that waits for its turn is refused. A refusal takes as much CPU time as an
+ * answer, so it is worth waiting; the rest is enough for the statement.
+ */
+const queueShare = 3 / 4
+
 const overloaded = () =>
   new ServiceUnavailable({ detail: "Too many requests of this kind are waiting. Send the request again." })
 
@@ -23,9 +29,8 @@ interface Waiting<Request, Answer> extends Queued {
 /**
  * Makes the function that runs a request. `group` answers requests in their order and leaves out undecided ones;
  * `alone` runs one of those. A request is sent at the end of the current turn of the event loop (`setImmediate`), or
- * with the next group if two are in flight. A caller waits no longer than the time that its context has left, and at most half
- * of it to be sent, so that callers learn of an overload early. A request that was sent runs to its end, even if its caller is
- * interrupted.
+ * with the next group if two are in flight. A caller waits no longer than the time that its context has left; a request that
+ * was sent runs to its end, even if its caller is interrupted.
  */
 export const groups = <Request extends Queued, Answer>({
   alone,
@@ -102,8 +107,8 @@ export const groups = <Request extends Queued, Answer>({
         }
         let timer = setTimeout(() => {
           if (queue.isDelayed(entry)) end(overloaded())
-          else timer = setTimeout(() => end(unavailable()), left / 2)
-        }, left / 2)
+          else timer = setTimeout(() => end(unavailable()), left * (1 - queueShare))
+        }, left * queueShare)
         const entry: Entry = {
           projectId,
           names,

@@ -96,7 +96,7 @@ describe("the time of a request", () => {
 
 describe("a queue of mutations", () => {
   it.live(
-    "refuses a mutation that was not sent in half of its time, but not one that waits for another with its key",
+    "refuses a mutation that was not sent in three quarters of its time, but not one that waits for another with its key",
     () =>
       Effect.gen(function* () {
         const { released, run, sent } = yield* openQueue
