@@ -15,6 +15,7 @@ import { migrate } from "../../src/platform/Migrations.ts"
 import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import { Projects } from "../../src/project/Projects.ts"
+import { startFlags } from "../support/Process.ts"
 import { secretBox } from "../support/SecretBox.ts"
 
 /** Why there is nothing to report. */
@@ -57,6 +58,7 @@ export const service = (
   directory,
   arguments: [
     ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
+    ...startFlags,
     "src/main.ts",
     ...(role === undefined ? [] : ["--role", role])
   ]
@@ -142,6 +144,8 @@ export const start = Effect.fnUntraced(function* (
     cwd: directory,
     env: {
       PATH: process.env["PATH"],
+      // As in `npm start`.
+      NODE_COMPILE_CACHE: Path.join(directory, "node_modules/.cache/developer-api"),
       NODE_ENV: "production",
       DATABASE_URL: Redacted.value(databaseUrl),
       SECRET_KEY: secretKey,
