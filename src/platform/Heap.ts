@@ -1,7 +1,6 @@
 /**
  * Settings of V8 for the memory of this process, measured with `npm run bench -- memory` and `-- requests`. Without them it
- * holds 180 MiB when idle and 330 MiB under load. The size of the young generation can be set only when Node starts: `npm
- * start` and the image bound it to 32 MB (`--max-semi-space-size`), half of the default.
+ * holds 180 MiB when idle and 330 MiB under load.
  */
 import { Effect } from "effect"
 import { setFlagsFromString } from "node:v8"

@@ -15,7 +15,6 @@ import { migrate } from "../../src/platform/Migrations.ts"
 import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import { Projects } from "../../src/project/Projects.ts"
-import { startFlags } from "../support/Process.ts"
 import { secretBox } from "../support/SecretBox.ts"
 
 /** Why there is nothing to report. */
@@ -58,7 +57,6 @@ export const service = (
   directory,
   arguments: [
     ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
-    ...startFlags,
     "src/main.ts",
     ...(role === undefined ? [] : ["--role", role])
   ]

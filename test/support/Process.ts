@@ -7,7 +7,6 @@ import * as Net from "node:net"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
-import manifest from "../../package.json" with { type: "json" }
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import { defer } from "./Finalizers.ts"
 import { expectNoSecretOf } from "./Secrets.ts"
@@ -206,12 +205,9 @@ export interface ServiceOptions {
   readonly args?: ReadonlyArray<string>
 }
 
-/** The flags of Node in `npm start`. */
-export const startFlags: ReadonlyArray<string> = manifest.scripts.start.match(/--\S+/g) ?? []
-
 /** Starts the service as `npm start` does, ready or not; on a port of the system's choice unless `PORT` is given. */
 export const launchService = ({ args = [], env = {}, source = checkout }: ServiceOptions): Running =>
-  spawn(node, [...startFlags, Path.join(source, "src/main.ts"), ...args], {
+  spawn(node, [Path.join(source, "src/main.ts"), ...args], {
     PORT: "0",
     NODE_COMPILE_CACHE: Path.join(source, "node_modules/.cache/developer-api"),
     ...env
