@@ -2,7 +2,9 @@
  * `npm start`: runs the service. `npm start -- --role api` runs half of it.
  *
  * Compiled modules are kept between starts, with their types already stripped: a start takes half the CPU time, and a
- * process about 15 MB less. The folder belongs to the installation, so other users cannot write into it.
+ * process about 15 MB less. The folder belongs to the installation, so other users cannot write into it. `npm start` names it
+ * in NODE_COMPILE_CACHE too, so that this file also comes from there: otherwise Node loads its type stripper for this file
+ * alone, which takes 90 ms of CPU and 10 MB.
  */
 import { enableCompileCache } from "node:module"
 import { fileURLToPath } from "node:url"

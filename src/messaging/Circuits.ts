@@ -11,7 +11,7 @@
  * this process.
  */
 import { Context, Data, Duration, Effect, Exit, Layer, Schedule } from "effect"
-import { CircuitBreaker } from "effect/persistence"
+import * as CircuitBreaker from "effect/persistence/CircuitBreaker"
 import type { ChannelId, ProjectId } from "../api/Ids.ts"
 import { isUnanswered, type Outcome } from "./Outcomes.ts"
 

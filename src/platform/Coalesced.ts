@@ -20,23 +20,27 @@ const tolerance = 100
 
 /**
  * Makes a function of `run`, which answers each of its inputs, in their order. A batch starts once the turn of the event
- * loop ends (`setImmediate`, before the loop waits for anything), so a lone call isn't delayed. A failure of a batch
- * reaches each of its callers. An interrupted caller leaves its batch; the batch runs on for the others. A batch runs in
- * the context of the call that has the most time left, whose span is the parent of the batch's. A call that has much less
- * fails when its own time is over.
+ * loop ends (`setImmediate`, before the loop waits for anything). If the last batch was a single call, the load is low: then a
+ * call starts at once while no batch is in flight. A failure of a batch reaches each of its callers. An interrupted caller
+ * leaves its batch; the batch runs on for the others. A batch runs in the context of the call that has the most time left,
+ * whose span is the parent of the batch's. A call that has much less fails when its own time is over.
  */
 export const coalesced = <Input, Output, E>(
   maxBatch: number,
   run: (inputs: ReadonlyArray<Input>) => Effect.Effect<ReadonlyArray<Output>, E>
 ): ((input: Input) => Effect.Effect<Output, E | ServiceUnavailable>) => {
   let waiting: Array<Call<Input, Output, E>> = []
+  let inFlight = 0
+  let lastWasOne = false
 
   const send = (calls: ReadonlyArray<Call<Input, Output, E>>, first: Call<Input, Output, E>) => {
+    inFlight++
     const longest = calls.reduce((longest, call) => (call.left > longest.left ? call : longest), first)
     const timers = calls
       .filter(({ left }) => left < longest.left - tolerance)
       .map(({ left, resume }) => setTimeout(() => resume(Effect.fail(unavailable())), left))
     startWithTimeout(run(calls.map(({ input }) => input)), longest.context, (exit) => {
+      inFlight--
       for (const timer of timers) clearTimeout(timer)
       if (Exit.isFailure(exit)) for (const { resume } of calls) resume(Effect.failCause(exit.cause))
       else for (const [index, answer] of exit.value.entries()) calls[index]?.resume(Effect.succeed(answer))
@@ -46,6 +50,7 @@ export const coalesced = <Input, Output, E>(
   const flush = () => {
     const calls = waiting.filter(({ interrupted }) => !interrupted)
     waiting = []
+    lastWasOne = calls.length === 1
     for (let from = 0; from < calls.length; from += maxBatch) {
       const batch = calls.slice(from, from + maxBatch)
       const [first] = batch
@@ -57,7 +62,8 @@ export const coalesced = <Input, Output, E>(
     Effect.contextWith((context: Context.Context<never>) =>
       Effect.callback((resume) => {
         const call: Call<Input, Output, E> = { input, context, left: timeLeft(context), resume, interrupted: false }
-        if (waiting.push(call) === 1) setImmediate(flush)
+        if (lastWasOne && inFlight === 0 && waiting.length === 0) send([call], call)
+        else if (waiting.push(call) === 1) setImmediate(flush)
         return Effect.sync(() => {
           call.interrupted = true
         })

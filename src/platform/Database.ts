@@ -247,9 +247,9 @@ export const startWithTimeout = <A, E, R>(
   const fiber = Effect.runForkWith(context)(effect)
   let late = false
   const timer = setTimeout(() => {
-      late = true
-      onExit(Exit.fail(unavailable()))
-      fiber.interruptUnsafe()
+    late = true
+    onExit(Exit.fail(unavailable()))
+    fiber.interruptUnsafe()
   }, timeLeft(context))
   fiber.addObserver((exit) => {
     clearTimeout(timer)

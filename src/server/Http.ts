@@ -1,7 +1,7 @@
 /** Composes all groups, middleware and routes to the HTTP server. */
 import { Effect, Layer } from "effect"
 import { HttpRouter } from "effect/http"
-import { PrometheusMetrics } from "effect/observability"
+import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Campaigns } from "../campaigns/Campaigns.ts"
 import * as CampaignsHttp from "../campaigns/Http.ts"
 import { Segments } from "../campaigns/Segments.ts"

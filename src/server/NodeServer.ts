@@ -2,7 +2,7 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Data, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
-import { createServer, type ServerResponse, STATUS_CODES } from "node:http"
+import { createServer, ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../api/Problems.ts"
 import { newRequestState } from "../platform/CurrentRequest.ts"
@@ -26,6 +26,13 @@ const headersTimeout = 15_000
 const requestTimeout = 30_000
 const connectionsCheckingInterval = 2_000
 
+/**
+ * Writes header and body with one system call. The adapter makes Node compare `content-length` with the body of each answer,
+ * for which Node would end the answer with a write of its own. Both come from the same bytes here.
+ */
+class SingleWriteResponse extends ServerResponse {}
+Object.defineProperty(SingleWriteResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
+
 /** Serves on one address. Connections that are open when the scope closes are closed. */
 export const layer = (host: string, port: number) =>
   Layer.effect(
@@ -33,6 +40,7 @@ export const layer = (host: string, port: number) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const server = createServer({
+        ServerResponse: SingleWriteResponse,
         keepAliveTimeout,
         headersTimeout,
         requestTimeout,

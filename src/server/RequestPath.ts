@@ -6,6 +6,7 @@
  *
  * A step that fails with a problem ends the path. Only then are all faults of the request gathered.
  */
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Context, Effect, Predicate } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
@@ -56,7 +57,8 @@ export const makeCompile = Effect.gen(function* () {
       if (access.policy === "messages") current.unavailable = outcomeUnknown
       nameServerSpan(fiber.context, spanName)
 
-      return authorize(request.headers["authorization"], access).pipe(
+      const { socket } = NodeHttpServerRequest.toIncomingMessage(request)
+      return authorize(request.headers["authorization"], socket, access).pipe(
         Effect.flatMap((principal) => {
           fiber.setContext(Context.add(fiber.context, Principal, principal))
           return throttle(access.policy, principal, current)

@@ -143,6 +143,8 @@ export const start = Effect.fnUntraced(function* (
     cwd: directory,
     env: {
       PATH: process.env["PATH"],
+      // As in `npm start`.
+      NODE_COMPILE_CACHE: Path.join(directory, "node_modules/.cache/developer-api"),
       NODE_ENV: "production",
       DATABASE_URL: Redacted.value(databaseUrl),
       SECRET_KEY: secretKey,

@@ -93,6 +93,21 @@ layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
     })
   )
 
+  it.effect("with another token than the one before it on its connection has the rights of its own token", () =>
+    Effect.gen(function* () {
+      const { apply, seed, sendBytes } = yield* TestServer
+      const [own, other] = [yield* seed(), yield* seed()]
+      yield* apply(own.projectId, { clients: [{ id: "c1", displayName: "C" }] })
+      const get = (token: string, connection: string) =>
+        `GET ${clients}/c1 HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${token}\r\nconnection: ${connection}\r\n\r\n`
+      const damaged = own.token.slice(0, -1) + (own.token.endsWith("a") ? "b" : "a")
+      const kept = [own.token, other.token, damaged, own.token].map((token) => get(token, "keep-alive"))
+      const answers = yield* sendBytes(`${kept.join("")}${get(other.token, "close")}`)
+      const statuses = [...answers.matchAll(/HTTP\/1\.1 (\d+) /g)].map(([, status]) => status)
+      assert.deepStrictEqual(statuses, ["200", "404", "401", "200", "404"])
+    })
+  )
+
   it.effect("with an Upgrade header is answered like any other", () =>
     Effect.gen(function* () {
       const { seed, send } = yield* TestServer

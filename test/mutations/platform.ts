@@ -28,6 +28,10 @@ export const platform = [
   mutating("platform/CanonicalJson.ts", "platform/CanonicalJson")("left < right ? -1 : 1", "0"),
   token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
   token('oneShotHash("sha256", text, "buffer")', 'oneShotHash("sha256", "", "buffer")'),
+  mutating("platform/auth/Bearer.ts", "contract/Hostile")(
+    "last?.authorization === authorization",
+    "last !== undefined"
+  ),
   bearer('!credential.entitlements.includes("developer_api")', "false"),
   bearer("!credential.modules.includes(access.module)", "false"),
   bearer("!credential.membership", "false"),

@@ -205,9 +205,13 @@ export interface ServiceOptions {
   readonly args?: ReadonlyArray<string>
 }
 
-/** Starts the service, ready or not; on a port of the system's choice unless `PORT` is given. */
+/** Starts the service as `npm start` does, ready or not; on a port of the system's choice unless `PORT` is given. */
 export const launchService = ({ args = [], env = {}, source = checkout }: ServiceOptions): Running =>
-  spawn(node, [Path.join(source, "src/main.ts"), ...args], { PORT: "0", ...env })
+  spawn(node, [Path.join(source, "src/main.ts"), ...args], {
+    PORT: "0",
+    NODE_COMPILE_CACHE: Path.join(source, "node_modules/.cache/developer-api"),
+    ...env
+  })
 
 export interface Service extends Running {
   readonly url: string

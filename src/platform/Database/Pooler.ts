@@ -7,7 +7,7 @@
  */
 import { PgClient, type PgConnection, PgPool } from "@effect/sql-pg"
 import { Duration, Effect, Layer, Predicate, Result, Stream } from "effect"
-import { Reactivity } from "effect/reactivity"
+import * as Reactivity from "effect/reactivity/Reactivity"
 import { SqlClient, type SqlConnection, SqlError } from "effect/sql"
 import type { Pool } from "./Pools.ts"
 

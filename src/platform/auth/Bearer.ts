@@ -11,7 +11,7 @@ import {
   type ServiceUnavailable
 } from "../../api/Problems.ts"
 import { type Credential, Credentials } from "./Credentials.ts"
-import { present } from "./Token.ts"
+import { present, type Presented } from "./Token.ts"
 
 type Refusal =
   | CredentialMissing
@@ -22,16 +22,19 @@ type Refusal =
   | ScopeMissing
   | ServiceUnavailable
 
-/** Verifies the token of an `Authorization` header, and its right to an operation. */
-type Authorize = (authorization: string | undefined, access: Access["Service"]) => Effect.Effect<Credential, Refusal>
+/** Verifies the token of an `Authorization` header that arrived on a connection, and its right to an operation. */
+type Authorize = (
+  authorization: string | undefined,
+  connection: object,
+  access: Access["Service"]
+) => Effect.Effect<Credential, Refusal>
 
 export const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effect.map(
   Credentials,
   (credentials): Authorize =>
-    (authorization, access) => {
+    (authorization, connection, access) => {
       if (authorization === undefined) return Effect.fail(missing())
-      const text = bearer.exec(authorization)?.[1]
-      const token = text === undefined ? undefined : present(text)
+      const token = tokenOf(authorization, connection)
       if (token === undefined) return Effect.fail(invalid())
       return Effect.flatMap(credentials.verify(token), (credential): Effect.Effect<Credential, Refusal> => {
         if (Option.isNone(credential)) return Effect.fail(invalid())
@@ -43,6 +46,19 @@ export const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effec
 
 /** The scheme is case-insensitive, and one or more spaces follow it (RFC 9110, section 11.4). */
 const bearer = /^bearer +(.*[^ ].*)$/i
+
+/** The last well-formed token of each connection. It is parsed and hashed again only if the next request has another one. */
+const lastTokens = new WeakMap<object, { readonly authorization: string; readonly token: Presented }>()
+
+/** Parses an `Authorization` header; undefined for a malformed one. */
+const tokenOf = (authorization: string, connection: object): Presented | undefined => {
+  const last = lastTokens.get(connection)
+  if (last?.authorization === authorization) return last.token
+  const text = bearer.exec(authorization)?.[1]
+  const token = text === undefined ? undefined : present(text)
+  if (token !== undefined) lastTokens.set(connection, { authorization, token })
+  return token
+}
 
 const missing = () => new CredentialMissing({ detail: "Send a project token as `Authorization: Bearer dk_…`." })
 

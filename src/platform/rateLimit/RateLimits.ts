@@ -3,7 +3,7 @@
  * else in the process, where a token is taken synchronously.
  */
 import { Context, Data, Duration, Effect, Layer, Option, type Redacted } from "effect"
-import { RateLimiter } from "effect/persistence"
+import * as RateLimiter from "effect/persistence/RateLimiter"
 import type { Policy } from "../../api/Access.ts"
 import type { RateLimit } from "../../api/Authentication.ts"
 import type { ProjectId } from "../../api/Ids.ts"

@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Exit, Fiber } from "effect"
 import { ProjectId } from "../../../src/api/Ids.ts"
-import { arriving, CurrentRequest, withOwnTime } from "../../../src/platform/CurrentRequest.ts"
+import { newRequestState, CurrentRequest, withOwnTime } from "../../../src/platform/CurrentRequest.ts"
 import { coalesced } from "../../../src/platform/Coalesced.ts"
 import { statement, StatementTimeout } from "../../../src/platform/Database.ts"
 import { capacity, type Queued } from "../../../src/platform/idempotency/FairQueue.ts"
@@ -11,7 +11,7 @@ import { until } from "../../support/Waiting.ts"
 
 /** A request that has waited for so long, in milliseconds. */
 const arrivedBefore = (millis: number) => {
-  const request = { ...arriving(undefined, "/"), arrivedAt: performance.now() - millis }
+  const request = { ...newRequestState(undefined, "/"), arrivedAt: performance.now() - millis }
   return Effect.provideService(CurrentRequest, request)
 }
 
