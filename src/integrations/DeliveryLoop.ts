@@ -110,7 +110,7 @@ const make = Effect.gen(function* () {
 
   const name = ({ installationId, projectId }: Endpoint) => {
     const endpoint = { projectId, installationId }
-    named.set(keyOf(endpoint), endpoint)
+    named.set(EndpointQueues.keyOf(endpoint), endpoint)
   }
   const end = (lease: Leased, result: Result) => {
     results.push({ lease, result })
@@ -184,7 +184,10 @@ const make = Effect.gen(function* () {
   const recordEnded = Effect.suspend(() => {
     const batch = results.slice(0, longestBatch)
     const forget = () => {
-      for (const { lease } of batch) leased.delete(lease)
+      for (const { lease } of batch) {
+        leased.delete(lease)
+        queues.recorded(lease)
+      }
     }
     results = results.slice(longestBatch)
     return statement(
@@ -287,7 +290,7 @@ const make = Effect.gen(function* () {
       const endpoint = { projectId, installationId }
       name(endpoint)
       if (on === "changed") {
-        changed.set(keyOf(endpoint), endpoint)
+        changed.set(EndpointQueues.keyOf(endpoint), endpoint)
         returnAll(queues.drop(endpoint))
       }
     }
@@ -303,6 +306,3 @@ const make = Effect.gen(function* () {
     })
   }
 })
-
-/** No id holds the character between them. */
-const keyOf = ({ installationId, projectId }: Endpoint) => `${projectId}\u0000${installationId}`
