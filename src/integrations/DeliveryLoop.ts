@@ -1,5 +1,5 @@
 /**
- * Delivers the outbox. Any number of processes may run it.
+ * Delivers the outbox. Any number of processes may run it. `src/integrations/README.md` follows a delivery.
  *
  * One fiber talks to the database, one statement after the other; attempts run beside it:
  *
@@ -14,12 +14,10 @@
  *
  * - waiting: a result, a notice (new deliveries, a changed webhook) or the timer ends it, whichever comes first.
  * - disabling: the webhooks whose endpoints answered 410, before these answers are recorded.
- * - recording: up to `longestBatch` results in one statement. While the database is away they are kept and tried again;
- *   a result whose lease has expired by then changes nothing.
+ * - recording: the results, in one statement (`Deliveries/Results.ts`). While the database is away they are kept and tried
+ *   again; a result whose lease has expired by then changes nothing.
  * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that are named: by a notice,
  *   by a record after which they are due, or by an endpoint queue that runs low. While none is named, every `pollEvery`.
- *
- * `src/integrations/README.md` follows a delivery from its commit to its record.
  */
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
 import { SqlClient } from "effect/sql"
@@ -32,20 +30,17 @@ import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
 import { attempt } from "./Deliveries/Attempt.ts"
 import { type Claim, claim } from "./Deliveries/Claim.ts"
-import type { Endpoint, Named } from "./Deliveries/Claim/Endpoints.ts"
-import { disable } from "./Deliveries/DeadLetter.ts"
+import type { Endpoint } from "./Deliveries/Claim/Endpoints.ts"
 import * as EndpointQueues from "./Deliveries/EndpointQueues.ts"
 import { listen } from "./Deliveries/Listener.ts"
 import { maintain } from "./Deliveries/Maintenance.ts"
-import * as Metrics from "./DeliveryMetrics.ts"
-import { record, type Result } from "./Deliveries/Record.ts"
+import { record } from "./Deliveries/Record.ts"
+import * as Results from "./Deliveries/Results.ts"
 import { isGone, maxAge, resultOf, returnedBy } from "./Deliveries/Schedule.ts"
 import * as Secrets from "./Deliveries/Secrets.ts"
 import * as Slots from "./Deliveries/Slots.ts"
 import { Sender } from "./Sender.ts"
 
-/** Maximum number of results in one statement. */
-const longestBatch = 500
 /** Maximum number of deliveries leased to one process, in flight or waiting in their queues. */
 const leasesInAll = 4_096
 /** Maximum number of these that one statement claims beyond the concurrency of their endpoints. */
@@ -72,6 +67,9 @@ export class DeliveryLoop extends Context.Service<
   )
 }
 
+/** Outcome of an attempt that ended with a defect. */
+const internal = { _tag: "failed", code: "internal" } as const
+
 /** A claim of this process, from its lease to its record. */
 interface Leased extends Claim {
   startedAt: number
@@ -92,16 +90,13 @@ const make = Effect.gen(function* () {
   const now = () => clock.currentTimeMillisUnsafe()
   const concurrency = webhooks.endpointConcurrency
   const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
-  const pollNanos = Duration.toNanosUnsafe(pollEvery)
   const terms = { concurrency, disableAfterMillis: Duration.toMillis(webhooks.disableAfter) }
-
   const slots = Slots.make()
   const leased = new Set<Leased>()
   /** Endpoints that the next claim visits, by key. */
   const named = new Map<string, Endpoint>()
   /** Endpoints whose webhook has changed since the last claim began: what was claimed ahead is stale. */
   const changed = new Map<string, Endpoint>()
-  let results: Array<{ readonly lease: Leased; readonly result: Result }> = []
   /** Time of the next claim if no endpoint is named before. Monotonic, in nanoseconds. */
   let pollAt = 0n
   let intake: "open" | "closed" = "open"
@@ -109,17 +104,10 @@ const make = Effect.gen(function* () {
   const signals = yield* Queue.sliding<void>(1)
   const signal = () => void Queue.offerUnsafe(signals, undefined)
 
-  const name = ({ installationId, projectId }: Endpoint) => {
-    const endpoint = { projectId, installationId }
-    named.set(keyOf(endpoint), endpoint)
-  }
-  const end = (lease: Leased, result: Result) => {
-    results.push({ lease, result })
-    signal()
-  }
+  const name = (endpoint: Endpoint) => void named.set(EndpointQueues.keyOf(endpoint), endpoint)
   const returnAll = (leases: ReadonlyArray<Leased>) => {
     const at = now()
-    for (const lease of leases) end(lease, returnedBy(lease, "unsent", { startedAt: at, finishedAt: at }))
+    for (const lease of leases) results.add(lease, returnedBy(lease, "unsent", { startedAt: at, finishedAt: at }))
   }
 
   // Finalizers run in reverse order, so this one runs after the fibers that send have ended.
@@ -127,12 +115,11 @@ const make = Effect.gen(function* () {
     Effect.suspend(() => {
       returnAll(queues.drop())
       const at = now()
-      const ended = new Set(results.map(({ lease }) => lease))
-      const left = [...leased].filter((lease) => !ended.has(lease))
-      const released = left.map((lease) =>
-        returnedBy(lease, "released", { startedAt: lease.startedAt, finishedAt: at })
+      const ended = new Map(results.left().map(({ lease, result }) => [lease, result]))
+      const all = Array.from(
+        leased,
+        (lease) => ended.get(lease) ?? returnedBy(lease, "released", { startedAt: lease.startedAt, finishedAt: at })
       )
-      const all = [...results.map(({ result }) => result), ...released]
       return all.length === 0 ? Effect.void : Effect.asVoid(record(sql, all, terms))
     }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
   )
@@ -144,21 +131,17 @@ const make = Effect.gen(function* () {
     lease.slot = slots.take(lease.suspect, lease.startedAt)
     const outcome = yield* attempt(parts, lease, lease.startedAt).pipe(
       // A defect in one attempt is the failure of that delivery alone.
-      Effect.catchDefect((defect) =>
-        Effect.as(Effect.logError("An attempt of a delivery failed", defect), {
-          _tag: "failed",
-          code: "internal"
-        } as const)
-      )
+      Effect.catchDefect((defect) => Effect.as(Effect.logError("An attempt of a delivery failed", defect), internal))
     )
     slots.release(lease.slot)
     const finishedAt = now()
     const times = { startedAt: lease.startedAt, finishedAt }
     const result = resultOf(lease, outcome, times, webhooks.retrySchedule, yield* Random.next)
     const succeeded = result.on === "succeeded" && intake === "open"
-    const { next, returned } = queues.next(lease, { succeeded, millis: finishedAt - lease.startedAt, now: finishedAt })
-    if (isGone(outcome)) gone.push(lease)
-    end(lease, result)
+    const millis = finishedAt - lease.startedAt
+    const { next, returned } = queues.next(lease, { succeeded, millis, now: finishedAt })
+    if (isGone(outcome)) results.addGone(lease)
+    results.add(lease, result)
     returnAll(returned)
     return next
   })
@@ -169,45 +152,18 @@ const make = Effect.gen(function* () {
   })
 
   const queues = EndpointQueues.make<Leased>(concurrency, (lease) => run(deliverAll(lease)))
-  /** Endpoints that answered 410 and are not disabled yet. */
-  let gone: Array<Leased> = []
-
-  /** Disables before recording: what is recorded as dead is then no longer the webhook's to retry. */
-  const disableGone = Effect.suspend(() => {
-    const batch = gone
-    gone = []
-    return Effect.forEach(batch, (lease) => statement(disable(sql, lease, lease.endpointUrl, "gone")), {
-      discard: true
-    }).pipe(Effect.tapError(() => Effect.sync(() => void gone.push(...batch))))
-  })
-
-  /** Records a batch of results. A failure of the database keeps them, a defect drops them: their leases expire. */
-  const recordEnded = Effect.suspend(() => {
-    const batch = results.slice(0, longestBatch)
-    const forget = () => {
-      for (const { lease } of batch) leased.delete(lease)
-    }
-    results = results.slice(longestBatch)
-    return statement(
-      record(
-        sql,
-        batch.map(({ result }) => result),
-        terms
-      )
-    ).pipe(
-      Effect.tapError(() => Effect.sync(() => void (results = [...batch, ...results]))),
-      Effect.tapDefect(() => Effect.sync(forget)),
-      Effect.tap(() => Effect.sync(forget)),
-      Effect.tap((endpoints) => {
-        for (const endpoint of endpoints) if (endpoint.isDue) name(endpoint)
-        // Should this fail, the next failure of the endpoint comes to it.
-        const failing = endpoints.filter(({ isFailing }) => isFailing)
-        return Effect.forEach(failing, (endpoint) => statement(disable(sql, endpoint, null, "failing")), {
-          discard: true
-        })
-      }),
-      Effect.andThen(measured ? Metrics.countResults(batch.map(({ result }) => result)) : Effect.void)
-    )
+  const results = Results.make<Leased>({
+    sql,
+    terms,
+    measured,
+    signal,
+    ended: (leases) => {
+      for (const lease of leases) {
+        leased.delete(lease)
+        queues.recorded(lease)
+      }
+    },
+    due: (endpoints) => endpoints.forEach(name)
   })
 
   /**
@@ -222,20 +178,13 @@ const make = Effect.gen(function* () {
     queues.runningLow(at).forEach(name)
     const elapsed = clock.monotonicTimeNanosUnsafe()
     if (named.size === 0 && elapsed < pollAt) return Effect.void
-    pollAt = elapsed + pollNanos
+    pollAt = elapsed + Duration.toNanosUnsafe(pollEvery)
     const visits = queues.named(named.values(), at, Math.min(aheadPerClaim, room))
-    const free = slots.free(at)
+    const { healthy, suspect } = slots.free(at)
+    const limits = { concurrency, leaseMillis, slots: { healthy: Math.min(healthy, room), suspect } }
     named.clear()
     changed.clear()
-    return claimed({ workerId, named: visits, slots: { healthy: Math.min(free.healthy, room), suspect: free.suspect } })
-  })
-
-  const claimed = (of: {
-    workerId: bigint
-    named: ReadonlyArray<Named>
-    slots: { healthy: number; suspect: number }
-  }) =>
-    untraced(statement(claim(claims, { ...of, concurrency, leaseMillis }))).pipe(
+    return untraced(statement(claim(claims, { ...limits, workerId, named: visits }))).pipe(
       Effect.map((rows) => {
         const at = now()
         const leases = rows.map((one): Leased => ({ ...one, startedAt: at, slot: undefined }))
@@ -247,13 +196,12 @@ const make = Effect.gen(function* () {
       }),
       Effect.uninterruptible
     )
+  })
 
   const cycle = Effect.gen(function* () {
     const left = pollAt - clock.monotonicTimeNanosUnsafe()
     yield* Effect.timeoutOption(Queue.take(signals), intake === "open" && left > 0n ? Duration.nanos(left) : pollEvery)
-    if (gone.length > 0) yield* disableGone
-    if (results.length > 0) yield* Effect.uninterruptible(recordEnded)
-    if (results.length > 0) signal()
+    yield* results.record
     if (intake === "open") yield* claimDue
     else if (leased.size === 0) yield* Latch.open(idle)
   })
@@ -267,11 +215,10 @@ const make = Effect.gen(function* () {
     )
   )
 
-  const visit = (endpoints: ReadonlyArray<Endpoint>) =>
-    Effect.sync(() => {
-      endpoints.forEach(name)
-      if (endpoints.length > 0) signal()
-    })
+  const visit = (endpoints: ReadonlyArray<Endpoint>) => {
+    endpoints.forEach(name)
+    if (endpoints.length > 0) signal()
+  }
 
   yield* maintain({
     sql,
@@ -280,19 +227,17 @@ const make = Effect.gen(function* () {
     worker,
     leaseMillis,
     maxAge: maxAge(webhooks.retrySchedule),
-    visit
+    visit: (endpoints) => Effect.sync(() => visit(endpoints))
   })
 
   yield* listen(({ installationIds, on, projectId }) => {
-    for (const installationId of installationIds) {
-      const endpoint = { projectId, installationId }
-      name(endpoint)
-      if (on === "changed") {
-        changed.set(keyOf(endpoint), endpoint)
-        returnAll(queues.drop(endpoint))
-      }
+    const endpoints = installationIds.map((installationId) => ({ projectId, installationId }))
+    visit(endpoints)
+    if (on === "appended") return
+    for (const endpoint of endpoints) {
+      changed.set(EndpointQueues.keyOf(endpoint), endpoint)
+      returnAll(queues.drop(endpoint))
     }
-    signal()
   })
 
   return {
@@ -304,6 +249,3 @@ const make = Effect.gen(function* () {
     })
   }
 })
-
-/** No id holds the character between them. */
-const keyOf = ({ installationId, projectId }: Endpoint) => `${projectId}\u0000${installationId}`

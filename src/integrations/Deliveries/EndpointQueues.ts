@@ -17,6 +17,8 @@ const aheadFactor = 16
 
 interface EndpointQueue<C> {
   readonly endpoint: Endpoint
+  /** Leases that are not recorded: sending, waiting, or ended. As many are in flight by the endpoint's row. */
+  leased: number
   sending: number
   readonly waiting: Array<{ readonly claim: C; readonly since: number }>
   /** Number that the next claim may lease of the endpoint. */
@@ -30,7 +32,7 @@ interface EndpointQueue<C> {
 export interface EndpointQueues<C extends Claim> {
   /** Returns endpoints as a claim is to visit them: those that are quick have deliveries claimed ahead, up to `room` in all. */
   readonly named: (endpoints: Iterable<Endpoint>, now: number, room: number) => ReadonlyArray<Named>
-  /** Starts the claims that a queue has room for; the others wait. */
+  /** Takes what a claim has leased: starts those that a queue has room for; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
   /** Returns what is sent next to an endpoint after the end of an attempt, and what is returned: after a failure, or a long wait. */
   readonly next: (
@@ -38,9 +40,12 @@ export interface EndpointQueues<C extends Claim> {
     ended: { readonly succeeded: boolean; readonly millis: number; readonly now: number }
   ) => { readonly next: C | undefined; readonly returned: ReadonlyArray<C> }
   /**
-   * Names, once, the endpoints that are quick, have more due and at most half of their leases left. Forgets empty queues.
+   * Names, once, the endpoints that are quick, have more due and at most half of their leases left. Forgets the empty queues of
+   * endpoints that are no longer quick.
    */
   readonly runningLow: (now: number) => ReadonlyArray<Endpoint>
+  /** Forgets the lease of a claim that was added, once its result is recorded or lost. */
+  readonly recorded: (claim: C) => void
   /** Takes what waits for an endpoint, or for all. */
   readonly drop: (endpoint?: Endpoint) => ReadonlyArray<C>
 }
@@ -49,7 +54,7 @@ export interface EndpointQueues<C extends Claim> {
 export const make = <C extends Claim>(width: number, send: (claim: C) => void): EndpointQueues<C> => {
   const queues = new Map<string, EndpointQueue<C>>()
   const ahead = width * aheadFactor
-  const leases = (queue: EndpointQueue<C>) => queue.sending + queue.waiting.length
+  const left = (queue: EndpointQueue<C>) => queue.sending + queue.waiting.length
   const empty = ({ waiting }: EndpointQueue<C>) => waiting.splice(0).map(({ claim }) => claim)
 
   const queueOf = (endpoint: Endpoint) => {
@@ -59,6 +64,7 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
     const { installationId, projectId } = endpoint
     const queue: EndpointQueue<C> = {
       endpoint: { projectId, installationId },
+      leased: 0,
       sending: 0,
       waiting: [],
       wanted: width,
@@ -71,12 +77,12 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
 
   return {
     named: (endpoints, now, room) => {
-      let left = room
+      let free = room
       return Array.from(endpoints, (endpoint) => {
         const queue = queues.get(keyOf(endpoint))
         if (queue === undefined) return { ...endpoint, width }
-        queue.wanted = now < queue.quickUntil && left >= ahead ? ahead : width
-        left -= queue.wanted - width
+        queue.wanted = now < queue.quickUntil && free >= ahead ? ahead : width
+        free -= queue.wanted - width
         return { ...endpoint, width: queue.wanted }
       })
     },
@@ -85,6 +91,7 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
       for (const claim of claims) {
         const queue = queueOf(claim)
         filled.add(queue)
+        queue.leased++
         if (queue.sending >= (claim.suspect ? 1 : width)) {
           queue.waiting.push({ claim, since: now })
         } else {
@@ -93,7 +100,7 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
         }
       }
       for (const queue of filled) {
-        queue.more = leases(queue) >= queue.wanted
+        queue.more = queue.leased >= queue.wanted
         queue.wanted = width
       }
     },
@@ -112,14 +119,17 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
     runningLow: (now) => {
       const found: Array<Endpoint> = []
       for (const [key, queue] of queues) {
-        if (now < queue.quickUntil && queue.more && leases(queue) <= ahead / 2) {
+        if (now < queue.quickUntil && queue.more && left(queue) <= ahead / 2) {
           queue.more = false
           found.push(queue.endpoint)
-        } else if (leases(queue) === 0) {
+        } else if (queue.leased === 0 && now >= queue.quickUntil) {
           queues.delete(key)
         }
       }
       return found
+    },
+    recorded: (claim) => {
+      queueOf(claim).leased--
     },
     drop: (endpoint) => {
       if (endpoint === undefined) return [...queues.values()].flatMap(empty)
@@ -129,5 +139,5 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
   }
 }
 
-/** No id holds the character between them. */
-const keyOf = ({ installationId, projectId }: Endpoint) => `${projectId}\u0000${installationId}`
+/** The key of an endpoint in maps of this process. No id holds the character between its parts. */
+export const keyOf = ({ installationId, projectId }: Endpoint) => `${projectId}\u0000${installationId}`

@@ -48,7 +48,7 @@ const withoutCleared = (results: ReadonlyArray<Result>): ReadonlyArray<number> =
     .toReversed()
 }
 
-interface Terms {
+export interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
   /** Time without a success after which an endpoint's webhook is to be disabled. */
@@ -56,7 +56,7 @@ interface Terms {
 }
 
 /** An endpoint of which something follows from its results. */
-interface Recorded extends Endpoint {
+export interface Recorded extends Endpoint {
   /** A claim would find something now. */
   readonly isDue: boolean
   /** It has failed for `disableAfterMillis`. */

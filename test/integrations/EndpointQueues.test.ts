@@ -1,0 +1,69 @@
+/** What is claimed ahead for a quick endpoint: enough that it never waits for a claim. */
+import { assert, describe, it } from "@effect/vitest"
+import { DeliveryId, EventId, InstallationId, ProjectId } from "../../src/api/Ids.ts"
+import type { Claim } from "../../src/integrations/Deliveries/Claim.ts"
+import { type EndpointQueues, make } from "../../src/integrations/Deliveries/EndpointQueues.ts"
+
+const endpoint = { projectId: ProjectId.make("prj_1"), installationId: InstallationId.make("shop") }
+
+/** A claimed delivery, by its number. */
+const claimOf = (due: number): Claim => ({
+  ...endpoint,
+  id: DeliveryId.make(`dlv_${due}`),
+  webhookId: DeliveryId.make(`dlv_${due}`),
+  attempt: 1,
+  leasedUntil: "infinity",
+  retries: 0,
+  suspect: false,
+  endpointUrl: "http://127.0.0.1:9/",
+  secrets: "",
+  eventId: EventId.make(`evt_${due}`),
+  type: "crm.deal.created.v1",
+  data: "{}",
+  occurredAt: new Date(due),
+  traceparent: ""
+})
+
+/** A queue of width 1 that is quick from time 1 on, and whose last claim has leased so many, from 1 on, of the 16 ahead. */
+const filled = (leased: number) => {
+  const queues = make(1, () => {})
+  queues.named([endpoint], 0, 1_000)
+  queues.add([claimOf(0)], 0)
+  end(queues, 0, 1)
+  queues.recorded(claimOf(0))
+  queues.named([endpoint], 1, 1_000)
+  queues.add(
+    Array.from({ length: leased }, (_, n) => claimOf(n + 1)),
+    1
+  )
+  return queues
+}
+
+/** Ends a delivery, at a time. */
+const end = (queues: EndpointQueues<Claim>, due: number, now: number) =>
+  queues.next(claimOf(due), { succeeded: true, millis: 1, now })
+
+describe("an endpoint that is quick", () => {
+  it("has more claimed at half, though results of the last claim were not recorded yet when it was filled", () => {
+    const queues = filled(16)
+    for (let due = 1; due <= 12; due++) end(queues, due, 50)
+    for (let due = 1; due <= 9; due++) queues.recorded(claimOf(due))
+    queues.named([endpoint], 50, 1_000)
+    queues.add(
+      Array.from({ length: 9 }, (_, n) => claimOf(n + 17)),
+      50
+    )
+    for (let due = 13; due <= 17; due++) end(queues, due, 60)
+    assert.deepStrictEqual(queues.runningLow(60), [endpoint])
+  })
+
+  it("has as much claimed ahead after all was sent", () => {
+    const queues = filled(4)
+    for (let due = 1; due <= 4; due++) {
+      end(queues, due, 50)
+      queues.recorded(claimOf(due))
+    }
+    assert.deepStrictEqual(queues.runningLow(60), [])
+    assert.strictEqual(queues.named([endpoint], 60, 1_000)[0]?.width, 16)
+  })
+})
