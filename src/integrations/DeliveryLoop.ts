@@ -95,7 +95,7 @@ const make = Effect.gen(function* () {
   const leased = new Set<Leased>()
   /** Endpoints that the next claim visits, by key. */
   const named = new Map<string, Endpoint>()
-  /** Endpoints whose webhook has changed since the last claim began: what was claimed ahead is stale. */
+  /** Endpoints whose webhook has changed since the last claim began: deliveries claimed ahead of it are returned. */
   const changed = new Map<string, Endpoint>()
   /** Time of the next claim if no endpoint is named before. Monotonic, in nanoseconds. */
   let pollAt = 0n

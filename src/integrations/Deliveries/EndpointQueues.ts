@@ -30,11 +30,11 @@ interface EndpointQueue<C> {
 }
 
 export interface EndpointQueues<C extends Claim> {
-  /** Returns endpoints as a claim is to visit them: those that are quick have deliveries claimed ahead, up to `room` in all. */
+  /** Returns the endpoints with their widths for a claim. A quick endpoint gets the larger one, while `room` lasts. */
   readonly named: (endpoints: Iterable<Endpoint>, now: number, room: number) => ReadonlyArray<Named>
   /** Takes what a claim has leased: starts those that a queue has room for; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
-  /** Returns what is sent next to an endpoint after the end of an attempt, and what is returned: after a failure, or a long wait. */
+  /** Returns the next delivery to send after an attempt has ended, and those that are returned: after a failure or a long wait. */
   readonly next: (
     claim: C,
     ended: { readonly succeeded: boolean; readonly millis: number; readonly now: number }

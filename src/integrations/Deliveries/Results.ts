@@ -47,7 +47,7 @@ export const make = <L extends Claim>({ due, ended, measured, signal, sql, terms
   /** Endpoints that answered 410 and are not disabled yet. */
   let gone: Array<L> = []
 
-  /** Disables before recording: what is recorded as dead is then no longer the webhook's to retry. */
+  /** Disables the webhooks before their results are recorded, so that nobody can retry a dead delivery in between. */
   const disableGone = Effect.suspend(() => {
     const batch = gone
     gone = []
@@ -67,7 +67,7 @@ export const make = <L extends Claim>({ due, ended, measured, signal, sql, terms
       Effect.tap(forget),
       Effect.tap((endpoints) => {
         due(endpoints.filter(({ isDue }) => isDue))
-        // Should this fail, the next failure of the endpoint comes to it.
+        // If this fails, the next failure of the endpoint disables its webhook.
         const failing = endpoints.filter(({ isFailing }) => isFailing)
         return Effect.forEach(failing, (endpoint) => statement(disable(sql, endpoint, null, "failing")), {
           discard: true
