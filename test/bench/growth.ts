@@ -10,6 +10,7 @@ import type { PgClient } from "@effect/sql-pg"
 import { Effect, Option, Redacted } from "effect"
 import { Command, Flag } from "effect/cli"
 import { randomBytes, randomUUID } from "node:crypto"
+import { totalmem } from "node:os"
 import { json } from "../../src/cli/Flags.ts"
 import { answer, table } from "../../src/cli/Output.ts"
 import { DealId } from "../../src/api/Ids.ts"
@@ -38,9 +39,20 @@ export interface Options {
   readonly days: number
   /** Directory of the cluster; filled if it is empty. */
   readonly directory: string | undefined
+  /** PostgreSQL's `shared_buffers`. A create writes anywhere in the index of keys, so its cost depends on whether that fits. */
+  readonly sharedBuffers: string
 }
 
-export const usual: Options = { rows: 1_000_000, rounds: 10, days: 30, directory: undefined }
+/** A quarter of the machine's memory, as PostgreSQL's documentation recommends ("Resource Consumption"). */
+const quarterOfMemory = `${Math.floor(totalmem() / 4 / 2 ** 20)}MB`
+
+export const usual: Options = {
+  rows: 1_000_000,
+  rounds: 10,
+  days: 30,
+  directory: undefined,
+  sharedBuffers: quarterOfMemory
+}
 
 /** Creates of a round; each makes a delivery. */
 const creates = 1_000
@@ -57,11 +69,8 @@ const kept = 10
 const installations = 10
 const deadEvery = 1_000
 
-/**
- * Memory for the indexes that creates write anywhere in, as a server for so many rows has; and an autovacuum that looks as
- * often as rounds and days pass here, a thousand times faster than real ones.
- */
-const flags = { shared_buffers: "1GB", autovacuum_naptime: "1s", max_wal_size: "2GB" }
+/** Autovacuum runs as often as rounds and days pass here, a thousand times faster than real ones. */
+const flags = { autovacuum_naptime: "1s", max_wal_size: "2GB" }
 
 const tables = ["deliveries", "events", "idempotency_keys"]
 
@@ -247,9 +256,9 @@ const grow = Effect.fnUntraced(function* (url: Redacted.Redacted, watcher: PgCli
   return sizes
 }, Effect.scoped)
 
-export const measure = Effect.fnUntraced(function* ({ days, directory, rounds, rows }: Options) {
+export const measure = Effect.fnUntraced(function* ({ days, directory, rounds, rows, sharedBuffers }: Options) {
   yield* progress("starting PostgreSQL")
-  const url = yield* database(flags, directory)
+  const url = yield* database({ ...flags, shared_buffers: sharedBuffers }, directory)
   const admin = yield* connect(url)
   const isThere = (name: string) =>
     Effect.map(admin`SELECT FROM pg_database WHERE datname = ${name}`, (found) => found.length > 0)
@@ -299,7 +308,7 @@ export const measure = Effect.fnUntraced(function* ({ days, directory, rounds, r
   })
   const findings: Findings = {
     document: {
-      settings: { rows, rounds, days, creates, group, batch, day, kept, node: process.version },
+      settings: { rows, rounds, days, sharedBuffers, creates, group, batch, day, kept, node: process.version },
       microseconds: Object.fromEntries(
         rowsOf.map(({ full, name, ratios, small }) => [
           name,
@@ -331,6 +340,10 @@ export const command = Command.make(
     directory: Flag.String("directory").pipe(
       Flag.optional,
       Flag.withDescription("Keep the cluster there, and use the full database that is there")
+    ),
+    sharedBuffers: Flag.String("shared-buffers").pipe(
+      Flag.withDefault(usual.sharedBuffers),
+      Flag.withDescription("PostgreSQL's shared_buffers; a quarter of the machine's memory if not given")
     )
   },
   Effect.fnUntraced(function* ({ directory, json, ...options }) {
