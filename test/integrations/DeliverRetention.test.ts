@@ -9,6 +9,7 @@ import { Sender } from "../../src/integrations/Sender.ts"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
 import { Worker } from "../../src/platform/background/Worker.ts"
 import { DatabaseUrl } from "../../src/platform/Database.ts"
+import { Notifier } from "../../src/platform/outbox/Notifier.ts"
 import { SecretBox } from "../../src/platform/SecretBox.ts"
 import { SecretKey } from "../../src/platform/SecretKey.ts"
 import { Settings } from "../../src/platform/Settings.ts"
@@ -29,6 +30,7 @@ const loop = DeliveryLoop.layer.pipe(
   Layer.provide(Layer.succeed(Sender, { send: () => Effect.die("Nothing was due") })),
   Layer.provide(SecretBox.layer),
   Layer.provide(Layer.succeed(Worker, { id: 1n, leaseId: () => null, isDead: (sql) => sql`false` })),
+  Layer.provide(Notifier.layerInline),
   Layer.provide(Supervisor.layer),
   Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(secretKey)))),
   Layer.provide(

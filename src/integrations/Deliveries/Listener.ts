@@ -1,9 +1,9 @@
-/** Receives what `Notifier` sends. */
+/** Receives the notices of `Notifier`: those of this process directly, those of others by NOTIFY. */
 import { PgClient } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer, Option, Queue } from "effect"
 import { Supervisor } from "../../platform/background/Supervisor.ts"
 import { listenerLayer } from "../../platform/Database.ts"
-import { channel, type Notice, noticeOf } from "../../platform/outbox/Notifier.ts"
+import { channel, type Notice, noticeOf, Notifier } from "../../platform/outbox/Notifier.ts"
 
 const reconnectAfter = Duration.seconds(1)
 
@@ -11,9 +11,11 @@ const reconnectAfter = Duration.seconds(1)
 const progressEvery = Duration.seconds(10)
 const stalledAfter = Duration.minutes(1)
 
-/** Passes on each notice, on a connection of its own that is opened anew when it breaks. */
+/** Passes on each notice once. The connection for those of other processes is opened anew when it breaks. */
 export const listen = Effect.fnUntraced(function* (receive: (notice: Notice) => void) {
   const supervisor = yield* Supervisor
+  const notifier = yield* Notifier
+  yield* notifier.subscribe(receive)
   const session = Effect.fnUntraced(function* (progress: Effect.Effect<void>) {
     const client = Context.get(yield* Layer.build(Layer.fresh(listenerLayer)), PgClient.PgClient)
     const notifications = yield* client.listen(channel)
@@ -21,7 +23,7 @@ export const listen = Effect.fnUntraced(function* (receive: (notice: Notice) => 
       Effect.timeoutOption(progressEvery),
       Effect.map((notification) => {
         const notice = Option.flatMap(notification, ({ payload }) => noticeOf(payload))
-        if (Option.isSome(notice)) receive(notice.value)
+        if (Option.isSome(notice) && !notifier.isOwn(notice.value)) receive(notice.value)
       }),
       Effect.andThen(progress),
       Effect.forever

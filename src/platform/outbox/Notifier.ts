@@ -1,12 +1,13 @@
 /**
  * Notifies the delivery workers of every replica that endpoints have new deliveries, or that a webhook has changed.
  *
- * A NOTIFY is a statement of its own, sent after the commit: inside the transaction of a change it would serialize all such
- * commits. It only shortens the wait. When a process ends before it notifies, the sweep of the delivery worker finds the
- * deliveries (see `src/integrations/README.md`).
+ * The worker of the same process receives a notice at once, the others by a NOTIFY. This is a statement of its own, sent after
+ * the commit: inside the transaction of a change it would serialize all such commits. A notice only shortens the wait. When a
+ * process ends before it notifies, the sweep of the delivery worker finds the deliveries (see `src/integrations/README.md`).
  */
-import { Context, Duration, Effect, Layer, Option, Queue, Schema } from "effect"
+import { Context, Duration, Effect, Layer, Option, Queue, Schema, type Scope } from "effect"
 import { SqlClient } from "effect/sql"
+import { randomUUID } from "node:crypto"
 import { Supervisor } from "../background/Supervisor.ts"
 import { InstallationId, ProjectId } from "../../api/Ids.ts"
 
@@ -15,7 +16,9 @@ export const channel = "deliveries"
 const Notice = Schema.Struct({
   on: Schema.Literals(["appended", "changed"]),
   projectId: ProjectId,
-  installationIds: Schema.Array(InstallationId)
+  installationIds: Schema.Array(InstallationId),
+  /** The process whose worker has received the notice without a NOTIFY. */
+  receivedBy: Schema.optionalKey(Schema.String)
 })
 export type Notice = typeof Notice.Type
 
@@ -42,6 +45,10 @@ export class Notifier extends Context.Service<
     readonly appended: (projectId: ProjectId, installationIds: ReadonlyArray<InstallationId>) => Effect.Effect<void>
     /** Announces that the URL, the secrets or the state of an installation's webhook has changed. */
     readonly changed: (projectId: ProjectId, installationId: InstallationId) => Effect.Effect<void>
+    /** Passes on the notices of this process, until the scope is closed. */
+    readonly subscribe: (receive: (notice: Notice) => void) => Effect.Effect<void, never, Scope.Scope>
+    /** Whether a notice came from this process, whose subscribers have received it. */
+    readonly isOwn: (notice: Notice) => boolean
   }
 >()("developer-api/platform/outbox/Notifier") {
   /** For requests, which do not wait for the NOTIFY. Notices that queue up while one is sent are merged. */
@@ -50,30 +57,51 @@ export class Notifier extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const notices = yield* Queue.dropping<Notice>(maxNotices)
+      const receivers = new Set<(notice: Notice) => void>()
+      const processId = randomUUID()
       const supervisor = yield* Supervisor
       const idle = Effect.suspend(() =>
         Queue.sizeUnsafe(notices) > 0 ? Effect.void : Effect.timeoutOption(Queue.peek(notices), idleAfter)
       )
       const send = Effect.flatMap(Queue.clear(notices), (gathered) =>
-        Effect.forEach(merged(gathered), (notice) => notify(sql, notice), { discard: true })
+        Effect.forEach(merged(gathered), (notice) => notify(sql, { ...notice, receivedBy: processId }), {
+          discard: true
+        })
       )
       yield* supervisor.supervise("outbox notifier", { stalledAfter }, (progress) =>
         idle.pipe(Effect.andThen(send), Effect.andThen(progress), Effect.forever)
       )
-      return notifierBy((notice) => Effect.asVoid(Queue.offer(notices, notice)))
+      return {
+        ...notifierBy((notice) =>
+          Effect.sync(() => {
+            for (const receive of receivers) receive(notice)
+            Queue.offerUnsafe(notices, notice)
+          })
+        ),
+        subscribe: (receive) =>
+          Effect.acquireRelease(
+            Effect.sync(() => void receivers.add(receive)),
+            () => Effect.sync(() => receivers.delete(receive))
+          ),
+        isOwn: ({ receivedBy }) => receivedBy === processId
+      }
     })
   )
 
   /** For commands, whose process ends after them. */
   static readonly layerInline = Layer.effect(
     Notifier,
-    Effect.map(SqlClient.SqlClient, (sql) =>
-      notifierBy((notice) => Effect.forEach(merged([notice]), (part) => notify(sql, part), { discard: true }))
-    )
+    Effect.map(SqlClient.SqlClient, (sql) => ({
+      ...notifierBy((notice) => Effect.forEach(merged([notice]), (part) => notify(sql, part), { discard: true })),
+      subscribe: () => Effect.void,
+      isOwn: () => false
+    }))
   )
 }
 
-const notifierBy = (send: (notice: Notice) => Effect.Effect<void>): Notifier["Service"] => ({
+const notifierBy = (
+  send: (notice: Notice) => Effect.Effect<void>
+): Pick<Notifier["Service"], "appended" | "changed"> => ({
   appended: (projectId, installationIds) =>
     installationIds.length === 0 ? Effect.void : send({ on: "appended", projectId, installationIds }),
   changed: (projectId, installationId) => send({ on: "changed", projectId, installationIds: [installationId] })

@@ -1,0 +1,38 @@
+/** Notices of new deliveries, to the worker of the same process and to those of others. */
+import { PgClient } from "@effect/sql-pg"
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, Layer, Option, Queue } from "effect"
+import { InstallationId, ProjectId } from "../../../src/api/Ids.ts"
+import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
+import { channel, type Notice, noticeOf, Notifier } from "../../../src/platform/outbox/Notifier.ts"
+import { TestDatabase } from "../../support/TestDatabase.ts"
+
+const projectId = ProjectId.make("acme")
+const installationId = InstallationId.make("shop")
+
+const client = Layer.unwrap(Effect.map(TestDatabase, ({ url }) => PgClient.layer({ url })))
+
+const notifier = Layer.fresh(Notifier.layer.pipe(Layer.provide(Supervisor.layer)))
+
+layer(Layer.provideMerge(client, TestDatabase.layer), { excludeTestServices: true })("a notifier", (it) => {
+  it.effect("passes a notice on to its own process at once, and to others by NOTIFY", () =>
+    Effect.gen(function* () {
+      const [own, other] = [yield* Layer.build(notifier), yield* Layer.build(notifier)].map((context) =>
+        Context.get(context, Notifier)
+      )
+      if (own === undefined || other === undefined) return assert.fail("no notifiers")
+      const received: Array<Notice> = []
+      yield* own.subscribe((notice) => void received.push(notice))
+      const notifications = yield* (yield* PgClient.PgClient).listen(channel)
+      const appended = { on: "appended", projectId, installationIds: [installationId] } as const
+      yield* own.appended(projectId, [installationId])
+      assert.deepStrictEqual(received, [appended])
+
+      const { payload } = yield* Queue.take(notifications)
+      const notice = Option.getOrThrow(noticeOf(payload))
+      assert.deepInclude(notice, appended)
+      assert.deepStrictEqual([own.isOwn(notice), other.isOwn(notice)], [true, false])
+      assert.lengthOf(received, 1)
+    }).pipe(Effect.scoped)
+  )
+})
