@@ -1,7 +1,7 @@
 /** Every committed event is delivered, whatever dies on the way (contract §10, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { hang, ok, settings } from "../integrations/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { defer } from "../support/Finalizers.ts"
@@ -11,11 +11,7 @@ import { send } from "./Requests.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })

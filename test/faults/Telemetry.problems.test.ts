@@ -2,19 +2,14 @@
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { attributesOf, type Collector, spanKind, spanStatus, startCollector } from "./Collector.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
 
-let databaseUrl: string
-let token: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-  token = await project(databaseUrl)
-})
+const databaseUrl = await database()
+const token = await project(databaseUrl)
 
 const start = async (env: Readonly<Record<string, string>> = {}) => {
   const collector = await startCollector()

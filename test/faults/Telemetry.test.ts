@@ -1,7 +1,7 @@
 /** The telemetry that an OpenTelemetry collector receives (contract §14, §15). */
 import { createServer } from "node:net"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
@@ -9,13 +9,8 @@ import { attributesOf, type Collector, isBelow, spanKind, startCollector } from 
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
 
-let databaseUrl: string
-let token: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-  token = await project(databaseUrl, { clients: [{ id: "cli_ada", displayName: "Ada" }] })
-})
+const databaseUrl = await database()
+const token = await project(databaseUrl, { clients: [{ id: "cli_ada", displayName: "Ada" }] })
 
 const start = (env: Readonly<Record<string, string>>) => startService({ env: { ...serviceEnv(databaseUrl), ...env } })
 
