@@ -100,29 +100,17 @@ layer(TestServer.layer(), { excludeTestServices: true })("a ticket", (it) => {
         ticket("t", "closed", { score: 3, comment: "From the file", by: "operator" })
       ])
       let version = 1
-      for (const [rating, expected] of [
-        [
-          { score: 3, comment: "Other" },
-          { score: 3, comment: "Other" }
-        ],
-        [{ score: 3 }, { score: 3, comment: null }],
-        [
-          { score: 4, comment: "e\u0301" },
-          { score: 4, comment: "e\u0301" }
-        ],
-        [
-          { score: 4, comment: "\u00e9" },
-          { score: 4, comment: "\u00e9" }
-        ],
-        [
-          { score: 4, comment: null },
-          { score: 4, comment: null }
-        ],
-        [{ score: 1 }, { score: 1, comment: null }]
-      ] as const) {
+      for (const rating of [
+        { score: 3, comment: "Other" },
+        { score: 3 },
+        { score: 4, comment: "e\u0301" },
+        { score: 4, comment: "\u00e9" },
+        { score: 4, comment: null },
+        { score: 1 }
+      ]) {
         version++
         assert.deepInclude(receiptOf(yield* rate("t", rating), 200), { changed: true, version })
-        assert.deepStrictEqual(yield* read("t"), { ...expected, by: "operator", version })
+        assert.deepStrictEqual(yield* read("t"), { comment: null, ...rating, by: "operator", version })
       }
     })
   )
