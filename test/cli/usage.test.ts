@@ -121,10 +121,7 @@ describe("help", () => {
     { args: ["deliveries", "show"], says: ["--project", "--delivery", "--json", "EXAMPLES"] },
     { args: ["task"], says: ["create", "complete"] },
     { args: ["task", "create"], says: [...aboutTask, "RFC 3339", "--json", "EXAMPLES", "crm.task.created.v1"] },
-    {
-      args: ["task", "complete"],
-      says: ["--project", "--task", "--json", "EXAMPLES", "crm.task.completed.v1"]
-    },
+    { args: ["task", "complete"], says: ["--project", "--task", "--json", "EXAMPLES", "crm.task.completed.v1"] },
     { args: ["webhooks"], says: ["list", "test", "enable", "disable"] },
     { args: ["webhooks", "test"], says: ["--installation", "webhook.test.v1", "--json", "EXAMPLES"] },
     { args: ["audit", "list"], says: ["--project", "--json", "EXAMPLES"] },

@@ -54,10 +54,7 @@ interface Fault {
 
 const faults: Readonly<Record<string, Fault>> = {
   "is killed": { interrupt: () => cluster.kill(), heal: () => cluster.start() },
-  hangs: {
-    interrupt: async () => cluster.signal("SIGSTOP"),
-    heal: async () => cluster.signal("SIGCONT")
-  },
+  hangs: { interrupt: async () => cluster.signal("SIGSTOP"), heal: async () => cluster.signal("SIGCONT") },
   "cuts its connections": {
     interrupt: ({ query }) =>
       query(`

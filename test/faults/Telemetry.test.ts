@@ -41,10 +41,7 @@ describe("exported traces", () => {
     const servers = trace.filter(({ kind }) => kind === spanKind.server)
     assert.lengthOf(servers, 1)
     const [server] = servers
-    assertMatches(server, {
-      name: "GET /api/v1/developer/crm/clients/:clientId",
-      parentSpanId: "00f067aa0ba902b7"
-    })
+    assertMatches(server, { name: "GET /api/v1/developer/crm/clients/:clientId", parentSpanId: "00f067aa0ba902b7" })
     assertMatches(attributesOf(server?.attributes), {
       "http.request.method": "GET",
       "http.route": "/api/v1/developer/crm/clients/:clientId",
@@ -166,11 +163,7 @@ describe("the resource of exported telemetry", () => {
     )
     for (const { headers } of collector.received) assert.match(String(headers["content-type"]), /^application\/json/)
     for (const resource of collector.resources()) {
-      assertMatches(resource, {
-        "service.name": "orders-api",
-        "deployment.environment.name": "test",
-        team: "a b"
-      })
+      assertMatches(resource, { "service.name": "orders-api", "deployment.environment.name": "test", team: "a b" })
     }
   })
 

@@ -109,12 +109,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("an endp
       }
       yield* shop.wait(15 * minute)
       yield* shop.recorded(yield* shop.claimed(), answered(204))
-      assert.deepStrictEqual(yield* shop.health(), {
-        inFlight: 0,
-        failures: 0,
-        failedProbes: 0,
-        parkedUntil: null
-      })
+      assert.deepStrictEqual(yield* shop.health(), { inFlight: 0, failures: 0, failedProbes: 0, parkedUntil: null })
       const claims = yield* shop.claimed()
       assert.strictEqual(claims.length, 4)
       yield* shop.recorded(claims, answered(200))
