@@ -1,4 +1,4 @@
-/** Deals: what a create and a get do (contract §7). */
+/** Deals: what a create, a get and a patch do (contract §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"

@@ -2,9 +2,9 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { assertFault, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { hostileBodies } from "../support/HostileBodies.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { samples, World } from "./Samples.ts"
-import { hostileBodies } from "../support/HostileBodies.ts"
 
 const clients = "/api/v1/developer/crm/clients"
 

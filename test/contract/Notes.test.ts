@@ -1,13 +1,13 @@
-/** Notes on deals: what a create, a patch and a delete do, and what they refuse (contract §5, §7). */
+/** Notes on deals: what a create, a patch and a delete do, what they refuse, and the pages (contract §5, §6, §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { dealOf, faultsOf, notePageOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
 import { TestServer } from "../support/TestServer.ts"
+import { inOrder, many } from "./Lists.ts"
 import { keyIdOf, open } from "./Notes.support.ts"
 import { newKey } from "./Requests.ts"
-import { inOrder, many } from "./Lists.ts"
 
 const maxVersion = Number.MAX_SAFE_INTEGER
 

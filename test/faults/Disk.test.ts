@@ -5,15 +5,15 @@ import { randomBytes } from "node:crypto"
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeEach, describe, it } from "vitest"
+import { Effect } from "effect"
+import { spawnSync } from "node:child_process"
+import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import { pipelines } from "../contract/Deals.support.ts"
+import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder, postmasterOf, type Running, spawn, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { bearer, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
-import { Effect } from "effect"
-import { spawnSync } from "node:child_process"
-import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
-import { defer } from "../support/Finalizers.ts"
 
 /** Runs a program in a mount namespace of its own; others than root need a user namespace for it. */
 const inNamespace = (command: ReadonlyArray<string>): ReadonlyArray<string> => [
@@ -41,6 +41,7 @@ const requiresMount = (): void => {
   })
 }
 
+/** A service on a file system in memory that only it and its PostgreSQL see, and that ends with them. */
 interface SmallDisk {
   readonly service: Running
   /** The data directory, as others than the service see it. */

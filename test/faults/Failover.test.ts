@@ -1,12 +1,6 @@
 /** A synchronous standby takes over from a primary that dies under load: nothing acknowledged is lost (contract §5, §10). */
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
-import { settings } from "../integrations/Deliveries.support.ts"
-import { childrenOf, freePort, isRunning, kill, spawn, startService, temporaryDirectory } from "../support/Process.ts"
-import { eventually } from "../support/Waiting.ts"
-import { deliveryOf, openLedger } from "./Ledger.support.ts"
-import { serviceEnv, session } from "./Projects.support.ts"
-import { createClient, expectProblem, listClients } from "./Requests.support.ts"
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Redacted } from "effect"
 import { cp, writeFile } from "node:fs/promises"
@@ -15,8 +9,15 @@ import * as Embedded from "../../src/platform/EmbeddedPostgres/Cluster.ts"
 import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import * as Session from "../../src/platform/EmbeddedPostgres/Session.ts"
 import { migrate } from "../../src/platform/Migrations.ts"
+import { settings } from "../integrations/Deliveries.support.ts"
+import { childrenOf, freePort, isRunning, kill, spawn, startService, temporaryDirectory } from "../support/Process.ts"
+import { eventually } from "../support/Waiting.ts"
 import { openProxy } from "../support/WireProxy.ts"
+import { deliveryOf, openLedger } from "./Ledger.support.ts"
+import { serviceEnv, session } from "./Projects.support.ts"
+import { createClient, expectProblem, listClients } from "./Requests.support.ts"
 
+/** A primary with a synchronous standby, behind one address. */
 interface Pair {
   /** A migrated database, wherever the address leads. */
   readonly url: string

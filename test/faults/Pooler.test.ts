@@ -2,20 +2,20 @@
 import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { beforeAll, describe, it } from "vitest"
+import { chmod, writeFile } from "node:fs/promises"
+import * as Path from "node:path"
 import { requestOf } from "../contract/Requests.ts"
 import type { Sample } from "../contract/Sample.ts"
 import { samples, World } from "../contract/Samples.ts"
 import { ok, settings } from "../integrations/Deliveries.support.ts"
-import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { freePort, type Running, spawn, startService, temporaryDirectory } from "../support/Process.ts"
 import { pathOf, requires } from "../support/Programs.ts"
 import { TestServer } from "../support/TestServer.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { eventually } from "../support/Waiting.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, listClients, open, send, stream } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
-import { chmod, writeFile } from "node:fs/promises"
-import * as Path from "node:path"
 
 interface Pooler {
   /** The database through the pooler. */
@@ -25,7 +25,7 @@ interface Pooler {
   readonly start: () => Promise<void>
 }
 
-/** Starts it with as many sessions of PostgreSQL as `sessions`. */
+/** Starts a PgBouncer in transaction mode, with as many sessions of PostgreSQL as `sessions`. */
 const startPooler = async (databaseUrl: string, sessions: number): Promise<Pooler> => {
   const directory = await temporaryDirectory()
   const port = await freePort()

@@ -4,10 +4,10 @@ import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { eventually } from "../support/Waiting.ts"
 import { attributesOf, type Collector, spanKind, spanStatus, startCollector } from "./Collector.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
-import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
 const token = await project(databaseUrl)
@@ -158,6 +158,7 @@ describe("a line of the log", () => {
   })
 })
 
+// Background fibers look for work several times a second: a look that finds nothing is not worth a trace.
 it("an idle worker exports no spans", async () => {
   const [collector, databaseUrl] = await Promise.all([startCollector(), database()])
   const query = await session(databaseUrl)

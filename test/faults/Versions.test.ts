@@ -5,6 +5,8 @@
 import { assert } from "@effect/vitest"
 import { Redacted, Schema } from "effect"
 import { describe, it } from "vitest"
+import { readdir, readFile, symlink, writeFile } from "node:fs/promises"
+import * as Path from "node:path"
 import { settings } from "../integrations/Deliveries.support.ts"
 import { opened } from "../support/Finalizers.ts"
 import {
@@ -20,14 +22,12 @@ import { requires } from "../support/Programs.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
 import { eventually } from "../support/Waiting.ts"
 import { openProxy } from "../support/WireProxy.ts"
-import { makeCalls } from "./Mix.calls.support.ts"
 import { makeLedger, openCallers, runCallers, type Scene } from "./Mix.callers.support.ts"
+import { makeCalls } from "./Mix.calls.support.ts"
 import { balance, settled } from "./Mix.ledger.support.ts"
 import { openProject } from "./Mix.project.support.ts"
 import { type project, serviceEnv } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
-import { readdir, readFile, symlink, writeFile } from "node:fs/promises"
-import * as Path from "node:path"
 
 const git = async (args: ReadonlyArray<string>, env: Readonly<Record<string, string>> = {}) => {
   const { code, stderr, stdout } = await runToEnd("git", args, env)

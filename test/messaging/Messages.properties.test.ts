@@ -3,10 +3,10 @@ import { assert, layer } from "@effect/vitest"
 import { Clock, Duration, Effect, Exit, Fiber, Option } from "effect"
 import * as fc from "fast-check"
 import { TestClock } from "effect/testing"
-import { Operator } from "../../src/platform/Audit.ts"
-import type { Outcome } from "../../src/messaging/Outcomes.ts"
-import { type Call, engine, Made, openProject, type Provider, untilLater, untilLive } from "./Messages.support.ts"
 import type { AttemptStatus, MessageStatus } from "../../src/api/messaging/Messaging.ts"
+import type { Outcome } from "../../src/messaging/Outcomes.ts"
+import { Operator } from "../../src/platform/Audit.ts"
+import { type Call, engine, Made, openProject, type Provider, untilLater, untilLive } from "./Messages.support.ts"
 
 /** The ends of a call; `dies`: its process is killed, and the outcome is never recorded. */
 type Ending =
