@@ -23,10 +23,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign re
 
   it.effect("is not called again after a lost lease when the provider has no idempotency keys", () =>
     Effect.gen(function* () {
-      const { claimed, reclaim, record, recipientState } = yield* scene({
-        primaryType: "telegram",
-        fallback: nowhere
-      })
+      const { claimed, reclaim, record, recipientState } = yield* scene({ primaryType: "telegram", fallback: nowhere })
       const first = yield* claimed(0)
       yield* reclaim(lease)
       assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
@@ -47,10 +44,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign re
 
   it.effect("keeps the route of its last call when the lease is lost", () =>
     Effect.gen(function* () {
-      const { claimed, reclaim, record, recipientState } = yield* scene({
-        primaryType: "telegram",
-        fallback: nowhere
-      })
+      const { claimed, reclaim, record, recipientState } = yield* scene({ primaryType: "telegram", fallback: nowhere })
       yield* record(resultOf(yield* claimed(0), refused))
       assert.strictEqual(yield* recipientState, "pending fallback 0")
       const { route } = yield* claimed(1)

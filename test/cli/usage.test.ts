@@ -59,11 +59,7 @@ const tasks = misuses("task", [
   { args: ["create", "--title", "A"], line: "Missing required flag: --project", path: ["create"] },
   { args: ["create", "--project", "p"], line: "Missing required flag: --title", path: ["create"] },
   { args: [...newTask, ""], line: `Missing value for flag --title. Expected: ${size}`, path: ["create"] },
-  {
-    args: [...newTask, long],
-    line: `Invalid value for flag --title: "${long}". Expected: ${size}`,
-    path: ["create"]
-  },
+  { args: [...newTask, long], line: `Invalid value for flag --title: "${long}". Expected: ${size}`, path: ["create"] },
   {
     args: [...newTask, "A", "--due", ""],
     line: `Missing value for flag --due. Expected: ${instant}`,

@@ -31,13 +31,7 @@ const open = Effect.fnUntraced(function* (
     projectId,
     sql,
     rate: (id: string, json: unknown, key = newKey()) =>
-      send({
-        method: "PUT",
-        path: `/api/v1/developer/crm/tickets/${encodeURIComponent(id)}/rating`,
-        token,
-        key,
-        json
-      }),
+      send({ method: "PUT", path: `/api/v1/developer/crm/tickets/${encodeURIComponent(id)}/rating`, token, key, json }),
     /** Changes tickets by a project file. */
     apply: (...tickets: ReadonlyArray<Ticket>) => apply(projectId, { tickets }),
     /** The current rating, which no operation returns. */

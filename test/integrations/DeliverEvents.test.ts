@@ -93,11 +93,7 @@ layerOf({ WEBHOOK_SECRET_OVERLAP: "5s" })("an event", (it) => {
       assert.strictEqual(new Set([...all.hits, ...deals.hits].map((hit) => bodyOf(hit)["id"])).size, 5)
 
       const moved = all.hits.map(bodyOf).find(({ type }) => type === "crm.deal.stage_changed.v1")
-      assert.deepNestedInclude(moved?.["data"], {
-        previousStageId: "new",
-        "deal.stageId": "agreed",
-        "deal.title": "B"
-      })
+      assert.deepNestedInclude(moved?.["data"], { previousStageId: "new", "deal.stageId": "agreed", "deal.title": "B" })
       const made = all.hits.map(bodyOf).find(({ type }) => type === "crm.deal.created.v1")
       assert.deepStrictEqual(made?.["data"], { deal })
       for (const installation of ["all", "deals"]) {
