@@ -8,7 +8,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { idempotent, lease, nowhere, postponed, refused, resultOf, scene } from "./Runner.scene.support.ts"
 import { campaignOf, cancelAll, clientId, httpChannel } from "./Runner.support.ts"
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true, timeout: "60 seconds" })("a campaign claim", (it) => {
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign claim", (it) => {
   it.effect("returns the text of the route's template version and the first of several addresses", () =>
     Effect.gen(function* () {
       const { apply, claimed, projectId, sql } = yield* scene()

@@ -34,7 +34,7 @@ const countWhenIdle = Effect.fnUntraced(function* (
   return count
 })
 
-layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })("a campaign", (it) => {
+layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
   it.effect("begins at its time, not before", () =>
     Effect.gen(function* () {
       const server = yield* TestServer

@@ -25,7 +25,7 @@ const toldOf = ({ hits }: Effect.Success<ReturnType<typeof provider>>) =>
 const states = (recipients: ReadonlyArray<{ readonly status: string; readonly route: string }>) =>
   recipients.map(({ route, status }) => `${status} ${route}`)
 
-layer(TestServer.layer(), { excludeTestServices: true, timeout: "120 seconds" })("a campaign", (it) => {
+layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
   it.effect("skips clients that withdrew consent or were suppressed, archived or merged after the freeze", () =>
     Effect.gen(function* () {
       const server = yield* TestServer

@@ -29,11 +29,7 @@ describe("a command with DATABASE_URL", () => {
       assert.deepStrictEqual(applied[0], { id: 1, name: "projects" })
       assert.deepStrictEqual(decodeApplied(documentOf(yield* run(["migrate", "--json"], { env }))).applied, [])
       const again = yield* run(["migrate"], { env })
-      assert.deepStrictEqual(again, {
-        status: 0,
-        stdout: "Nothing to do: every migration is applied\n",
-        stderr: ""
-      })
+      assert.deepStrictEqual(again, { status: 0, stdout: "Nothing to do: every migration is applied\n", stderr: "" })
       assert.deepStrictEqual(yield* run(list, { env }), failure(1, 'There is no project "p"'))
     })
   )

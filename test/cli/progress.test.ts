@@ -33,9 +33,7 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the progress of `proje
       const child = spawn(
         pathOf("script"),
         ["--quiet", "--return", "--command", `${process.execPath} ${entry} project apply -`, "/dev/null"],
-        {
-          env: { PATH: process.env["PATH"], ...at(url) }
-        }
+        { env: { PATH: process.env["PATH"], ...at(url) } }
       )
       let shown = ""
       child.stdout.setEncoding("utf8").on("data", (text: string) => (shown += text))

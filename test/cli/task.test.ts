@@ -1,11 +1,11 @@
 /** The command `task`: its input, its output, and the events for webhooks. */
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { withDeals } from "../support/Deals.ts"
 import { apply, rowsOf, services } from "../project/Projects.support.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
-import { cli, documentOf, failure, run } from "./Cli.support.ts"
+import { cli, documentOf, failure } from "./Cli.support.ts"
 
 const decodeTaskId = Schema.decodeUnknownSync(Schema.Struct({ taskId: Schema.String }), { onExcessProperty: "error" })
 const taskIdOf = (...[ended]: Parameters<typeof documentOf>) => decodeTaskId(documentOf(ended)).taskId
@@ -175,74 +175,6 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
       }
       assert.deepStrictEqual(yield* rowsOf("tasks", "failures"), before)
       assert.deepStrictEqual(yield* told("failures"), [])
-    })
-  )
-})
-
-describe("task, wrongly used", () => {
-  const see = (...path: ReadonlyArray<string>) =>
-    `; see npm run --silent cli -- ${["task", ...path, "--help"].join(" ")}`
-  const newTask = ["create", "--project", "p", "--title"]
-  const instant = "an instant of RFC 3339, such as 2026-11-20T10:00:00Z"
-  const size = "a string of 1 to 160 characters"
-  const long = "😀".repeat(161)
-
-  it.effect.each([
-    { args: [], line: "A command is missing", path: [] },
-    { args: ["delete"], line: "Unknown command: delete", path: [] },
-    { args: ["create", "--title", "A"], line: "Missing required flag: --project", path: ["create"] },
-    { args: ["create", "--project", "p"], line: "Missing required flag: --title", path: ["create"] },
-    { args: [...newTask, ""], line: `Missing value for flag --title. Expected: ${size}`, path: ["create"] },
-    {
-      args: [...newTask, long],
-      line: `Invalid value for flag --title: "${long}". Expected: ${size}`,
-      path: ["create"]
-    },
-    {
-      args: [...newTask, "A", "--due", ""],
-      line: `Missing value for flag --due. Expected: ${instant}`,
-      path: ["create"]
-    },
-    // No date alone, no time without an offset, no day that the calendar lacks.
-    ...["tomorrow", "2026-12-01", "2026-12-01T09:00:00", "2026-02-29T09:00:00Z"].map((due) => ({
-      args: [...newTask, "A", "--due", due],
-      line: `Invalid value for flag --due: "${due}". Expected: ${instant}`,
-      path: ["create"]
-    })),
-    { args: [...newTask, "A", "--assignee", "m"], line: "Unknown flag: --assignee", path: ["create"] },
-    { args: ["complete", "--project", "p"], line: "Missing required flag: --task", path: ["complete"] },
-    { args: ["complete", "--task", "t"], line: "Missing required flag: --project", path: ["complete"] }
-  ])("$line", ({ args, line, path }) =>
-    // This is checked before anything else.
-    Effect.map(run(["task", ...args], { env: { PORT: "x" } }), (ended) =>
-      assert.deepStrictEqual(ended, failure(2, line + see(...path)))
-    )
-  )
-})
-
-describe("the help of task", () => {
-  it.effect.each([
-    { args: [], says: ["create", "complete"] },
-    {
-      args: ["create"],
-      says: [
-        "--project",
-        "--title",
-        "--deal",
-        "--client",
-        "--due",
-        "RFC 3339",
-        "--json",
-        "EXAMPLES",
-        "crm.task.created.v1"
-      ]
-    },
-    { args: ["complete"], says: ["--project", "--task", "--json", "EXAMPLES", "crm.task.completed.v1"] }
-  ])("`$args`", ({ args, says }) =>
-    Effect.gen(function* () {
-      const { status, stderr, stdout } = yield* run(["task", ...args, "--help"], { env: { PORT: "x" } })
-      assert.deepStrictEqual([status, stderr], [0, ""])
-      for (const word of says) assert.include(stdout, word)
     })
   )
 })

@@ -11,6 +11,71 @@ const day = ["--since", "2026-11-20T00:00:00Z", "--until", "2026-11-21T00:00:00Z
 const replay = ["deliveries", "replay", "--project", "p", "--installation", "i", ...day]
 const issue = ["token", "issue", "--project", "p", "--name", "n"]
 
+/** A wrong use of a command, below it, and the path of the help that its message refers to. */
+interface Misuse {
+  readonly args: ReadonlyArray<string>
+  readonly line: string
+  readonly path: ReadonlyArray<string>
+}
+const misuses = (command: string, rows: ReadonlyArray<Misuse>) =>
+  rows.map(({ args, line, path }) => ({ args: [command, ...args], line: line + see(command, ...path) }))
+
+const listDeliveries = ["list", "--project", "p"]
+const states = ["pending", "delivering", "delivered", "dead"]
+const expectedStates = `Expected: ${states.map((state) => `"${state}"`).join(" | ")}`
+const deliveries = misuses("deliveries", [
+  { args: [], line: "A command is missing", path: [] },
+  { args: ["undo", "--project", "p"], line: "Unknown command: undo", path: [] },
+  { args: ["retry", "--project", "p"], line: "Missing required flag: --delivery", path: ["retry"] },
+  { args: ["list"], line: "Missing required flag: --project", path: ["list"] },
+  ...["deadly", "DEAD", "dead,pending"].map((state) => ({
+    args: [...listDeliveries, "--status", state],
+    line: `Invalid value for flag --status: "${state}". ${expectedStates}`,
+    path: ["list"]
+  })),
+  {
+    args: [...listDeliveries, "--status", ""],
+    line: `Missing value for flag --status. ${expectedStates}`,
+    path: ["list"]
+  },
+  {
+    args: [...listDeliveries, "--status", "dead", "--status", "pending"],
+    line: 'Invalid value for flag --status: "2 occurrences". Expected: at most 1 value',
+    path: ["list"]
+  },
+  { args: [...listDeliveries, "--delivery", "d"], line: "Unknown flag: --delivery", path: ["list"] },
+  { args: ["show", "--project", "p"], line: "Missing required flag: --delivery", path: ["show"] },
+  { args: ["show", "--delivery", "d"], line: "Missing required flag: --project", path: ["show"] }
+])
+
+const aboutTask = ["--project", "--title", "--deal", "--client", "--due"]
+const newTask = ["create", "--project", "p", "--title"]
+const instant = "an instant of RFC 3339, such as 2026-11-20T10:00:00Z"
+const size = "a string of 1 to 160 characters"
+const long = "😀".repeat(161)
+const tasks = misuses("task", [
+  { args: [], line: "A command is missing", path: [] },
+  { args: ["delete"], line: "Unknown command: delete", path: [] },
+  { args: ["create", "--title", "A"], line: "Missing required flag: --project", path: ["create"] },
+  { args: ["create", "--project", "p"], line: "Missing required flag: --title", path: ["create"] },
+  { args: [...newTask, ""], line: `Missing value for flag --title. Expected: ${size}`, path: ["create"] },
+  { args: [...newTask, long], line: `Invalid value for flag --title: "${long}". Expected: ${size}`, path: ["create"] },
+  {
+    args: [...newTask, "A", "--due", ""],
+    line: `Missing value for flag --due. Expected: ${instant}`,
+    path: ["create"]
+  },
+  // No date alone, no time without an offset, no day that the calendar lacks.
+  ...["tomorrow", "2026-12-01", "2026-12-01T09:00:00", "2026-02-29T09:00:00Z"].map((due) => ({
+    args: [...newTask, "A", "--due", due],
+    line: `Invalid value for flag --due: "${due}". Expected: ${instant}`,
+    path: ["create"]
+  })),
+  { args: [...newTask, "A", "--assignee", "m"], line: "Unknown flag: --assignee", path: ["create"] },
+  { args: ["complete", "--project", "p"], line: "Missing required flag: --task", path: ["complete"] },
+  { args: ["complete", "--task", "t"], line: "Missing required flag: --project", path: ["complete"] }
+])
+
 describe("help", () => {
   it.effect.each([
     { args: [], says: ["project", "token", "migrate", "serve"] },
@@ -45,6 +110,14 @@ describe("help", () => {
         "EXAMPLES"
       ]
     },
+    {
+      args: ["deliveries", "list"],
+      says: ["--project", "--installation", "--status", ...states, "--json", "EXAMPLES"]
+    },
+    { args: ["deliveries", "show"], says: ["--project", "--delivery", "--json", "EXAMPLES"] },
+    { args: ["task"], says: ["create", "complete"] },
+    { args: ["task", "create"], says: [...aboutTask, "RFC 3339", "--json", "EXAMPLES", "crm.task.created.v1"] },
+    { args: ["task", "complete"], says: ["--project", "--task", "--json", "EXAMPLES", "crm.task.completed.v1"] },
     { args: ["webhooks"], says: ["list", "test", "enable", "disable"] },
     { args: ["webhooks", "test"], says: ["--installation", "webhook.test.v1", "--json", "EXAMPLES"] },
     { args: ["audit", "list"], says: ["--project", "--json", "EXAMPLES"] },
@@ -135,7 +208,9 @@ describe("wrong usage", () => {
     {
       args: ["serve", "--role", "boss"],
       line: `Invalid value for flag --role: "boss". Expected: "all" | "api" | "worker"${see("serve")}`
-    }
+    },
+    ...deliveries,
+    ...tasks
   ])("`$args`", ({ args, line }) =>
     // This is checked before anything else.
     Effect.map(run(args, { env: { PORT: "x" } }), (ended) => assert.deepStrictEqual(ended, failure(2, line)))

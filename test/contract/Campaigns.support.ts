@@ -26,12 +26,7 @@ export interface CampaignRow {
 }
 
 /** A filter that lets everybody through. */
-export const everybody = {
-  contactStatus: "all",
-  providerTypes: [],
-  requiredTags: [],
-  stageIds: []
-}
+export const everybody = { contactStatus: "all", providerTypes: [], requiredTags: [], stageIds: [] }
 
 /** Calls on a project's campaigns with one of its tokens. */
 export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded) => {
@@ -110,12 +105,7 @@ const referable: Parts = {
     { id: "reminder", version: 1, name: "Reminder", body: "Still there?" }
   ],
   clients: [
-    {
-      id: "ada",
-      displayName: "Ada",
-      marketingConsent: true,
-      addresses: [{ channelId: "chat", address: "ada" }]
-    },
+    { id: "ada", displayName: "Ada", marketingConsent: true, addresses: [{ channelId: "chat", address: "ada" }] },
     { id: "bob", displayName: "Bob" }
   ],
   campaigns: [{ id: "spring", name: "Spring" }]

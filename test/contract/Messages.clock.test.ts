@@ -9,8 +9,6 @@ import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { callsOf, type Conversation, open } from "./Messages.support.ts"
 
-/** Waits for what sockets bring about, whatever the clock says. */
-
 /** Time enough for what is under way to get anywhere without the clock. */
 const aMoment = TestClock.withLive(Effect.sleep("200 millis"))
 

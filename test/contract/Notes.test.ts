@@ -1,10 +1,11 @@
-/** Notes on deals: what a create, a patch and a delete do, and what they refuse (contract §5, §7). */
+/** Notes on deals: what a create, a patch and a delete do, what they refuse, and the pages (contract §5, §6, §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { dealOf, faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { dealOf, faultsOf, notePageOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
 import { TestServer } from "../support/TestServer.ts"
+import { inOrder, many } from "./Lists.ts"
 import { keyIdOf, open } from "./Notes.support.ts"
 import { newKey } from "./Requests.ts"
 
@@ -158,6 +159,30 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
       receiptOf(yield* remove(id, 2), 200)
       assert.deepStrictEqual(yield* read, before)
       assert.deepStrictEqual(yield* eventsOf(server.sql, projectId), [])
+    })
+  )
+})
+
+const idsOf = ({ items }: ReturnType<typeof notePageOf>) => items.map(({ id }) => id)
+
+layer(TestServer.layer(), { excludeTestServices: true })("the list of notes", (it) => {
+  it.effect("contains notes of its deal alone, newest first", () =>
+    Effect.gen(function* () {
+      const notes = yield* open("deal", "other")
+      yield* notes.insert(many(7))
+      yield* notes.but({ dealId: "other" }).insert(many(7).map((note) => ({ ...note, id: `other ${note.id}` })))
+      const written = yield* notes.created()
+      assert.deepStrictEqual(idsOf(yield* notes.page()), [written, ...inOrder(many(7))])
+    })
+  )
+
+  it.effect("continues after a note that has been removed", () =>
+    Effect.gen(function* () {
+      const notes = yield* open()
+      yield* notes.insert(many(9))
+      const first = yield* notes.page("limit=4")
+      receiptOf(yield* notes.remove(idsOf(first).at(-1) ?? assert.fail(), 1), 200)
+      assert.deepStrictEqual(idsOf(yield* notes.page(`cursor=${first.nextCursor}`)), inOrder(many(9)).slice(4))
     })
   )
 })

@@ -81,9 +81,7 @@ layer(services, { excludeTestServices: true })("statements planned on empty tabl
         yield* Effect.forEach(
           [key, ...Array.from({ length: 8 }, newKey)],
           (each) => send(requestOf(sample, own.token, { key: each })),
-          {
-            concurrency: "unbounded"
-          }
+          { concurrency: "unbounded" }
         )
       }
       const texts = new Set(wire.take().flatMap(({ statements }) => statements))

@@ -60,10 +60,7 @@ export const referring = (
     Object.fromEntries(
       references.flatMap((reference) => (reference.at[0] === slot ? [[reference.at[1], idOf(reference)]] : []))
     )
-  return {
-    params: idsIn("path"),
-    ...(sample.body === undefined ? {} : { json: { ...sample.body, ...idsIn("body") } })
-  }
+  return { params: idsIn("path"), ...(sample.body === undefined ? {} : { json: { ...sample.body, ...idsIn("body") } }) }
 }
 
 /** The locations of all strings of a value, each with the value that has another string there. */

@@ -29,10 +29,7 @@ const parse = (text: string): unknown => {
 
 const Named = Schema.Record(Schema.String, Schema.Unknown)
 const Media = Schema.Struct({ schema: Schema.Unknown, example: Schema.optionalKey(Schema.Unknown) })
-const Content = Schema.Struct({
-  content: Schema.Record(Schema.String, Media),
-  headers: Schema.optionalKey(Named)
-})
+const Content = Schema.Struct({ content: Schema.Record(Schema.String, Media), headers: Schema.optionalKey(Named) })
 const Operation = Schema.Struct({
   description: Schema.String,
   security: Schema.Array(Schema.Record(Schema.String, Schema.Array(Schema.String))),

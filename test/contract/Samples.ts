@@ -150,11 +150,7 @@ const installationReference: Reference = {
   code: "installation_not_found"
 }
 
-const campaignReference: Reference = {
-  at: ["path", "campaignId"],
-  foreign: "cmp_foreign",
-  code: "campaign_not_found"
-}
+const campaignReference: Reference = { at: ["path", "campaignId"], foreign: "cmp_foreign", code: "campaign_not_found" }
 
 /** By the names that the HttpApi gives them. An operation that is missing here fails the walk. */
 export const samples: Readonly<Record<string, Sample>> = {

@@ -31,13 +31,7 @@ const open = Effect.fnUntraced(function* (
     projectId,
     sql,
     rate: (id: string, json: unknown, key = newKey()) =>
-      send({
-        method: "PUT",
-        path: `/api/v1/developer/crm/tickets/${encodeURIComponent(id)}/rating`,
-        token,
-        key,
-        json
-      }),
+      send({ method: "PUT", path: `/api/v1/developer/crm/tickets/${encodeURIComponent(id)}/rating`, token, key, json }),
     /** Changes tickets by a project file. */
     apply: (...tickets: ReadonlyArray<Ticket>) => apply(projectId, { tickets }),
     /** The current rating, which no operation returns. */
@@ -100,29 +94,17 @@ layer(TestServer.layer(), { excludeTestServices: true })("a ticket", (it) => {
         ticket("t", "closed", { score: 3, comment: "From the file", by: "operator" })
       ])
       let version = 1
-      for (const [rating, expected] of [
-        [
-          { score: 3, comment: "Other" },
-          { score: 3, comment: "Other" }
-        ],
-        [{ score: 3 }, { score: 3, comment: null }],
-        [
-          { score: 4, comment: "e\u0301" },
-          { score: 4, comment: "e\u0301" }
-        ],
-        [
-          { score: 4, comment: "\u00e9" },
-          { score: 4, comment: "\u00e9" }
-        ],
-        [
-          { score: 4, comment: null },
-          { score: 4, comment: null }
-        ],
-        [{ score: 1 }, { score: 1, comment: null }]
-      ] as const) {
+      for (const rating of [
+        { score: 3, comment: "Other" },
+        { score: 3 },
+        { score: 4, comment: "e\u0301" },
+        { score: 4, comment: "\u00e9" },
+        { score: 4, comment: null },
+        { score: 1 }
+      ]) {
         version++
         assert.deepInclude(receiptOf(yield* rate("t", rating), 200), { changed: true, version })
-        assert.deepStrictEqual(yield* read("t"), { ...expected, by: "operator", version })
+        assert.deepStrictEqual(yield* read("t"), { comment: null, ...rating, by: "operator", version })
       }
     })
   )

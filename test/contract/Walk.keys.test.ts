@@ -32,9 +32,12 @@ const otherValuesOf = (sample: Sample, operation: string) =>
   })
 
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
-  const walk = walkingOver(it)
+  const walkMutations = walkingOver(it, isMutation)
+  const walkBodies = walkingOver(it, (sample) => isMutation(sample) && sample.body !== undefined)
+  const walkReferences = walkingOver(it, (sample) => isMutation(sample) && (sample.references ?? []).length > 0)
+  const walkReads = walkingOver(it, (sample) => !isMutation(sample))
 
-  walk(
+  walkMutations(
     "checks the shape of the request before the idempotency key, and the key before the records",
     (sample, operation) =>
       Effect.gen(function* () {
@@ -59,110 +62,91 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
           problemOf(yield* send(requestOf(sample, own.token, { query, key })), 409, "idempotency_key_reused")
         }
         assert.isTrue(receiptOfSample(sample, yield* send(requestOf(sample, own.token, { key }))).replayed)
-      }),
-    isMutation
+      })
   )
 
-  walk(
-    "replays its answer to a key for every token of the project, and for no other project",
-    (sample) =>
-      Effect.gen(function* () {
-        const { issue, send } = yield* TestServer
-        const { ask, own, seed } = yield* World
+  walkMutations("replays its answer to a key for every token of the project, and for no other project", (sample) =>
+    Effect.gen(function* () {
+      const { issue, send } = yield* TestServer
+      const { ask, own, seed } = yield* World
+      const key = newKey()
+      const first = yield* ask(sample, own, { key })
+      const { replayed, ...receipt } = receiptOfSample(sample, first)
+      assert.isFalse(replayed)
+      for (const token of [own.token, yield* issue(own.projectId)]) {
+        const again = yield* send(requestOf(sample, token, { key }))
+        assert.deepStrictEqual(receiptOfSample(sample, again), { ...receipt, replayed: true })
+        assert.strictEqual(again.text, first.text.replace(/,"signingSecret":"[^"]+"/, ""))
+      }
+      assert.isFalse(receiptOfSample(sample, yield* ask(sample, yield* seed(), { key })).replayed)
+    })
+  )
+
+  walkMutations("runs one of ten equal concurrent commands, and replays its answer to the others", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { own, restore } = yield* World
+      const request = requestOf(sample, own.token)
+      for (const key of [newKey(), newKey(), newKey()]) {
+        yield* restore(sample, own.projectId)
+        const answers = yield* Effect.all(
+          Array.from({ length: 10 }, () => send({ ...request, key })),
+          { concurrency: "unbounded" }
+        )
+        const receipts = answers.map((answer) => receiptOfSample(sample, answer))
+        assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
+        assert.strictEqual(
+          new Set(receipts.map(({ changed, resourceId, version }) => `${changed} ${resourceId} ${version}`)).size,
+          1
+        )
+      }
+    })
+  )
+
+  walkMutations("refuses its key to every other operation", (sample) =>
+    Effect.gen(function* () {
+      const { ask, own } = yield* World
+      const key = newKey()
+      yield* ask(sample, own, { key })
+      for (const other of Object.values(samples).filter(isMutation)) {
+        if (other !== sample) problemOf(yield* ask(other, own, { key }), 409, "idempotency_key_reused")
+      }
+    })
+  )
+
+  walkBodies("recognises a body by its meaning, however its JSON is written", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { ask, own } = yield* World
+      const key = newKey()
+      const first = receiptOfSample(sample, yield* ask(sample, own, { key }))
+      const body = otherwise(sample.body)
+      assert.notStrictEqual(body, JSON.stringify(sample.body))
+      const again = receiptOfSample(sample, yield* send(requestOf(sample, own.token, { key, body })))
+      assert.deepStrictEqual(again, { ...first, replayed: true })
+    })
+  )
+
+  walkReferences("leaves its key free when a record is missing", (sample) =>
+    Effect.gen(function* () {
+      const { ask, own } = yield* World
+      for (const reference of sample.references ?? []) {
         const key = newKey()
-        const first = yield* ask(sample, own, { key })
-        const { replayed, ...receipt } = receiptOfSample(sample, first)
-        assert.isFalse(replayed)
-        for (const token of [own.token, yield* issue(own.projectId)]) {
-          const again = yield* send(requestOf(sample, token, { key }))
-          assert.deepStrictEqual(receiptOfSample(sample, again), { ...receipt, replayed: true })
-          assert.strictEqual(again.text, first.text.replace(/,"signingSecret":"[^"]+"/, ""))
-        }
-        assert.isFalse(receiptOfSample(sample, yield* ask(sample, yield* seed(), { key })).replayed)
-      }),
-    isMutation
+        const missing = { ...referring(sample, [reference], missingOf), key }
+        for (const _ of [1, 2]) problemOf(yield* ask(sample, own, missing), reference.status ?? 404, reference.code)
+        assert.isFalse(receiptOfSample(sample, yield* ask(sample, own, { key })).replayed)
+      }
+    })
   )
 
-  walk(
-    "runs one of ten equal concurrent commands, and replays its answer to the others",
-    (sample) =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { own, restore } = yield* World
-        const request = requestOf(sample, own.token)
-        for (const key of [newKey(), newKey(), newKey()]) {
-          yield* restore(sample, own.projectId)
-          const answers = yield* Effect.all(
-            Array.from({ length: 10 }, () => send({ ...request, key })),
-            { concurrency: "unbounded" }
-          )
-          const receipts = answers.map((answer) => receiptOfSample(sample, answer))
-          assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
-          assert.strictEqual(
-            new Set(receipts.map(({ changed, resourceId, version }) => `${changed} ${resourceId} ${version}`)).size,
-            1
-          )
-        }
-      }),
-    isMutation
-  )
-
-  walk(
-    "refuses its key to every other operation",
-    (sample) =>
-      Effect.gen(function* () {
-        const { ask, own } = yield* World
-        const key = newKey()
-        yield* ask(sample, own, { key })
-        for (const other of Object.values(samples).filter(isMutation)) {
-          if (other !== sample) problemOf(yield* ask(other, own, { key }), 409, "idempotency_key_reused")
-        }
-      }),
-    isMutation
-  )
-
-  walk(
-    "recognises a body by its meaning, however its JSON is written",
-    (sample) =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { ask, own } = yield* World
-        const key = newKey()
-        const first = receiptOfSample(sample, yield* ask(sample, own, { key }))
-        const body = otherwise(sample.body)
-        assert.notStrictEqual(body, JSON.stringify(sample.body))
-        const again = receiptOfSample(sample, yield* send(requestOf(sample, own.token, { key, body })))
-        assert.deepStrictEqual(again, { ...first, replayed: true })
-      }),
-    (sample) => isMutation(sample) && sample.body !== undefined
-  )
-
-  walk(
-    "leaves its key free when a record is missing",
-    (sample) =>
-      Effect.gen(function* () {
-        const { ask, own } = yield* World
-        for (const reference of sample.references ?? []) {
-          const key = newKey()
-          const missing = { ...referring(sample, [reference], missingOf), key }
-          for (const _ of [1, 2]) problemOf(yield* ask(sample, own, missing), reference.status ?? 404, reference.code)
-          assert.isFalse(receiptOfSample(sample, yield* ask(sample, own, { key })).replayed)
-        }
-      }),
-    (sample) => isMutation(sample) && (sample.references ?? []).length > 0
-  )
-
-  walk(
-    "ignores an idempotency key, as it is no mutation",
-    (sample) =>
-      Effect.gen(function* () {
-        const { ask, own } = yield* World
-        for (const key of ["x", "a b", "x".repeat(200)]) {
-          const answer = yield* ask(sample, own, { headers: { "idempotency-key": key } })
-          assert.strictEqual(answer.status, sample.status)
-          assert.notProperty(answer.headers, "idempotent-replayed")
-        }
-      }),
-    (sample) => !isMutation(sample)
+  walkReads("ignores an idempotency key, as it is no mutation", (sample) =>
+    Effect.gen(function* () {
+      const { ask, own } = yield* World
+      for (const key of ["x", "a b", "x".repeat(200)]) {
+        const answer = yield* ask(sample, own, { headers: { "idempotency-key": key } })
+        assert.strictEqual(answer.status, sample.status)
+        assert.notProperty(answer.headers, "idempotent-replayed")
+      }
+    })
   )
 })

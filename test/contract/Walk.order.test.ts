@@ -44,6 +44,7 @@ const faultyOf = (sample: Sample): ReadonlyArray<Change> => [
 
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walk = walkingOver(it)
+  const walkBodies = walkingOver(it, hasBody)
 
   walk("checks the credential before anything else", (sample) =>
     Effect.gen(function* () {
@@ -210,32 +211,29 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk(
-    "checks size and type of the body before the shape of the request",
-    (sample) =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { own } = yield* World
-        const shapes: ReadonlyArray<Change> = [
-          { query: "surprise=1" },
-          { query: "surprise=%zz" },
-          { query: "surprise=1&surprise=%00" },
-          { key: undefined },
-          ...Object.keys(sample.params ?? {}).flatMap((name) =>
-            ["%00", "%zz", "x".repeat(161)].map((id) => ({ params: { [name]: id } }))
-          )
-        ]
-        for (const change of shapes) {
-          problemOf(yield* send(requestOf(sample, own.token, { ...change, ...tooLarge })), 413, "body_too_large")
-          problemOf(
-            yield* send(requestOf(sample, own.token, { ...change, ...tooLarge, chunked: true })),
-            413,
-            "body_too_large"
-          )
-          const other = { ...change, headers: { "content-type": "text/plain" } }
-          problemOf(yield* send(requestOf(sample, own.token, other)), 415, "unsupported_media_type")
-        }
-      }),
-    hasBody
+  walkBodies("checks size and type of the body before the shape of the request", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { own } = yield* World
+      const shapes: ReadonlyArray<Change> = [
+        { query: "surprise=1" },
+        { query: "surprise=%zz" },
+        { query: "surprise=1&surprise=%00" },
+        { key: undefined },
+        ...Object.keys(sample.params ?? {}).flatMap((name) =>
+          ["%00", "%zz", "x".repeat(161)].map((id) => ({ params: { [name]: id } }))
+        )
+      ]
+      for (const change of shapes) {
+        problemOf(yield* send(requestOf(sample, own.token, { ...change, ...tooLarge })), 413, "body_too_large")
+        problemOf(
+          yield* send(requestOf(sample, own.token, { ...change, ...tooLarge, chunked: true })),
+          413,
+          "body_too_large"
+        )
+        const other = { ...change, headers: { "content-type": "text/plain" } }
+        problemOf(yield* send(requestOf(sample, own.token, other)), 415, "unsupported_media_type")
+      }
+    })
   )
 })

@@ -13,93 +13,84 @@ const uuidsOf = ({ params = {}, references = [] }: Sample) =>
 
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walk = walking(it)
+  const walkParams = walking(it, hasParams)
+  const walkUuids = walking(it, (sample) => uuidsOf(sample).length > 0)
+  const walkQueries = walking(it, ({ query }) => query !== undefined)
 
   // Paths
 
-  walk(
-    "refuses malformed percent-encoding, U+0000 and surrogates in each path parameter",
-    (sample, ask) =>
-      Effect.gen(function* () {
-        const faults = ["%", "%2", "%zz", "a%zzb", "%C3", "%FF", "%C0%80", "%ED%A0%80", "%00", "a%00b", "%F4%90%80%80"]
-        for (const name of Object.keys(sample.params ?? {})) {
-          for (const value of faults) {
-            assert.deepStrictEqual(faultsOf(yield* ask({ params: { [name]: value } })), [`path/${name}`], value)
-          }
+  walkParams("refuses malformed percent-encoding, U+0000 and surrogates in each path parameter", (sample, ask) =>
+    Effect.gen(function* () {
+      const faults = ["%", "%2", "%zz", "a%zzb", "%C3", "%FF", "%C0%80", "%ED%A0%80", "%00", "a%00b", "%F4%90%80%80"]
+      for (const name of Object.keys(sample.params ?? {})) {
+        for (const value of faults) {
+          assert.deepStrictEqual(faultsOf(yield* ask({ params: { [name]: value } })), [`path/${name}`], value)
         }
-      }),
-    hasParams
+      }
+    })
   )
 
-  walk(
-    "refuses an id of more than 160 characters, and takes the longest",
-    (sample, ask) =>
-      Effect.gen(function* () {
-        for (const name of Object.keys(sample.params ?? {})) {
-          const { form, status = 404 } = sample.references?.find(({ at }) => at[1] === name) ?? {}
-          const missing = form === undefined ? status : 400
-          for (const character of ["a", "ä", "😀"]) {
-            const id = (length: number) => ({ params: { [name]: encodeURIComponent(character.repeat(length)) } })
-            assert.deepStrictEqual(faultsOf(yield* ask(id(161))), [`path/${name}`])
-            assert.strictEqual((yield* ask(id(160))).status, missing)
-          }
+  walkParams("refuses an id of more than 160 characters, and takes the longest", (sample, ask) =>
+    Effect.gen(function* () {
+      for (const name of Object.keys(sample.params ?? {})) {
+        const { form, status = 404 } = sample.references?.find(({ at }) => at[1] === name) ?? {}
+        const missing = form === undefined ? status : 400
+        for (const character of ["a", "ä", "😀"]) {
+          const id = (length: number) => ({ params: { [name]: encodeURIComponent(character.repeat(length)) } })
+          assert.deepStrictEqual(faultsOf(yield* ask(id(161))), [`path/${name}`])
+          assert.strictEqual((yield* ask(id(160))).status, missing)
         }
-      }),
-    hasParams
+      }
+    })
   )
 
-  walk(
-    "takes any characters as an id, an encoded slash or dots among them",
-    (sample, ask) =>
-      Effect.gen(function* () {
-        for (const { at, code, form, status = 404 } of sample.references ?? []) {
-          const [slot, name] = at
-          if (slot !== "path") continue
-          for (const id of [
-            "a%2Fb%2f",
-            "%2F",
-            "%2e%2e",
-            "100%25",
-            ":id",
-            "a%3Fb%23c",
-            "%F0%9F%98%80",
-            "%01",
-            "__proto__"
-          ]) {
-            const answer = yield* ask({ params: { [name]: id } })
-            if (form === undefined) problemOf(answer, status, code)
-            else assert.deepStrictEqual(faultsOf(answer), [`path/${name}`], id)
-          }
+  walkParams("takes any characters as an id, an encoded slash or dots among them", (sample, ask) =>
+    Effect.gen(function* () {
+      for (const { at, code, form, status = 404 } of sample.references ?? []) {
+        const [slot, name] = at
+        if (slot !== "path") continue
+        for (const id of [
+          "a%2Fb%2f",
+          "%2F",
+          "%2e%2e",
+          "100%25",
+          ":id",
+          "a%3Fb%23c",
+          "%F0%9F%98%80",
+          "%01",
+          "__proto__"
+        ]) {
+          const answer = yield* ask({ params: { [name]: id } })
+          if (form === undefined) problemOf(answer, status, code)
+          else assert.deepStrictEqual(faultsOf(answer), [`path/${name}`], id)
         }
-      }),
-    hasParams
+      }
+    })
   )
 
-  walk(
-    "accepts a UUID in either letter case, and nothing else",
-    (sample, ask) =>
-      Effect.gen(function* () {
-        for (const [name, id] of uuidsOf(sample)) {
-          for (const other of [id.toUpperCase(), id.replace(/[a-f]/, (digit) => digit.toUpperCase())]) {
-            assert.notStrictEqual(other, id)
-            assert.strictEqual((yield* ask({ params: { [name]: other } })).status, sample.status, other)
-          }
-          for (const none of [
-            id.replaceAll("-", ""),
-            `%7B${id}%7D`,
-            `urn:uuid:${id}`,
-            `${id}%20`,
-            `${id}%0A`,
-            `${id}0`,
-            id.slice(1),
-            `g${id.slice(1)}`,
-            id.replace("-", "%E2%80%90"),
-            "xxx_nothing"
-          ]) {
-            assert.deepStrictEqual(faultsOf(yield* ask({ params: { [name]: none } })), [`path/${name}`], none)
-          }
+  walkUuids("accepts a UUID in either letter case, and nothing else", (sample, ask) =>
+    Effect.gen(function* () {
+      for (const [name, id] of uuidsOf(sample)) {
+        for (const other of [id.toUpperCase(), id.replace(/[a-f]/, (digit) => digit.toUpperCase())]) {
+          assert.notStrictEqual(other, id)
+          assert.strictEqual((yield* ask({ params: { [name]: other } })).status, sample.status, other)
         }
-      }),
-    (sample) => uuidsOf(sample).length > 0
+        for (const none of [
+          id.replaceAll("-", ""),
+          `%7B${id}%7D`,
+          `urn:uuid:${id}`,
+          `${id}%20`,
+          `${id}%0A`,
+          `${id}0`,
+          id.slice(1),
+          `g${id.slice(1)}`,
+          id.replace("-", "%E2%80%90"),
+          "xxx_nothing"
+        ]) {
+          assert.deepStrictEqual(faultsOf(yield* ask({ params: { [name]: none } })), [`path/${name}`], none)
+        }
+      }
+    })
   )
 
   // Queries
@@ -118,28 +109,25 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk(
-    "refuses repeated query parameters, and bad characters in each",
-    (sample, ask) =>
-      Effect.gen(function* () {
-        for (const [name, value] of queryOf(sample)) {
-          for (const query of [
-            `${name}=${value}&${name}=${value}`,
-            `${name}=${value}&%${name.charCodeAt(0).toString(16)}${name.slice(1)}=${value}`
-          ]) {
-            assert.deepStrictEqual(faultsOf(yield* ask({ query })), [`query/${name}`], query)
-          }
+  walkQueries("refuses repeated query parameters, and bad characters in each", (sample, ask) =>
+    Effect.gen(function* () {
+      for (const [name, value] of queryOf(sample)) {
+        for (const query of [
+          `${name}=${value}&${name}=${value}`,
+          `${name}=${value}&%${name.charCodeAt(0).toString(16)}${name.slice(1)}=${value}`
+        ]) {
+          assert.deepStrictEqual(faultsOf(yield* ask({ query })), [`query/${name}`], query)
         }
-        for (const name of Object.keys(sample.query ?? {})) {
-          for (const value of ["%00", "a%00", "%ED%A0%80", "%ED%B0%80", "%", "%zz", "%C3", "%FF"]) {
-            assert.deepStrictEqual(faultsOf(yield* ask({ query: `${name}=${value}` })), [`query/${name}`], value)
-          }
+      }
+      for (const name of Object.keys(sample.query ?? {})) {
+        for (const value of ["%00", "a%00", "%ED%A0%80", "%ED%B0%80", "%", "%zz", "%C3", "%FF"]) {
+          assert.deepStrictEqual(faultsOf(yield* ask({ query: `${name}=${value}` })), [`query/${name}`], value)
         }
-        const all = Object.keys(sample.query ?? {})
-        const query = all.map((name) => `${name}=%00`).join("&")
-        assert.deepStrictEqual(faultsOf(yield* ask({ query })), all.map((name) => `query/${name}`).toSorted())
-      }),
-    ({ query }) => query !== undefined
+      }
+      const all = Object.keys(sample.query ?? {})
+      const query = all.map((name) => `${name}=%00`).join("&")
+      assert.deepStrictEqual(faultsOf(yield* ask({ query })), all.map((name) => `query/${name}`).toSorted())
+    })
   )
 
   walk("refuses bad characters in the names of query parameters", (_, ask) =>

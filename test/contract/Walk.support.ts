@@ -10,12 +10,8 @@ import { samples, World } from "./Samples.ts"
 
 /** Makes a test of each operation, or of some. */
 export const walkingOver =
-  (it: Vitest.MethodsNonLive<World | TestServer>) =>
-  (
-    what: string,
-    test: (sample: Sample, name: string) => Effect.Effect<void, never, World | TestServer>,
-    among: (sample: Sample) => boolean = () => true
-  ): void => {
+  (it: Vitest.MethodsNonLive<World | TestServer>, among: (sample: Sample) => boolean = () => true) =>
+  (what: string, test: (sample: Sample, name: string) => Effect.Effect<void, never, World | TestServer>): void => {
     for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
       it.effect(`${name} ${what}`, () => test(sample, name))
     }
@@ -25,22 +21,15 @@ type Ask = (change: Change) => Effect.Effect<Answer>
 
 /** Like `walkingOver`, with a request function. Each answer is counted by the limiter. */
 export const walking =
-  (it: Vitest.MethodsNonLive<World | TestServer>) =>
-  (
-    what: string,
-    test: (sample: Sample, ask: Ask) => Effect.Effect<void, never, World | TestServer>,
-    among?: (sample: Sample) => boolean
-  ): void =>
-    walkingOver(it)(
-      what,
-      (sample) =>
-        Effect.gen(function* () {
-          const { ask, own } = yield* World
-          yield* test(sample, (change) =>
-            Effect.tap(ask(sample, own, change), (answer) => Effect.sync(() => remainingOf(answer, sample.policy)))
-          )
-        }),
-      among
+  (it: Vitest.MethodsNonLive<World | TestServer>, among?: (sample: Sample) => boolean) =>
+  (what: string, test: (sample: Sample, ask: Ask) => Effect.Effect<void, never, World | TestServer>): void =>
+    walkingOver(it, among)(what, (sample) =>
+      Effect.gen(function* () {
+        const { ask, own } = yield* World
+        yield* test(sample, (change) =>
+          Effect.tap(ask(sample, own, change), (answer) => Effect.sync(() => remainingOf(answer, sample.policy)))
+        )
+      })
     )
 
 export const hasBody = ({ body }: Sample) => body !== undefined

@@ -59,6 +59,9 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   )
 
   const walk = walkingOver(it)
+  const walkReferences = walkingOver(it, ({ references = [] }) => references.length > 0)
+  const walkMutations = walkingOver(it, ({ key }) => key !== undefined)
+  const walkGets = walkingOver(it, ({ method }) => method === "GET")
 
   walk("succeeds with a good request, behind the limiter of its policy", (sample) =>
     Effect.gen(function* () {
@@ -193,46 +196,40 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk(
-    "answers the same for another project's record and a missing one",
-    (sample) =>
-      Effect.gen(function* () {
-        const { ask, own } = yield* World
-        const references = sample.references ?? []
-        const assertAlike = Effect.fnUntraced(function* (of: ReadonlyArray<Reference>, by: Reference) {
-          const [foreign, missing] = yield* Effect.forEach(
-            [({ foreign }: Reference) => foreign, missingOf],
-            Effect.fnUntraced(function* (idOf) {
-              // Only the id is wrong.
-              const answer = yield* ask(sample, own, { ...referring(sample, of, idOf), headers: fixedId })
-              problemOf(answer, by.status ?? 404, by.code)
-              remainingOf(answer, sample.policy)
-              const text = of.reduce((text, reference) => text.replaceAll(idOf(reference), "<id>"), answer.text)
-              return looksOf({ ...answer, text })
-            })
-          )
-          assert.deepStrictEqual(foreign, missing, of.map(({ at }) => at.join("/")).join())
-        })
-        for (const reference of references) yield* assertAlike([reference], reference)
-        // Nor is a record below another there when both are the other project's: the upper one is missed first.
-        const inPath = references.filter(({ at: [slot] }) => slot === "path")
-        for (const upper of inPath.slice(0, 1)) yield* assertAlike(inPath, upper)
-      }),
-    ({ references = [] }) => references.length > 0
+  walkReferences("answers the same for another project's record and a missing one", (sample) =>
+    Effect.gen(function* () {
+      const { ask, own } = yield* World
+      const references = sample.references ?? []
+      const assertAlike = Effect.fnUntraced(function* (of: ReadonlyArray<Reference>, by: Reference) {
+        const [foreign, missing] = yield* Effect.forEach(
+          [({ foreign }: Reference) => foreign, missingOf],
+          Effect.fnUntraced(function* (idOf) {
+            // Only the id is wrong.
+            const answer = yield* ask(sample, own, { ...referring(sample, of, idOf), headers: fixedId })
+            problemOf(answer, by.status ?? 404, by.code)
+            remainingOf(answer, sample.policy)
+            const text = of.reduce((text, reference) => text.replaceAll(idOf(reference), "<id>"), answer.text)
+            return looksOf({ ...answer, text })
+          })
+        )
+        assert.deepStrictEqual(foreign, missing, of.map(({ at }) => at.join("/")).join())
+      })
+      for (const reference of references) yield* assertAlike([reference], reference)
+      // Nor is a record below another there when both are the other project's: the upper one is missed first.
+      const inPath = references.filter(({ at: [slot] }) => slot === "path")
+      for (const upper of inPath.slice(0, 1)) yield* assertAlike(inPath, upper)
+    })
   )
 
-  walk(
-    "describes every missing record in the detail of its problem",
-    (sample) =>
-      Effect.gen(function* () {
-        const { ask, own } = yield* World
-        for (const reference of sample.references ?? []) {
-          const answer = yield* ask(sample, own, referring(sample, [reference], missingOf))
-          const { detail } = problemOf(answer, reference.status ?? 404, reference.code)
-          assert.isString(detail, reference.at.join("/"))
-        }
-      }),
-    ({ references = [] }) => references.length > 0
+  walkReferences("describes every missing record in the detail of its problem", (sample) =>
+    Effect.gen(function* () {
+      const { ask, own } = yield* World
+      for (const reference of sample.references ?? []) {
+        const answer = yield* ask(sample, own, referring(sample, [reference], missingOf))
+        const { detail } = problemOf(answer, reference.status ?? 404, reference.code)
+        assert.isString(detail, reference.at.join("/"))
+      }
+    })
   )
 
   walk("is not found with a trailing slash, an empty segment or another letter case", (sample) =>
@@ -292,28 +289,25 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk(
-    "answers HEAD like GET without the body",
-    (sample) =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { own } = yield* World
-        const missing = sample.references?.map(({ at, foreign }) => ({ params: { [at[1]]: foreign } })) ?? []
-        const requests = [
-          requestOf(sample, own.token, { headers: fixedId }),
-          requestOf(sample, undefined, { headers: fixedId }),
-          requestOf(sample, own.token, { headers: fixedId, query: "surprise=1" }),
-          ...missing.map((change) => requestOf(sample, own.token, { ...change, headers: fixedId }))
-        ]
-        for (const request of requests) {
-          const get = yield* send(request)
-          const head = yield* send({ ...request, method: "HEAD" })
-          assert.strictEqual(head.text, "")
-          assert.deepStrictEqual(looksOf({ ...head, text: "" }), looksOf({ ...get, text: "" }))
-          if (get.headers.ratelimit !== undefined) remainingOf(head, sample.policy)
-        }
-      }),
-    ({ method }) => method === "GET"
+  walkGets("answers HEAD like GET without the body", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { own } = yield* World
+      const missing = sample.references?.map(({ at, foreign }) => ({ params: { [at[1]]: foreign } })) ?? []
+      const requests = [
+        requestOf(sample, own.token, { headers: fixedId }),
+        requestOf(sample, undefined, { headers: fixedId }),
+        requestOf(sample, own.token, { headers: fixedId, query: "surprise=1" }),
+        ...missing.map((change) => requestOf(sample, own.token, { ...change, headers: fixedId }))
+      ]
+      for (const request of requests) {
+        const get = yield* send(request)
+        const head = yield* send({ ...request, method: "HEAD" })
+        assert.strictEqual(head.text, "")
+        assert.deepStrictEqual(looksOf({ ...head, text: "" }), looksOf({ ...get, text: "" }))
+        if (get.headers.ratelimit !== undefined) remainingOf(head, sample.policy)
+      }
+    })
   )
 
   walk("echoes a well-formed x-request-id, and generates one otherwise", (sample) =>
@@ -333,40 +327,27 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk(
-    "requires a well-formed idempotency key",
-    (sample) =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { ask, own, seed } = yield* World
-        const malformed =
-          sample.key === "record"
-            ? [
-                "",
-                "1234567",
-                "x".repeat(161),
-                "-2345678",
-                ".2345678",
-                "1234567/",
-                "1234 678",
-                "1234567é",
-                "12345678, 9"
-              ]
-            : ["", "x".repeat(161), "a b", "é"]
-        for (const key of [undefined, ...malformed]) {
-          const answer = yield* send(requestOf(sample, own.token, { key }))
-          const { errors } = problemOf(answer, 400, "validation_failed")
-          assert.deepStrictEqual(Object.keys(errors ?? {}), ["header/idempotency-key"], String(key))
-          remainingOf(answer, sample.policy)
-        }
-        // Short keys are few: in a project that has used none.
-        const fresh = yield* seed()
-        const [shortest, filler] = sample.key === "record" ? ["a2345678", "0._:-A"] : ["!", "~/\"'"]
-        for (const key of [shortest, newKey().padEnd(160, filler)]) {
-          const answer = yield* ask(sample, fresh, { key })
-          assert.strictEqual(answer.status, sample.status, `${key} ${answer.text}`)
-        }
-      }),
-    ({ key }) => key !== undefined
+  walkMutations("requires a well-formed idempotency key", (sample) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { ask, own, seed } = yield* World
+      const malformed =
+        sample.key === "record"
+          ? ["", "1234567", "x".repeat(161), "-2345678", ".2345678", "1234567/", "1234 678", "1234567é", "12345678, 9"]
+          : ["", "x".repeat(161), "a b", "é"]
+      for (const key of [undefined, ...malformed]) {
+        const answer = yield* send(requestOf(sample, own.token, { key }))
+        const { errors } = problemOf(answer, 400, "validation_failed")
+        assert.deepStrictEqual(Object.keys(errors ?? {}), ["header/idempotency-key"], String(key))
+        remainingOf(answer, sample.policy)
+      }
+      // Short keys are few: in a project that has used none.
+      const fresh = yield* seed()
+      const [shortest, filler] = sample.key === "record" ? ["a2345678", "0._:-A"] : ["!", "~/\"'"]
+      for (const key of [shortest, newKey().padEnd(160, filler)]) {
+        const answer = yield* ask(sample, fresh, { key })
+        assert.strictEqual(answer.status, sample.status, `${key} ${answer.text}`)
+      }
+    })
   )
 })

@@ -26,9 +26,7 @@ const server = Layer.effectDiscard(Effect.flatMap(TestServer, ({ sql }) => slowD
 /** An installation of a new project on two replicas, in turns. */
 const openTwice = Effect.gen(function* () {
   const webhooks = yield* open()
-  const replica = webhooks.but({
-    server: yield* startServer({ DATABASE_URL: webhooks.server.databaseUrl }, "api")
-  })
+  const replica = webhooks.but({ server: yield* startServer({ DATABASE_URL: webhooks.server.databaseUrl }, "api") })
   return { webhooks, of: (index: number) => (index % 2 === 0 ? webhooks : replica) }
 })
 

@@ -80,19 +80,18 @@ layer(api, { excludeTestServices: true })("a webhook endpoint", (it) => {
   )
 })
 
-layer(TestServer.layer({ WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8, fd00::/8" }, "api"), { excludeTestServices: true })(
-  "a webhook endpoint in WEBHOOK_ALLOWED_NETWORKS",
-  (it) => {
-    it.effect("is accepted with https and http, and no other address that is not public", () =>
-      Effect.gen(function* () {
-        const webhooks = yield* open()
-        const taken = ["http://127.0.0.1:8080/", "https://0x7f000001/", "http://[fd12::1]/hooks"]
-        yield* assertTaken(webhooks, taken)
-        for (const endpointUrl of ["http://8.8.8.8/", "https://10.0.0.1/", "http://user@127.0.0.1/"]) {
-          const answer = yield* webhooks.configure({ endpointUrl, expectedVersion: taken.length })
-          problemOf(answer, 400, "webhook_reference_invalid")
-        }
-      })
-    )
-  }
-)
+const allowing = TestServer.layer({ WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8, fd00::/8" }, "api")
+
+layer(allowing, { excludeTestServices: true })("a webhook endpoint in WEBHOOK_ALLOWED_NETWORKS", (it) => {
+  it.effect("is accepted with https and http, and no other address that is not public", () =>
+    Effect.gen(function* () {
+      const webhooks = yield* open()
+      const taken = ["http://127.0.0.1:8080/", "https://0x7f000001/", "http://[fd12::1]/hooks"]
+      yield* assertTaken(webhooks, taken)
+      for (const endpointUrl of ["http://8.8.8.8/", "https://10.0.0.1/", "http://user@127.0.0.1/"]) {
+        const answer = yield* webhooks.configure({ endpointUrl, expectedVersion: taken.length })
+        problemOf(answer, 400, "webhook_reference_invalid")
+      }
+    })
+  )
+})

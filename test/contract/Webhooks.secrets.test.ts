@@ -204,44 +204,43 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
   )
 })
 
-layer(TestServer.layer({ LOG_LEVEL: "trace", LOG_FORMAT: "json" }, "api"), { excludeTestServices: true })(
-  "logs and problems of a webhook",
-  (it) => {
-    it.effect("contain none of its secrets", () =>
-      Effect.gen(function* () {
-        let logged = ""
-        const write = vi.spyOn(process.stderr, "write").mockImplementation((text) => {
-          logged += String(text)
-          return true
-        })
-        yield* Effect.addFinalizer(() => Effect.sync(() => write.mockRestore()))
-        const { configure, configured, retry, rotate, rotated, server } = yield* open()
-        const secrets = [(yield* configured()).signingSecret, yield* rotated(1)]
-        const key = newKey()
-        const first = yield* rotate(2, key)
-        secrets.push(secretOf(first).signingSecret)
-        const [secret = assert.fail()] = secrets
-        const answers = [
-          yield* rotate(2, key),
-          yield* rotate(2),
-          yield* configure(),
-          yield* configure({ expectedVersion: 3, endpointUrl: `https://${encodeURIComponent(secret)}@a.example/` }),
-          yield* configure({ expectedVersion: 3, endpointUrl: `https://127.0.0.1/${secret}` }),
-          yield* configure({ expectedVersion: 3, eventTypes: [secret] }),
-          yield* configure({ expectedVersion: secret }),
-          yield* rotate(secret),
-          yield* retry(secret)
-        ]
-        yield* Effect.orDie(server.sql`ALTER TABLE webhook_secrets ADD CONSTRAINT broken CHECK (false) NOT VALID`)
-        const failed = yield* rotate(3)
-        problemOf(failed, 500, "internal")
-        for (const { text } of [...answers, failed]) {
-          for (const form of secrets.flatMap(formsOf)) assert.notInclude(text, form)
-        }
-        assert.include(logged, "outbound-webhook")
-        assert.include(logged, "broken")
-        for (const form of secrets.flatMap(formsOf)) assert.notInclude(logged, form)
-      }).pipe(Effect.scoped)
-    )
-  }
-)
+const logging = TestServer.layer({ LOG_LEVEL: "trace", LOG_FORMAT: "json" }, "api")
+
+layer(logging, { excludeTestServices: true })("logs and problems of a webhook", (it) => {
+  it.effect("contain none of its secrets", () =>
+    Effect.gen(function* () {
+      let logged = ""
+      const write = vi.spyOn(process.stderr, "write").mockImplementation((text) => {
+        logged += String(text)
+        return true
+      })
+      yield* Effect.addFinalizer(() => Effect.sync(() => write.mockRestore()))
+      const { configure, configured, retry, rotate, rotated, server } = yield* open()
+      const secrets = [(yield* configured()).signingSecret, yield* rotated(1)]
+      const key = newKey()
+      const first = yield* rotate(2, key)
+      secrets.push(secretOf(first).signingSecret)
+      const [secret = assert.fail()] = secrets
+      const answers = [
+        yield* rotate(2, key),
+        yield* rotate(2),
+        yield* configure(),
+        yield* configure({ expectedVersion: 3, endpointUrl: `https://${encodeURIComponent(secret)}@a.example/` }),
+        yield* configure({ expectedVersion: 3, endpointUrl: `https://127.0.0.1/${secret}` }),
+        yield* configure({ expectedVersion: 3, eventTypes: [secret] }),
+        yield* configure({ expectedVersion: secret }),
+        yield* rotate(secret),
+        yield* retry(secret)
+      ]
+      yield* Effect.orDie(server.sql`ALTER TABLE webhook_secrets ADD CONSTRAINT broken CHECK (false) NOT VALID`)
+      const failed = yield* rotate(3)
+      problemOf(failed, 500, "internal")
+      for (const { text } of [...answers, failed]) {
+        for (const form of secrets.flatMap(formsOf)) assert.notInclude(text, form)
+      }
+      assert.include(logged, "outbound-webhook")
+      assert.include(logged, "broken")
+      for (const form of secrets.flatMap(formsOf)) assert.notInclude(logged, form)
+    }).pipe(Effect.scoped)
+  )
+})

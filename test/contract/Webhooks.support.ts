@@ -71,12 +71,7 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, installat
     configure,
     rotate,
     retry: (deliveryId: string, key = newKey()) =>
-      send({
-        method: "POST",
-        path: `${path}/deliveries/${encodeURIComponent(deliveryId)}/retry`,
-        token,
-        key
-      }),
+      send({ method: "POST", path: `${path}/deliveries/${encodeURIComponent(deliveryId)}/retry`, token, key }),
     /** Configures the webhook with success, and returns the receipt with the secret. */
     configured: (change?: object, key?: string) => Effect.map(configure(change, key), secretOf),
     /** Rotates the secret with success, and returns the new one. */

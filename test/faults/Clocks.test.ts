@@ -1,6 +1,6 @@
 /** A replica whose clock is ahead: leases and due times are those of the database's clock, which all replicas share. */
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { held, taken } from "../contract/Messages.support.ts"
 import { settings, slowly } from "../integrations/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
@@ -10,11 +10,7 @@ import { database, serviceEnv } from "./Projects.support.ts"
 import { expectSent, openProject, sendMessage } from "./Sends.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 /** More than the leases below last for. */
 const ahead = 30_000

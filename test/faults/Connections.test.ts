@@ -1,6 +1,6 @@
 /** The number of connections to PostgreSQL that a service opens (contract §14). */
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { leastConnections } from "../../src/platform/Database/Pools.ts"
 import { ok, settings } from "../integrations/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
@@ -10,11 +10,7 @@ import { database, serviceEnv, session } from "./Projects.support.ts"
 import { bearer, clients, send, stream } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 const start = (role: "all" | "worker", env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })

@@ -1,7 +1,7 @@
 /** Requests while PostgreSQL fails, and the recovery afterwards without help (contract §5, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import {
   freePort,
   inGoodOrder,
@@ -13,19 +13,14 @@ import {
   temporaryDirectory
 } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
-import { type Cluster, startCluster } from "./Cluster.support.ts"
+import { startCluster } from "./Cluster.support.ts"
 import { project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let cluster: Cluster
-let token: string
-
-beforeAll(async () => {
-  cluster = await startCluster()
-  token = await project(cluster.url)
-})
+const cluster = await startCluster()
+const token = await project(cluster.url)
 
 const startOn = async (url: string, role = "all") => {
   const service = await startService({ args: ["--role", role], env: serviceEnv(url) })

@@ -18,10 +18,7 @@ const returns = /^\s*WITH result AS MATERIALIZED \(/
 it("a returned delivery that is recorded twice changes nothing the second time", async () => {
   const databaseUrl = await database()
   const start = (url: string, role: "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
-    startService({
-      env: { ...serviceEnv(url), ...settings, WEBHOOK_TIMEOUT: "60s", ...env },
-      args: ["--role", role]
-    })
+    startService({ env: { ...serviceEnv(url), ...settings, WEBHOOK_TIMEOUT: "60s", ...env }, args: ["--role", role] })
   const api = await start(databaseUrl, "api")
   const receiver = await listen((hit, n) => (n < answered ? ok : hang)(hit, n))
   const shop = await openShop(databaseUrl, api, receiver.url)

@@ -1,8 +1,8 @@
 /** Every committed event is delivered, whatever dies on the way (contract §10, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
-import { hang, ok, settings } from "../integrations/Deliveries.support.ts"
+import { describe, it } from "vitest"
+import { type Answering, hang, ok, settings } from "../integrations/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder, startService } from "../support/Process.ts"
@@ -11,14 +11,16 @@ import { send } from "./Requests.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
+
+/** A project with a receiver that answers so, behind a process that sends no deliveries. */
+const open = async (answer: Answering) => {
+  const [api, receiver] = [await start("api"), await listen(answer)]
+  return { receiver, shop: await openShop(databaseUrl, api, receiver.url) }
+}
 
 /** Every committed event has been delivered, and no delivery is open. */
 const expectAllTold = async (shop: Shop, seen: () => ReadonlyMap<string, unknown>) => {
@@ -34,9 +36,7 @@ const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
 
 describe("a delivery worker that is killed", () => {
   it("loses no delivery, which another worker takes over long before the leases end", async () => {
-    const api = await start("api")
-    const receiver = await listen(hang)
-    const shop = await openShop(databaseUrl, api, receiver.url)
+    const { receiver, shop } = await open(hang)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     await Promise.all(numbers(12).map((n) => shop.create(`deal-killed-${n}`)))
     await eventually(() => assert.lengthOf(receiver.hits, 4))
@@ -70,9 +70,7 @@ describe("a delivery worker that shuts down", () => {
     ["SIGTERM, and no answer comes within SHUTDOWN_GRACE", "SIGTERM"],
     ["SIGINT", "SIGINT"]
   ] as const)("on %s returns its leases", async (_, signal) => {
-    const api = await start("api")
-    const receiver = await listen(hang)
-    const shop = await openShop(databaseUrl, api, receiver.url)
+    const { receiver, shop } = await open(hang)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "60s", SHUTDOWN_GRACE: "1s" })
     await Promise.all(numbers(6).map((n) => shop.create(`deal-ended-${n}`)))
     await eventually(() => assert.lengthOf(receiver.hits, 4))
@@ -86,9 +84,7 @@ describe("a delivery worker that shuts down", () => {
   })
 
   it("records its shutdown as the end of the attempts that it returns", async () => {
-    const api = await start("api")
-    const receiver = await listen(hang)
-    const shop = await openShop(databaseUrl, api, receiver.url)
+    const { receiver, shop } = await open(hang)
     const worker = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     await shop.create("deal-told")
     await eventually(() => assert.lengthOf(receiver.hits, 1))
@@ -104,9 +100,7 @@ describe("a delivery worker that shuts down", () => {
   })
 
   it("on SIGTERM records answers within SHUTDOWN_GRACE and claims nothing more", async () => {
-    const api = await start("api")
-    const receiver = await listen(hang)
-    const shop = await openShop(databaseUrl, api, receiver.url)
+    const { receiver, shop } = await open(hang)
     const first = await start("worker", { WEBHOOK_TIMEOUT: "60s", SHUTDOWN_GRACE: "60s" })
     await Promise.all(numbers(6).map((n) => shop.create(`deal-graceful-${n}`)))
     await eventually(() => assert.lengthOf(receiver.hits, 4))
@@ -124,9 +118,7 @@ describe("a delivery worker that shuts down", () => {
   })
 
   it("returns a delivery that it holds twice because a first attempt outlived its lease", async () => {
-    const api = await start("api")
-    const receiver = await listen(hang)
-    const shop = await openShop(databaseUrl, api, receiver.url)
+    const { receiver, shop } = await open(hang)
     const worker = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     await shop.create("deal-had-twice")
     await eventually(() => assert.lengthOf(receiver.hits, 1))
@@ -142,9 +134,7 @@ describe("a delivery worker that shuts down", () => {
   })
 
   it.each(["SIGTERM", "SIGINT"] as const)("on %s during a claim leaves nothing leased", async (signal) => {
-    const api = await start("api")
-    const receiver = await listen(ok)
-    const shop = await openShop(databaseUrl, api, receiver.url)
+    const { shop } = await open(ok)
     await shop.query(`
       CREATE OR REPLACE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS
       $$ BEGIN PERFORM pg_sleep(2); RETURN NEW; END $$`)

@@ -1,6 +1,6 @@
 /** A project file of 100,000 clients while its project, and another, are in use. */
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { spawn, startService, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { taken } from "../contract/Messages.support.ts"
@@ -9,11 +9,7 @@ import { database, project, serviceEnv, unlimited } from "./Projects.support.ts"
 import { createClient, expectProblem, listClients, stream } from "./Requests.support.ts"
 import { openProject, sendMessage } from "./Sends.support.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 describe("a project file of 100,000 clients", () => {
   it("has writes of its project wait or answer 503, calls no provider for them, and other projects notice nothing", async () => {

@@ -6,27 +6,21 @@ import { assert } from "@effect/vitest"
 import { once } from "node:events"
 import { connect, type Socket } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { quantile } from "../bench/Figures.ts"
 import { residentMebibytes, type Service, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { connectionsUpTo, load, request } from "./Load.support.ts"
-import { database, project, serviceEnv } from "./Projects.support.ts"
+import { database, project, serviceEnv, unlimited } from "./Projects.support.ts"
 import { clients, createClient, listClients, stream } from "./Requests.support.ts"
 
 const idleConnections = connectionsUpTo(Number(process.env["CONNECTIONS"] ?? 10_000))
 
 const healthy = "GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
 
-let databaseUrl: string
-let token: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-  const plenty = { limit: 1_000_000, windowSeconds: 1 }
-  token = await project(databaseUrl, { project: { rateLimits: { read: plenty, write: plenty } } })
-})
+const databaseUrl = await database()
+const token = await project(databaseUrl, { project: { rateLimits: unlimited } })
 
 /** A connection, and all that came back on it. */
 const dial = async ({ url }: Service) => {

@@ -138,9 +138,7 @@ describe("an API key", () => {
     const databaseUrl = await database()
     const env = serviceEnv(databaseUrl)
     const pair = await startPair(env)
-    const old = await project(databaseUrl, {
-      project: { id: "acme", name: "Acme", rateLimits: unlimited }
-    })
+    const old = await project(databaseUrl, { project: { id: "acme", name: "Acme", rateLimits: unlimited } })
     let token = old
     const load = stream(6, (n) =>
       pair.balance(n >> 1, ({ url }) =>

@@ -3,10 +3,10 @@
  * outcome is unknown, and the service recovers without help (contract §8, §15).
  */
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { type Service } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
-import { type Cluster, startCluster } from "./Cluster.support.ts"
+import { startCluster } from "./Cluster.support.ts"
 import {
   creates,
   expectTrue,
@@ -25,11 +25,7 @@ import { accept, acceptSilently, type Kind, kinds } from "./Providers.support.ts
 import { openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let cluster: Cluster
-
-beforeAll(async () => {
-  cluster = await startCluster()
-})
+const cluster = await startCluster()
 
 interface Step {
   readonly trap: (scene: Scene, proxy: WireProxy) => Pick<Trap, "reached" | "cut">
@@ -37,27 +33,17 @@ interface Step {
   readonly leaves: "nothing" | "a lease" | "an outcome"
 }
 
+const held =
+  (statement: RegExp, when: "requested" | "answered"): Step["trap"] =>
+  (_, proxy) =>
+    proxy.trap({ statement, when, count: 1 })
+
 const steps: Readonly<Record<string, Step>> = {
-  "before the message is committed": {
-    trap: (_, proxy) => proxy.trap({ statement: creates, when: "requested", count: 1 }),
-    leaves: "nothing"
-  },
-  "when the message is committed, and nobody knows yet": {
-    trap: (_, proxy) => proxy.trap({ statement: creates, when: "answered", count: 1 }),
-    leaves: "a lease"
-  },
-  "during the call": {
-    trap: ({ provider }) => provider.trap(1, acceptSilently),
-    leaves: "an outcome"
-  },
-  "before the outcome is recorded": {
-    trap: (_, proxy) => proxy.trap({ statement: records, when: "requested", count: 1 }),
-    leaves: "an outcome"
-  },
-  "when the outcome is recorded, and nobody knows yet": {
-    trap: (_, proxy) => proxy.trap({ statement: records, when: "answered", count: 1 }),
-    leaves: "an outcome"
-  }
+  "before the message is committed": { trap: held(creates, "requested"), leaves: "nothing" },
+  "when the message is committed, and nobody knows yet": { trap: held(creates, "answered"), leaves: "a lease" },
+  "during the call": { trap: ({ provider }) => provider.trap(1, acceptSilently), leaves: "an outcome" },
+  "before the outcome is recorded": { trap: held(records, "requested"), leaves: "an outcome" },
+  "when the outcome is recorded, and nobody knows yet": { trap: held(records, "answered"), leaves: "an outcome" }
 }
 
 /** The failures of PostgreSQL, and their ends. */
@@ -67,14 +53,8 @@ interface Fault {
 }
 
 const faults: Readonly<Record<string, Fault>> = {
-  "is killed": {
-    interrupt: () => cluster.kill(),
-    heal: () => cluster.start()
-  },
-  hangs: {
-    interrupt: async () => cluster.signal("SIGSTOP"),
-    heal: async () => cluster.signal("SIGCONT")
-  },
+  "is killed": { interrupt: () => cluster.kill(), heal: () => cluster.start() },
+  hangs: { interrupt: async () => cluster.signal("SIGSTOP"), heal: async () => cluster.signal("SIGCONT") },
   "cuts its connections": {
     interrupt: ({ query }) =>
       query(`

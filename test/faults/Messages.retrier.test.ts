@@ -1,6 +1,6 @@
 /** Which process takes due messages: after a crash, during a claim, and among several processes (contract §8, §15). */
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
@@ -20,11 +20,7 @@ import { accept, busy, ignore } from "./Providers.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 /** Messages that a provider has put off, and that are due again. */
 const putOff = async (scene: Scene, name: string, count = 1): Promise<ReadonlyArray<TestMessage>> => {

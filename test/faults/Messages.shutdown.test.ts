@@ -1,7 +1,7 @@
 /** Provider calls when their process ends, and among several processes (contract §8, §13, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { ended, inGoodOrder, type Service } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
@@ -25,11 +25,7 @@ import { send } from "./Requests.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 /** A path without dependencies, which shows when new requests are refused. */
 const isDraining = (service: Service) =>

@@ -24,10 +24,7 @@ export const testMessage = (name: string, kind: Kind): TestMessage => ({ kind, t
 /** Addresses that only the provider may receive. */
 export const recipients = { http: "+4915550001111", telegram: "99887766554433" }
 
-const conversations = {
-  http: "0193f0cb-d4e5-7f70-8192-03a4b5c6d7e8",
-  telegram: "0193f0cb-d4e5-7f70-8192-03a4b5c6d7e9"
-}
+const conversations = { http: "0193f0cb-d4e5-7f70-8192-03a4b5c6d7e8", telegram: "0193f0cb-d4e5-7f70-8192-03a4b5c6d7e9" }
 
 /** A service that waits for providers longer than any test runs: what ends there, ends by what the test does. */
 export const start = (

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { checkout, runToEnd } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
@@ -28,11 +28,7 @@ import { expectProblem } from "./Requests.support.ts"
 import { type Catch, openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 const leased: State = { status: "pending", attempting: true, attempts: ["pending"] }
 const delivered: State = { status: "sent", attempting: false, attempts: ["accepted"] }
@@ -142,31 +138,30 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
     const { provider } = scene
     const all = await killAt(scene, step)
     await scene.untilSessionsEnd()
-    const entries = (of: ReadonlyArray<TestMessage>) =>
-      of.map((each) => ({ calls: scene.entry(each).calls, taken: scene.entry(each).taken.length }))
+    const expectEntries = (
+      of: ReadonlyArray<TestMessage>,
+      expected: { readonly calls: number; readonly taken: number }
+    ) => {
+      const entries = of.map((each) => ({ calls: scene.entry(each).calls, taken: scene.entry(each).taken.length }))
+      assert.deepStrictEqual(entries, Array(of.length).fill(expected))
+    }
     for (const each of all) assert.deepStrictEqual(await scene.state(each), step.leaves, each.text)
-    assert.deepStrictEqual(
-      entries(all),
-      all.map(() => ({ calls: step.calls, taken: step.taken }))
-    )
+    expectEntries(all, { calls: step.calls, taken: step.taken })
 
     provider.answerWith(step.leaves === "none" ? accept : ignore)
     await scene.endWaits()
     const service = await start(databaseUrl)
     const http = all.filter(({ kind }) => kind === "http")
     const telegram = all.filter(({ kind }) => kind === "telegram")
-    const ask = (of: ReadonlyArray<TestMessage>) => Promise.all(of.map((each) => scene.ask(service, each)))
+    const expectAnswers = async (of: ReadonlyArray<TestMessage>, expected: string) => {
+      const answers = await Promise.all(of.map((each) => scene.ask(service, each)))
+      assert.deepStrictEqual(answers, Array(of.length).fill(expected))
+    }
     if (step.leaves === leased) {
-      assert.deepStrictEqual(
-        await ask(all),
-        all.map(() => pending)
-      )
+      await expectAnswers(all, pending)
       // While the leases run, no process repeats attempts that may be in flight.
       await sleep(1_000)
-      assert.deepStrictEqual(
-        await ask(all),
-        all.map(() => pending)
-      )
+      await expectAnswers(all, pending)
       for (const each of all) assert.deepStrictEqual(await scene.state(each), leased, each.text)
 
       await scene.endLeases()
@@ -188,33 +183,13 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
         }
       })
       provider.acceptAll()
-      await eventually(async () =>
-        assert.deepStrictEqual(
-          await ask(http),
-          http.map(() => sent)
-        )
-      )
-      assert.deepStrictEqual(
-        await ask(telegram),
-        telegram.map(() => unknown)
-      )
-      assert.deepStrictEqual(
-        entries(http),
-        http.map(() => ({ calls: step.calls + 1, taken: 1 }))
-      )
-      assert.deepStrictEqual(
-        entries(telegram),
-        telegram.map(() => ({ calls: step.calls, taken: step.taken }))
-      )
+      await eventually(() => expectAnswers(http, sent))
+      await expectAnswers(telegram, unknown)
+      expectEntries(http, { calls: step.calls + 1, taken: 1 })
+      expectEntries(telegram, { calls: step.calls, taken: step.taken })
     } else {
-      assert.deepStrictEqual(
-        await ask(all),
-        all.map(() => sent)
-      )
-      assert.deepStrictEqual(
-        entries(all),
-        all.map(() => ({ calls: 1, taken: 1 }))
-      )
+      await expectAnswers(all, sent)
+      expectEntries(all, { calls: 1, taken: 1 })
       for (const each of all) assertMatches(await scene.post(service, each), sentAgain)
     }
     await expectTrue(scene, all)

@@ -1,6 +1,6 @@
 /** The metrics of deliveries (contract §10, §15). */
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { type Answering, inTurn, ok, reset, settings, slowly, status } from "../integrations/Deliveries.support.ts"
 import { freePort, inGoodOrder, startService } from "../support/Process.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
@@ -8,11 +8,7 @@ import { expectProblem, send } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 type Role = "all" | "api" | "worker"
 

@@ -52,13 +52,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
   const provider = await startProvider()
   const id = `p-${randomBytes(6).toString("hex")}`
   const file = {
-    project: {
-      id,
-      name: id,
-      defaultPipelineId: "sales",
-      contactCapacity: 1_000_000,
-      rateLimits: unlimited
-    },
+    project: { id, name: id, defaultPipelineId: "sales", contactCapacity: 1_000_000, rateLimits: unlimited },
     clients: [{ id: "cli_file", displayName: "Client of a file" }]
   }
   const token = await apply(databaseUrl, {
@@ -128,10 +122,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
       const parked = await query(`
         SELECT installation_id AS installation FROM endpoint_health
         WHERE project_id = '${id}' AND parked_until > now()`)
-      return {
-        dead: decodeDead(dead),
-        parked: parked.map(({ installation }) => String(installation))
-      }
+      return { dead: decodeDead(dead), parked: parked.map(({ installation }) => String(installation)) }
     },
     /** Sends a message, whose key is its text without blanks, until an answer has its id. */
     sendMessage: async (calls: Calls, kind: Kind, text: string) => {

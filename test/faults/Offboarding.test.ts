@@ -1,16 +1,12 @@
 /** A project of many rows is deleted beside a service that runs, by a command that is killed on the way. */
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { spawn, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { database, project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { createClient, expectProblem, listClients, stream } from "./Requests.support.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 /** A fifth of the project's rows. */
 const rows = 20_000

@@ -2,19 +2,69 @@
 import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { beforeAll, describe, it } from "vitest"
+import { chmod, writeFile } from "node:fs/promises"
+import * as Path from "node:path"
 import { requestOf } from "../contract/Requests.ts"
 import type { Sample } from "../contract/Sample.ts"
 import { samples, World } from "../contract/Samples.ts"
 import { ok, settings } from "../integrations/Deliveries.support.ts"
-import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
-import { startService } from "../support/Process.ts"
-import { requires } from "../support/Programs.ts"
+import { freePort, type Running, spawn, startService, temporaryDirectory } from "../support/Process.ts"
+import { pathOf, requires } from "../support/Programs.ts"
 import { TestServer } from "../support/TestServer.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { eventually } from "../support/Waiting.ts"
-import { type Pooler, startPooler } from "./Pooler.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, listClients, open, send, stream } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
+
+interface Pooler {
+  /** The database through the pooler. */
+  readonly url: string
+  readonly kill: () => Promise<void>
+  /** Starts it again after `kill`, and waits until it answers. */
+  readonly start: () => Promise<void>
+}
+
+/** Starts a PgBouncer in transaction mode, with as many sessions of PostgreSQL as `sessions`. */
+const startPooler = async (databaseUrl: string, sessions: number): Promise<Pooler> => {
+  const directory = await temporaryDirectory()
+  const port = await freePort()
+  const { hostname, password, port: target, username } = new URL(databaseUrl)
+  const file = Path.join(directory, "pgbouncer.ini")
+  await writeFile(
+    file,
+    `[databases]
+* = host=${hostname} port=${target} user=${username} password=${decodeURIComponent(password)}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = ${sessions}
+max_client_conn = 200
+`
+  )
+  await Promise.all([chmod(directory, 0o755), chmod(file, 0o644)])
+  // It refuses to run as root.
+  const user = process.getuid?.() === 0 ? ["-u", "nobody"] : []
+  const url = new URL(databaseUrl)
+  url.port = String(port)
+  let running: Running | undefined
+  const start = async () => {
+    running = spawn(pathOf("pgbouncer"), [...user, file])
+    await eventually(() => session(url.href))
+  }
+  await start()
+  return {
+    url: url.href,
+    start,
+    kill: async () => {
+      running?.kill("SIGKILL")
+      await running?.exited
+    }
+  }
+}
 
 describe("a service behind PgBouncer in transaction mode", () => {
   requires("pgbouncer")

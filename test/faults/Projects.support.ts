@@ -1,6 +1,6 @@
 /** Databases with a project in them, and the environment in which a service finds them. */
 import { PgClient, PgConnection } from "@effect/sql-pg"
-import { Duration, Effect, Exit, Layer, Option, Redacted, Scope } from "effect"
+import { Duration, Effect, Layer, Option, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
 import { scopes } from "../../src/api/Access.ts"
 import { ProjectId } from "../../src/api/Ids.ts"
@@ -8,7 +8,7 @@ import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { assert } from "@effect/vitest"
-import { defer } from "../support/Finalizers.ts"
+import { opened } from "../support/Finalizers.ts"
 import { secretBox } from "../support/SecretBox.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -16,11 +16,7 @@ import { eventually } from "../support/Waiting.ts"
 type File = (typeof ProjectFile)["Encoded"]
 
 /** A migrated database of the test's own, by its URL. */
-export const database = async (): Promise<string> => {
-  const scope = Scope.makeUnsafe()
-  defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
-  return Redacted.value(await Effect.runPromise(Scope.provide(makeDatabase(), scope)))
-}
+export const database = (): Promise<string> => opened(Effect.map(makeDatabase(), Redacted.value))
 
 /** The settings of a service that serves a database. */
 export const serviceEnv = (databaseUrl: string) => ({
@@ -66,11 +62,6 @@ export const untilSessionsEnd = (query: (text: string) => Promise<ReadonlyArray<
 
 /** A session of the test's own, for SQL text. */
 export const session = async (databaseUrl: string) => {
-  const scope = Scope.makeUnsafe()
-  defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
-  const connection = await PgConnection.make({ url: Redacted.make(databaseUrl) }).pipe(
-    Scope.provide(scope),
-    Effect.runPromise
-  )
+  const connection = await opened(PgConnection.make({ url: Redacted.make(databaseUrl) }))
   return (text: string) => Effect.runPromise(connection.query(text)).then(({ rows }) => rows)
 }

@@ -1,7 +1,7 @@
 /** Rate limits that two services share through Redis, and what requests see when Redis fails (contract §4). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { createClient, expectProblem, isReady, kindOf, listClients, send, stream } from "./Requests.support.ts"
@@ -9,11 +9,7 @@ import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 const startOn = ({ url }: Redis) => startService({ env: { ...serviceEnv(databaseUrl), REDIS_URL: url } })
 

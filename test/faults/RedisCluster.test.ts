@@ -1,6 +1,6 @@
 /** Rate limits that two services share through a Redis cluster (contract §4, §14). */
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { requires } from "../support/Programs.ts"
 import { startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -8,11 +8,7 @@ import { database, project, serviceEnv } from "./Projects.support.ts"
 import { ask, makeRedis, type Redis } from "./Redis.support.ts"
 import { expectProblem, listClients, send } from "./Requests.support.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 const slots = 16_384
 

@@ -1,10 +1,9 @@
 /** Sends to a provider of the test's own, for tests that break what is around them. */
-import { Effect, Exit, Scope } from "effect"
 import { assert } from "@effect/vitest"
 import { assertMatches } from "../support/Matches.ts"
 import { botToken, conversations, messagesPath, telegramChannel, text } from "../contract/Messages.support.ts"
 import { type Answering, receiver } from "../integrations/Deliveries.support.ts"
-import { defer } from "../support/Finalizers.ts"
+import { opened } from "../support/Finalizers.ts"
 import { project } from "./Projects.support.ts"
 import { type Answer, bearer, type Call, expectProblem, send } from "./Requests.support.ts"
 
@@ -12,9 +11,7 @@ type File = Parameters<typeof project>[1]
 
 /** A provider that answers so, and a project whose one conversation is there, over telegram: nothing is sent twice. */
 export const openProject = async (databaseUrl: string, answering: Answering, file: File = {}) => {
-  const scope = Scope.makeUnsafe()
-  defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
-  const provider = await Effect.runPromise(Scope.provide(receiver(answering), scope))
+  const provider = await opened(receiver(answering))
   const token = await project(databaseUrl, {
     ...file,
     channels: [telegramChannel("telegram", `http://127.0.0.1:${provider.port}`)],

@@ -3,7 +3,7 @@ import { Agent } from "node:http"
 import * as Net from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import {
   ended,
@@ -30,13 +30,8 @@ import {
 } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let databaseUrl: string
-let token: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-  token = await project(databaseUrl)
-})
+const databaseUrl = await database()
+const token = await project(databaseUrl)
 
 const start = (env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...env } })

@@ -3,7 +3,7 @@ import { Schema } from "effect"
 import { mkdir, readFile, writeFile } from "node:fs/promises"
 import { createServer } from "node:net"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import {
   freePort,
@@ -20,13 +20,8 @@ import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, expectProblem, listClients, send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let databaseUrl: string
-let token: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-  token = await project(databaseUrl)
-})
+const databaseUrl = await database()
+const token = await project(databaseUrl)
 
 const start = (env: Readonly<Record<string, string>> = {}, ...args: ReadonlyArray<string>) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...env }, args })

@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { type Answering, type Hit, inTurn, ok, reset, settings, status } from "../integrations/Deliveries.support.ts"
 import { inGoodOrder, runToEnd, type Service, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
@@ -20,11 +20,7 @@ import { database, serviceEnv } from "./Projects.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 type Role = "all" | "api" | "worker"
 

@@ -1,6 +1,6 @@
 /** The telemetry of sends, and the secrets that it must not contain (contract §8, §15). */
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { freePort, inGoodOrder } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
@@ -30,11 +30,7 @@ import { accept, acceptSilently, type Answering, busy, secrets } from "./Provide
 import { send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-let databaseUrl: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-})
+const databaseUrl = await database()
 
 const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
 const caller = { traceparent: `00-${traceId}-00f067aa0ba902b7-01` }

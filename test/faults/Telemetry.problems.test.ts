@@ -2,19 +2,15 @@
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { eventually } from "../support/Waiting.ts"
 import { attributesOf, type Collector, spanKind, spanStatus, startCollector } from "./Collector.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
 
-let databaseUrl: string
-let token: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-  token = await project(databaseUrl)
-})
+const databaseUrl = await database()
+const token = await project(databaseUrl)
 
 const start = async (env: Readonly<Record<string, string>> = {}) => {
   const collector = await startCollector()
@@ -160,4 +156,32 @@ describe("a line of the log", () => {
     assert.include(line, `requestId=${call.requestId}`)
     assert.include(line, `traceId=${call.traceId}`)
   })
+})
+
+// Background fibers look for work several times a second: a look that finds nothing is not worth a trace.
+it("an idle worker exports no spans", async () => {
+  const [collector, databaseUrl] = await Promise.all([startCollector(), database()])
+  const query = await session(databaseUrl)
+  const commits = async () => {
+    const [row] = await query("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+    return Number(row?.["xact_commit"])
+  }
+  const worker = await startService({
+    env: { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: collector.url },
+    args: ["--role", "worker"]
+  })
+  const before = await commits()
+  // Each of its fibers has looked by then, most of them often.
+  await eventually(async () => assert.isAbove(await commits(), before + 60))
+  assert.deepStrictEqual(await worker.stop(), inGoodOrder)
+  // Its start is exported, which shows that the export works.
+  assert.include(
+    collector.spans().map(({ name }) => name),
+    "migrate"
+  )
+  const roots = collector.spans().filter(({ parentSpanId }) => parentSpanId === undefined)
+  assert.deepStrictEqual(
+    roots.flatMap(({ attributes }) => attributesOf(attributes)["db.query.text"] ?? []),
+    []
+  )
 })

@@ -1,7 +1,7 @@
 /** The telemetry that an OpenTelemetry collector receives (contract §14, §15). */
 import { createServer } from "node:net"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
@@ -9,13 +9,8 @@ import { attributesOf, type Collector, isBelow, spanKind, startCollector } from 
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
 
-let databaseUrl: string
-let token: string
-
-beforeAll(async () => {
-  databaseUrl = await database()
-  token = await project(databaseUrl, { clients: [{ id: "cli_ada", displayName: "Ada" }] })
-})
+const databaseUrl = await database()
+const token = await project(databaseUrl, { clients: [{ id: "cli_ada", displayName: "Ada" }] })
 
 const start = (env: Readonly<Record<string, string>>) => startService({ env: { ...serviceEnv(databaseUrl), ...env } })
 
@@ -46,10 +41,7 @@ describe("exported traces", () => {
     const servers = trace.filter(({ kind }) => kind === spanKind.server)
     assert.lengthOf(servers, 1)
     const [server] = servers
-    assertMatches(server, {
-      name: "GET /api/v1/developer/crm/clients/:clientId",
-      parentSpanId: "00f067aa0ba902b7"
-    })
+    assertMatches(server, { name: "GET /api/v1/developer/crm/clients/:clientId", parentSpanId: "00f067aa0ba902b7" })
     assertMatches(attributesOf(server?.attributes), {
       "http.request.method": "GET",
       "http.route": "/api/v1/developer/crm/clients/:clientId",
@@ -171,11 +163,7 @@ describe("the resource of exported telemetry", () => {
     )
     for (const { headers } of collector.received) assert.match(String(headers["content-type"]), /^application\/json/)
     for (const resource of collector.resources()) {
-      assertMatches(resource, {
-        "service.name": "orders-api",
-        "deployment.environment.name": "test",
-        team: "a b"
-      })
+      assertMatches(resource, { "service.name": "orders-api", "deployment.environment.name": "test", team: "a b" })
     }
   })
 

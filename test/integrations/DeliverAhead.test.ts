@@ -1,8 +1,8 @@
 /** A delivery that was claimed ahead is sent to the webhook as it is at the time of the send (contract §10). */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestServer } from "../support/TestServer.ts"
-import { type Answering, type Hit, ok, open, receiver, settings, verifies } from "./Deliveries.support.ts"
+import { type Answering, type Hit, ok, open, receiver, layerOf, verifies } from "./Deliveries.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
 const inAll = 80
@@ -50,34 +50,31 @@ const openAhead = Effect.gen(function* () {
 
 const idsOf = (hits: ReadonlyArray<Hit>) => hits.map(({ headers }) => String(headers["webhook-id"]))
 
-layer(TestServer.layer({ ...settings, WEBHOOK_TIMEOUT: "60s" }), { excludeTestServices: true })(
-  "a delivery that is claimed ahead",
-  (it) => {
-    it.effect("goes to the webhook's current URL at its first attempt", () =>
-      Effect.gen(function* () {
-        const { configure, deliveries, release, shop } = yield* openAhead
-        const next = yield* receiver()
-        assert.strictEqual((yield* configure("shop", next.url, 1)).status, 200)
-        yield* release
-        assert.strictEqual(shop.hits.length, answered + width)
-        assert.strictEqual(new Set(idsOf([...shop.hits, ...next.hits])).size, inAll)
-        assert.strictEqual(next.hits.length, inAll - answered - width)
-        for (const { attempts, log, status } of yield* deliveries()) {
-          assert.deepStrictEqual([status, attempts, log.length], ["delivered", 1, 1])
-        }
-      })
-    )
+layerOf({ WEBHOOK_TIMEOUT: "60s" })("a delivery that is claimed ahead", (it) => {
+  it.effect("goes to the webhook's current URL at its first attempt", () =>
+    Effect.gen(function* () {
+      const { configure, deliveries, release, shop } = yield* openAhead
+      const next = yield* receiver()
+      assert.strictEqual((yield* configure("shop", next.url, 1)).status, 200)
+      yield* release
+      assert.strictEqual(shop.hits.length, answered + width)
+      assert.strictEqual(new Set(idsOf([...shop.hits, ...next.hits])).size, inAll)
+      assert.strictEqual(next.hits.length, inAll - answered - width)
+      for (const { attempts, log, status } of yield* deliveries()) {
+        assert.deepStrictEqual([status, attempts, log.length], ["delivered", 1, 1])
+      }
+    })
+  )
 
-    it.effect("is signed with the current secret", () =>
-      Effect.gen(function* () {
-        const { release, rotate, secret, shop } = yield* openAhead
-        const rotated = yield* rotate("shop", 1)
-        yield* release
-        assert.strictEqual(shop.hits.length, inAll)
-        for (const [n, hit] of shop.hits.entries()) {
-          assert.deepStrictEqual([verifies(rotated, hit), verifies(secret, hit)], [n >= answered + width, true])
-        }
-      })
-    )
-  }
-)
+  it.effect("is signed with the current secret", () =>
+    Effect.gen(function* () {
+      const { release, rotate, secret, shop } = yield* openAhead
+      const rotated = yield* rotate("shop", 1)
+      yield* release
+      assert.strictEqual(shop.hits.length, inAll)
+      for (const [n, hit] of shop.hits.entries()) {
+        assert.deepStrictEqual([verifies(rotated, hit), verifies(secret, hit)], [n >= answered + width, true])
+      }
+    })
+  )
+})

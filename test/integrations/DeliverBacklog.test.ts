@@ -1,5 +1,5 @@
 /** Long queues that end: disabled webhooks and expired deliveries, in batches (contract §10). */
-import { assert, describe, it as test, layer } from "@effect/vitest"
+import { assert, describe, it as test } from "@effect/vitest"
 import { Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
@@ -7,7 +7,7 @@ import { deadLetterBatch, disable, discard, expire } from "../../src/integration
 import { maxAge } from "../../src/integrations/Deliveries/Schedule.ts"
 import { listed } from "../cli/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { open, receiver, serve, settings, status } from "./Deliveries.support.ts"
+import { open, receiver, serve, layerOf, status } from "./Deliveries.support.ts"
 import { untilRows } from "../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
@@ -42,7 +42,7 @@ const openQueue = Effect.fnUntraced(function* (count: number, age?: string) {
   return project
 })
 
-layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a backlog of deliveries", (it) => {
+layerOf({}, "api")("a backlog of deliveries", (it) => {
   it.effect("of a disabled webhook is dead-lettered in batches after the disabling", () =>
     Effect.gen(function* () {
       const { projectId, sql, webhook } = yield* openQueue(2 * deadLetterBatch + 500)

@@ -1,13 +1,13 @@
 /** The rows that a claim reads: those of the endpoints that it visits, with any number of parked or idle ones (contract §10). */
 import { PgClient } from "@effect/sql-pg"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
 import { claim } from "../../src/integrations/Deliveries/Claim.ts"
 import type { Named } from "../../src/integrations/Deliveries/Claim/Endpoints.ts"
 import { pools } from "../../src/platform/Database/Pools.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { open, settings } from "./Deliveries.support.ts"
+import { open, layerOf } from "./Deliveries.support.ts"
 
 const parked = 2_000
 /** Deliveries that wait for one endpoint: so many that any index but that of the queue would be noticed. */
@@ -44,7 +44,7 @@ const asService = <E, R>(
     )
   )
 
-layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a claim of deliveries", (it) => {
+layerOf({}, "api")("a claim of deliveries", (it) => {
   it.effect("reads neither parked endpoints nor their deliveries", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
@@ -83,29 +83,26 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a claim
   )
 })
 
-layer(TestServer.layer(settings, "api"), { excludeTestServices: true })(
-  "a claim from a table without statistics",
-  (it) => {
-    it.effect("reads no delivery beyond those that it leases and the next", () =>
-      Effect.gen(function* () {
-        const server = yield* TestServer
-        const { created, projectId, subscribe } = yield* open(server)
-        yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
-        yield* created()
-        yield* server.sql`
-        INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-        SELECT project_id, new_id('dlv', now()), installation_id, event_id, now(), now()
-        FROM deliveries, generate_series(1, ${waiting}::int) WHERE project_id = ${projectId}`
-        const named = [{ projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop"), width: 4 }]
-        yield* asService(
-          server,
-          Effect.fnUntraced(function* (sql) {
-            const { claims, rows } = yield* counted(sql, named)
-            assert.strictEqual(claims, 4)
-            assert.isBelow(rows, 40)
-          })
-        )
-      }).pipe(Effect.orDie)
-    )
-  }
-)
+layerOf({}, "api")("a claim from a table without statistics", (it) => {
+  it.effect("reads no delivery beyond those that it leases and the next", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const { created, projectId, subscribe } = yield* open(server)
+      yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
+      yield* created()
+      yield* server.sql`
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+      SELECT project_id, new_id('dlv', now()), installation_id, event_id, now(), now()
+      FROM deliveries, generate_series(1, ${waiting}::int) WHERE project_id = ${projectId}`
+      const named = [{ projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop"), width: 4 }]
+      yield* asService(
+        server,
+        Effect.fnUntraced(function* (sql) {
+          const { claims, rows } = yield* counted(sql, named)
+          assert.strictEqual(claims, 4)
+          assert.isBelow(rows, 40)
+        })
+      )
+    }).pipe(Effect.orDie)
+  )
+})

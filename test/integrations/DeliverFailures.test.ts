@@ -4,7 +4,17 @@ import { Effect } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
 import { freePort } from "../support/Process.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { type Answering, type DeliveryRow, hang, ok, open, receiver, settings, status } from "./Deliveries.support.ts"
+import {
+  type Answering,
+  type DeliveryRow,
+  hang,
+  ok,
+  open,
+  receiver,
+  layerOf,
+  settings,
+  status
+} from "./Deliveries.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
@@ -137,85 +147,82 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
   )
 })
 
-layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "60s" }), { excludeTestServices: true })(
-  "an endpoint that is gone (410)",
-  (it) => {
-    it.effect("disables its webhook and dead-letters its open deliveries until it is configured again", () =>
-      Effect.gen(function* () {
-        let code = 500
-        const shop = yield* receiver((hit, n) => status(code)(hit, n))
-        const other = yield* receiver()
-        const project = yield* open(yield* TestServer, ["shop", "other"])
-        yield* project.subscribe("shop", shop.url, created)
-        yield* project.subscribe("other", other.url, created)
-        // One that waits for its retry.
-        yield* project.created()
-        yield* untilRows(project.deliveries("shop"), ([row]) => row?.log.length === 1)
-        code = 410
-        yield* project.created()
-        yield* untilRows(project.deliveries("shop"), (rows) => rows.every(({ status }) => status === "dead"))
-        assert.deepStrictEqual(yield* project.webhook(), { enabled: false, version: 2 })
-        const [waiting, gone] = yield* project.deliveries("shop")
-        assert.deepInclude(waiting, { attempts: 1, status: "dead" })
-        assert.deepStrictEqual([gone?.attempts, cameTo(gone)], [1, [410]])
-        assert.strictEqual((yield* project.health()).inFlight, 0)
-        problemOf(yield* project.retry("shop", gone?.id ?? ""), 409, "webhook_state_conflict")
+layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("an endpoint that is gone (410)", (it) => {
+  it.effect("disables its webhook and dead-letters its open deliveries until it is configured again", () =>
+    Effect.gen(function* () {
+      let code = 500
+      const shop = yield* receiver((hit, n) => status(code)(hit, n))
+      const other = yield* receiver()
+      const project = yield* open(yield* TestServer, ["shop", "other"])
+      yield* project.subscribe("shop", shop.url, created)
+      yield* project.subscribe("other", other.url, created)
+      // One that waits for its retry.
+      yield* project.created()
+      yield* untilRows(project.deliveries("shop"), ([row]) => row?.log.length === 1)
+      code = 410
+      yield* project.created()
+      yield* untilRows(project.deliveries("shop"), (rows) => rows.every(({ status }) => status === "dead"))
+      assert.deepStrictEqual(yield* project.webhook(), { enabled: false, version: 2 })
+      const [waiting, gone] = yield* project.deliveries("shop")
+      assert.deepInclude(waiting, { attempts: 1, status: "dead" })
+      assert.deepStrictEqual([gone?.attempts, cameTo(gone)], [1, [410]])
+      assert.strictEqual((yield* project.health()).inFlight, 0)
+      problemOf(yield* project.retry("shop", gone?.id ?? ""), 409, "webhook_state_conflict")
 
-        yield* project.created()
-        yield* until(() => other.hits.length === 3)
-        assert.strictEqual((yield* project.deliveries("shop")).length, 2)
-        assert.strictEqual(shop.hits.length, 2)
+      yield* project.created()
+      yield* until(() => other.hits.length === 3)
+      assert.strictEqual((yield* project.deliveries("shop")).length, 2)
+      assert.strictEqual(shop.hits.length, 2)
 
-        code = 200
-        problemOf(yield* project.configure("shop", shop.url, 1, created), 409, "version_conflict")
-        const again = yield* project.configure("shop", shop.url, 2, created)
-        assert.strictEqual(again.status, 200, again.text)
-        assert.deepStrictEqual(yield* project.webhook(), { enabled: true, version: 3 })
-        yield* project.created()
-        yield* until(() => shop.hits.length === 3)
-        assert.strictEqual((yield* project.retry("shop", gone?.id ?? "")).status, 200)
-        yield* until(() => shop.hits.length === 4)
-        yield* project.finished
-        const rows = yield* project.deliveries("shop")
-        assert.deepStrictEqual(
-          rows.map(({ attempts, status }) => [status, attempts]),
-          [
-            ["dead", 1],
-            ["delivered", 2],
-            ["delivered", 1]
-          ]
-        )
-        assert.deepStrictEqual([(yield* project.health()).inFlight, (yield* project.health("other")).inFlight], [0, 0])
-      })
-    )
+      code = 200
+      problemOf(yield* project.configure("shop", shop.url, 1, created), 409, "version_conflict")
+      const again = yield* project.configure("shop", shop.url, 2, created)
+      assert.strictEqual(again.status, 200, again.text)
+      assert.deepStrictEqual(yield* project.webhook(), { enabled: true, version: 3 })
+      yield* project.created()
+      yield* until(() => shop.hits.length === 3)
+      assert.strictEqual((yield* project.retry("shop", gone?.id ?? "")).status, 200)
+      yield* until(() => shop.hits.length === 4)
+      yield* project.finished
+      const rows = yield* project.deliveries("shop")
+      assert.deepStrictEqual(
+        rows.map(({ attempts, status }) => [status, attempts]),
+        [
+          ["dead", 1],
+          ["delivered", 2],
+          ["delivered", 1]
+        ]
+      )
+      assert.deepStrictEqual([(yield* project.health()).inFlight, (yield* project.health("other")).inFlight], [0, 0])
+    })
+  )
 
-    it.effect("disables its webhook once for many answers", () =>
-      Effect.gen(function* () {
-        const shop = yield* receiver(status(410))
-        const project = yield* open(yield* TestServer)
-        yield* project.subscribe("shop", shop.url, created)
-        yield* Effect.forEach(Array.from({ length: 10 }), () => project.created(), { concurrency: 10 })
-        yield* project.finished
-        assert.deepStrictEqual(yield* project.webhook(), { enabled: false, version: 2 })
-        for (const { status } of yield* project.deliveries()) assert.strictEqual(status, "dead")
-        assert.strictEqual((yield* project.health()).inFlight, 0)
-      })
-    )
+  it.effect("disables its webhook once for many answers", () =>
+    Effect.gen(function* () {
+      const shop = yield* receiver(status(410))
+      const project = yield* open(yield* TestServer)
+      yield* project.subscribe("shop", shop.url, created)
+      yield* Effect.forEach(Array.from({ length: 10 }), () => project.created(), { concurrency: 10 })
+      yield* project.finished
+      assert.deepStrictEqual(yield* project.webhook(), { enabled: false, version: 2 })
+      for (const { status } of yield* project.deliveries()) assert.strictEqual(status, "dead")
+      assert.strictEqual((yield* project.health()).inFlight, 0)
+    })
+  )
 
-    it.effect("does not disable a webhook that has been configured with another URL meanwhile", () =>
-      Effect.gen(function* () {
-        const [next, old] = [yield* receiver(), yield* receiver(hang)]
-        const project = yield* open(yield* TestServer)
-        yield* project.subscribe("shop", old.url, created)
-        yield* project.created()
-        yield* until(() => old.hits.length === 1)
-        assert.strictEqual((yield* project.configure("shop", next.url, 1, created)).status, 200)
-        old.hits[0]?.response.writeHead(410).end()
-        yield* untilRows(project.deliveries(), ([row]) => row?.log.length === 1)
-        assert.deepStrictEqual(yield* project.webhook(), { enabled: true, version: 2 })
-        yield* project.created()
-        yield* until(() => next.hits.length === 1)
-      })
-    )
-  }
-)
+  it.effect("does not disable a webhook that has been configured with another URL meanwhile", () =>
+    Effect.gen(function* () {
+      const [next, old] = [yield* receiver(), yield* receiver(hang)]
+      const project = yield* open(yield* TestServer)
+      yield* project.subscribe("shop", old.url, created)
+      yield* project.created()
+      yield* until(() => old.hits.length === 1)
+      assert.strictEqual((yield* project.configure("shop", next.url, 1, created)).status, 200)
+      old.hits[0]?.response.writeHead(410).end()
+      yield* untilRows(project.deliveries(), ([row]) => row?.log.length === 1)
+      assert.deepStrictEqual(yield* project.webhook(), { enabled: true, version: 2 })
+      yield* project.created()
+      yield* until(() => next.hits.length === 1)
+    })
+  )
+})

@@ -1,5 +1,5 @@
 /** Endpoints that fail are parked and probed (contract §10), at times that the test sets. */
-import { assert, describe, it as test, layer } from "@effect/vitest"
+import { assert, describe, it as test } from "@effect/vitest"
 import { Duration, Effect, Option } from "effect"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
 import { claim, type Claim } from "../../src/integrations/Deliveries/Claim.ts"
@@ -7,7 +7,7 @@ import { record } from "../../src/integrations/Deliveries/Record.ts"
 import { resultOf } from "../../src/integrations/Deliveries/Schedule.ts"
 import type { Outcome } from "../../src/integrations/Sender.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { open, receiver, serve, settings, status } from "./Deliveries.support.ts"
+import { open, receiver, serve, layerOf, status } from "./Deliveries.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
 const minute = 60_000
@@ -76,7 +76,7 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
   }
 })
 
-layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("an endpoint", (it) => {
+layerOf({}, "api")("an endpoint", (it) => {
   it.effect("is parked after ten failures in a row, which a success resets", () =>
     Effect.gen(function* () {
       const shop = yield* openAt(25)
@@ -109,12 +109,7 @@ layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("an endp
       }
       yield* shop.wait(15 * minute)
       yield* shop.recorded(yield* shop.claimed(), answered(204))
-      assert.deepStrictEqual(yield* shop.health(), {
-        inFlight: 0,
-        failures: 0,
-        failedProbes: 0,
-        parkedUntil: null
-      })
+      assert.deepStrictEqual(yield* shop.health(), { inFlight: 0, failures: 0, failedProbes: 0, parkedUntil: null })
       const claims = yield* shop.claimed()
       assert.strictEqual(claims.length, 4)
       yield* shop.recorded(claims, answered(200))

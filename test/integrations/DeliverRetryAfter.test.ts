@@ -1,8 +1,8 @@
 /** Endpoints that answer with `Retry-After` (contract §10). */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestServer } from "../support/TestServer.ts"
-import { ok, open, receiver, settings, status } from "./Deliveries.support.ts"
+import { ok, open, receiver, layerOf, status } from "./Deliveries.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
@@ -30,95 +30,86 @@ const isWithin = (wait: number, from: number, to: number, what: string) =>
 /** A time of whole seconds, as HTTP writes it. */
 const inFuture = (millis: number) => new Date(Date.now() + millis).toUTCString()
 
-layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "60s" }), { excludeTestServices: true })(
-  "Retry-After",
-  (it) => {
-    it.effect("on 429 and 503 delays the next attempt by at most an hour, and advances none", () =>
-      Effect.gen(function* () {
-        for (const code of [429, 503]) {
-          isWithin(yield* waits(code, "120"), 120_000, 130_000, "120")
-          for (const long of ["3601", "86400", "99999999999999999999", inFuture(2 * hour)]) {
-            isWithin(yield* waits(code, long), hour, hour + 10_000, long)
-          }
-          for (const none of ["0", "soon", "-5", "1.5", inFuture(-2 * hour), "Sun, 06 Nov 1994 08:49:37 GMT"]) {
-            isWithin(yield* waits(code, none), 48_000, 72_000, none)
-          }
+layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("Retry-After", (it) => {
+  it.effect("on 429 and 503 delays the next attempt by at most an hour, and advances none", () =>
+    Effect.gen(function* () {
+      for (const code of [429, 503]) {
+        isWithin(yield* waits(code, "120"), 120_000, 130_000, "120")
+        for (const long of ["3601", "86400", "99999999999999999999", inFuture(2 * hour)]) {
+          isWithin(yield* waits(code, long), hour, hour + 10_000, long)
         }
-      })
-    )
-
-    it.effect("with a date delays the next attempt until that date", () =>
-      Effect.gen(function* () {
-        for (const code of [429, 503]) {
-          const date = inFuture(hour / 2)
-          const { due } = yield* retryOf(code, date)
-          isWithin(due - Date.parse(date), 0, 60_000, date)
+        for (const none of ["0", "soon", "-5", "1.5", inFuture(-2 * hour), "Sun, 06 Nov 1994 08:49:37 GMT"]) {
+          isWithin(yield* waits(code, none), 48_000, 72_000, none)
         }
-      })
-    )
+      }
+    })
+  )
 
-    it.effect("on other answers is ignored", () =>
-      Effect.gen(function* () {
-        for (const code of [500, 301, 400, 404, 408, 413, 425, 502, 504]) {
-          isWithin(yield* waits(code, "120"), 48_000, 72_000, String(code))
-        }
-      })
-    )
-  }
-)
+  it.effect("with a date delays the next attempt until that date", () =>
+    Effect.gen(function* () {
+      for (const code of [429, 503]) {
+        const date = inFuture(hour / 2)
+        const { due } = yield* retryOf(code, date)
+        isWithin(due - Date.parse(date), 0, 60_000, date)
+      }
+    })
+  )
 
-layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "1s" }), { excludeTestServices: true })(
-  "Retry-After near the end of the schedule",
-  (it) => {
-    it.effect("adds no attempt, and fails none that succeeded", () =>
-      Effect.gen(function* () {
-        const answers = { last: status(503, { "retry-after": "1" }), taken: status(202, { "retry-after": "120" }) }
-        const project = yield* open(yield* TestServer, ["last", "taken"])
-        for (const name of ["last", "taken"] as const) {
-          yield* project.subscribe(name, (yield* receiver(answers[name])).url, created)
-        }
-        yield* project.created()
-        yield* project.finished
-        const told = (yield* project.deliveries()).map(({ attempts, installation, status }) => [
-          installation,
-          status,
-          attempts
-        ])
-        assert.sameDeepMembers(told, [
-          ["last", "dead", 2],
-          ["taken", "delivered", 1]
-        ])
-      })
-    )
+  it.effect("on other answers is ignored", () =>
+    Effect.gen(function* () {
+      for (const code of [500, 301, 400, 404, 408, 413, 425, 502, 504]) {
+        isWithin(yield* waits(code, "120"), 48_000, 72_000, String(code))
+      }
+    })
+  )
+})
 
-    it.effect("pauses the whole endpoint, and then its deliveries are sent", () =>
-      Effect.gen(function* () {
-        const shop = yield* receiver((hit, n) => (n === 0 ? status(503, { "retry-after": "2" }) : ok)(hit, n))
-        const project = yield* open(yield* TestServer)
-        yield* project.subscribe("shop", shop.url, created)
-        yield* project.created()
-        const [first] = yield* untilRows(project.deliveries(), ([row]) => row?.log[0] !== undefined)
-        yield* project.created()
-        yield* until(() => shop.hits.length === 3)
-        const rest = Date.parse(first?.log[0]?.finishedAt ?? "") + 2_000
-        const rows = yield* untilRows(project.deliveries(), (rows) =>
-          rows.every(({ log }) => log.at(-1)?.statusCode === 200)
-        )
-        for (const { log } of rows) assert.isAtLeast(Date.parse(log.at(-1)?.startedAt ?? ""), rest)
-      })
-    )
-  }
-)
+layerOf({ WEBHOOK_RETRY_SCHEDULE: "1s" })("Retry-After near the end of the schedule", (it) => {
+  it.effect("adds no attempt, and fails none that succeeded", () =>
+    Effect.gen(function* () {
+      const answers = { last: status(503, { "retry-after": "1" }), taken: status(202, { "retry-after": "120" }) }
+      const project = yield* open(yield* TestServer, ["last", "taken"])
+      for (const name of ["last", "taken"] as const) {
+        yield* project.subscribe(name, (yield* receiver(answers[name])).url, created)
+      }
+      yield* project.created()
+      yield* project.finished
+      const told = (yield* project.deliveries()).map(({ attempts, installation, status }) => [
+        installation,
+        status,
+        attempts
+      ])
+      assert.sameDeepMembers(told, [
+        ["last", "dead", 2],
+        ["taken", "delivered", 1]
+      ])
+    })
+  )
 
-layer(TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "2h" }), { excludeTestServices: true })(
-  "Retry-After shorter than the schedule's delay",
-  (it) => {
-    it.effect("does not advance the next attempt", () =>
-      Effect.gen(function* () {
-        for (const value of ["5", "3600", "86400", inFuture(hour / 2), inFuture(24 * hour)]) {
-          isWithin(yield* waits(503, value), 1.6 * hour, 2.4 * hour, value)
-        }
-      })
-    )
-  }
-)
+  it.effect("pauses the whole endpoint, and then its deliveries are sent", () =>
+    Effect.gen(function* () {
+      const shop = yield* receiver((hit, n) => (n === 0 ? status(503, { "retry-after": "2" }) : ok)(hit, n))
+      const project = yield* open(yield* TestServer)
+      yield* project.subscribe("shop", shop.url, created)
+      yield* project.created()
+      const [first] = yield* untilRows(project.deliveries(), ([row]) => row?.log[0] !== undefined)
+      yield* project.created()
+      yield* until(() => shop.hits.length === 3)
+      const rest = Date.parse(first?.log[0]?.finishedAt ?? "") + 2_000
+      const rows = yield* untilRows(project.deliveries(), (rows) =>
+        rows.every(({ log }) => log.at(-1)?.statusCode === 200)
+      )
+      for (const { log } of rows) assert.isAtLeast(Date.parse(log.at(-1)?.startedAt ?? ""), rest)
+    })
+  )
+})
+
+layerOf({ WEBHOOK_RETRY_SCHEDULE: "2h" })("Retry-After shorter than the schedule's delay", (it) => {
+  it.effect("does not advance the next attempt", () =>
+    Effect.gen(function* () {
+      for (const value of ["5", "3600", "86400", inFuture(hour / 2), inFuture(24 * hour)]) {
+        isWithin(yield* waits(503, value), 1.6 * hour, 2.4 * hour, value)
+      }
+    })
+  )
+})

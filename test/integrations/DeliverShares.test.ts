@@ -1,10 +1,10 @@
 /** The division of slots among endpoints while there are fewer slots than deliveries (contract §10). */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
 import { claim } from "../../src/integrations/Deliveries/Claim.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { open, settings } from "./Deliveries.support.ts"
+import { open, layerOf } from "./Deliveries.support.ts"
 
 const shops = ["shop1", "shop2", "shop3"]
 
@@ -35,7 +35,7 @@ const scene = Effect.fnUntraced(function* () {
   return { claimFor, projectId, sql }
 })
 
-layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("a claim with few slots", (it) => {
+layerOf({}, "api")("a claim with few slots", (it) => {
   it.effect("divides them evenly, and leases none ahead", () =>
     Effect.gen(function* () {
       const { claimFor } = yield* scene()

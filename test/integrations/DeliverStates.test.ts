@@ -1,5 +1,5 @@
 /** Moves between the states of a delivery, by the statement that makes each, and the fence that stale results do not pass. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import type { Worker } from "../../src/platform/background/Worker.ts"
 import { claim, type Claim } from "../../src/integrations/Deliveries/Claim.ts"
@@ -11,7 +11,7 @@ import { type Move, moves, type State, states } from "../../src/integrations/Del
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { enable } from "../support/Events.ts"
-import { open, settings } from "./Deliveries.support.ts"
+import { open, layerOf } from "./Deliveries.support.ts"
 
 const minute = 60_000
 const day = 24 * 60 * minute
@@ -171,7 +171,7 @@ const stateOf = (shop: Shop) => Effect.map(shop.deliveries(), ([row]) => row ?? 
 
 const isOnTheWay = (state: State) => (state === "delivering" ? 1 : 0)
 
-layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("the states of a delivery", (it) => {
+layerOf({}, "api")("the states of a delivery", (it) => {
   for (const from of states) {
     for (const [on, act] of Object.entries(run)) {
       const move = moves.find((move) => move.on === on && move.from === from)

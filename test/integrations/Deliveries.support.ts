@@ -1,5 +1,5 @@
 /** Webhooks of a project's installations, receivers that answer as a test says, and what the database holds of both. */
-import { assert } from "@effect/vitest"
+import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
@@ -8,7 +8,7 @@ import type { State } from "../../src/integrations/Deliveries/States.ts"
 import { callsOf, pipelines } from "../contract/Deals.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import type { Answer } from "../support/ContractHttp.ts"
-import { type Environment, type Parts, startServer, type TestServer } from "../support/TestServer.ts"
+import { type Environment, type Parts, startServer, TestServer } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
 
 /** A delivery as it came. */
@@ -114,6 +114,10 @@ export const settings = {
   WEBHOOK_RETRY_SCHEDULE: "50ms,100ms",
   WEBHOOK_TIMEOUT: "5s"
 }
+
+/** Declares tests of a server that they share, with these settings. */
+export const layerOf = (environment: Environment = {}, role?: Parameters<typeof startServer>[1]) =>
+  layer(TestServer.layer({ ...settings, ...environment }, role), { excludeTestServices: true })
 
 export const serve = (environment: Environment = {}, role?: Parameters<typeof startServer>[1]) =>
   startServer({ ...settings, ...environment }, role)

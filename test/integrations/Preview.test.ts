@@ -1,9 +1,13 @@
 /** The import preview, rule by rule (contract §11). */
-import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { assert, it, layer } from "@effect/vitest"
+import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
+import { PgClient } from "@effect/sql-pg"
+import { Preview } from "../../src/integrations/Preview.ts"
+import { migrate } from "../../src/platform/Migrations.ts"
+import { makeDatabase } from "../support/TestDatabase.ts"
 import type { Profile } from "./Preview.model.support.ts"
-import { apply, contact, type Installation, preview, services, usual } from "./Preview.support.ts"
+import { apply, contact, type Installation, preview, projects, services, usual } from "./Preview.support.ts"
 
 const counts = { contact: 0, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 0 }
 
@@ -115,3 +119,19 @@ layer(services)("a preview", (it) => {
     })
   )
 })
+
+// In Turkish the small form of I has no dot.
+it.effect("a preview finds emails in any letter case in a database of any locale", () =>
+  Effect.gen(function* () {
+    const client = PgClient.layer({ url: yield* makeDatabase({ empty: true, language: "tr" }), maxConnections: 1 })
+    const services = Layer.mergeAll(projects, Preview.layer).pipe(Layer.provideMerge(client))
+    const answer = yield* Effect.gen(function* () {
+      yield* migrate
+      const stagedRecords = [contact("1", { mail: "ines@example.org" }), contact("2", { mail: "INES@EXAMPLE.ORG" })]
+      yield* apply("p", { importProfile: usual, stagedRecords }, { clients: [{ id: "a", email: "INES@example.org" }] })
+      return yield* preview("p")
+    }).pipe(Effect.provide(services))
+    assert.strictEqual(answer.duplicateCount, 1)
+    assert.deepStrictEqual(answer.estimatedChanges, { create: 0, update: 1, skip: 1 })
+  })
+)

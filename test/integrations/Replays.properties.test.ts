@@ -1,5 +1,5 @@
 /** Replays against a plain model: whatever is stored and whatever is selected, each delivery goes out again exactly once. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import fc from "fast-check"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
@@ -8,7 +8,7 @@ import { release } from "../../src/integrations/Replays/Release.ts"
 import { start } from "../../src/integrations/Replays/Repo.ts"
 import { count, filterNames, filters, type Selection } from "../../src/integrations/Replays/Selection.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { open, settings } from "./Deliveries.support.ts"
+import { open, layerOf } from "./Deliveries.support.ts"
 
 const types = ["crm.deal.created.v1", "crm.deal.updated.v1", "crm.task.created.v1"] as const
 const subscribed: ReadonlyArray<(typeof types)[number]> = types.slice(0, 2)
@@ -122,7 +122,7 @@ const run = Effect.fnUntraced(function* (all: ReadonlyArray<Stored>, { eventType
   )
 })
 
-layer(TestServer.layer(settings, "api"), { excludeTestServices: true })("replays", (it) => {
+layerOf({}, "api")("replays", (it) => {
   it.effect("repeat exactly what was selected, each once, whatever is stored", () =>
     Effect.gen(function* () {
       const context = yield* Effect.context<TestServer>()

@@ -1,5 +1,5 @@
 /** Replays (contract §13): which deliveries go out again, how they look, and that live ones come first. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
 import { at, documentOf, run as runCommand } from "../cli/Cli.support.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -11,7 +11,7 @@ import {
   open,
   type Receiver,
   receiver,
-  settings,
+  layerOf,
   slowly,
   status,
   verifies
@@ -60,7 +60,7 @@ const start = Effect.fnUntraced(function* (to: Receiver) {
   return { ...project, secret, command, replay, replays, ended, repeats, server }
 })
 
-layer(TestServer.layer(settings), { excludeTestServices: true })("a replay", (it) => {
+layerOf()("a replay", (it) => {
   it.effect("repeats each delivery that it selects, with its event, its webhook-id and a signature, and marks it", () =>
     Effect.gen(function* () {
       const to = yield* receiver(ok)

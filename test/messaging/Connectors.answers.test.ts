@@ -5,7 +5,7 @@ import { type Meaning, meaningOf, statuses } from "../../src/messaging/Outcomes.
 import { answering, answerOf, endpoint } from "../support/Endpoints.ts"
 import {
   accepted,
-  both,
+  expectOfBoth,
   connectors,
   http,
   httpTo,
@@ -190,9 +190,7 @@ describe("an answer of any provider", () => {
       const other = yield* answering(reply(200, taken.http))
       for (const status of [301, 302, 303, 307, 308]) {
         const provider = yield* answering(answerOf(status, `location: http://127.0.0.1:${other.port}/`))
-        for (const channel of both(provider)) {
-          assert.deepStrictEqual(yield* send(channel), unknown(`http_${status}`))
-        }
+        yield* expectOfBoth(provider, unknown(`http_${status}`))
       }
       assert.strictEqual(other.connections(), 0)
     }).pipe(Effect.provide(connectors()))
@@ -224,9 +222,7 @@ describe("an answer of any provider", () => {
         socket.on("drain", pour)
         pour()
       })
-      for (const channel of both(endless)) {
-        assert.deepStrictEqual(yield* send(channel), unknown("unreadable_answer"))
-      }
+      yield* expectOfBoth(endless, unknown("unreadable_answer"))
     }).pipe(Effect.provide(connectors()))
   )
 })

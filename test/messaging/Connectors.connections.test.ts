@@ -5,7 +5,7 @@ import { answering, endpoint } from "../support/Endpoints.ts"
 import { tls, trusted } from "../support/Tls.ts"
 import {
   accepted,
-  both,
+  expectOfBoth,
   connectors,
   http,
   httpTo,
@@ -47,8 +47,7 @@ describe("a connection to a provider", () => {
         ({ socket, text }) => socket.write(reply(200, text.includes("/bot") ? taken.telegram : taken.http)),
         { tls }
       )
-      for (const channel of both(provider, "https://localhost"))
-        assert.deepStrictEqual(yield* send(channel), accepted("8812"))
+      yield* expectOfBoth(provider, accepted("8812"), { origin: "https://localhost" })
     }).pipe(Effect.provide(connectors()))
   )
 

@@ -5,7 +5,19 @@ import { TestClock } from "effect/testing"
 import { failures } from "../../src/messaging/Outcomes.ts"
 import { answering, endpoint } from "../support/Endpoints.ts"
 import { tls, trusted } from "../support/Tls.ts"
-import { both, connectors, http, overdue, postponed, reply, send, start, taken, unknown } from "./Connectors.support.ts"
+import {
+  both,
+  expectOfBoth,
+  connectors,
+  http,
+  overdue,
+  postponed,
+  reply,
+  send,
+  start,
+  taken,
+  unknown
+} from "./Connectors.support.ts"
 import { until, untilLive } from "../support/Waiting.ts"
 
 const secure = "https://localhost"
@@ -28,9 +40,7 @@ describe("a provider call is postponed when it", () => {
   it.live("cannot resolve the provider's name", () =>
     Effect.gen(function* () {
       for (const origin of ["http://provider.invalid", "https://provider.invalid"]) {
-        for (const channel of both({ port: 8080 }, origin)) {
-          assert.deepStrictEqual(yield* send(channel), postponed("dns_failed"))
-        }
+        yield* expectOfBoth({ port: 8080 }, postponed("dns_failed"), { origin })
       }
     }).pipe(Effect.provide(connectors()))
   )
@@ -56,14 +66,11 @@ describe("a provider call is postponed when it", () => {
         })
       const providers = [yield* providing("TLSv1.2"), yield* providing("TLSv1.3")]
       for (const provider of providers) {
-        for (const channel of both(provider, secure))
-          assert.deepStrictEqual(yield* send(channel), postponed("tls_failed"))
+        yield* expectOfBoth(provider, postponed("tls_failed"), { origin: secure })
       }
       yield* trusted
       for (const provider of providers) {
-        for (const channel of both(provider, "https://127.0.0.1")) {
-          assert.deepStrictEqual(yield* send(channel), postponed("tls_failed"))
-        }
+        yield* expectOfBoth(provider, postponed("tls_failed"), { origin: "https://127.0.0.1" })
       }
       yield* until(() => providers.every((provider) => provider.closed() === provider.connections()))
       assert.deepStrictEqual(read, [])
@@ -84,9 +91,7 @@ describe("a provider call is postponed when it", () => {
         })
       ]
       for (const [i, provider] of providers.entries()) {
-        for (const channel of both(provider, secure)) {
-          assert.deepStrictEqual(yield* send(channel), postponed("tls_failed"), `${i}`)
-        }
+        yield* expectOfBoth(provider, postponed("tls_failed"), { what: `${i}`, origin: secure })
       }
     }).pipe(Effect.provide(connectors()))
   )
@@ -181,16 +186,12 @@ describe("a provider call is unknown when it", () => {
       for (const text of broken) {
         for (const cut of ["end", "resetAndDestroy"] as const) {
           const plain = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()))
-          for (const channel of both(plain)) {
-            assert.deepStrictEqual(yield* send(channel), unknown("connection_lost"), `${cut} ${text}`)
-          }
+          yield* expectOfBoth(plain, unknown("connection_lost"), { what: `${cut} ${text}` })
           assert.strictEqual(plain.received.length, 2)
         }
         for (const cut of ["end", "destroy"] as const) {
           const encrypted = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()), { tls })
-          for (const channel of both(encrypted, secure)) {
-            assert.deepStrictEqual(yield* send(channel), unknown("connection_lost"), `${cut} ${text}`)
-          }
+          yield* expectOfBoth(encrypted, unknown("connection_lost"), { what: `${cut} ${text}`, origin: secure })
           assert.strictEqual(encrypted.received.length, 2)
         }
       }
@@ -204,8 +205,7 @@ describe("a provider call is unknown when it", () => {
       const provider = yield* endpoint(() => {}, {
         tls: { ...tls, requestCert: true, rejectUnauthorized: true, minVersion: "TLSv1.3" }
       })
-      for (const channel of both(provider, secure))
-        assert.deepStrictEqual(yield* send(channel), unknown("connection_lost"))
+      yield* expectOfBoth(provider, unknown("connection_lost"), { origin: secure })
     }).pipe(Effect.provide(connectors()))
   )
 
@@ -219,9 +219,7 @@ describe("a provider call is unknown when it", () => {
       ]
       for (const text of garbage) {
         const provider = yield* answering(text)
-        for (const channel of both(provider)) {
-          assert.deepStrictEqual(yield* send(channel), unknown("unreadable_answer"), text.slice(0, 80))
-        }
+        yield* expectOfBoth(provider, unknown("unreadable_answer"), { what: text.slice(0, 80) })
         yield* until(() => provider.closed() === 2)
       }
     }).pipe(Effect.provide(connectors()))

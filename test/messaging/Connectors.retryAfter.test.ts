@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { answering, answerOf } from "../support/Endpoints.ts"
-import { both, connectors, postponed, reply, send, telegram } from "./Connectors.support.ts"
+import { expectOfBoth, connectors, postponed, reply, send, telegram } from "./Connectors.support.ts"
 
 describe("the delay that a provider asks for", () => {
   // The clock of these tests stands at the beginning of 1970.
@@ -19,9 +19,7 @@ describe("the delay that a provider asks for", () => {
       ] as const) {
         for (const status of [429, 503]) {
           const provider = yield* answering(answerOf(status, `retry-after: ${value}`))
-          for (const channel of both(provider)) {
-            assert.deepStrictEqual(yield* send(channel), postponed(`http_${status}`, seconds), value)
-          }
+          yield* expectOfBoth(provider, postponed(`http_${status}`, seconds), { what: value })
         }
       }
     }).pipe(Effect.provide(connectors()))

@@ -1,4 +1,5 @@
 /** Channels of every provider at endpoints of a test, and what their connectors make of them. */
+import { assert } from "@effect/vitest"
 import { ConfigProvider, Duration, Effect, Fiber, Layer, Option, Schema, Tracer } from "effect"
 import { TestClock } from "effect/testing"
 import { ConversationId, MessageId } from "../../src/api/Ids.ts"
@@ -38,6 +39,15 @@ export const both = ({ port }: Port, origin = "http://127.0.0.1"): ReadonlyArray
   httpTo(`${origin}:${port}/send`),
   telegramTo(`${origin}:${port}`)
 ]
+
+/** Sends to both, and holds each outcome to be this one. */
+export const expectOfBoth = Effect.fnUntraced(function* (
+  to: Port,
+  outcome: Outcome,
+  { origin, what }: { readonly origin?: string; readonly what?: string } = {}
+) {
+  for (const channel of both(to, origin)) assert.deepStrictEqual(yield* send(channel), outcome, what)
+})
 
 export const message: Outgoing = {
   messageId: MessageId.make("msg_0193f0cd92c37d5e8b2c3d4e5f607182"),

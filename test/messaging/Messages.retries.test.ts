@@ -3,12 +3,38 @@ import { assert, layer } from "@effect/vitest"
 import { Clock, Effect, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { Webhook } from "standardwebhooks"
-import { reset, signingSecret, taken } from "../contract/Messages.support.ts"
+import { type MessageRow, open, reset, script, signingSecret, taken } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
-import { status } from "../integrations/Deliveries.support.ts"
+import { type Answering, status } from "../integrations/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
-import { sentinel, start } from "./Messages.retries.support.ts"
+import { untilLater } from "./Messages.support.ts"
+
+const isUnderWay = ({ attempting }: MessageRow) => attempting
+
+/** A project whose messages are answered so, one after the other, with the clock in the test's hand. */
+const start = Effect.fnUntraced(function* (...answers: readonly [Answering, ...ReadonlyArray<Answering>]) {
+  const project = yield* open(yield* TestServer, script(...answers))
+  const { provider, row } = project
+  return {
+    ...project,
+    /** Lets time pass until a message is in a state, with no call under way. */
+    untilIs: (id: string | null, state: string) =>
+      untilLater(row(id), ({ attempting, status }) => status === state && !attempting, isUnderWay),
+    /** Lets time pass until so many calls were made, and are recorded. */
+    untilCalled: (id: string | null, times: number) =>
+      untilLater(row(id), ({ attempting, attempts }) => attempts === times && !attempting, isUnderWay),
+    calls: () => provider.hits.length
+  }
+})
+
+/** A message that waits for nothing but its time: when it has had its attempt, whatever was due before has had its. */
+const sentinel = Effect.fnUntraced(function* () {
+  const { send, untilIs } = yield* start(status(503), taken)
+  const { messageId } = messageReceiptOf(yield* send("http"))
+  yield* TestClock.adjust("1 seconds")
+  yield* untilIs(messageId, "sent")
+})
 
 const strings = Schema.decodeUnknownSync(Schema.Record(Schema.String, Schema.String))
 

@@ -16,12 +16,9 @@ import {
 } from "./EmbeddedPostgres.support.ts"
 import { until } from "../support/Waiting.ts"
 
-const patience = { timeout: 60_000 }
-
 describe("a stale lock of the embedded PostgreSQL", () => {
-  it.live(
-    "of a server killed together with its service is ignored",
-    Effect.fnUntraced(function* () {
+  it.live("of a server killed together with its service is ignored", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const { child, ready } = yield* service(directory)
       const killed = yield* ready
@@ -43,13 +40,11 @@ describe("a stale lock of the embedded PostgreSQL", () => {
           yield* query(url, "select 1")
         })
       )
-    }),
-    patience
+    })
   )
 
-  it.live(
-    "with the process id of another program, or empty, is removed",
-    Effect.fnUntraced(function* () {
+  it.live("with the process id of another program, or empty, is removed", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const lock = Path.join(directory, "postgres", "postmaster.pid")
       const remains = yield* using(directory, () => Effect.sync(() => Fs.readFileSync(lock, "utf8")))
@@ -63,15 +58,13 @@ describe("a stale lock of the embedded PostgreSQL", () => {
       Fs.chownSync(lock, uid, gid)
       Fs.utimesSync(lock, 0, 0)
       yield* using(directory, ({ url }) => query(url, "select 1"))
-    }),
-    patience
+    })
   )
 })
 
 describe("the shared embedded PostgreSQL", () => {
-  it.live(
-    "is the same server for all processes that start at once",
-    Effect.fnUntraced(function* () {
+  it.live("is the same server for all processes that start at once", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const services = yield* Effect.all([service(directory), service(directory), service(directory)])
       yield* using(
@@ -83,13 +76,11 @@ describe("the shared embedded PostgreSQL", () => {
       )
       for (const { child } of services) child.kill("SIGTERM")
       yield* isStopped(directory)
-    }),
-    patience
+    })
   )
 
-  it.live(
-    "is stopped by the last process, whichever started it",
-    Effect.fnUntraced(function* () {
+  it.live("is stopped by the last process, whichever started it", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const [url, joined] = yield* using(
         directory,
@@ -102,26 +93,22 @@ describe("the shared embedded PostgreSQL", () => {
       yield* query(url, "select 1")
       joined.child.kill("SIGTERM")
       yield* isStopped(directory)
-    }),
-    patience
+    })
   )
 
-  it.live(
-    "is adopted when orphaned, and stopped at the end",
-    Effect.fnUntraced(function* () {
+  it.live("is adopted when orphaned, and stopped at the end", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const { child, ready } = yield* service(directory)
       const orphan = yield* ready
       child.kill("SIGKILL")
       yield* using(directory, (mine) => Effect.sync(() => assert.deepStrictEqual(mine, orphan)))
       assert.isFalse(yield* isRunning(orphan.pid))
-    }),
-    patience
+    })
   )
 
-  it.live(
-    "runs on while another client is connected",
-    Effect.fnUntraced(function* () {
+  it.live("runs on while another client is connected", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* Effect.scoped(
         Effect.gen(function* () {
@@ -136,15 +123,13 @@ describe("the shared embedded PostgreSQL", () => {
       )
       yield* using(directory, () => Effect.void)
       assert.isUndefined(lockOf(directory))
-    }),
-    patience
+    })
   )
 })
 
 describe("the supervision of the embedded PostgreSQL", () => {
-  it.live(
-    "restarts a killed server at the same URL for all processes",
-    Effect.fnUntraced(function* () {
+  it.live("restarts a killed server at the same URL for all processes", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const other = yield* service(directory)
       yield* other.ready
@@ -166,18 +151,15 @@ describe("the supervision of the embedded PostgreSQL", () => {
       assert.isDefined(lockOf(directory))
       other.child.kill("SIGTERM")
       yield* isStopped(directory)
-    }),
-    patience
+    })
   )
 
-  it.live(
-    "treats a zombie process as dead",
-    Effect.fnUntraced(function* () {
+  it.live("treats a zombie process as dead", () =>
+    Effect.gen(function* () {
       const parent = yield* unrelatedProcess("sleep 0.2 & echo $!; exec sleep 60")
       const zombie = Number(parent.first)
       yield* untilEnded(zombie, "20 millis").pipe(Effect.timeout("5 seconds"))
       assert.isTrue(process.kill(zombie, 0))
-    }),
-    patience
+    })
   )
 })

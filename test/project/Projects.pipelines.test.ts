@@ -135,10 +135,7 @@ layer(services)("pipelines of a project file", (it) => {
         deals: [{ id: "1", title: "T", pipelineId: "q", stageId: "a" }]
       })
       assert.deepStrictEqual(updated, { project: 0, pipelines: 2, deals: 1 })
-      yield* apply(id, {
-        pipelines: [pipeline("p", "x")],
-        deals: [{ id: "2", title: "T", stageId: "x" }]
-      })
+      yield* apply(id, { pipelines: [pipeline("p", "x")], deals: [{ id: "2", title: "T", stageId: "x" }] })
       const rows = yield* rowsOf("deals", id)
       assert.deepStrictEqual(
         rows.map(({ pipeline_id, stage_id }) => [pipeline_id, stage_id]),

@@ -29,15 +29,7 @@ const referring = {
     }
   ],
   deals: [
-    {
-      id: "d",
-      title: "D",
-      clientId: "c",
-      organizationId: "o",
-      pipelineId: "p",
-      stageId: "s",
-      responsibleMemberId: "m"
-    }
+    { id: "d", title: "D", clientId: "c", organizationId: "o", pipelineId: "p", stageId: "s", responsibleMemberId: "m" }
   ],
   tickets: [{ id: "t", subject: "T", status: "open" as const, clientId: "c" }],
   tasks: [{ id: "k", title: "K", dealId: "d", clientId: "c", assigneeId: "m" }]

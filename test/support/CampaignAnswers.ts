@@ -1,13 +1,10 @@
 /** Strict schemas of the answers about campaigns (contract §9). */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
-import { assertJson, decodes, pagesOf, versionOf } from "./ContractAnswers.ts"
+import { assertJson, decodes, pagesOf, Timestamp, versionOf } from "./ContractAnswers.ts"
 import type { Answer } from "./ContractHttp.ts"
 
 const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
-const Timestamp = Schema.String.check(
-  Schema.isPattern(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, { expected: "RFC 3339 UTC with milliseconds" })
-)
 
 export const segmentPageOf = pagesOf(
   Schema.Struct({

@@ -55,14 +55,7 @@ export const send = (base: string, request: Request): Effect.Effect<Answer> =>
       incoming.on("error", (error) => resume(Effect.fail(error)))
       incoming.on("end", () => {
         const text = Buffer.concat(chunks).toString("utf8")
-        resume(
-          Effect.succeed({
-            status: incoming.statusCode ?? 0,
-            headers: incoming.headers,
-            text,
-            json: parse(text)
-          })
-        )
+        resume(Effect.succeed({ status: incoming.statusCode ?? 0, headers: incoming.headers, text, json: parse(text) }))
       })
     })
     outgoing.on("error", (error) => resume(Effect.fail(error)))

@@ -3,12 +3,12 @@ import { Effect, Exit, Scope } from "effect"
 
 const finalizers: Array<() => unknown> = []
 
-/** Runs `finalizer` after the current test, or after the whole file when `beforeAll` adds it. The last one runs first. */
+/** Runs `finalizer` after the current test, or after the whole file when none runs yet. The last one runs first. */
 export const defer = (finalizer: () => unknown): void => {
   finalizers.push(finalizer)
 }
 
-/** Opens a resource that ends with the test, or with the file where `beforeAll` opens it. */
+/** Opens a resource that ends with the test, or with the file when no test runs yet. */
 export const opened = <A, E>(resource: Effect.Effect<A, E, Scope.Scope>): Promise<A> => {
   const scope = Scope.makeUnsafe()
   defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))

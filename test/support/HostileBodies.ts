@@ -18,9 +18,7 @@ export const hostileBodies: Readonly<Record<string, HostileBody>> = {
   "126,000 open objects": { body: '{"":'.repeat(60_000) },
   "32,000 nested objects in a list": { body: `{"a":[${repeated(32_000, () => '{"":{}}').join(",")}]}` },
   "20,000 unknown members": { body: members(20_000, "{}") },
-  "unknown members with long names": {
-    body: `{${repeated(4, (i) => `"${i}${"x".repeat(60_000)}":0`).join(",")}}`
-  },
+  "unknown members with long names": { body: `{${repeated(4, (i) => `"${i}${"x".repeat(60_000)}":0`).join(",")}}` },
   "900 unknown members with long names": {
     body: `{${repeated(900, (i) => `"${i}${"é".repeat(120)}":0`).join(",")}}`,
     omits: true

@@ -16,10 +16,7 @@ const box = boxOf(1)
 const url = fc.webUrl({ withQueryParameters: true })
 const secret = fc.stringMatching(/^[A-Za-z0-9]{1,80}$/).map((text) => Redacted.make(text))
 const channel: fc.Arbitrary<ChannelConfig> = fc.oneof(
-  fc.record({
-    providerType: fc.constant("http" as const),
-    config: fc.record({ url, signingSecret: secret })
-  }),
+  fc.record({ providerType: fc.constant("http" as const), config: fc.record({ url, signingSecret: secret }) }),
   fc.record({
     providerType: fc.constant("telegram" as const),
     config: fc.record({ token: secret, apiBaseUrl: url }, { requiredKeys: ["token"] })

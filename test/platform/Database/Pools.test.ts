@@ -2,32 +2,28 @@ import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
 import { defaultConnections, leastConnections, pools, sizesOf } from "../../../src/platform/Database/Pools.ts"
 
+/** Checks any permitted number of connections. */
+const forAny = (check: (max: number) => void) =>
+  fc.assert(fc.property(fc.integer({ min: leastConnections, max: 1_000 }), check))
+
 const sumOf = (max: number) => Object.values(sizesOf(max)).reduce((sum, size) => sum + size, 0)
 
 describe("the pools of a process", () => {
   it("have DATABASE_MAX_CONNECTIONS connections in total, 20 by default", () => {
     assert.strictEqual(defaultConnections, 20)
-    fc.assert(
-      fc.property(fc.integer({ min: leastConnections, max: 1_000 }), (max) => assert.strictEqual(sumOf(max), max))
-    )
+    forAny((max) => assert.strictEqual(sumOf(max), max))
   })
 
   it("have at least one connection each, whatever the maximum", () => {
-    fc.assert(
-      fc.property(fc.integer({ min: leastConnections, max: 1_000 }), (max) =>
-        assert.isTrue(Object.values(sizesOf(max)).every((size) => size >= 1))
-      )
-    )
+    forAny((max) => assert.isTrue(Object.values(sizesOf(max)).every((size) => size >= 1)))
   })
 
   it("grow with DATABASE_MAX_CONNECTIONS, none at the cost of another", () => {
-    fc.assert(
-      fc.property(fc.integer({ min: leastConnections, max: 1_000 }), (max) => {
-        const [fewer, more] = [sizesOf(max), sizesOf(max + 1)]
-        for (const [id, size] of Object.entries(fewer))
-          assert.isAtLeast(Object.entries(more).find(([of]) => of === id)?.[1] ?? 0, size)
-      })
-    )
+    forAny((max) => {
+      const [fewer, more] = [sizesOf(max), sizesOf(max + 1)]
+      for (const [id, size] of Object.entries(fewer))
+        assert.isAtLeast(Object.entries(more).find(([of]) => of === id)?.[1] ?? 0, size)
+    })
   })
 
   it("have distinct application names", () => {

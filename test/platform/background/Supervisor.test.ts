@@ -8,19 +8,22 @@ import { MetricsEnabled } from "../../../src/platform/MetricsEnabled.ts"
 
 const stalledAfter = Duration.seconds(10)
 
-/** A supervisor whose jitter is nil, what it logs, and its own metrics. */
-const scene = <A, E>(test: (lines: ReadonlyArray<string>) => Effect.Effect<A, E, Supervisor | Scope.Scope>) => {
-  const lines: Array<string> = []
-  const logger = Logger.make(({ message }) => void lines.push(String(message)))
-  return test(lines).pipe(
-    Effect.scoped,
-    Effect.provide(
-      Layer.provideMerge(Supervisor.layer, Layer.merge(Logger.layer([logger]), Layer.succeed(MetricsEnabled, true)))
-    ),
-    Effect.provideService(Metric.MetricRegistry, new Map()),
-    Effect.provideService(Random.Random, { nextIntUnsafe: () => 0, nextDoubleUnsafe: () => 0.5 })
-  )
-}
+/** Declares a test of a supervisor whose jitter is nil, with what it logs, and its own metrics. */
+const test = <E>(
+  title: string,
+  run: (lines: ReadonlyArray<string>) => Effect.Effect<void, E, Supervisor | Scope.Scope>
+) =>
+  it.effect(title, () => {
+    const lines: Array<string> = []
+    const logger = Logger.make(({ message }) => void lines.push(String(message)))
+    return run(lines).pipe(
+      Effect.provide(
+        Layer.provideMerge(Supervisor.layer, Layer.merge(Logger.layer([logger]), Layer.succeed(MetricsEnabled, true)))
+      ),
+      Effect.provideService(Metric.MetricRegistry, new Map()),
+      Effect.provideService(Random.Random, { nextIntUnsafe: () => 0, nextDoubleUnsafe: () => 0.5 })
+    )
+  })
 
 /** The value of a metric for the fiber named "loop". */
 const measured = (id: string) =>
@@ -34,188 +37,161 @@ const measured = (id: string) =>
 const settle = TestClock.adjust(0)
 
 describe("a supervised loop", () => {
-  it.effect("restarts after a defect, a failure and an end, with a backoff that doubles up to 30 seconds", () =>
-    scene((lines) =>
-      Effect.gen(function* () {
-        const { supervise } = yield* Supervisor
-        let starts = 0
-        const ends = [Effect.die(new Error("broken")), Effect.fail("refused"), Effect.void]
-        yield* supervise("loop", { stalledAfter }, () => Effect.suspend(() => ends[starts++ % 3] ?? Effect.void))
-        yield* settle
-        assert.strictEqual(starts, 1)
-        for (const [index, delay] of [250, 500, 1000, 2000, 4000, 8000, 16000, 30000, 30000].entries()) {
-          yield* TestClock.adjust(delay - 1)
-          assert.strictEqual(starts, index + 1, `before ${delay} ms`)
-          yield* TestClock.adjust(1)
-          assert.strictEqual(starts, index + 2, `after ${delay} ms`)
-        }
-        const restarts = lines.filter((line) => line.startsWith("A background fiber failed"))
-        assert.strictEqual(restarts.length, 10)
-        assert.strictEqual(yield* measured("background_restarts_total"), 10)
-      })
-    )
-  )
+  test("restarts after a defect, a failure and an end, with a backoff that doubles up to 30 seconds", (lines) =>
+    Effect.gen(function* () {
+      const { supervise } = yield* Supervisor
+      let starts = 0
+      const ends = [Effect.die(new Error("broken")), Effect.fail("refused"), Effect.void]
+      yield* supervise("loop", { stalledAfter }, () => Effect.suspend(() => ends[starts++ % 3] ?? Effect.void))
+      yield* settle
+      assert.strictEqual(starts, 1)
+      for (const [index, delay] of [250, 500, 1000, 2000, 4000, 8000, 16000, 30000, 30000].entries()) {
+        yield* TestClock.adjust(delay - 1)
+        assert.strictEqual(starts, index + 1, `before ${delay} ms`)
+        yield* TestClock.adjust(1)
+        assert.strictEqual(starts, index + 2, `after ${delay} ms`)
+      }
+      const restarts = lines.filter((line) => line.startsWith("A background fiber failed"))
+      assert.strictEqual(restarts.length, 10)
+      assert.strictEqual(yield* measured("background_restarts_total"), 10)
+    }))
 
-  it.effect("starts the backoff anew after it has run for 30 seconds", () =>
-    scene(() =>
-      Effect.gen(function* () {
-        const { supervise } = yield* Supervisor
-        let starts = 0
-        yield* supervise("loop", { stalledAfter }, () =>
-          Effect.suspend(() =>
-            ++starts === 4 ? Effect.andThen(Effect.sleep("30 seconds"), Effect.die("late")) : Effect.die("soon")
-          )
+  test("starts the backoff anew after it has run for 30 seconds", () =>
+    Effect.gen(function* () {
+      const { supervise } = yield* Supervisor
+      let starts = 0
+      yield* supervise("loop", { stalledAfter }, () =>
+        Effect.suspend(() =>
+          ++starts === 4 ? Effect.andThen(Effect.sleep("30 seconds"), Effect.die("late")) : Effect.die("soon")
         )
-        yield* settle
-        yield* TestClock.adjust(250 + 500 + 1000)
-        assert.strictEqual(starts, 4)
-        yield* TestClock.adjust("30 seconds")
-        assert.strictEqual(starts, 4)
-        yield* TestClock.adjust(250)
-        assert.strictEqual(starts, 5)
-      })
-    )
-  )
+      )
+      yield* settle
+      yield* TestClock.adjust(250 + 500 + 1000)
+      assert.strictEqual(starts, 4)
+      yield* TestClock.adjust("30 seconds")
+      assert.strictEqual(starts, 4)
+      yield* TestClock.adjust(250)
+      assert.strictEqual(starts, 5)
+    }))
 
-  it.effect("restarts when only the loop is interrupted, and ends silently with its scope", () =>
-    scene((lines) =>
-      Effect.gen(function* () {
-        const { stalled, supervise } = yield* Supervisor
-        const scope = yield* Scope.make()
-        let starts = 0
-        const fiber = yield* Scope.provide(
-          supervise("loop", { stalledAfter }, () =>
-            Effect.suspend(() => (++starts === 1 ? Effect.interrupt : Effect.never))
-          ),
-          scope
-        )
-        yield* settle
-        yield* TestClock.adjust(250)
-        assert.strictEqual(starts, 2)
-        assert.strictEqual(lines.length, 1)
-        yield* TestClock.adjust(stalledAfter)
-        assert.deepStrictEqual(stalled(), ["loop"])
-        const before = lines.length
-        yield* Scope.close(scope, Exit.void)
-        assert.isTrue(Exit.hasInterrupts(yield* Fiber.await(fiber)))
-        assert.strictEqual(lines.length, before)
-        assert.deepStrictEqual(stalled(), [])
-      })
-    )
-  )
+  test("restarts when only the loop is interrupted, and ends silently with its scope", (lines) =>
+    Effect.gen(function* () {
+      const { stalled, supervise } = yield* Supervisor
+      const scope = yield* Scope.make()
+      let starts = 0
+      const fiber = yield* Scope.provide(
+        supervise("loop", { stalledAfter }, () =>
+          Effect.suspend(() => (++starts === 1 ? Effect.interrupt : Effect.never))
+        ),
+        scope
+      )
+      yield* settle
+      yield* TestClock.adjust(250)
+      assert.strictEqual(starts, 2)
+      assert.strictEqual(lines.length, 1)
+      yield* TestClock.adjust(stalledAfter)
+      assert.deepStrictEqual(stalled(), ["loop"])
+      const before = lines.length
+      yield* Scope.close(scope, Exit.void)
+      assert.isTrue(Exit.hasInterrupts(yield* Fiber.await(fiber)))
+      assert.strictEqual(lines.length, before)
+      assert.deepStrictEqual(stalled(), [])
+    }))
 
-  it.effect("releases what a run has acquired before the next run", () =>
-    scene(() =>
-      Effect.gen(function* () {
-        const { supervise } = yield* Supervisor
-        const events: Array<string> = []
-        yield* supervise("loop", { stalledAfter }, () =>
-          Effect.acquireRelease(
-            Effect.sync(() => void events.push("acquired")),
-            () => Effect.sync(() => void events.push("released"))
-          ).pipe(Effect.andThen(Effect.die("broken")))
-        )
-        yield* settle
-        yield* TestClock.adjust(250)
-        assert.deepStrictEqual(events, ["acquired", "released", "acquired", "released"])
-      })
-    )
-  )
+  test("releases what a run has acquired before the next run", () =>
+    Effect.gen(function* () {
+      const { supervise } = yield* Supervisor
+      const events: Array<string> = []
+      yield* supervise("loop", { stalledAfter }, () =>
+        Effect.acquireRelease(
+          Effect.sync(() => void events.push("acquired")),
+          () => Effect.sync(() => void events.push("released"))
+        ).pipe(Effect.andThen(Effect.die("broken")))
+      )
+      yield* settle
+      yield* TestClock.adjust(250)
+      assert.deepStrictEqual(events, ["acquired", "released", "acquired", "released"])
+    }))
 
-  it.effect("is stalled for as long as it reports no progress, in the gauge too", () =>
-    scene((lines) =>
-      Effect.gen(function* () {
-        const { stalled, supervise } = yield* Supervisor
-        const go = yield* Deferred.make<void>()
-        yield* supervise("loop", { stalledAfter }, (progress) =>
-          Deferred.await(go).pipe(Effect.andThen(progress), Effect.andThen(Effect.never))
-        )
-        const gauge = measured("background_stalled")
-        yield* settle
-        assert.strictEqual(yield* gauge, 0)
-        yield* TestClock.adjust("9 seconds")
-        assert.deepStrictEqual(stalled(), [])
-        yield* TestClock.adjust("1 second")
-        assert.deepStrictEqual(stalled(), ["loop"])
-        assert.strictEqual(yield* gauge, 1)
-        yield* Deferred.succeed(go, undefined)
-        yield* settle
-        assert.deepStrictEqual(stalled(), [])
-        yield* TestClock.adjust("1 second")
-        assert.strictEqual(yield* gauge, 0)
-        assert.strictEqual(lines.length, 2)
-      })
-    )
-  )
+  test("is stalled for as long as it reports no progress, in the gauge too", (lines) =>
+    Effect.gen(function* () {
+      const { stalled, supervise } = yield* Supervisor
+      const go = yield* Deferred.make<void>()
+      yield* supervise("loop", { stalledAfter }, (progress) =>
+        Deferred.await(go).pipe(Effect.andThen(progress), Effect.andThen(Effect.never))
+      )
+      const gauge = measured("background_stalled")
+      yield* settle
+      assert.strictEqual(yield* gauge, 0)
+      yield* TestClock.adjust("9 seconds")
+      assert.deepStrictEqual(stalled(), [])
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(stalled(), ["loop"])
+      assert.strictEqual(yield* gauge, 1)
+      yield* Deferred.succeed(go, undefined)
+      yield* settle
+      assert.deepStrictEqual(stalled(), [])
+      yield* TestClock.adjust("1 second")
+      assert.strictEqual(yield* gauge, 0)
+      assert.strictEqual(lines.length, 2)
+    }))
 
-  it.effect("that fails again and again is stalled although it restarts", () =>
-    scene(() =>
-      Effect.gen(function* () {
-        const { stalled, supervise } = yield* Supervisor
-        yield* supervise("loop", { stalledAfter }, () => Effect.die("broken"))
-        yield* TestClock.adjust(stalledAfter)
-        assert.deepStrictEqual(stalled(), ["loop"])
-      })
-    )
-  )
+  test("that fails again and again is stalled although it restarts", () =>
+    Effect.gen(function* () {
+      const { stalled, supervise } = yield* Supervisor
+      yield* supervise("loop", { stalledAfter }, () => Effect.die("broken"))
+      yield* TestClock.adjust(stalledAfter)
+      assert.deepStrictEqual(stalled(), ["loop"])
+    }))
 })
 
 describe("a periodic effect", () => {
-  it.effect("is tried again with backoff after a failure and after a defect, and goes on at its interval", () =>
-    scene((lines) =>
-      Effect.gen(function* () {
-        let runs = 0
-        yield* forkPeriodic(
-          "upkeep",
-          { interval: Duration.hours(1) },
-          Effect.suspend(() => {
-            runs++
-            return runs <= 3 ? Effect.fail("away") : runs === 4 ? Effect.die("broken") : Effect.void
-          })
-        )
-        yield* settle
-        assert.strictEqual(runs, 1)
-        // The last delay is that of a restart.
-        for (const [at, delay] of [250, 500, 1_000, 250].entries()) {
-          yield* TestClock.adjust(delay)
-          assert.strictEqual(runs, at + 2)
-        }
-        yield* TestClock.adjust("59 minutes")
-        assert.strictEqual(runs, 5)
-        yield* TestClock.adjust("1 minute")
-        assert.strictEqual(runs, 6)
-        assert.strictEqual(lines.length, 4)
-      })
-    )
-  )
+  test("is tried again with backoff after a failure and after a defect, and goes on at its interval", (lines) =>
+    Effect.gen(function* () {
+      let runs = 0
+      yield* forkPeriodic(
+        "upkeep",
+        { interval: Duration.hours(1) },
+        Effect.suspend(() => {
+          runs++
+          return runs <= 3 ? Effect.fail("away") : runs === 4 ? Effect.die("broken") : Effect.void
+        })
+      )
+      yield* settle
+      assert.strictEqual(runs, 1)
+      // The last delay is that of a restart.
+      for (const [at, delay] of [250, 500, 1_000, 250].entries()) {
+        yield* TestClock.adjust(delay)
+        assert.strictEqual(runs, at + 2)
+      }
+      yield* TestClock.adjust("59 minutes")
+      assert.strictEqual(runs, 5)
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(runs, 6)
+      assert.strictEqual(lines.length, 4)
+    }))
 
-  it.effect("that fails again and again is tried again every 30 seconds at least, however long its interval", () =>
-    scene(() =>
-      Effect.gen(function* () {
-        let runs = 0
-        yield* forkPeriodic(
-          "upkeep",
-          { interval: Duration.hours(1) },
-          Effect.suspend(() => Effect.fail(++runs))
-        )
-        yield* TestClock.adjust("10 minutes")
-        const before = runs
-        yield* TestClock.adjust("10 minutes")
-        assert.isAtLeast(runs - before, 16)
-      })
-    )
-  )
+  test("that fails again and again is tried again every 30 seconds at least, however long its interval", () =>
+    Effect.gen(function* () {
+      let runs = 0
+      yield* forkPeriodic(
+        "upkeep",
+        { interval: Duration.hours(1) },
+        Effect.suspend(() => Effect.fail(++runs))
+      )
+      yield* TestClock.adjust("10 minutes")
+      const before = runs
+      yield* TestClock.adjust("10 minutes")
+      assert.isAtLeast(runs - before, 16)
+    }))
 
-  it.effect("is stalled once no run has succeeded for ten intervals", () =>
-    scene(() =>
-      Effect.gen(function* () {
-        const { stalled } = yield* Supervisor
-        yield* forkPeriodic("upkeep", { interval: Duration.seconds(10) }, Effect.fail("away"))
-        yield* TestClock.adjust("99 seconds")
-        assert.deepStrictEqual(stalled(), [])
-        yield* TestClock.adjust("1 second")
-        assert.deepStrictEqual(stalled(), ["upkeep"])
-      })
-    )
-  )
+  test("is stalled once no run has succeeded for ten intervals", () =>
+    Effect.gen(function* () {
+      const { stalled } = yield* Supervisor
+      yield* forkPeriodic("upkeep", { interval: Duration.seconds(10) }, Effect.fail("away"))
+      yield* TestClock.adjust("99 seconds")
+      assert.deepStrictEqual(stalled(), [])
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(stalled(), ["upkeep"])
+    }))
 })
