@@ -17,7 +17,7 @@ export default Effect.gen(function* () {
       project_id  text COLLATE "C" NOT NULL,
       id          text COLLATE "C" NOT NULL,
       type        text NOT NULL,
-      -- As in deliveries: json, unlike jsonb, keeps the order of the members.
+      -- As in the body that is sent: json, unlike jsonb, keeps the order of the members.
       data        json NOT NULL,
       -- Span of the request that caused it (W3C Trace Context).
       traceparent text NOT NULL,

@@ -14,8 +14,8 @@
  *
  * - waiting: a result, a notice (new deliveries, a changed webhook) or the timer ends it, whichever comes first.
  * - disabling: the webhooks whose endpoints answered 410, before these answers are recorded.
- * - recording: the results, in one statement (`Deliveries/Results.ts`). While the database is away they are kept and tried
- *   again; a result whose lease has expired by then changes nothing.
+ * - recording: the results, in one statement (`Deliveries/Results.ts`). While the database is unreachable they are kept and
+ *   tried again. The result of an expired lease is discarded.
  * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that are named: by a notice,
  *   by a record after which they are due, or by an endpoint queue that runs low. While none is named, every `pollEvery`.
  */

@@ -47,7 +47,7 @@ export const make = <L extends Claim>({ due, ended, measured, signal, sql, terms
   /** Endpoints that answered 410 and are not disabled yet. */
   let gone: Array<L> = []
 
-  /** Disables the webhooks before their results are recorded, so that nobody can retry a dead delivery in between. */
+  /** Disables these webhooks. It precedes the record, as a dead delivery of an enabled webhook can be retried. */
   const disableGone = Effect.suspend(() => {
     const batch = gone
     gone = []

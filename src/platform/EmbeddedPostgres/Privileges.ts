@@ -13,7 +13,10 @@ export interface Privileges {
   readonly command: (file: string, args: ReadonlyArray<string>) => Command
 }
 
-/** Resolves the user that runs PostgreSQL: the owner of `data`, otherwise `postgres` or `nobody`. `programs` is the directory of the binaries. */
+/**
+ * Resolves the user that runs PostgreSQL: the owner of the cluster directory `data`, or else `postgres`, or else `nobody`.
+ * `programs` is the directory of PostgreSQL's binaries.
+ */
 export const resolve = Effect.fnUntraced(function* (
   data: string,
   programs: string
