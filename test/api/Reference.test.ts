@@ -1,4 +1,4 @@
-/** The reference as others judge it: linters, a generator of types, the answers of the service, a browser. */
+/** Checks of the reference by other programs: linters, a generator of types, a browser; and against the service's answers. */
 import { assert, describe, it } from "@effect/vitest"
 import { createConfig, lintFromString } from "@redocly/openapi-core"
 import SpectralCore from "@stoplight/spectral-core"
@@ -67,7 +67,7 @@ export const patch: components["schemas"]["DeveloperClientPatch"] = { email: nul
 export const wrong: components["schemas"]["DeveloperClientPatch"] = { displayName: null }
 `
     )
-    // It fails unless it compiles, the wrong line included.
+    // tsc fails if a line does not compile, or if the line marked as wrong does.
     const strict = ["--ignoreConfig", "--strict", "--exactOptionalPropertyTypes", "--noUncheckedIndexedAccess"]
     const { stdout } = await run(
       bin("tsc"),
@@ -106,7 +106,7 @@ describe("/docs", () => {
         if (protocol !== "data:" && protocol !== "blob:") asked.add(origin)
       })
       page.on("pageerror", (error) => failures.push(error.message))
-      // A violated content security policy is told on the console alone.
+      // The browser reports a violated content security policy on its console only.
       page.on("console", (message) => {
         if (message.text().includes("Content Security Policy")) failures.push(message.text())
       })
@@ -118,7 +118,7 @@ describe("/docs", () => {
       assert.deepStrictEqual([...asked], [url])
       assert.deepStrictEqual(failures, [])
 
-      // What an attacker could bring into the page is neither run nor loaded, and nothing is sent elsewhere.
+      // Injected markup is neither run nor loaded, and nothing is sent to another origin.
       const smuggled = yield* Effect.promise(() =>
         page.evaluate(`(async () => {
           const script = document.createElement("script")

@@ -1,4 +1,4 @@
-/** Freezes of random projects with random filters, against a plain model of the freeze of contract §9, one client at a time. */
+/** Freezes of random projects with random filters, against a model of contract §9 that handles one client at a time. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
@@ -13,7 +13,7 @@ const channels = [
   { id: "n", providerType: "sandbox", displayName: "N", status: "revoked" }
 ] as const
 
-/** Their bytes, their UTF-16 units and a dictionary put these in different orders. */
+/** Texts whose order differs by bytes, by UTF-16 units and by a dictionary's rules. */
 const ids = ["a", "B", "b", "ä", "\uffee", "\u{10000}", "10", "9", "_", "A"]
 
 const some = (...values: ReadonlyArray<string>) => fc.subarray([...values])
@@ -85,7 +85,7 @@ const filter: fc.Arbitrary<AudienceFilter> = fc.record({
   readyStampOfferIds: usually<ReadonlyArray<string>>([], ["coffee"], ["cake", "coffee"], ["none"])
 })
 
-/** The project as a file. A client that is merged is so into the first other one. */
+/** The project as a file. A merged client is merged into the first other one. */
 const fileOf = ({ clients, deals, members }: World): Parts => ({
   project: { defaultPipelineId: "p" },
   pipelines: [{ id: "p", name: "P", stages: ["new", "offer", "done"].map((id) => ({ id, name: id })) }],
@@ -129,7 +129,7 @@ const passes = (filter: AudienceFilter, client: ModelClient, deals: ReadonlyArra
   return true
 }
 
-/** The outcome of each candidate, in their order. */
+/** The outcome of each candidate, in the order of the candidates. */
 const outcomesOf = ({ clients, deals, members }: World, filter: AudienceFilter) => {
   const candidates = clients
     .filter(({ id }) => filter.segmentId === null || members.includes(id))
@@ -163,7 +163,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a freeze of a
   it.effect("classifies every candidate as the contract says, and keeps the eligible ones in order", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
-      // Without it no plan brings the clients in their order by itself.
+      // Without it a plan could return the clients in order by chance.
       yield* server.sql`DROP INDEX clients_by_age`
       const seen = new Map<string, number>()
       for (const generated of fc.sample(world, 100)) {

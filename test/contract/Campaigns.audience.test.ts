@@ -1,4 +1,4 @@
-/** The audience that a campaign freezes, beside its rules, which `Campaigns.audience.properties` holds (contract §9). */
+/** The audience that a campaign freezes (contract §9). Its rules are tested in `Campaigns.audience.properties`. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
@@ -16,7 +16,7 @@ const none = {
   duplicate: 0
 }
 
-/** Somebody who can be reached, each a second after the one before. */
+/** A client with a reachable contact, created one second after the previous one. */
 const reachable = (id: string, more: Partial<Client> = {}): Client => ({
   id,
   displayName: `Name of ${id}`,
@@ -27,7 +27,7 @@ const reachable = (id: string, more: Partial<Client> = {}): Client => ({
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's audience", (it) => {
-  /** Freezes with a filter, and tells who is in it and why the others are not. */
+  /** Freezes with a filter; returns the recipients, and the reason for each client that was left out. */
   const frozen = Effect.fnUntraced(function* (parts: Parts, filter: object = {}) {
     const { audience, freeze, recipients } = yield* open(parts)
     yield* freeze("spring", filter)
@@ -92,7 +92,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's 
       assert.deepInclude(second.audience, { candidateCount: 3, eligibleCount: 1 })
       assert.strictEqual(second.version, 4)
       assert.deepStrictEqual(yield* recipients("spring"), ["new"])
-      // The first is left to the pruner, and so is the second when the campaign goes.
+      // The pruner removes the first now, and the second once the campaign is deleted.
       const kept = Effect.map(
         server.sql`SELECT FROM audiences WHERE project_id = ${projectId} AND abandoned_at IS NULL`,
         (rows) => rows.length

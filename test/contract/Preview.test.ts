@@ -1,4 +1,4 @@
-/** The import preview over HTTP: its answer, its refusals, and that nobody waits for anybody. */
+/** The import preview over HTTP: its answer, its problems, and concurrent requests. */
 import { assert, layer } from "@effect/vitest"
 import { PgClient } from "@effect/sql-pg"
 import { Deferred, Effect, Fiber, Redacted, Schema } from "effect"
@@ -59,7 +59,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
       const answer = yield* send(request)
       assert.strictEqual(answer.status, 200, answer.text)
       assert.strictEqual(answer.headers["content-type"], "application/json")
-      // It is no record, and has no version.
+      // A preview is not a record and has no version.
       assert.notProperty(answer.headers, "etag")
       remainingOf(answer, "read")
       const { fingerprint: _, ...preview } = decode(answer.json)
@@ -111,7 +111,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
       const before = yield* send(request)
       const locked = yield* Deferred.make<void>()
       const answered = yield* Deferred.make<void>()
-      // All that an apply can hold, and more.
+      // More than an apply can hold.
       const holder = Effect.gen(function* () {
         const sql = yield* PgClient.PgClient
         yield* sql.withTransaction(

@@ -1,4 +1,4 @@
-/** Many who configure and rotate a webhook at once: each version has one writer (contract §5, §10). */
+/** Concurrent configures and rotations of one webhook: each version has one writer (contract §5, §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { receiptOf, secretOf } from "../support/ContractAnswers.ts"
@@ -78,7 +78,7 @@ layer(server, { excludeTestServices: true })("a webhook under concurrent command
       }
       assert.strictEqual(secrets.size, 6)
       const kept = yield* webhooks.secrets
-      // The one in force and two overlaps: no more sign at a time.
+      // At most three secrets sign: the current one and two that overlap.
       assert.strictEqual(kept.length, 3)
       assert.strictEqual(kept.filter(({ retiresAt }) => retiresAt === null).length, 1)
     })

@@ -1,4 +1,4 @@
-/** Where a webhook's events may go, as far as its URL tells by itself (contract §10); `EndpointUrl` has every spelling. */
+/** URLs that a webhook accepts, as far as the text decides (contract §10). `EndpointUrl` tests every spelling. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
@@ -10,7 +10,7 @@ const filled = (character: string, length: number) => {
   return start + character.repeat(length - start.length)
 }
 
-/** Configures each URL in its turn, and holds it to be stored as it is. */
+/** Configures each URL in turn and asserts that it is stored unchanged. */
 const assertTaken = Effect.fnUntraced(function* (
   { configured, found }: Effect.Success<ReturnType<typeof open>>,
   urls: ReadonlyArray<string>

@@ -1,4 +1,4 @@
-/** Dead deliveries: when the retry operation takes one, and what it makes of it (contract §5, §10). */
+/** Retry of dead deliveries: which are accepted, and their state afterwards (contract §5, §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
@@ -42,7 +42,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
       const queued = yield* delivery("dead")
       assert.isTrue(unversionedReceiptOf(yield* retry("dead", key)).replayed)
       assert.deepStrictEqual(yield* delivery("dead"), queued)
-      // Even once it has died again.
+      // Also after it is dead again.
       yield* Effect.orDie(server.sql`
         UPDATE deliveries SET status = 'dead', available_at = NULL, finished_at = now() WHERE id = 'dead'`)
       const died = yield* delivery("dead")

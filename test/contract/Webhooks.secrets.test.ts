@@ -1,4 +1,4 @@
-/** Signing secrets: how one follows another, and where they can't be read (contract §10, §15). */
+/** Signing secrets: rotation, and where they must not appear (contract §10, §15). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { vi } from "vitest"
@@ -118,7 +118,7 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
       assert.strictEqual(retires.length, 3)
       assert.isNull(retires[0])
       assertRetires(retires[1], 250)
-      // The one before keeps the time that it was given.
+      // The previous secret keeps its time of retirement.
       assert.deepStrictEqual(retires[2], first?.retiresAt)
       yield* Effect.sleep(300)
       yield* webhooks.rotated(3)
@@ -153,7 +153,7 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
       const { databaseUrl } = yield* startServer({}, "api")
       const under = (env: Record<string, string>) => startServer({ DATABASE_URL: databaseUrl, ...env }, "api")
       const old = yield* under({})
-      // Started while nothing is stored: later it would not start.
+      // Started before anything is stored: afterwards its key would be refused.
       const stranger = yield* under({ SECRET_KEY: other })
       const seeded = yield* old.seed({ installations: [{ id: "ins", name: "Shop" }] })
       const webhooks = callsOf(old, seeded, "ins")

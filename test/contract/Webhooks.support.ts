@@ -76,9 +76,9 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, installat
     configured: (change?: object, key?: string) => Effect.map(configure(change, key), secretOf),
     /** Rotates the secret with success, and returns the new one. */
     rotated: (version: number) => Effect.map(rotate(version), (answer) => secretOf(answer).signingSecret),
-    /** The webhook as it is now; undefined when there is none. */
+    /** Reads the webhook; undefined if there is none. */
     read,
-    /** As `read`, for where there has to be one. */
+    /** Reads the webhook; fails if there is none. */
     found: Effect.map(read, (row) => row ?? assert.fail("There is no webhook")),
     /** The secrets that are kept, the newest first. */
     secrets: sql<Secret>`

@@ -1,4 +1,4 @@
-/** Outbound webhooks: what a configure does, and at which version it does it (contract §5, §10). */
+/** Outbound webhooks: effects of a configure and the versions that it accepts (contract §5, §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
@@ -144,7 +144,7 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
         const key = newKey()
         secretOf(yield* configure(change, key))
         assert.deepStrictEqual(yield* health, well)
-        // Nor does a repeat: it has no effect.
+        // A repeated request has no effect either.
         yield* park
         const parked = yield* health
         assert.isTrue(receiptOf(yield* configure(change, key), 200).replayed)

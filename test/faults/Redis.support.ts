@@ -15,7 +15,7 @@ export interface Redis {
   readonly signal: (signal: "SIGSTOP" | "SIGCONT") => void
 }
 
-/** A server that is yet to be started; its port is its own from now on. */
+/** A server that is not started yet; its port is reserved. */
 export const makeRedis = async (...flags: ReadonlyArray<string>): Promise<Redis> => {
   const port = await freePort()
   const directory = await temporaryDirectory()
@@ -38,7 +38,7 @@ export const makeRedis = async (...flags: ReadonlyArray<string>): Promise<Redis>
 
 const ping = (port: number) => ask(port, "PING")
 
-/** Sends one inline command, and returns the first part of its answer as it came. */
+/** Sends one inline command, and returns the first chunk of the answer. */
 export const ask = (port: number, command: string) =>
   new Promise<string>((resolve, reject) => {
     const socket = Net.connect({ host: "127.0.0.1", port, timeout: 1_000 }, () => socket.write(`${command}\r\n`))

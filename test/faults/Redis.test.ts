@@ -22,7 +22,7 @@ const setUp = async () => {
   return { redis, one, two }
 }
 
-/** What every request is told while the limiter can't be asked, each within a second. */
+/** Asserts that every request is answered within a second by the same 503 while the limiter is unreachable. */
 const expectUnavailable = async (service: Service, token: string) => {
   const answers = [
     await listClients(service.url, token),
@@ -76,7 +76,7 @@ describe("rate limits in Redis", () => {
       assert.match(String(answer.headers["ratelimit"]), /;r=0;/)
       assert.isAbove(Number(answer.headers["retry-after"]), 40)
     }
-    // Another policy, another bucket; a body that is refused took a token all the same.
+    // Another policy has a bucket of its own; a refused body took a token too.
     const empty = await createClient(one.url, token, "empty", "")
     expectProblem(empty, 400, "validation_failed")
     assert.match(String(empty.headers["ratelimit"]), /^"write";r=11;/)
@@ -93,7 +93,7 @@ describe("rate limits in Redis", () => {
     const retryAfter = Number(refusal.headers["retry-after"])
     assert.match(String(refusal.headers["retry-after"]), /^[1-3]$/)
     const due = performance.now() + retryAfter * 1_000
-    // Refused all the time until then: were one of them counted, the last request would be refused too.
+    // All requests before were refused. If one of them had been counted, the last one would be refused too.
     while (performance.now() < due - 1_500) {
       await listClients(two.url, token)
       await sleep(100)
@@ -103,7 +103,7 @@ describe("rate limits in Redis", () => {
   })
 })
 
-/** Two ways to be without Redis, and back: a new one knows none of the scripts. */
+/** Two failures of Redis and its recovery. A new server has none of the scripts. */
 const losses: ReadonlyArray<readonly [string, (redis: Redis) => unknown, (redis: Redis) => unknown]> = [
   ["is gone", (redis) => redis.kill(), (redis) => redis.start()],
   ["hangs", (redis) => redis.signal("SIGSTOP"), (redis) => redis.signal("SIGCONT")]
@@ -148,7 +148,7 @@ describe("a service", () => {
     const { one, redis, two } = await setUp()
     const token = await project(databaseUrl, plenty)
     redis.signal("SIGSTOP")
-    // Long enough for every timeout of a client: nothing is promised of its length, only of what follows.
+    // Longer than every timeout of a client.
     await sleep(7_000)
     await expectUnavailable(one, token)
     redis.signal("SIGCONT")

@@ -42,7 +42,7 @@ describe("buckets in a Redis cluster", () => {
     for (const { url } of services) {
       await eventually(async () => assert.strictEqual((await send(`${url}/readyz`)).status, 200))
     }
-    // So many that each node has some of their buckets. A name in braces would be a hash tag of its own.
+    // Enough projects that each node has some of their buckets. A name in braces would be a hash tag.
     for (let n = 0; n < 12; n++) {
       const id = n % 3 === 0 ? `{}${n}` : n % 3 === 1 ? `}{a}${n}` : `acme-${n}`
       const read = { limit: 4, windowSeconds: 1_200 }
@@ -56,7 +56,7 @@ describe("buckets in a Redis cluster", () => {
     }
     for (const { port } of nodes) assert.notMatch(await ask(port, "DBSIZE"), /^:0\r/)
 
-    // Scripts are gone with the node that restarts.
+    // A restarted node has lost its scripts.
     await second.kill()
     await second.start()
     await eventually(async () => assert.match(await ask(second.port, "CLUSTER INFO"), /cluster_state:ok/))

@@ -1,4 +1,4 @@
-/** What becomes of messages that wait: each attempt at its time, as a provider sees it (contract §8). */
+/** Retries of waiting messages: each attempt at its time, as a provider receives it (contract §8). */
 import { assert, layer } from "@effect/vitest"
 import { Clock, Effect, Schema } from "effect"
 import { TestClock } from "effect/testing"
@@ -12,23 +12,23 @@ import { untilLater } from "./Messages.support.ts"
 
 const isUnderWay = ({ attempting }: MessageRow) => attempting
 
-/** A project whose messages are answered so, one after the other, with the clock in the test's hand. */
+/** A project whose messages get these answers in order, under a test clock. */
 const start = Effect.fnUntraced(function* (...answers: readonly [Answering, ...ReadonlyArray<Answering>]) {
   const project = yield* open(yield* TestServer, script(...answers))
   const { provider, row } = project
   return {
     ...project,
-    /** Lets time pass until a message is in a state, with no call under way. */
+    /** Advances the clock until a message is in a state and no call is in flight. */
     untilIs: (id: string | null, state: string) =>
       untilLater(row(id), ({ attempting, status }) => status === state && !attempting, isUnderWay),
-    /** Lets time pass until so many calls were made, and are recorded. */
+    /** Advances the clock until this many calls were made and recorded. */
     untilCalled: (id: string | null, times: number) =>
       untilLater(row(id), ({ attempting, attempts }) => attempts === times && !attempting, isUnderWay),
     calls: () => provider.hits.length
   }
 })
 
-/** A message that waits for nothing but its time: when it has had its attempt, whatever was due before has had its. */
+/** A message that waits for its time only: once it was attempted, all that was due before was attempted too. */
 const sentinel = Effect.fnUntraced(function* () {
   const { send, untilIs } = yield* start(status(503), taken)
   const { messageId } = messageReceiptOf(yield* send("http"))
@@ -51,7 +51,7 @@ layer(TestServer.layer())("a message that waits", (it) => {
         const due = Date.parse(String(last?.finishedAt)) + delay
         assert.strictEqual(last?.nextAttemptAt, new Date(due).toISOString())
         assert.strictEqual(availableAt?.getTime(), due)
-        // A little before its time nothing happens, nor does a replay bring it about.
+        // Just before its time there is no attempt, and a replay causes none.
         yield* TestClock.adjust(due - (yield* Clock.currentTimeMillis) - 1)
         yield* TestClock.withLive(Effect.sleep("50 millis"))
         const receipt = messageReceiptOf(yield* send("http", key))
@@ -70,11 +70,11 @@ layer(TestServer.layer())("a message that waits", (it) => {
       )
       assert.isNull(log[4]?.nextAttemptAt)
       assert.deepInclude(refusedOf(yield* send("http", key)), { messageId, replayed: true })
-      // Each under the message's own key, with the same bytes, signed at its own time.
+      // Each attempt has the message's key and the same bytes, and is signed at its own time.
       assert.strictEqual(new Set(provider.hits.map(({ body }) => body)).size, 1)
       for (const { body, headers } of provider.hits) {
         assert.deepStrictEqual([headers["idempotency-key"], headers["webhook-id"]], [messageId, messageId])
-        // By the clock of the test: what the signature covers is right, be its time long ago.
+        // By the test clock: the signature is valid although its time is long ago.
         const id = String(headers["webhook-id"])
         const seconds = Number(headers["webhook-timestamp"])
         const signature = new Webhook(signingSecret).sign(id, new Date(seconds * 1000), body)
@@ -121,7 +121,7 @@ layer(TestServer.layer())("a message that waits", (it) => {
           const key = newKey()
           yield* send("http", key)
           const [{ id: messageId } = assert.fail("no message")] = yield* rows
-          // As if SECRET_KEY were another one.
+          // As if SECRET_KEY had been changed.
           yield* server.sql`UPDATE channels SET config = '\\x00' WHERE project_id = ${projectId} AND id = 'http'`
           yield* TestClock.adjust("1 seconds")
           yield* untilCalled(messageId, 2)
