@@ -38,6 +38,10 @@ const rules: ReadonlyArray<Rule> = [
     unless: /\bUSING INDEX\b/i,
     advice: "build a unique index CONCURRENTLY, and add the constraint USING INDEX"
   },
+  {
+    matches: /\bADD COLUMN\b[^,;]*\bCHECK\b/i,
+    advice: "a CHECK of a new column reads the table under its lock: add the column, then the constraint NOT VALID"
+  },
   { matches: /\bADD COLUMN\b[^,;]*\bREFERENCES\b/i, advice: "add the column, then its foreign key NOT VALID" },
   { matches: /\bADD COLUMN\b[^,;]*\bGENERATED\b/i, advice: "a generated column rewrites the table" },
   {

@@ -27,6 +27,7 @@ describe("a migration after the baseline", () => {
     "ALTER TABLE clients ADD FOREIGN KEY (project_id, a) REFERENCES other (project_id, id)",
     "ALTER TABLE clients ADD UNIQUE (project_id, email)",
     "ALTER TABLE clients ADD COLUMN a text REFERENCES other",
+    "ALTER TABLE clients ADD COLUMN a text CHECK (a IN ('b', 'c'))",
     "ALTER TABLE clients ADD COLUMN a int GENERATED ALWAYS AS (1) STORED",
     "ALTER TABLE clients ADD COLUMN a uuid DEFAULT gen_random_uuid()",
     "ALTER TABLE clients ADD COLUMN a text NOT NULL",
