@@ -109,7 +109,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's 
       yield* freeze("spring")
       const { text } = yield* server.send({ path: `${path}/spring/audience`, token })
       assert.include(text, '"eligibleCount":2')
-      for (const told of ["secret-id", "other-id", "Name of", "aud_", "position"]) assert.notInclude(text, told)
+      for (const hidden of ["secret-id", "other-id", "Name of", "aud_", "position"]) assert.notInclude(text, hidden)
     })
   )
 
