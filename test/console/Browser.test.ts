@@ -8,7 +8,7 @@ import { startBrowser } from "../support/Browser.ts"
 import { requires } from "../support/Programs.ts"
 import { type Console, type FilledProject, fillProject, hostile, pagesOf, startConsole } from "./Console.support.ts"
 
-/** A page of a browser that is signed in, and what it asked for of other hosts. */
+/** Opens a page that is signed in; returns it with its requests to other hosts. */
 const signedIn = Effect.fnUntraced(function* (server: Console, options: BrowserContextOptions = {}) {
   const browser = yield* startBrowser
   const { url } = yield* server.link
@@ -27,7 +27,7 @@ const signedIn = Effect.fnUntraced(function* (server: Console, options: BrowserC
 
 const Serious = Schema.Array(Schema.Struct({ id: Schema.String, impact: Schema.NullOr(Schema.String) }))
 
-/** The serious faults that axe finds on a page, by all of its rules or by one. */
+/** Returns the serious faults that axe finds on a page, by all of its rules or by one. */
 const faultsOf = async (page: Page, rule?: string) => {
   const options = rule === undefined ? "{}" : `{ runOnly: ["${rule}"] }`
   const found: unknown = await page.evaluate(
@@ -36,7 +36,7 @@ const faultsOf = async (page: Page, rule?: string) => {
   return Schema.decodeUnknownSync(Serious)(found).filter(({ impact }) => impact === "serious" || impact === "critical")
 }
 
-/** Goes through every action as an operator does. */
+/** Performs every action as an operator does. */
 const act = async (page: Page, { dead, projectId }: FilledProject) => {
   const webhook = `/console/webhook?project=${projectId}&installation=shop`
   await page.goto(webhook)
@@ -86,36 +86,38 @@ const decodeEntries = Schema.decodeUnknownSync(Entries)
 describe("the console in a browser", () => {
   requires("chromium")
 
-  it.live("shows every page without a serious accessibility fault, hostile names as text, and asks no other host", () =>
-    Effect.gen(function* () {
-      const server = yield* startConsole()
-      const project = yield* fillProject(server)
-      const { elsewhere, page } = yield* signedIn(server)
-      yield* Effect.promise(async () => {
-        for (const path of pagesOf(project)) {
-          await page.emulateMedia({ colorScheme: "light" })
-          await page.goto(path)
-          await page.evaluate(axe.source)
-          assert.deepStrictEqual(await faultsOf(page), [], path)
-          await page.emulateMedia({ colorScheme: "dark" })
-          assert.deepStrictEqual(await faultsOf(page, "color-contrast"), [], path)
-          assert.notStrictEqual(await page.title(), "taken")
-          assert.strictEqual(await page.locator("img, script").count(), 0)
-        }
-      })
-      yield* Effect.promise(async () => {
-        for (const path of ["project", "messages", "campaigns"]) {
-          await page.goto(`/console/${path}?project=${project.projectId}`)
-          await page.getByText(hostile).first().waitFor()
-        }
-        await page.goto(`/console/delivery?project=${project.projectId}&id=${project.dead.id}`)
-        const trace = await page.getByRole("link", { name: "Open the trace" }).getAttribute("href")
-        assert.match(trace ?? "", /^https:\/\/traces\.example\.com\/[0-9a-f]{32}\?from=console$/)
-        const attempts = await page.getByRole("table", { name: "Attempts, oldest first" }).textContent()
-        assert.include(attempts ?? "", project.to.url)
-      })
-      assert.deepStrictEqual(elsewhere, [])
-    }).pipe(Effect.scoped)
+  it.live(
+    "shows every page without a serious accessibility fault, hostile names as text, and no request to another host",
+    () =>
+      Effect.gen(function* () {
+        const server = yield* startConsole()
+        const project = yield* fillProject(server)
+        const { elsewhere, page } = yield* signedIn(server)
+        yield* Effect.promise(async () => {
+          for (const path of pagesOf(project)) {
+            await page.emulateMedia({ colorScheme: "light" })
+            await page.goto(path)
+            await page.evaluate(axe.source)
+            assert.deepStrictEqual(await faultsOf(page), [], path)
+            await page.emulateMedia({ colorScheme: "dark" })
+            assert.deepStrictEqual(await faultsOf(page, "color-contrast"), [], path)
+            assert.notStrictEqual(await page.title(), "taken")
+            assert.strictEqual(await page.locator("img, script").count(), 0)
+          }
+        })
+        yield* Effect.promise(async () => {
+          for (const path of ["project", "messages", "campaigns"]) {
+            await page.goto(`/console/${path}?project=${project.projectId}`)
+            await page.getByText(hostile).first().waitFor()
+          }
+          await page.goto(`/console/delivery?project=${project.projectId}&id=${project.dead.id}`)
+          const trace = await page.getByRole("link", { name: "Open the trace" }).getAttribute("href")
+          assert.match(trace ?? "", /^https:\/\/traces\.example\.com\/[0-9a-f]{32}\?from=console$/)
+          const attempts = await page.getByRole("table", { name: "Attempts, oldest first" }).textContent()
+          assert.include(attempts ?? "", project.to.url)
+        })
+        assert.deepStrictEqual(elsewhere, [])
+      }).pipe(Effect.scoped)
   )
 
   it.live("carries out every action without JavaScript, and records it", () =>
