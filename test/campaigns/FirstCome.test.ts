@@ -15,7 +15,7 @@ const verdictsOf = Effect.fnUntraced(function* (clients: Clients, pairCount: num
   return row?.verdicts
 })
 
-/** The verdict of each client: 0 without pairs, 2 if an earlier client of verdict 1 has one of its pairs, otherwise 1. */
+/** Returns a verdict for each client: 0 without pairs, 2 if an earlier client of verdict 1 has a pair of it, otherwise 1. */
 const expected = (clients: Clients) => {
   const taken = new Set<number>()
   return clients.map((pairs) => {

@@ -175,7 +175,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
         primary: primary.url,
         fallback: fallback.url
       })
-      // As if every pause before the next attempt had passed.
+      // Ends every pause before the next attempt.
       const endPauses = Effect.orDie(sql`
         UPDATE campaign_recipients SET available_at = now()
         WHERE project_id = ${projectId} AND status = 'pending' AND available_at > now()`)

@@ -152,7 +152,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
     })
   )
 
-  it.effect("prints what it did, and does it once", () =>
+  it.effect("settles a message once, and prints the result", () =>
     Effect.gen(function* () {
       const { everything, lost, settle } = yield* start(reset)
       const { id } = yield* lost("telegram")

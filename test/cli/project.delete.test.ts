@@ -62,7 +62,7 @@ layer(World.layer, { excludeTestServices: true })("project delete", (it) => {
     })
   )
 
-  it.effect("refuses the tokens of a marked project within a second, and goes on where another run has ended", () =>
+  it.effect("refuses the tokens of a marked project within a second, and continues where another run has ended", () =>
     Effect.gen(function* () {
       const { seed } = yield* World
       const { apply, sql } = yield* TestServer

@@ -109,7 +109,7 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
     })
   )
 
-  it.effect("counts those that no key opens, leaves them, and names them", () =>
+  it.effect("counts secrets that no key opens, leaves them unchanged, and lists them", () =>
     Effect.gen(function* () {
       yield* apply({ project }, under(oldKey))
       yield* storeWebhooks("acme", ["lost"], lostKey)
@@ -123,7 +123,7 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
     })
   )
 
-  it.effect("leaves a value that is replaced meanwhile as it is", () =>
+  it.effect("leaves a value unchanged that is replaced during the command", () =>
     Effect.gen(function* () {
       yield* apply({ project }, under(oldKey))
       yield* storeWebhooks("acme", ["a", "b"], oldKey)

@@ -112,7 +112,7 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the command `token`", 
     })
   )
 
-  it.effect("revokes a key, twice if need be", () =>
+  it.effect("revokes a key, also repeatedly", () =>
     Effect.gen(function* () {
       yield* makeProject("revoke")
       const { keyId } = yield* issued("revoke", "--scope", "all")

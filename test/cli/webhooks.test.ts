@@ -108,7 +108,7 @@ layer(server, { excludeTestServices: true })("webhooks", (it) => {
   )
 
   it.effect(
-    "are disabled and enabled: the version grows, what is pending is dead, and each change is recorded once",
+    "are disabled and enabled: the version grows, pending deliveries become dead, and each change is recorded once",
     () =>
       Effect.gen(function* () {
         const to = yield* receiver(hang)

@@ -16,7 +16,7 @@ const none = {
   duplicate: 0
 }
 
-/** A client with a reachable contact, created one second after the previous one. */
+/** Returns a client with consent and an address. */
 const reachable = (id: string, more: Partial<Client> = {}): Client => ({
   id,
   displayName: `Name of ${id}`,

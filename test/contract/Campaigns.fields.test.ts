@@ -18,7 +18,7 @@ const members = Object.fromEntries(
 )
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a campaign command", (it) => {
-  it.effect("is refused at its operation alone when that is unknown", () =>
+  it.effect("reports only the operation when that is unknown", () =>
     Effect.gen(function* () {
       const { command } = yield* open()
       assert.deepStrictEqual(Object.keys(commands).toSorted(), operations.toSorted())
@@ -54,7 +54,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
   )
 
   for (const operation of operations) {
-    it.effect(`of ${operation} is judged by the members of ${operation} alone`, () =>
+    it.effect(`of ${operation} is validated by the members of ${operation} alone`, () =>
       Effect.gen(function* () {
         const { command } = yield* open()
         const good = commands[operation] ?? {}

@@ -28,7 +28,7 @@ export interface CampaignRow {
 /** A filter that every client passes. */
 export const everybody = { contactStatus: "all", providerTypes: [], requiredTags: [], stageIds: [] }
 
-/** Calls on a project's campaigns with one of its tokens. */
+/** Returns calls on a project's campaigns with one of its tokens. */
 export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded) => {
   const { apply, send, sql } = server
   const campaignPath = (id: string) => `${path}/${encodeURIComponent(id)}`

@@ -9,7 +9,7 @@ export const path = "/api/v1/developer/crm/clients"
 
 const calls = callsOn(path, clientOf, pageOf)
 
-/** Calls on a project's clients with one of its tokens. */
+/** Returns calls on a project's clients with one of its tokens. */
 export const callsOf = (server: TestServer["Service"], seeded: Seeded) => {
   const clients = calls(server, seeded)
   return {

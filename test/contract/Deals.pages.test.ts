@@ -13,7 +13,7 @@ const statusOf = (index: number) => statuses[index % 3] ?? "open"
 const lifecycles = ["active", "archived"] as const
 const lifecycleOf = (index: number) => lifecycles[index % 2] ?? "active"
 
-/** Deals of every status and lifecycle; `tied` of them were created at once. */
+/** Returns deals of every status and lifecycle; each `tied` of them were created at once. */
 const many = (count: number, tied = 1): File =>
   Array.from({ length: count }, (_, index) => ({
     id: `d${String(index).padStart(4, "0")}`,

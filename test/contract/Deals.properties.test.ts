@@ -140,7 +140,7 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
     return { command, id, body: { ...command.body, ...command.faulty }, key }
   }
 
-  /** The expected events, each with the subscribed webhooks. */
+  /** Returns the expected events, each with the subscribed webhooks. */
   const expectedEvents = (done: Done, deal: DealShape) =>
     emitted(done).flatMap(({ more, type }) => {
       const installations = webhooks.flatMap(({ enabled, types }, index) =>

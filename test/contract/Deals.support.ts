@@ -11,7 +11,7 @@ export const dealPath = recordPath(path)
 
 const calls = callsOn(path, dealOf, dealPageOf)
 
-/** Calls on a project's deals with one of its tokens. */
+/** Returns calls on a project's deals with one of its tokens. */
 export const callsOf = (server: TestServer["Service"], seeded: Seeded) => {
   const deals = calls(server, seeded)
   return {

@@ -10,7 +10,7 @@ export interface Field {
 
 const refused = (...values: ReadonlyArray<unknown>): Field["bad"] => values.map((value) => [value, ""])
 
-/** A string of 1 to `longest` Unicode code points. */
+/** Returns the field of a string of 1 to `longest` Unicode code points. */
 export const text = (longest: number): Field => ({
   good: [
     ...["a", "😀"].map((character) => character.repeat(longest)),
@@ -27,10 +27,10 @@ export const text = (longest: number): Field => ({
   bad: refused("", "a".repeat(longest + 1), "😀".repeat(longest + 1), "a\u0000", "\ud83d", null, 1, false, ["a"], {})
 })
 
-/** The id of an existing record of the project. */
+/** Returns the field of a reference to an existing record. */
 export const reference = (id: string): Field => ({ good: [id], bad: text(160).bad })
 
-/** A field that also accepts null. */
+/** Returns the field with null among its good values. */
 export const orNull = ({ bad, good, ...field }: Field): Field => ({
   ...field,
   good: [...good, null],
@@ -45,7 +45,7 @@ export const integer = (least: number, most: number): Field => ({
 /** The version of a record that was never changed. */
 export const version: Field = { good: [1], bad: integer(1, Number.MAX_SAFE_INTEGER).bad }
 
-/** One of these words. */
+/** Returns the field of one of these words. */
 export const word = (...good: ReadonlyArray<string>): Field => ({
   good,
   bad: refused("", "other", "constructor", good[0]?.toUpperCase(), `${good[0]} `, null, 1, true, [good[0]], {})
@@ -138,19 +138,19 @@ export const currency: Field = {
   beside: { amountMinor: 1 }
 }
 
-/** An integer in a query, from 1: decimal digits without a sign or leading zeros. */
+/** Returns the field of an integer in a query, from 1: decimal digits without a sign or leading zeros. */
 export const digits = (...good: ReadonlyArray<string>): Field => ({
   good,
   bad: refused(..."|0|-1|01|1e1|1.0|1.5|+1|1 | 1|0x1|null|x|five|NaN|9007199254740993".split("|"))
 })
 
-/** A string in a query. */
+/** Returns the field of a string in a query. */
 export const queryText = (longest: number): Field => ({
   good: ["a", " ", "\n", "e\u0301", "a".repeat(longest), "😀".repeat(longest)],
   bad: refused("", "a".repeat(longest + 1), "😀".repeat(longest + 1), "a\u0000")
 })
 
-/** One of these words in a query. */
+/** Returns the field of one of these words in a query. */
 export const queryWord = (...good: ReadonlyArray<string>): Field => ({
   good,
   bad: refused("", "other", "constructor", good[0]?.toUpperCase(), `${good[0]} `)

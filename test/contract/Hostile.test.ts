@@ -94,7 +94,7 @@ layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
     })
   )
 
-  it.effect("with another token than the one before it on its connection has the rights of its own token", () =>
+  it.effect("with another token than the previous request of its connection has the rights of its own token", () =>
     Effect.gen(function* () {
       const { apply, seed, sendBytes } = yield* TestServer
       const [own, other] = [yield* seed(), yield* seed()]

@@ -121,7 +121,7 @@ export const inOrder = (records: ReadonlyArray<{ readonly id: string; readonly c
     })
     .map(({ id }) => id)
 
-/** Calls on a list of a project, with one of its tokens. */
+/** Returns calls on a list of a project, with one of its tokens. */
 export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServer["Service"], project: Seeded) => {
   const { projectId, token } = project
   const { sql } = server

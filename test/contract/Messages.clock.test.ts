@@ -142,7 +142,7 @@ layer(TestServer.layer({}, "api"))("a message whose process died during the call
     })
   )
 
-  it.effect("is leased for the deadline and 5 s more, from when it is made", () =>
+  it.effect("is leased from its insertion until 5 s after the deadline of its call", () =>
     Effect.gen(function* () {
       const { databaseUrl } = yield* TestServer
       for (const [timeout, lease] of [

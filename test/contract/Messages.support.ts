@@ -102,7 +102,7 @@ export interface Left {
   readonly attempt?: object
 }
 
-/** Calls on a project's conversations with one of its tokens, through any server with its database. */
+/** Returns calls on a project's conversations with one of its tokens, through any server with its database. */
 export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded) => {
   const { sql } = server
   const ask = (id: string, body: unknown, key = newKey()) =>
@@ -149,7 +149,7 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
     source: (id: string, query = "") =>
       Effect.map(server.send({ path: `${sourcePath(id)}${query}`, token }), conversationSourceOf),
     sources: (query = "") => server.send({ path: query === "" ? sourcesPath : `${sourcesPath}?${query}`, token }),
-    /** The ids of every page, from the first to the last. */
+    /** Returns the ids of every page, from the first to the last. */
     walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) =>
       walkPages(
         (query) => Effect.map(server.send({ path: `${sourcesPath}?${query}`, token }), sourcePageOf),

@@ -6,7 +6,7 @@ import { withDeals } from "../support/Deals.ts"
 import { type Seeded, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 
-/** Calls on the notes of a deal with one of the tokens of its project. */
+/** Returns calls on the notes of a deal with one of the tokens of its project. */
 export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded, dealId: string) => {
   const { send, sql } = server
   const path = `/api/v1/developer/crm/deals/${encodeURIComponent(dealId)}/notes`

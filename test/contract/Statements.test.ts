@@ -12,7 +12,7 @@ import { missingOf, type Sample } from "./Sample.ts"
 import { receiptOfSample, samples, World } from "./Samples.ts"
 import { services, Wire } from "./Wire.support.ts"
 
-/** Notifies delivery loops after a commit. No request waits for it, and one notification serves several requests. */
+/** The notification of delivery loops after a commit. No request waits for it, and one serves several requests. */
 const notify = "SELECT pg_notify($1, $2)"
 
 /**
@@ -85,7 +85,7 @@ layer(services, { excludeTestServices: true })("the number of statements", (it) 
   }
   const isMutation = ({ key }: Sample) => key !== undefined
 
-  walk("costs one statement, and with a webhook for every event no more", (sample) =>
+  walk("costs one statement, also with a webhook for every event", (sample) =>
     Effect.gen(function* () {
       const { send, sql } = yield* TestServer
       const { own, restore, seed } = yield* World
@@ -304,7 +304,7 @@ const expectedTables = `
   .split(/\s+/)
 
 layer(TestServer.layer(), { excludeTestServices: true })("the database catalog", (it) => {
-  it.effect("leads every key, constraint and index with project_id", () =>
+  it.effect("has project_id first in every key, constraint and index", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestServer
       const leads = yield* sql<{ table: string; kind: string; name: string; lead: string | null }>`
@@ -345,7 +345,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
     })
   )
 
-  it.effect("gives every table a primary key with a project_id that is not null", () =>
+  it.effect("has a primary key and a project_id that is not null in every table", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestServer
       const tables = yield* sql<{ table: string; primary: boolean; owned: boolean; bytewise: boolean }>`

@@ -78,7 +78,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     })
   )
 
-  walk("shows as many records as the limit says, which may be another for each page", (list) =>
+  walk("shows as many records as the limit, which may differ for each page", (list) =>
     Effect.gen(function* () {
       const { ids, page } = yield* openList(list, many(101))
       for (const limit of [1, 99, 100]) assert.lengthOf(yield* ids(`limit=${limit}`), limit)

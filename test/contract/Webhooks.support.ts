@@ -48,7 +48,7 @@ interface Delivery {
 /** A server without the fibers that send deliveries, so that operations alone change webhooks and deliveries. */
 export const api = TestServer.layer({}, "api")
 
-/** Calls on the webhook of an installation with a token of its project, and the state of the webhook in the database. */
+/** Returns calls on an installation's webhook with a token of its project, and reads of its state in the database. */
 export const callsOf = (server: TestServer["Service"], seeded: Seeded, installationId: string) => {
   const { projectId, token } = seeded
   const { send, sql } = server

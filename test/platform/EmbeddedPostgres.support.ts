@@ -19,7 +19,7 @@ export const isOpen = (directory: string): boolean =>
 
 const flags = { fsync: "off" }
 
-/** A server that runs. */
+/** A running server. */
 export interface Running {
   readonly pid: number
   readonly port: number

@@ -71,7 +71,7 @@ describe("reads of API keys", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.effect("find a new key among invented ones, though it was tried before it was there", () =>
+  it.effect("find a new key among invented ones, even if it was presented before it existed", () =>
     Effect.gen(function* () {
       const { invent, isFound, table } = yield* open
       yield* invent(100)
@@ -87,7 +87,7 @@ describe("reads of API keys", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.effect("wait in bounded number: a token beyond is refused without a read", () =>
+  it.effect("wait in bounded number: further tokens are refused without a read", () =>
     Effect.gen(function* () {
       const { invent, reads } = yield* open
       const answers = yield* invent(6_000)
@@ -142,7 +142,7 @@ describe("reads of API keys", () => {
     assert.strictEqual(new Set(["2001:db8:0:1::", ...others].map(networkOf)).size, others.length + 1)
   })
 
-  it.effect("fail for all that wait where the database does not answer, and work again afterwards", () =>
+  it.effect("fail for all waiting tokens when the database does not answer, and succeed again afterwards", () =>
     Effect.gen(function* () {
       const { invent, isFound, table } = yield* open
       yield* invent(20)

@@ -74,7 +74,7 @@ describe("slots of attempts", () => {
     })
   )
 
-  it.effect("count a key that has grown and hangs now among the suspect ones after a second", () =>
+  it.effect("count a key that has grown among the suspect ones when it hangs for a second", () =>
     Effect.gen(function* () {
       const { end, fill, free } = yield* scene
       for (let round = 0; round < 20; round++) end(fill("a", "k"), "succeeded")
