@@ -115,7 +115,7 @@ describe("a queue of mutations", () => {
   )
 
   it.live(
-    "that is full refuses the project that fills it immediately, takes mutations of others, and runs all that it has taken",
+    "that is full refuses the project that fills it without a wait, takes mutations of others, and runs all that it has taken",
     () =>
       Effect.gen(function* () {
         const { released, run, sent } = yield* openQueue
