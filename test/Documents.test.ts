@@ -1,4 +1,4 @@
-/** Links between the documents, and citations of the contract in comments, lead somewhere. */
+/** Links between the documents, and citations of the contract in comments, have existing targets. */
 import { assert, describe, it } from "@effect/vitest"
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { dirname, join, normalize } from "node:path"
@@ -14,10 +14,10 @@ const filesIn = (folder: string) =>
 const sources = ["src", "test", "migrations", "deploy"].flatMap(filesIn)
 const documents = ["README.md", ...sources.filter((file) => file.endsWith(".md"))]
 
-/** The text of a document without its code blocks, which hold no links and no headings. */
+/** Returns the text of a document without its code blocks, which have no links and no headings. */
 const proseOf = (document: string) => read(document).replaceAll(/^ *```.*?^ *```$/gms, "")
 
-/** The anchors of a document's headings, made as GitHub makes them. */
+/** Returns the anchors of a document's headings, as GitHub makes them. */
 const anchorsOf = (document: string) =>
   new Set(
     [...proseOf(document).matchAll(/^#+ +(.+)$/gm)].map(([, heading = ""]) =>

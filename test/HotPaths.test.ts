@@ -30,7 +30,7 @@ const isGen = (node: object): boolean =>
 const isFunction = (node: object): boolean =>
   Predicate.hasProperty(node, "type") && /^(Arrow)?Function(Expression|Declaration)$/.test(String(node.type))
 
-/** Positions of calls of `Effect.gen` within a function that takes arguments. */
+/** Returns the positions of calls of `Effect.gen` within a function that takes arguments. */
 const found = (node: unknown, inside: boolean): ReadonlyArray<number> => {
   if (Array.isArray(node)) return node.flatMap((item) => found(item, inside))
   if (!Predicate.isObject(node)) return []

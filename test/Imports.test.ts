@@ -15,7 +15,7 @@ const filesOf = (folder: string) =>
     .filter((file) => file.endsWith(".ts") && !file.includes("node_modules"))
     .map((file) => join(folder, file))
 
-/** The imports of files, those of types included. */
+/** Returns the imports of files, those of types included. */
 const importsOf = (files: ReadonlyArray<string>): ReadonlyArray<Import> =>
   files.flatMap((from) =>
     [...readFileSync(join(root, from), "utf8").matchAll(/(?:from|import)\s*\(?\s*"([^"\s]+)"/g)].flatMap(

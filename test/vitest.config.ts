@@ -20,7 +20,7 @@ export default defineConfig({
     // Far more than any test takes on an idle machine.
     testTimeout: 120_000,
     hookTimeout: 120_000,
-    // Two cores, one of them PostgreSQL's.
+    // For two cores, one of which PostgreSQL uses.
     maxWorkers: 2,
     projects: [
       {

@@ -12,7 +12,7 @@ import * as Problems from "../../src/api/Problems.ts"
 
 const contract = readFileSync(join(import.meta.dirname, "../../src/api/CONTRACT.md"), "utf8")
 
-/** The cells of the table rows of a section, without its heading rows. */
+/** Returns the cells of the table rows of a section, without separator rows. */
 const rowsOf = (section: string) =>
   (contract.split(`\n## ${section}`)[1] ?? "")
     .split("\n## ")[0]

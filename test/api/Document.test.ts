@@ -1,4 +1,4 @@
-/** The OpenAPI document as it is read: examples that are true to their schemas, and problems as they are sent. */
+/** The OpenAPI document: examples that match their schemas, references, and the members of problems. */
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Predicate, Schema } from "effect"
 import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
@@ -17,7 +17,7 @@ HttpApi.reflect(Api, {
 
 const isSelfContained = (schema: unknown): schema is Schema.Codec<unknown, unknown> => Schema.isSchema(schema)
 
-/** Holds a value to be what a schema takes, and nothing more. */
+/** Asserts that a schema decodes a value without excess members. */
 const assertDecodes = (schema: unknown, value: unknown) => {
   if (!isSelfContained(schema)) throw new Error("A schema is missing")
   Schema.decodeUnknownSync(schema, { onExcessProperty: "error", errors: "all" })(value)
@@ -30,7 +30,7 @@ const Operation = Schema.Struct({
 })
 const decodeOperations = Schema.decodeUnknownSync(Schema.Record(Schema.String, Operation))
 
-/** The operation of an endpoint as the document has it. */
+/** Returns the document's operation for an endpoint. */
 const operationOf = ({ method, path }: HttpApiEndpoint.Top) =>
   decodeOperations(document.paths[path.replace(/:(\w+)/g, "{$1}")])[method.toLowerCase()]
 

@@ -135,7 +135,7 @@ describe("/docs", () => {
 })
 
 describe("the document and the reference", () => {
-  it.live("are compressed for those that accept it, and are told to be unchanged where they are", () =>
+  it.live("are compressed for clients that accept it, and answered with 304 while they are unchanged", () =>
     Effect.gen(function* () {
       const { url } = yield* startServer()
       const get = (path: string, headers: Record<string, string> = {}) =>

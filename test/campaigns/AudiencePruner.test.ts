@@ -20,7 +20,7 @@ const putAudience = Effect.fnUntraced(function* (project: string, id: string, si
     SELECT ${project}, ${id}, n, 'client' || n FROM generate_series(0, ${size - 1}::int) n`
 })
 
-/** The audiences that are there, each with the number of its recipients. */
+/** Reads the remaining audiences, each with the number of its recipients. */
 const remaining = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<{ readonly line: string }>`
@@ -31,7 +31,7 @@ const remaining = Effect.gen(function* () {
   return rows.map(({ line }) => line)
 })
 
-/** Puts a campaign that references an audience and was changed last at a time. */
+/** Inserts a campaign that has the audience of the same id and was last changed at a time. */
 const putCampaign = Effect.fnUntraced(function* (project: string, id: string, status: string, at: Date) {
   const sql = yield* SqlClient.SqlClient
   yield* sql`
@@ -73,7 +73,7 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
       yield* remaining.pipe(Effect.repeat({ until: (lines) => lines.length === 2 }))
       assert.deepStrictEqual(yield* remaining, kept)
 
-      // It looks every minute.
+      // The pruner runs every minute.
       yield* sql`UPDATE audiences SET abandoned_at = now() WHERE project_id = 'b'`
       assert.deepStrictEqual(yield* remaining, kept)
       yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), remaining).pipe(

@@ -5,20 +5,20 @@ import * as fc from "fast-check"
 import { SqlClient } from "effect/sql"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
-type Crowd = ReadonlyArray<ReadonlyArray<number>>
+type Clients = ReadonlyArray<ReadonlyArray<number>>
 
-const verdictsOf = Effect.fnUntraced(function* (crowd: Crowd, pairCount: number) {
+const verdictsOf = Effect.fnUntraced(function* (clients: Clients, pairCount: number) {
   const sql = yield* SqlClient.SqlClient
-  const owners = crowd.flatMap((pairs, index) => pairs.map(() => index + 1))
+  const owners = clients.flatMap((pairs, index) => pairs.map(() => index + 1))
   const [row] = yield* sql<{ readonly verdicts: ReadonlyArray<number> }>`
-    SELECT first_come(${owners}::int[], ${crowd.flat()}::int[], ${crowd.length}, ${pairCount}) AS verdicts`
+    SELECT first_come(${owners}::int[], ${clients.flat()}::int[], ${clients.length}, ${pairCount}) AS verdicts`
   return row?.verdicts
 })
 
-/** The verdict of each client: 0 without pairs, 2 if an earlier client of verdict 1 has one of its pairs, otherwise 1. */
-const expected = (crowd: Crowd) => {
+/** Returns a verdict for each client: 0 without pairs, 2 if an earlier client of verdict 1 has a pair of it, otherwise 1. */
+const expected = (clients: Clients) => {
   const taken = new Set<number>()
-  return crowd.map((pairs) => {
+  return clients.map((pairs) => {
     if (pairs.length === 0) return 0
     if (pairs.some((pair) => taken.has(pair))) return 2
     for (const pair of pairs) taken.add(pair)
@@ -27,12 +27,12 @@ const expected = (crowd: Crowd) => {
 }
 
 layer(TestDatabase.layer)("the SQL function first_come", (it) => {
-  it.effect("marks clients without addresses, and a repeated address as the first one's own", () =>
+  it.effect("marks clients without addresses, and gives a repeated address to its first client", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* verdictsOf([], 0), [])
       assert.deepStrictEqual(yield* verdictsOf([[], []], 0), [0, 0])
       assert.deepStrictEqual(yield* verdictsOf([[], [1], []], 1), [0, 1, 0])
-      // The same pair twice is still one's own.
+      // A client can have the same pair twice.
       assert.deepStrictEqual(yield* verdictsOf([[1, 1], [1]], 1), [1, 2])
     })
   )
@@ -41,11 +41,11 @@ layer(TestDatabase.layer)("the SQL function first_come", (it) => {
     Effect.gen(function* () {
       const chain = Array.from({ length: 20_000 }, (_, index) => [index + 1, index + 2])
       assert.deepStrictEqual(yield* verdictsOf(chain, 20_001), expected(chain))
-      for (const crowd of fc.sample(
+      for (const clients of fc.sample(
         fc.array(fc.array(fc.integer({ min: 1, max: 60 }), { maxLength: 3 }), { maxLength: 80 }),
         100
       )) {
-        assert.deepStrictEqual(yield* verdictsOf(crowd, 60), expected(crowd), JSON.stringify(crowd))
+        assert.deepStrictEqual(yield* verdictsOf(clients, 60), expected(clients), JSON.stringify(clients))
       }
     })
   )

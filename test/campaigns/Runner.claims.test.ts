@@ -1,4 +1,4 @@
-/** The data of a claim, and the recipients that it leaves, by its statement (contract §9). */
+/** The claim statement of the runner: its data, its order, and the recipients that it skips (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { advance } from "../../src/campaigns/Runner/Progress.ts"
@@ -72,7 +72,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign cl
       ] as const) {
         const { apply, claims, projectId, sql, recipientState } = yield* scene()
         yield* apply({ clients: [{ id: clientId(0), displayName: "Ada", status: "archived" }] })
-        // By a clock that is behind.
+        // The time of the archiving is that of a clock that is behind.
         yield* sql`UPDATE clients SET archived_at = now() - interval '1 hour' WHERE project_id = ${projectId}`
         yield* sql`
           UPDATE audiences SET filter = ${JSON.stringify({ contactStatus })}::json WHERE project_id = ${projectId}`

@@ -6,10 +6,10 @@ import { startServer } from "../support/TestServer.ts"
 import { campaignOf, provider, take } from "./Runner.support.ts"
 import { until } from "../support/Waiting.ts"
 
-/** No call that hangs ends while the test runs. */
-const patient = { PROVIDER_TIMEOUT: "10m" }
+/** A timeout longer than a test, so that calls that hang do not end. */
+const longTimeout = { PROVIDER_TIMEOUT: "10m" }
 
-/** Takes so many messages, and hangs from then on. */
+/** Accepts this many messages, then hangs. */
 const hangAfter =
   (count: number): Answering =>
   (hit, n) =>
@@ -18,7 +18,7 @@ const hangAfter =
 describe("a campaign", () => {
   it.live("is sent while ten other projects have campaigns over providers that hang", () =>
     Effect.gen(function* () {
-      const server = yield* startServer(patient)
+      const server = yield* startServer(longTimeout)
       const stuck = yield* provider(hang)
       const healthy = yield* provider()
       yield* Effect.forEach(Array.from({ length: 10 }), () =>
@@ -33,7 +33,7 @@ describe("a campaign", () => {
 
   it.live("is sent while the provider of another project hangs after many accepted calls", () =>
     Effect.gen(function* () {
-      const server = yield* startServer(patient)
+      const server = yield* startServer(longTimeout)
       const stuck = yield* provider(hangAfter(300))
       const healthy = yield* provider()
       yield* campaignOf(server, { recipients: 2_000, primary: stuck.url, sendsPerMinute: 60_000 })
@@ -48,7 +48,7 @@ describe("a campaign", () => {
 
   it.live("pauses while its provider is unreachable and continues when it is back", () =>
     Effect.gen(function* () {
-      const server = yield* startServer(patient)
+      const server = yield* startServer(longTimeout)
       let calls = 0
       let isUp = false
       const { url } = yield* provider((hit, n) => {
@@ -57,12 +57,12 @@ describe("a campaign", () => {
         else hit.response.socket?.destroy()
       })
       const { recipients, settled } = yield* campaignOf(server, { recipients: 60, primary: url, sendsPerMinute: 6_000 })
-      const tried = Effect.map(recipients, (rows) => rows.filter(({ attempts }) => attempts > 0))
-      // The circuit opens: most recipients have not been tried, and no call is made.
+      const attempted = Effect.map(recipients, (rows) => rows.filter(({ attempts }) => attempts > 0))
+      // The circuit breaker opens: most recipients have no attempt, and calls stop.
       yield* until(() => calls >= 5)
       yield* Effect.sleep("2 seconds")
       assert.isAtMost(calls, 20)
-      assert.isAtMost((yield* tried).length, 20)
+      assert.isAtMost((yield* attempted).length, 20)
       isUp = true
       yield* settled("completed")
       assert.isTrue((yield* recipients).every(({ status }) => status === "sent"))

@@ -1,4 +1,4 @@
-/** Leases of recipients: who claims, records and finds what was lost, by the statements that do it, at times of the test's. */
+/** Leases of recipients: the statements that claim, record and reclaim them, at chosen times (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { released } from "../../src/campaigns/Runner/Results.ts"

@@ -1,4 +1,4 @@
-/** When campaigns begin, and what operators make of those that run (contract §9). */
+/** The start of campaigns, and commands on running ones (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestServer } from "../support/TestServer.ts"
@@ -8,11 +8,11 @@ import { until, untilRows } from "../support/Waiting.ts"
 const minute = 60_000
 const late = -6 * 60 * minute
 
-/** At its pace it takes six seconds. */
+/** A plan that takes six seconds at its rate. */
 const sixty = { recipients: 60, sendsPerMinute: 600 }
 const everyone = Array.from({ length: sixty.recipients }, (_, index) => addressOf(index)).sort()
 
-/** From the time of a call to the end of its lease, by the settings of the server. */
+/** Milliseconds from a call to the end of its lease, with the settings of the server. */
 const lease = 15_000
 
 /**
@@ -71,7 +71,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
       assert.isTrue((yield* command("resume")).changed)
       yield* settled("completed")
       assert.strictEqual(hits.length, 2)
-      // Resumed, begun and completed.
+      // Three versions later: resumed, begun and completed.
       assert.strictEqual((yield* campaign).version, 5)
     }).pipe(Effect.scoped)
   )

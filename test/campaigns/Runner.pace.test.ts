@@ -1,4 +1,4 @@
-/** The pace of a campaign, over all replicas (contract §9): evenly spaced, and nothing is caught up on. */
+/** The rate of a campaign over all replicas (contract §9): sends are evenly spaced, and missed ones are not made up for. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { claim } from "../../src/campaigns/Runner/Claims.ts"
@@ -12,9 +12,9 @@ const horizon = 300
 
 const begin = Date.UTC(2026, 10, 20, 10)
 
-// Only the claims of the test run here.
+// A server in the role `api`: only the test claims.
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("claims of a campaign", (it) => {
-  /** A campaign, and the times of the sends that a claim at so many milliseconds brings. */
+  /** Creates a campaign; returns a function that claims at a time in milliseconds. */
   const claims = Effect.fnUntraced(function* (recipients: number) {
     const server = yield* TestServer
     yield* cancelAll(server)
@@ -50,7 +50,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("claims of a c
     Effect.gen(function* () {
       const claimAt = yield* claims(20)
       yield* claimAt(0)
-      // One may be saved up.
+      // One send may have been saved up.
       const [first = assert.fail("nothing is claimed"), ...others] = times(yield* claimAt(60_000))
       assert.isAtMost(others.length, horizon / gap + 1)
       assert.isAtLeast(first, 60_000 - gap)
@@ -99,7 +99,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("claims of a c
       WHERE status = 'sending'`)
       const plan = { recipients: 1, primary: "http://127.0.0.1:1/hook", sendsPerMinute }
       const { projectId } = yield* campaignOf(yield* TestServer, plan)
-      // Later than the one that waits: the other's turn comes after it.
+      // This campaign is due later than the one whose recipient waits.
       yield* Effect.orDie(sql`
       UPDATE campaigns SET next_send_at = ${new Date(begin + 5_000)} WHERE project_id = ${projectId}`)
       assert.deepStrictEqual(times(yield* claimAt(5_000, 1)), [5_000])
@@ -131,7 +131,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("claims of a c
         Array.from({ length: recipients }, (_, index) => addressOf(index)).sort()
       )
       const last = Math.max(...hits.map(({ at }) => at))
-      // Save for the one that may be saved up, and what the clock rounds off.
+      // Less the send that may have been saved up, and the rounding of the clock.
       assert.isAtLeast(last - before, (recipients - 2) * gap - 1)
     }).pipe(Effect.scoped)
   )

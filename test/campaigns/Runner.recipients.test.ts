@@ -1,4 +1,4 @@
-/** Which way a campaign goes to each of its recipients, and to whom it doesn't go at all (contract §9). */
+/** The route of a campaign to each recipient, and the recipients that it skips (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { open } from "../contract/Campaigns.support.ts"
@@ -20,7 +20,7 @@ import { until, untilRows } from "../support/Waiting.ts"
 const hour = 3_600_000
 
 const clientOf = (index: number) => ({ id: clientId(index), displayName: `Client ${index}` })
-const toldOf = ({ hits }: Effect.Success<ReturnType<typeof provider>>) =>
+const recipientsOf = ({ hits }: Effect.Success<ReturnType<typeof provider>>) =>
   hits.map((hit) => sendOf(hit).recipient).sort()
 const states = (recipients: ReadonlyArray<{ readonly status: string; readonly route: string }>) =>
   recipients.map(({ route, status }) => `${status} ${route}`)
@@ -46,7 +46,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
       })
       yield* begin
       yield* settled("completed")
-      assert.deepStrictEqual(toldOf(primary), [4, 5, 6].map(addressOf))
+      assert.deepStrictEqual(recipientsOf(primary), [4, 5, 6].map(addressOf))
       assert.deepStrictEqual(
         (yield* recipients).map(({ status }) => status),
         [...Array<string>(4).fill("skipped"), ...Array<string>(3).fill("sent")]
@@ -57,7 +57,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
   it.effect("skips such clients while it runs, and leaves unknown outcomes unknown", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
-      // The outcome of the first call is unknown, and it would be repeated.
+      // The outcome of the first call is unknown, so the call would be repeated.
       let answer = () => {}
       const primary = yield* provider((hit, n) => void (answer = () => status(500)(hit, n)))
       const { apply, command, projectId, recipients, settled, sql } = yield* campaignOf(server, {
@@ -129,7 +129,10 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
       yield* apply({ clients: [on(0, "primary"), on(1, "fallback"), on(2)] })
       yield* begin
       yield* settled("completed")
-      assert.deepStrictEqual([toldOf(primary), toldOf(fallback)], [[addressOf(0), addressOf(3)], [addressOf(1)]])
+      assert.deepStrictEqual(
+        [recipientsOf(primary), recipientsOf(fallback)],
+        [[addressOf(0), addressOf(3)], [addressOf(1)]]
+      )
       assert.deepStrictEqual(states(yield* recipients), [
         "sent primary",
         "sent fallback",
@@ -172,7 +175,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
         primary: primary.url,
         fallback: fallback.url
       })
-      // As if every pause before the next attempt had passed.
+      // Ends every pause before the next attempt.
       const endPauses = Effect.orDie(sql`
         UPDATE campaign_recipients SET available_at = now()
         WHERE project_id = ${projectId} AND status = 'pending' AND available_at > now()`)
@@ -204,7 +207,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
         switch (chat) {
           case addressOf(0):
             return botAnswer(200, sent)(hit, n)
-          // Surely not written: it comes again.
+          // Certainly not processed, so the message is sent again.
           case addressOf(1):
             return (again ? botAnswer(200, sent) : botAnswer(429, early))(hit, n)
           case addressOf(2):
@@ -234,7 +237,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
         "unknown primary"
       ])
       assert.deepStrictEqual(primary.hits.map(chatOf).sort(), [0, 1, 1, 2, 3, 4, 5].map(addressOf))
-      assert.deepStrictEqual(toldOf(fallback), [addressOf(2)])
+      assert.deepStrictEqual(recipientsOf(fallback), [addressOf(2)])
     }).pipe(Effect.scoped)
   )
 })

@@ -1,4 +1,4 @@
-/** One recipient of a campaign, and the statements that claim, record and find it again, at times of the test's. */
+/** A campaign with one recipient, and the statements that claim, record and reclaim it, at chosen times. */
 import { assert } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { type Claim, claim, reclaim } from "../../src/campaigns/Runner/Claims.ts"
@@ -18,7 +18,7 @@ export const accepted: Outcome = { _tag: "accepted", providerMessageId: "p" }
 export const refused: Outcome = { _tag: "refused", errorCode: "http_403" }
 export const postponed = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() } satisfies Outcome
 
-/** A campaign to one recipient, at one send a millisecond. Times are in milliseconds. */
+/** Creates a campaign to one recipient, at one send a millisecond. Times are in milliseconds. */
 export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
   const server = yield* TestServer
   const { sql } = server
@@ -41,12 +41,12 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
     projectId,
     apply,
     claims,
-    /** Claims the recipient, who has to be there to be claimed. */
+    /** Claims the recipient; fails if none can be claimed. */
     claimed: (millis: number) => Effect.map(claims(millis), ([claim = assert.fail("nobody is claimed")]) => claim),
     record: (result: Result) => Effect.orDie(record(sql, at(0), [result])),
     reclaim: (millis: number) =>
       Effect.orDie(reclaim(sql, { now: at(millis), idempotent, attempts: maxAttempts, isDead: sql`false` })),
-    /** The state of the recipient. */
+    /** Reads the recipient's status, route, attempts and doubt. */
     recipientState: Effect.map(recipients, ([row = assert.fail("no recipient")]) =>
       [row.status, row.route, row.attempts, ...(row.inDoubt ? ["in doubt"] : [])].join(" ")
     )

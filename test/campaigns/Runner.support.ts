@@ -1,4 +1,4 @@
-/** Campaigns that are ready to run, made by SQL, and providers that take what they send. */
+/** Campaigns made by SQL and ready to run, and providers that accept their messages. */
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { callsOf } from "../contract/Campaigns.support.ts"
@@ -7,7 +7,7 @@ import type { Seeded, TestServer } from "../support/TestServer.ts"
 
 export const signingSecret = `whsec_${Buffer.alloc(32, 9).toString("base64")}`
 
-/** Takes a message as the http connector's protocol says. */
+/** Accepts a message by the protocol of the http connector. */
 export const take: Answering = ({ response }, n) =>
   void response
     .writeHead(200, { "content-type": "application/json" })
@@ -24,7 +24,7 @@ const decodeBody = Schema.decodeUnknownSync(
   )
 )
 
-/** The sends that a provider has received. */
+/** Decodes a send that a provider has received. */
 export const sendOf = ({ body }: Hit) => decodeBody(body)
 
 /** Answers as Telegram's Bot API does. */
@@ -37,7 +37,7 @@ const decodeBotBody = Schema.decodeUnknownSync(
   Schema.fromJsonString(Schema.Struct({ chat_id: Schema.String, text: Schema.String }))
 )
 
-/** The chats to which a bot was to write. */
+/** Returns the chat of a message that a bot has received. */
 export const chatOf = ({ body }: Hit) => decodeBotBody(body).chat_id
 
 export const provider = (answer: Answering = take) => receiver(answer)
@@ -47,12 +47,12 @@ export interface Plan {
   readonly recipients: number
   /** The providers of the two routes. */
   readonly primary: string
-  /** `http` unless it is said. */
+  /** The default is `http`. */
   readonly primaryType?: "http" | "telegram"
   readonly fallback?: string
   readonly sendsPerMinute?: number
   readonly status?: "scheduled" | "running"
-  /** Of a scheduled one: from now on, in ms. */
+  /** Milliseconds until a scheduled campaign begins. */
   readonly scheduledIn?: number
   readonly body?: string
 }
@@ -66,7 +66,7 @@ export const httpChannel = (id: string, url: string) =>
 const botChannel = (id: string, url: string) =>
   ({ id, providerType: "telegram", displayName: id, config: { apiBaseUrl: url, token: "123456:secret" } }) as const
 
-/** A project with a campaign, and what becomes of its recipients. */
+/** Creates a project with a campaign; returns calls on the campaign and the state of its recipients. */
 export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Service"], plan: Plan) {
   const { body = "Hello {{firstName}}", fallback, primary, recipients, scheduledIn = 0, sendsPerMinute = 60_000 } = plan
   const primaryChannel = plan.primaryType === "telegram" ? botChannel : httpChannel
@@ -123,11 +123,11 @@ export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Servi
     ...seeded,
     sql,
     campaign,
-    /** Gives it a command through the API. */
+    /** Sends a command through the API. */
     command,
-    /** Its time is now, where it is scheduled for later. */
+    /** Reschedules the campaign to now. */
     begin: command("schedule", { scheduledForLocal: null, sendsPerMinute }),
-    /** Changes the project by a file. */
+    /** Applies a project file. */
     apply: calls.apply,
     /** Waits until the campaign is in a state. */
     settled,

@@ -114,8 +114,8 @@ it.live("each send of a campaign is in the trace of the command that started it,
     const command = spans.find(({ kind, name }) => kind === spanKind.server && name.startsWith("PATCH "))
     assert.isDefined(command)
     for (const [n, { headers }] of hits.entries()) {
-      const told = String(headers["traceparent"])
-      const call = spans.find(({ spanId, traceId }) => told === `00-${traceId}-${spanId}-01`)
+      const traceparent = String(headers["traceparent"])
+      const call = spans.find(({ spanId, traceId }) => traceparent === `00-${traceId}-${spanId}-01`)
       const send = spans.find(({ spanId }) => spanId === call?.parentSpanId)
       assert.deepStrictEqual([call?.name, call?.kind, send?.name], ["POST", spanKind.client, "Runner.send"])
       assert.strictEqual(send?.traceId, command?.traceId)

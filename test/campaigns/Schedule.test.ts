@@ -1,4 +1,4 @@
-/** Local times as instants: clocks that are put forward, and clocks that are put back (contract §9). */
+/** Local times as instants, around clock changes in both directions (contract §9). */
 import { assert, describe, it } from "@effect/vitest"
 import { Option, Result } from "effect"
 import * as fc from "fast-check"
@@ -12,13 +12,13 @@ const instant = (local: string, zone: string, now = longAgo) =>
 const fault = (local: string, zone: string, now = longAgo) =>
   Option.getOrThrow(Result.getFailure(instantOf(local, zone, now)))
 
-/** The local time of a zone at an instant, by the runtime's own calendar. */
+/** Returns the local time of a zone at an instant, by the runtime's calendar. */
 const shown = (format: Intl.DateTimeFormat, at: Date) => {
   const parts = Object.fromEntries(format.formatToParts(at).map(({ type, value }) => [type, value]))
   return `${parts["year"]}-${parts["month"]}-${parts["day"]}T${parts["hour"]}:${parts["minute"]}`
 }
 
-/** The first instant at which the clocks show a local time, found by looking at them all around. */
+/** Returns the first instant with a local time, found by trying each quarter of an hour around it. */
 const firstShown = (local: string, timeZone: string) => {
   const format = new Intl.DateTimeFormat("en-CA", {
     timeZone,
@@ -56,7 +56,7 @@ describe("instantOf", () => {
       ["Europe/Berlin", "2027-03-28T01:59", ["2027-03-28T02:00", "2027-03-28T02:59"], "2027-03-28T03:00"],
       ["America/New_York", "2027-03-14T01:59", ["2027-03-14T02:00", "2027-03-14T02:59"], "2027-03-14T03:00"],
       ["Australia/Lord_Howe", "2026-10-04T01:59", ["2026-10-04T02:00", "2026-10-04T02:29"], "2026-10-04T02:30"],
-      // A whole day, and midnight itself.
+      // A whole day, and an hour that begins at midnight.
       ["Pacific/Apia", "2011-12-29T23:59", ["2011-12-30T00:00", "2011-12-30T12:00"], "2011-12-31T00:00"],
       ["America/Santiago", "2026-09-05T23:59", ["2026-09-06T00:00", "2026-09-06T00:59"], "2026-09-06T01:00"]
     ] as const) {
@@ -103,7 +103,7 @@ describe("instantOf", () => {
     assert.include(fault("2026-07-15T10:00", "Europe/Berlin", at("2026-07-15T08:00:59.999Z")), "past")
     assert.isNotNull(instant("2026-07-15T10:00", "Europe/Berlin", at("2026-07-15T08:00:00.000Z")))
     assert.isNotNull(instant("2026-07-15T10:01", "Europe/Berlin", at("2026-07-15T08:00:59.999Z")))
-    // The later of two would be to come; it is the earlier that is meant.
+    // The earlier of two instants counts, although the later one is in the future.
     assert.include(fault("2026-10-25T02:30", "Europe/Berlin", at("2026-10-25T00:45:00Z")), "past")
     assert.include(fault("0001-01-01T00:00", "Europe/Berlin"), "past")
     assert.include(fault("0099-12-31T00:00", "Asia/Tokyo"), "past")
@@ -127,7 +127,7 @@ describe("instantOf", () => {
       "America/St_Johns",
       "Asia/Gaza"
     ]
-    // Near the hours at which clocks are put, and anywhere.
+    // Hours near clock changes, and any hour.
     const local = fc
       .record({
         year: fc.integer({ min: 2026, max: 2037 }),
@@ -143,7 +143,7 @@ describe("instantOf", () => {
       }),
       { numRuns: 500 }
     )
-    // Every hour and half of the days on which they are put.
+    // Every half hour of days with clock changes.
     for (const zone of zones) {
       for (const day of [
         "2026-10-25",

@@ -1,4 +1,4 @@
-/** Runs the commands as an operator does, and reads their exit status and what they print. */
+/** Runs commands as an operator does, and reads their exit status and output. */
 import { NodeServices } from "@effect/platform-node"
 import { ConfigProvider, Console, Effect, Layer, Redacted, Stdio, Stream } from "effect"
 import { spawn } from "node:child_process"
@@ -24,7 +24,7 @@ export interface Options {
   readonly entry?: "cli.ts" | "main.ts"
 }
 
-/** Starts a command with no other settings than the given ones; it is killed if it outlives its test. */
+/** Starts a command with only the given settings; kills it if it outlives its test. */
 export const start = (args: ReadonlyArray<string>, { entry = "cli.ts", env = {}, stdin = "" }: Options = {}) =>
   Effect.map(
     Effect.acquireRelease(
@@ -37,7 +37,7 @@ export const start = (args: ReadonlyArray<string>, { entry = "cli.ts", env = {},
       (child) => Effect.sync(() => child.kill("SIGKILL"))
     ),
     (child) => {
-      // A command that reads nothing may be gone before it is given anything.
+      // A command that reads no input may have ended before the write.
       child.stdin.on("error", () => undefined).end(stdin)
       const stdout = textOf(child.stdout)
       const stderr = textOf(child.stderr)
@@ -49,7 +49,7 @@ export const start = (args: ReadonlyArray<string>, { entry = "cli.ts", env = {},
     }
   )
 
-/** All that a stream has said so far. */
+/** Collects the text of a stream; the returned function reads it. */
 const textOf = (stream: NodeJS.ReadableStream) => {
   let text = ""
   stream.setEncoding("utf8").on("data", (chunk: string) => (text += chunk))
@@ -57,8 +57,8 @@ const textOf = (stream: NodeJS.ReadableStream) => {
 }
 
 /**
- * Runs a command to its end: in this process, unless it starts servers, the service or an embedded database. It must not
- * have printed a secret.
+ * Runs a command to its end, in this process unless it starts a server: the service or an embedded database. Asserts
+ * that it printed no secret.
  */
 export const run = (args: ReadonlyArray<string>, options: Options = {}): Effect.Effect<Ended> =>
   (options.entry === "main.ts" || args[0] === "serve" || options.env?.["DATA_DIR"] !== undefined
@@ -86,7 +86,7 @@ const runHere = (args: ReadonlyArray<string>, { env = {}, stdin = "" }: Options)
     return { status, stdout, stderr }
   })
 
-/** The environment that points commands at a database. */
+/** Returns the settings of commands on a database, with a new secret key. */
 export const at = (url: Redacted.Redacted) => ({
   DATABASE_URL: Redacted.value(url),
   SECRET_KEY: randomBytes(32).toString("base64")
@@ -96,14 +96,14 @@ export const at = (url: Redacted.Redacted) => ({
 export const cli = (args: ReadonlyArray<string>, options?: Options) =>
   Effect.flatMap(TestDatabase, ({ url }) => run(args, { ...options, env: { ...at(url), ...options?.env } }))
 
-/** The result of a command that fails: its status, empty standard output, and these lines. */
+/** Returns the result of a failed command: its status, empty standard output, and these lines. */
 export const failure = (status: 1 | 2, ...lines: ReadonlyArray<string>): Ended => ({
   status,
   stdout: "",
   stderr: lines.map((line) => `${line}\n`).join("")
 })
 
-/** The document that a successful command prints, alone, on standard output. */
+/** Parses the document that a successful command printed; fails if anything is on standard error. */
 export const documentOf = ({ status, stderr, stdout }: Ended): unknown => {
   if (status !== 0 || stderr !== "") throw new Error(`status ${status}: ${stderr}`)
   return JSON.parse(stdout)

@@ -1,4 +1,4 @@
-/** `deliveries` as an operator runs it, and a project with a delivery in every state. */
+/** The command `deliveries`, and a project with a delivery in every state. */
 import { assert } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
 import {
@@ -55,28 +55,28 @@ export const list = (project: string, ...flags: ReadonlyArray<string>) =>
 export const show = (project: string, id: string, ...flags: ReadonlyArray<string>) =>
   deliveries("show", "--project", project, "--delivery", id, ...flags)
 
-/** The items of a list, each of exactly the members that the contract names. */
+/** Lists deliveries; each item has exactly the members of the contract. */
 export const listed = (...args: Parameters<typeof list>) =>
   Effect.map(list(...args, "--json"), (ended) => decodeList(documentOf(ended)).items)
 
-/** A delivery with the log of its attempts, of exactly the members that the contract names. */
+/** Shows a delivery with the log of its attempts; it has exactly the members of the contract. */
 export const shown = (...args: Parameters<typeof show>) =>
   Effect.map(show(...args, "--json"), (ended) => decodeShown(documentOf(ended)))
 
-/** The lines of what was printed for people. */
+/** Returns the lines of text output. */
 export const linesOf = ({ status, stderr, stdout }: Ended): ReadonlyArray<string> => {
   assert.deepStrictEqual([status, stderr, stdout.at(-1)], [0, "", "\n"])
   return stdout.trimEnd().split("\n")
 }
 
-/** The cells of the one line that holds a text. */
+/** Returns the cells of the only line that contains a text. */
 export const cellsOf = (lines: ReadonlyArray<string>, text: string): ReadonlyArray<string> => {
   const [line = assert.fail(text), ...more] = lines.filter((line) => line.includes(text))
   assert.deepStrictEqual(more, [])
   return line.split(/ {2,}/)
 }
 
-/** Answers the first attempt in one way, and all others in another, over a connection of their own. */
+/** Answers the first attempt with a status, and later ones, on another connection, with `then`. */
 const atFirst =
   (first: number, then: Answering): Answering =>
   (hit, n) =>
@@ -97,7 +97,7 @@ export const names: ReadonlyArray<Way> = ["delivered", "again", "waiting", "unde
 
 export const title = "Not for the eyes of operators"
 
-/** A project with a delivery of each of the ways, all of one event; its server has a second delay of an hour. */
+/** Creates a project with a delivery for each of `ways`, all of one event. The server's second delay is an hour. */
 export const openAll = Effect.fnUntraced(function* () {
   const project = yield* open(yield* TestServer, names)
   const hits = new Map<string, ReadonlyArray<Hit>>()

@@ -1,4 +1,4 @@
-/** Which database commands work on, and what they say when there is none to work on. */
+/** The database of commands, and their errors when it is unusable. */
 import { NodeServices } from "@effect/platform-node"
 import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it } from "@effect/vitest"
@@ -130,7 +130,7 @@ describe("a command with faulty settings", () => {
   )
 })
 
-/** Takes connections and says nothing. */
+/** Starts a server that accepts connections and never answers; returns its port. */
 const silentServer = Effect.acquireRelease(
   Effect.callback<Net.Server>((resume) => {
     const server = Net.createServer()

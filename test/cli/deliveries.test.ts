@@ -24,8 +24,8 @@ import {
 
 const minute = 60_000
 
-/** Holds the attempts of a delivery to be those that its receiver has seen. */
-const judgeLog = (name: Way, { attemptLog }: Shown, hits: ReadonlyArray<Hit>) => {
+/** Asserts that the attempts of a delivery are those that its receiver got. */
+const assertLog = (name: Way, { attemptLog }: Shown, hits: ReadonlyArray<Hit>) => {
   assert.deepStrictEqual(
     attemptLog.map(({ number, statusCode }) => [number, statusCode]),
     ways[name].codes.map((code, index) => [index + 1, code])
@@ -33,17 +33,17 @@ const judgeLog = (name: Way, { attemptLog }: Shown, hits: ReadonlyArray<Hit>) =>
   for (const [n, { durationMs, errorCode, finishedAt, startedAt, statusCode }] of attemptLog.entries()) {
     assert.strictEqual(errorCode === null, statusCode !== null, `${name}: ${errorCode}`)
     assert.strictEqual(durationMs, Date.parse(finishedAt) - Date.parse(startedAt))
-    const came = hits[n]?.at ?? 0
-    assert.isTrue(Date.parse(startedAt) <= came && came <= Date.parse(finishedAt), `${name} ${n}`)
+    const receivedAt = hits[n]?.at ?? 0
+    assert.isTrue(Date.parse(startedAt) <= receivedAt && receivedAt <= Date.parse(finishedAt), `${name} ${n}`)
   }
 }
 
 /** Asserts that the output about a delivery is correct. */
-const judge = (name: Way, told: Shown, all: All) => {
+const assertShown = (name: Way, delivery: Shown, all: All) => {
   const [hit] = all.hits(name)
-  if (hit !== undefined) assert.strictEqual(told.deliveryId, hit.headers["webhook-id"])
-  const last = told.attemptLog.at(-1)
-  assert.deepInclude(told, {
+  if (hit !== undefined) assert.strictEqual(delivery.deliveryId, hit.headers["webhook-id"])
+  const last = delivery.attemptLog.at(-1)
+  assert.deepInclude(delivery, {
     installationId: name,
     eventType: created,
     status: ways[name].status,
@@ -51,16 +51,19 @@ const judge = (name: Way, told: Shown, all: All) => {
     lastStatusCode: last?.statusCode ?? null,
     lastErrorCode: last?.errorCode ?? null
   })
-  assert.isTrue(Date.parse(told.createdAt) >= all.before && Date.parse(told.createdAt) <= Date.now(), told.createdAt)
-  assert.strictEqual(told.nextAttemptAt !== null, ways[name].status === "pending", name)
+  assert.isTrue(
+    Date.parse(delivery.createdAt) >= all.before && Date.parse(delivery.createdAt) <= Date.now(),
+    delivery.createdAt
+  )
+  assert.strictEqual(delivery.nextAttemptAt !== null, ways[name].status === "pending", name)
   if (name === "waiting") {
-    const pause = Date.parse(told.nextAttemptAt ?? "") - Date.parse(last?.finishedAt ?? "")
+    const pause = Date.parse(delivery.nextAttemptAt ?? "") - Date.parse(last?.finishedAt ?? "")
     assert.isTrue(pause >= 48 * minute && pause <= 72 * minute, String(pause))
   }
-  judgeLog(name, told, all.hits(name))
+  assertLog(name, delivery, all.hits(name))
 }
 
-/** Whether the columns of a table stand one below the other. */
+/** Returns whether the columns of a table are aligned. */
 const isAligned = ([head = "", ...rows]: ReadonlyArray<string>) =>
   [...head.matchAll(/ {2}(?=\S)/g)].every(({ index }) => rows.every((row) => row.slice(index, index + 2) === "  "))
 
@@ -68,7 +71,7 @@ type Items = Effect.Success<ReturnType<typeof listed>>
 
 const byInstallation = (items: Items) => items.map(({ installationId }) => installationId).sort()
 
-/** The delivery to an installation. */
+/** Returns the delivery to an installation. */
 const named = (items: Items, name: Way) =>
   items.find(({ installationId }) => installationId === name) ?? assert.fail(name)
 
@@ -82,9 +85,9 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
       assert.deepStrictEqual(byInstallation(items), names.toSorted())
       for (const name of names) {
         const item = named(items, name)
-        const told = yield* shown(all.projectId, item.deliveryId)
-        judge(name, told, all)
-        const { attemptLog: _, replayOf, ...rest } = told
+        const delivery = yield* shown(all.projectId, item.deliveryId)
+        assertShown(name, delivery, all)
+        const { attemptLog: _, replayOf, ...rest } = delivery
         assert.isNull(replayOf)
         assert.deepStrictEqual(item, rest, name)
       }
@@ -152,7 +155,7 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
         yield* sql`
           INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
           VALUES (${projectId}, 'evt', 'crm.deal.updated.v1', '{}', '', now())`
-        // Three of each millisecond, in an order of ids that is none of age.
+        // Three of each millisecond, with ids whose order is not that of age.
         yield* sql`
           INSERT INTO deliveries (project_id, id, installation_id, event_id, status, created_at, finished_at)
           SELECT ${projectId}, 'dlv_' || md5(n::text), 'shop', 'evt', 'delivered',
@@ -165,7 +168,7 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
       assert.deepStrictEqual(keys, keys.toSorted().toReversed())
       assert.strictEqual(linesOf(yield* list(one.projectId)).length, 2_346)
 
-      // Of two deliveries of one id each project is shown its own.
+      // Both projects have a delivery with this id: each is shown its own.
       const [{ deliveryId } = assert.fail(), ...others] = yield* listed(two.projectId)
       assert.strictEqual(others.length, 6)
       yield* sql`UPDATE deliveries SET attempts = 5 WHERE project_id = ${two.projectId}`
@@ -217,8 +220,8 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
   it.effect("fails with one line for an unknown delivery, installation or project", () =>
     Effect.gen(function* () {
       const { seed } = yield* TestServer
-      const [{ projectId }, stranger] = [yield* seed(), yield* openAll()]
-      const [{ deliveryId: foreign } = assert.fail()] = yield* listed(stranger.projectId)
+      const [{ projectId }, other] = [yield* seed(), yield* openAll()]
+      const [{ deliveryId: foreign } = assert.fail()] = yield* listed(other.projectId)
       assert.deepStrictEqual(documentOf(yield* list(projectId, "--json")), { items: [] })
       const long = "x".repeat(200)
       const none = (id: string) => `Project "${projectId}" has no delivery "${id}"`

@@ -1,4 +1,4 @@
-/** `doctor`: what it finds where everything is in order, and where one thing is not. */
+/** `doctor`: its findings when everything is in order, and when one thing is not. */
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
@@ -25,13 +25,13 @@ const reportOf = ({ stdout }: Ended) => Schema.decodeSync(Report)(stdout).findin
 
 const examine = (options?: Options) => cli(["doctor", "--json"], options)
 
-/** The findings that are not ok, and the skipped checks. */
+/** Returns the findings that are not ok, skipped checks included. */
 const findingsOf = (ended: Ended) =>
   reportOf(ended)
     .filter(({ status }) => status !== "ok")
     .map(({ check, status }) => `${check} ${status}`)
 
-/** Holds that this alone is wrong, that the command failed for it, and that it says what to do. */
+/** Asserts that the command failed for this check alone, with a matching detail and advice. */
 const assertTrouble = (ended: Ended, check: string, detail: RegExp, advice: RegExp) => {
   const found = reportOf(ended).find((finding) => finding.check === check)
   assert.match(found?.detail ?? "", detail)
@@ -53,9 +53,9 @@ layer(TestDatabase.layer)("doctor", (it) => {
         ["settings", "database", "pooler", "migrations", "clock", "keys", "work", "limiter", "telemetry"]
       )
       assert.match(reportOf(ended)[1]?.detail ?? "", /^PostgreSQL \d+/)
-      const people = yield* cli(["doctor"])
-      assert.strictEqual(people.status, 0)
-      assert.match(people.stdout, /^ok {7}settings {5}every variable is well formed\nok {7}database/)
+      const text = yield* cli(["doctor"])
+      assert.strictEqual(text.status, 0)
+      assert.match(text.stdout, /^ok {7}settings {5}every variable is well formed\nok {7}database/)
     })
   )
 
@@ -135,14 +135,14 @@ layer(TestDatabase.layer)("doctor", (it) => {
         const collector = yield* Effect.promise(() => startCollector())
         yield* Effect.promise(() => redis.start())
         const env = { REDIS_URL: redis.url, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
-        const there = yield* examine({ env })
-        assert.deepStrictEqual([there.status, there.stderr, findingsOf(there)], [0, "", []])
-        const details = reportOf(there).map(({ detail }) => detail)
+        const reachable = yield* examine({ env })
+        assert.deepStrictEqual([reachable.status, reachable.stderr, findingsOf(reachable)], [0, "", []])
+        const details = reportOf(reachable).map(({ detail }) => detail)
         assert.includeMembers(details, [`Redis answers (127.0.0.1:${redis.port})`, `${collector.url} answers`])
         yield* Effect.promise(() => redis.kill())
-        const away = yield* examine({ env: { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" } })
-        assert.deepStrictEqual(findingsOf(away), ["limiter failed", "telemetry warning"])
-        assertTrouble(away, "limiter", /does not answer/, /REDIS_URL/)
+        const unreachable = yield* examine({ env: { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" } })
+        assert.deepStrictEqual(findingsOf(unreachable), ["limiter failed", "telemetry warning"])
+        assertTrouble(unreachable, "limiter", /does not answer/, /REDIS_URL/)
       })
     )
   })

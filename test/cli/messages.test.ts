@@ -28,7 +28,7 @@ const start = Effect.fnUntraced(function* (answering?: Answering) {
     list,
     settle,
     everything,
-    /** A message of unknown outcome, and the key of its caller. */
+    /** Sends a message whose outcome is unknown; returns its id and its idempotency key. */
     lost: Effect.fnUntraced(function* (to: Conversation) {
       const key = newKey()
       const { messageId } = unknownOf(yield* project.send(to, key))
@@ -37,7 +37,7 @@ const start = Effect.fnUntraced(function* (answering?: Answering) {
   }
 })
 
-/** Commands take a process each, and a second or two: those that don't mind each other run together. */
+/** Runs independent commands concurrently. */
 const together = <A>(commands: ReadonlyArray<Effect.Effect<A>>) => Effect.all(commands, { concurrency: 4 })
 
 const assertUsage = (ended: ReadonlyArray<Ended>) => {
@@ -76,10 +76,10 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
           items: items.filter((item) => "deliveryStatus" in item && item.deliveryStatus === status)
         })
       }
-      const forPeople = yield* list("--status", "sent")
-      assert.deepStrictEqual([forPeople.status, forPeople.stderr], [0, ""])
-      assert.lengthOf(forPeople.stdout.trim().split("\n"), 3)
-      assert.notInclude(`${forPeople.stdout}${(yield* list("--json")).stdout}`, other.messageId)
+      const table = yield* list("--status", "sent")
+      assert.deepStrictEqual([table.status, table.stderr], [0, ""])
+      assert.lengthOf(table.stdout.trim().split("\n"), 3)
+      assert.notInclude(`${table.stdout}${(yield* list("--json")).stdout}`, other.messageId)
       assert.deepStrictEqual(documentOf(yield* neighbour.list("--json")), {
         items: [
           {
@@ -152,7 +152,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
     })
   )
 
-  it.effect("prints what it did, and does it once", () =>
+  it.effect("settles a message once, and prints the result", () =>
     Effect.gen(function* () {
       const { everything, lost, settle } = yield* start(reset)
       const { id } = yield* lost("telegram")
@@ -183,17 +183,17 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
             const { messageId } = yield* sent(newKey())
             const waits = status === "pending" ? { attempting: true, availableIn: hour, attempt: begun } : {}
             yield* leave(messageId, { status, ...waits })
-            return { id: messageId, as, says: [messageId, status] }
+            return { id: messageId, as, words: [messageId, status] }
           })
       )
       const [before, theirs] = [yield* everything, yield* neighbour.everything]
-      const missing = [other, ""].map((id) => ({ id, as: "sent", says: [id] }))
+      const missing = [other, ""].map((id) => ({ id, as: "sent", words: [id] }))
       const asked = [...left, ...missing]
       const ended = yield* together(asked.map(({ as, id }) => settle(id, as, "--json")))
       for (const [index, { status: exit, stderr, stdout }] of ended.entries()) {
         assert.deepStrictEqual([exit, stdout], [1, ""])
         assert.lengthOf(stderr.trim().split("\n"), 1)
-        for (const word of asked[index]?.says ?? []) assert.include(stderr, word)
+        for (const word of asked[index]?.words ?? []) assert.include(stderr, word)
       }
       assert.deepStrictEqual(yield* everything, before)
       assert.deepStrictEqual(yield* neighbour.everything, theirs)
@@ -238,11 +238,11 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
           ["unknown", "unknown"]
         )
         for (const go of held) go()
-        // Time enough for the answer to arrive, and to be taken for something.
+        // Enough time for the answer to arrive and to be processed.
         yield* Effect.sleep("500 millis")
         assert.deepStrictEqual(yield* row(id), settled)
-        const told = sendOf(yield* send("http", key))
-        assert.deepInclude(told, { kind: as === "sent" ? "sent" : "refused", messageId: id, replayed: true })
+        const outcome = sendOf(yield* send("http", key))
+        assert.deepInclude(outcome, { kind: as === "sent" ? "sent" : "refused", messageId: id, replayed: true })
         assert.strictEqual(provider.hits.length, 2)
         assert.isString(worker.url)
       }

@@ -1,4 +1,4 @@
-/** The progress of a command that takes long: shown on a terminal, and nowhere else. */
+/** The progress of a long command, which is shown on a terminal only. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"

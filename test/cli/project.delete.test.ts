@@ -1,4 +1,4 @@
-/** `project delete`: what it removes, and what it refuses to. */
+/** `project delete`: the rows that it removes, and its refusals. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { World } from "../contract/Samples.ts"
@@ -9,7 +9,7 @@ const isRemoval = Schema.is(
   Schema.Struct({ projectId: Schema.String, deleted: Schema.Record(Schema.String, Schema.Int) })
 )
 
-/** The tables that have rows of a project. */
+/** Returns the tables that have rows of a project. */
 const tablesOf = (projectId: string) =>
   Effect.gen(function* () {
     const { sql } = yield* TestServer
@@ -52,7 +52,7 @@ layer(World.layer, { excludeTestServices: true })("project delete", (it) => {
     })
   )
 
-  it.effect("asks for the project's id twice", () =>
+  it.effect("requires the project's id twice", () =>
     Effect.gen(function* () {
       const { own } = yield* World
       const { status, stderr, stdout } = yield* command(own.projectId, "another")
@@ -62,7 +62,7 @@ layer(World.layer, { excludeTestServices: true })("project delete", (it) => {
     })
   )
 
-  it.effect("refuses the tokens of a marked project within a second, and goes on where another run has ended", () =>
+  it.effect("refuses the tokens of a marked project within a second, and continues where another run has ended", () =>
     Effect.gen(function* () {
       const { seed } = yield* World
       const { apply, sql } = yield* TestServer

@@ -1,4 +1,4 @@
-/** `project`: files in, counts or faults out. */
+/** `project`: its files, and the printed counts and faults. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, FileSystem, Layer } from "effect"
 import { NodeServices } from "@effect/platform-node"
@@ -39,7 +39,7 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
       Effect.gen(function* () {
         const { status, stderr, stdout } = yield* apply(file("table"))
         assert.strictEqual(status, 0)
-        // No progress is shown where there is no terminal.
+        // Without a terminal no progress is shown.
         assert.strictEqual(stderr, "")
         assert.deepStrictEqual(stdout.split("\n"), [
           "Project table is as the file says.",

@@ -1,4 +1,4 @@
-/** `secrets reseal`: stored secrets move to the current key, and `doctor` says which key they still need. */
+/** `secrets reseal` seals stored secrets with the current key; `doctor` reports which keys are still needed. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
@@ -32,7 +32,7 @@ const project = { id: "acme", name: "Acme" }
 const apply = (file: object, options: { readonly env: Record<string, string> }) =>
   Effect.map(cli(["project", "apply", "-", "--json"], { ...options, stdin: JSON.stringify(file) }), documentOf)
 
-/** Webhooks of a project, each with a secret in force and one that is over, sealed under a key. */
+/** Stores webhooks, each with a retired secret and a current one that is sealed with a key. */
 const storeWebhooks = Effect.fnUntraced(function* (projectId: string, names: ReadonlyArray<string>, key: string) {
   const sql = yield* SqlClient.SqlClient
   const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
@@ -48,7 +48,7 @@ const storeWebhooks = Effect.fnUntraced(function* (projectId: string, names: Rea
   }
 })
 
-/** Opens what is stored of webhooks under a key. */
+/** Opens the current secrets of webhooks with a key. */
 const openWebhooks = Effect.fnUntraced(function* (projectId: string, key: string) {
   const sql = yield* SqlClient.SqlClient
   const { open } = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
@@ -83,9 +83,9 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
       const [chat = assert.fail()] = yield* sql<{ config: Uint8Array }>`SELECT config FROM channels WHERE id = 'chat'`
       const opened = yield* openConfig(box, ProjectId.make("acme"), ChannelId.make("chat"), "http", chat.config)
       assert.strictEqual(opened.providerType, "http")
-      // Without the old key files that leave the configs out still change nothing.
-      const silent = channels.map(({ displayName, id, providerType }) => ({ displayName, id, providerType }))
-      assert.deepInclude(yield* apply({ project, channels: silent }, under(key)), {
+      // Without the old key, a file that leaves the configs out still changes nothing.
+      const withoutConfig = channels.map(({ displayName, id, providerType }) => ({ displayName, id, providerType }))
+      assert.deepInclude(yield* apply({ project, channels: withoutConfig }, under(key)), {
         unchanged: { project: 1, channels: 2 }
       })
       yield* clear
@@ -109,7 +109,7 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
     })
   )
 
-  it.effect("counts those that no key opens, leaves them, and names them", () =>
+  it.effect("counts secrets that no key opens, leaves them unchanged, and lists them", () =>
     Effect.gen(function* () {
       yield* apply({ project }, under(oldKey))
       yield* storeWebhooks("acme", ["lost"], lostKey)
@@ -123,14 +123,14 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
     })
   )
 
-  it.effect("leaves a value that is replaced meanwhile as it is", () =>
+  it.effect("leaves a value unchanged that is replaced during the command", () =>
     Effect.gen(function* () {
       yield* apply({ project }, under(oldKey))
       yield* storeWebhooks("acme", ["a", "b"], oldKey)
       const sql = yield* SqlClient.SqlClient
       const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
       const next = yield* seal(["webhook", "acme", "a"], Redacted.make("whsec_rotated"))
-      // The command has read both values when it waits for the first, which is then another.
+      // The command has read both values, and waits to replace the first, which another transaction has changed.
       const command = yield* sql.withTransaction(
         Effect.gen(function* () {
           yield* sql`
@@ -148,7 +148,7 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
 })
 
 layer(TestDatabase.layer)("doctor", (it) => {
-  it.effect("says how many secrets each key seals, and when a previous key may go", () =>
+  it.effect("reports how many secrets each key seals, and when a previous key is no longer needed", () =>
     Effect.gen(function* () {
       yield* apply({ project, channels }, under(oldKey))
       yield* storeWebhooks("acme", ["a"], key)

@@ -1,4 +1,4 @@
-/** `serve`: the service of `npm start`, under another name. */
+/** `serve` runs the same service as `npm start`. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestDatabase } from "../support/TestDatabase.ts"

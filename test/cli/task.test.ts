@@ -15,7 +15,7 @@ const create = (project: string, ...flags: ReadonlyArray<string>) =>
 const complete = (project: string, task: string, ...flags: ReadonlyArray<string>) =>
   cli(["task", "complete", "--project", project, "--task", task, ...flags])
 
-/** A project with a client, a deal and a task, and webhooks with different subscriptions. */
+/** Creates a project with a client, a deal and a task, and webhooks with different subscriptions. */
 const open = Effect.fnUntraced(function* (id: string) {
   yield* apply(id, {
     members: [{ id: "anna", name: "Anna" }],
@@ -40,7 +40,7 @@ const open = Effect.fnUntraced(function* (id: string) {
   yield* subscribe(sql, id, "disabled", undefined, false)
 })
 
-const told = (project: string) => Effect.flatMap(SqlClient.SqlClient, (sql) => eventsOf(sql, project))
+const eventsIn = (project: string) => Effect.flatMap(SqlClient.SqlClient, (sql) => eventsOf(sql, project))
 
 layer(services, { excludeTestServices: true })("the command `task`", (it) => {
   it.effect("creates a task with every option, and appends its event for subscribed webhooks", () =>
@@ -52,7 +52,7 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
       const before = Date.now()
       const id = taskIdOf(yield* cli(["task", "create", "--json", "--project", "full", "--title", title, ...about]))
       assert.match(id, /^task_/)
-      const [event, ...more] = yield* told("full")
+      const [event, ...more] = yield* eventsIn("full")
       assert.deepStrictEqual(more, [])
       const { data, installations, occurredAt = new Date(0), traceparent = "", type } = event ?? {}
       assert.strictEqual(type, "crm.task.created.v1")
@@ -71,7 +71,7 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
       })
       assert.deepStrictEqual(installations, ["all", "created"])
       assert.match(traceparent, /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[01]$/)
-      assert.deepStrictEqual(yield* told("neighbour"), [])
+      assert.deepStrictEqual(yield* eventsIn("neighbour"), [])
     })
   )
 
@@ -80,7 +80,7 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
       yield* open("bare")
       const title = "😀".repeat(160)
       const ended = yield* cli(["task", "create", "--project", "bare", "--title", title])
-      const [event] = yield* told("bare")
+      const [event] = yield* eventsIn("bare")
       const [, id] = /^Task (task_\w+) is/.exec(ended.stdout) ?? []
       assert.deepStrictEqual(ended, { status: 0, stdout: `Task ${id} is created\n`, stderr: "" })
       assert.deepStrictEqual(event?.data, {
@@ -103,7 +103,7 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
       yield* open("complete")
       yield* open("elsewhere")
       assert.deepStrictEqual(documentOf(yield* complete("complete", "task", "--json")), { taskId: "task" })
-      const [event, ...more] = yield* told("complete")
+      const [event, ...more] = yield* eventsIn("complete")
       const [task] = yield* rowsOf("tasks", "complete")
       assert.deepStrictEqual(more, [])
       assert.strictEqual(event?.type, "crm.task.completed.v1")
@@ -118,9 +118,9 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
       })
       assert.deepStrictEqual(task?.["completed_at"], event?.occurredAt)
       assert.deepStrictEqual(event?.installations, ["all", "completed"])
-      // The task of the same id in another project is another task.
+      // The task with the same id in another project is unchanged.
       assert.isNull((yield* rowsOf("tasks", "elsewhere"))[0]?.["completed_at"])
-      assert.deepStrictEqual(yield* told("elsewhere"), [])
+      assert.deepStrictEqual(yield* eventsIn("elsewhere"), [])
     })
   )
 
@@ -129,11 +129,11 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
       yield* open("again")
       const first = yield* complete("again", "task")
       assert.deepStrictEqual(first, { status: 0, stdout: "Task task is completed\n", stderr: "" })
-      const [before, events] = [yield* rowsOf("tasks", "again"), yield* told("again")]
+      const [before, events] = [yield* rowsOf("tasks", "again"), yield* eventsIn("again")]
       assert.deepStrictEqual(yield* complete("again", "task"), first)
       assert.deepStrictEqual(documentOf(yield* complete("again", "task", "--json")), { taskId: "task" })
       assert.deepStrictEqual(yield* rowsOf("tasks", "again"), before)
-      assert.deepStrictEqual(yield* told("again"), events)
+      assert.deepStrictEqual(yield* eventsIn("again"), events)
       assert.lengthOf(events, 1)
     })
   )
@@ -143,7 +143,7 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
       yield* open("traces")
       const id = taskIdOf(yield* create("traces", "--json"))
       yield* complete("traces", id)
-      const traces = (yield* told("traces")).map(({ traceparent }) => traceparent.split("-")[1])
+      const traces = (yield* eventsIn("traces")).map(({ traceparent }) => traceparent.split("-")[1])
       assert.strictEqual(new Set(traces).size, 2)
     })
   )
@@ -174,7 +174,7 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
         assert.deepStrictEqual(yield* command, failure(1, line))
       }
       assert.deepStrictEqual(yield* rowsOf("tasks", "failures"), before)
-      assert.deepStrictEqual(yield* told("failures"), [])
+      assert.deepStrictEqual(yield* eventsIn("failures"), [])
     })
   )
 })

@@ -1,4 +1,4 @@
-/** `token`: what operators type, and what they get. */
+/** The command `token`: its input and output. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { scopes } from "../../src/api/Access.ts"
@@ -58,19 +58,19 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the command `token`", 
       assert.approximately(Date.parse(key.expiresAt), before + 90 * day, 60_000)
 
       const flags = ["--scope", "messaging.read", "--scope=crm.clients.read", "--scope", "messaging.read"]
-      const hers = yield* issued("issue", ...flags, "--expires-in", "36h", "--member", "anna")
-      assert.deepStrictEqual(hers.scopes, ["messaging.read", "crm.clients.read"])
-      assert.approximately(Date.parse(hers.expiresAt), before + 1.5 * day, 60_000)
+      const limited = yield* issued("issue", ...flags, "--expires-in", "36h", "--member", "anna")
+      assert.deepStrictEqual(limited.scopes, ["messaging.read", "crm.clients.read"])
+      assert.approximately(Date.parse(limited.expiresAt), before + 1.5 * day, 60_000)
 
       const [second, first] = yield* keysOf("issue")
       assert.strictEqual(first?.keyId, key.keyId)
       assert.match(second?.createdAt ?? "", time)
       assert.deepStrictEqual(second, {
-        keyId: hers.keyId,
+        keyId: limited.keyId,
         name: "ci",
-        scopes: hers.scopes,
+        scopes: limited.scopes,
         memberId: "anna",
-        expiresAt: hers.expiresAt,
+        expiresAt: limited.expiresAt,
         revokedAt: null,
         lastUsedAt: null,
         createdAt: second?.createdAt ?? ""
@@ -112,7 +112,7 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the command `token`", 
     })
   )
 
-  it.effect("revokes a key, twice if need be", () =>
+  it.effect("revokes a key, also repeatedly", () =>
     Effect.gen(function* () {
       yield* makeProject("revoke")
       const { keyId } = yield* issued("revoke", "--scope", "all")

@@ -11,7 +11,7 @@ const day = ["--since", "2026-11-20T00:00:00Z", "--until", "2026-11-21T00:00:00Z
 const replay = ["deliveries", "replay", "--project", "p", "--installation", "i", ...day]
 const issue = ["token", "issue", "--project", "p", "--name", "n"]
 
-/** A wrong use of a command, below it, and the path of the help that its message refers to. */
+/** A wrong use of a command: the arguments below it, the message, and the path of the help to which it refers. */
 interface Misuse {
   readonly args: ReadonlyArray<string>
   readonly line: string
@@ -65,7 +65,7 @@ const tasks = misuses("task", [
     line: `Missing value for flag --due. Expected: ${instant}`,
     path: ["create"]
   },
-  // No date alone, no time without an offset, no day that the calendar lacks.
+  // Refused: words, a date alone, a time without an offset, and a day that the calendar lacks.
   ...["tomorrow", "2026-12-01", "2026-12-01T09:00:00", "2026-02-29T09:00:00Z"].map((due) => ({
     args: [...newTask, "A", "--due", due],
     line: `Invalid value for flag --due: "${due}". Expected: ${instant}`,
@@ -78,26 +78,26 @@ const tasks = misuses("task", [
 
 describe("help", () => {
   it.effect.each([
-    { args: [], says: ["project", "token", "migrate", "serve"] },
-    { args: ["project"], says: ["apply", "schema", "delete"] },
-    { args: ["project", "apply"], says: ["FILE", "standard input", "--json", "EXAMPLES"] },
-    { args: ["project", "schema"], says: ["JSON Schema", "EXAMPLES"] },
-    { args: ["project", "delete"], says: ["--project", "--confirm", "--json", "EXAMPLES"] },
-    { args: ["token"], says: ["issue", "list", "revoke", "rotate"] },
+    { args: [], words: ["project", "token", "migrate", "serve"] },
+    { args: ["project"], words: ["apply", "schema", "delete"] },
+    { args: ["project", "apply"], words: ["FILE", "standard input", "--json", "EXAMPLES"] },
+    { args: ["project", "schema"], words: ["JSON Schema", "EXAMPLES"] },
+    { args: ["project", "delete"], words: ["--project", "--confirm", "--json", "EXAMPLES"] },
+    { args: ["token"], words: ["issue", "list", "revoke", "rotate"] },
     {
       args: ["token", "issue"],
-      says: ["--project", "--name", "--scope", "--expires-in", "90d", "--member", "--json", "EXAMPLES", ...scopes]
+      words: ["--project", "--name", "--scope", "--expires-in", "90d", "--member", "--json", "EXAMPLES", ...scopes]
     },
-    { args: ["token", "list"], says: ["--project", "--json", "EXAMPLES"] },
-    { args: ["token", "revoke"], says: ["--key", "--json", "EXAMPLES"] },
-    { args: ["token", "rotate"], says: ["--key", "--grace", "24h", "--json", "EXAMPLES"] },
-    { args: ["messages"], says: ["list", "settle"] },
-    { args: ["messages", "list"], says: ["--project", "--status", "unknown", "--json", "EXAMPLES"] },
-    { args: ["messages", "settle"], says: ["--project", "--message", "--as", "sent", "failed", "--json", "EXAMPLES"] },
-    { args: ["deliveries"], says: ["list", "show", "retry", "replay", "replays", "cancel-replay"] },
+    { args: ["token", "list"], words: ["--project", "--json", "EXAMPLES"] },
+    { args: ["token", "revoke"], words: ["--key", "--json", "EXAMPLES"] },
+    { args: ["token", "rotate"], words: ["--key", "--grace", "24h", "--json", "EXAMPLES"] },
+    { args: ["messages"], words: ["list", "settle"] },
+    { args: ["messages", "list"], words: ["--project", "--status", "unknown", "--json", "EXAMPLES"] },
+    { args: ["messages", "settle"], words: ["--project", "--message", "--as", "sent", "failed", "--json", "EXAMPLES"] },
+    { args: ["deliveries"], words: ["list", "show", "retry", "replay", "replays", "cancel-replay"] },
     {
       args: ["deliveries", "replay"],
-      says: [
+      words: [
         "--installation",
         "--since",
         "--until",
@@ -112,27 +112,27 @@ describe("help", () => {
     },
     {
       args: ["deliveries", "list"],
-      says: ["--project", "--installation", "--status", ...states, "--json", "EXAMPLES"]
+      words: ["--project", "--installation", "--status", ...states, "--json", "EXAMPLES"]
     },
-    { args: ["deliveries", "show"], says: ["--project", "--delivery", "--json", "EXAMPLES"] },
-    { args: ["task"], says: ["create", "complete"] },
-    { args: ["task", "create"], says: [...aboutTask, "RFC 3339", "--json", "EXAMPLES", "crm.task.created.v1"] },
-    { args: ["task", "complete"], says: ["--project", "--task", "--json", "EXAMPLES", "crm.task.completed.v1"] },
-    { args: ["webhooks"], says: ["list", "test", "enable", "disable"] },
-    { args: ["webhooks", "test"], says: ["--installation", "webhook.test.v1", "--json", "EXAMPLES"] },
-    { args: ["audit", "list"], says: ["--project", "--json", "EXAMPLES"] },
-    { args: ["console"], says: ["10 minutes", "--json", "EXAMPLES"] },
-    { args: ["migrate"], says: ["migrations", "--json", "EXAMPLES"] },
-    { args: ["doctor"], says: ["settings", "Redis", "--json", "EXAMPLES"] },
-    { args: ["serve"], says: ["--role", "all", "api", "worker", "EXAMPLES"] }
-  ])("of `$args`", ({ args, says }) =>
+    { args: ["deliveries", "show"], words: ["--project", "--delivery", "--json", "EXAMPLES"] },
+    { args: ["task"], words: ["create", "complete"] },
+    { args: ["task", "create"], words: [...aboutTask, "RFC 3339", "--json", "EXAMPLES", "crm.task.created.v1"] },
+    { args: ["task", "complete"], words: ["--project", "--task", "--json", "EXAMPLES", "crm.task.completed.v1"] },
+    { args: ["webhooks"], words: ["list", "test", "enable", "disable"] },
+    { args: ["webhooks", "test"], words: ["--installation", "webhook.test.v1", "--json", "EXAMPLES"] },
+    { args: ["audit", "list"], words: ["--project", "--json", "EXAMPLES"] },
+    { args: ["console"], words: ["10 minutes", "--json", "EXAMPLES"] },
+    { args: ["migrate"], words: ["migrations", "--json", "EXAMPLES"] },
+    { args: ["doctor"], words: ["settings", "Redis", "--json", "EXAMPLES"] },
+    { args: ["serve"], words: ["--role", "all", "api", "worker", "EXAMPLES"] }
+  ])("of `$args`", ({ args, words }) =>
     Effect.gen(function* () {
-      // The settings are no matter for help.
+      // Help ignores the settings.
       const { status, stderr, stdout } = yield* run([...args, "--help"], { env: { PORT: "x" } })
       assert.strictEqual(status, 0)
       assert.strictEqual(stderr, "")
       assert.include(stdout, [name, ...args].join(" "))
-      for (const word of says) assert.include(stdout, word)
+      for (const word of words) assert.include(stdout, word)
     })
   )
 
@@ -212,7 +212,7 @@ describe("wrong usage", () => {
     ...deliveries,
     ...tasks
   ])("`$args`", ({ args, line }) =>
-    // This is checked before anything else.
+    // The usage is checked before the settings.
     Effect.map(run(args, { env: { PORT: "x" } }), (ended) => assert.deepStrictEqual(ended, failure(2, line)))
   )
 })

@@ -1,4 +1,4 @@
-/** `webhooks`, `deliveries retry` and `audit`: what operators do with webhooks, and what is recorded of it (contract §13). */
+/** `webhooks`, `deliveries retry` and `audit`: the commands on webhooks, and their audit entries (contract §13). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { userInfo } from "node:os"
@@ -40,7 +40,7 @@ const decodeWebhook = Schema.decodeUnknownSync(Webhook, strictly)
 const decodeWebhooks = Schema.decodeUnknownSync(Schema.Struct({ items: Schema.Array(Webhook) }), strictly)
 const decodeEntries = Schema.decodeUnknownSync(Schema.Struct({ items: Schema.Array(Entry) }), strictly)
 
-/** A project with a webhook, and the commands of an operator. */
+/** Creates a project with a webhook; returns the commands on it. */
 const start = Effect.fnUntraced(function* (to: Receiver) {
   const server = yield* TestServer
   const project = yield* open(server, ["shop", "bare"])
@@ -108,7 +108,7 @@ layer(server, { excludeTestServices: true })("webhooks", (it) => {
   )
 
   it.effect(
-    "are disabled and enabled: the version grows, what is pending is dead, and each change is recorded once",
+    "are disabled and enabled: the version grows, pending deliveries become dead, and each change is recorded once",
     () =>
       Effect.gen(function* () {
         const to = yield* receiver(hang)
@@ -160,7 +160,7 @@ layer(server, { excludeTestServices: true })("webhooks", (it) => {
     })
   )
 
-  it.effect("of an installation without one, or of no project, are told apart from others by one line", () =>
+  it.effect("of an installation without one, or of a missing project, are refused with one line", () =>
     Effect.gen(function* () {
       const { projectId, webhooks } = yield* start(yield* receiver(ok))
       const missing = `Project "${projectId}" has no webhook for installation "bare"`

@@ -1,4 +1,4 @@
-/** The requests that are repeated, and that each repetition is the same. */
+/** The requests that are sent again, each with the same content. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { FetchHttpClient, HttpClientError } from "effect/http"
@@ -13,7 +13,7 @@ const request = { payload: { displayName: "Robin" } }
 const rateLimited = problem(429, "rate_limit_exceeded", { "retry-after": "0" })
 const unavailable = problem(503, "service_unavailable", { "retry-after": "0" })
 
-/** Holds that each request was the same as the first. */
+/** Asserts the number of attempts, and that all have the same valid idempotency key. */
 const assertSame = (keys: ReadonlyArray<string | undefined>, attempts: number) => {
   assert.lengthOf(keys, attempts)
   assert.strictEqual(new Set(keys).size, 1)
@@ -24,7 +24,7 @@ describe("a mutation sent by the client", () => {
   const passing: ReadonlyArray<readonly [what: string, step: Step]> = [
     ["429", rateLimited],
     ["503", unavailable],
-    ["503 of somebody in between", answering(503, "<html>", { "content-type": "text/html" })],
+    ["503 of an intermediary", answering(503, "<html>", { "content-type": "text/html" })],
     ["a connection that is reset once the request is read", "reset"],
     ["an answer that breaks off", "broken"]
   ]
@@ -105,7 +105,7 @@ describe("a mutation sent by the client", () => {
   for (const [status, code, more] of final) {
     it.live(`is sent once when the answer is ${status} ${code}`, () =>
       Effect.gen(function* () {
-        // Even if the answer requests another delay.
+        // Also when the answer has a Retry-After.
         const { baseUrl, keys } = yield* scripted(problem(status, code, { "retry-after": "0" }, more))
         const error = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient(request))
         assert.strictEqual(error._tag, code)

@@ -1,4 +1,4 @@
-/** When a request is sent again, on a clock of the test's own. */
+/** The times at which a request is sent again, under a test clock. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber, Layer, Random } from "effect"
 import { FetchHttpClient } from "effect/http"
@@ -15,14 +15,14 @@ const problem = (status: number, code: string, headers: Record<string, string> =
 
 const emptyPage = () => Response.json({ items: [], nextCursor: null })
 
-/** Lets promises settle, which needs turns of the event loop but no time. */
+/** Lets promises settle by turns of the event loop, without advancing the clock. */
 const settled = Effect.forEach(Array.from({ length: 20 }), () =>
   Effect.promise(() => new Promise((resolve) => void setImmediate(resolve)))
 )
 
 const pass = (millis: number) => Effect.andThen(TestClock.adjust(`${millis} millis`), settled)
 
-/** Holds the second request to be sent after this time, in milliseconds, and not before. */
+/** Asserts that the second request is sent after this time in milliseconds, and not before. */
 const expectSecondAfter = Effect.fnUntraced(function* (millis: number, requests: () => number) {
   yield* pass(millis - 1)
   assert.strictEqual(requests(), 1)
@@ -30,7 +30,7 @@ const expectSecondAfter = Effect.fnUntraced(function* (millis: number, requests:
   assert.strictEqual(requests(), 2)
 })
 
-/** Starts a call; `answer` says what comes of the nth request, counted from 0. */
+/** Starts a call; `answer` answers the nth request, counted from 0. */
 const calling = Effect.fnUntraced(function* (
   options: AttemptOptions,
   answer: (n: number, signal: AbortSignal | null | undefined) => Response | Promise<Response>

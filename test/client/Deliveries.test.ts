@@ -1,4 +1,4 @@
-/** Deliveries of the real service, verified as a receiver does, by the secret that the client got. */
+/** Deliveries of the real service, verified as by a receiver, with the secret that the client returned. */
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { createServer, type IncomingHttpHeaders } from "node:http"
@@ -12,7 +12,7 @@ interface Delivery {
   readonly body: Uint8Array
 }
 
-/** A receiver that keeps what comes. */
+/** A receiver that keeps its deliveries. */
 const receiving = Effect.acquireRelease(
   Effect.callback<{ readonly url: string; readonly deliveries: ReadonlyArray<Delivery>; readonly close: () => void }>(
     (resume) => {

@@ -18,7 +18,7 @@ interface Faulty {
 
 const tooLong = "x".repeat(161)
 
-/** Requests in which nothing is as it should be, each in another way. */
+/** Yields invalid requests, each with other faults. */
 function* faultyOf({ body, discriminator, params = {}, query = {}, required = [] }: Sample): Generator<Faulty> {
   yield { query: { surplus: "1" } }
   for (const name of Object.keys(query)) yield { query: { [name]: "" } }
@@ -29,7 +29,7 @@ function* faultyOf({ body, discriminator, params = {}, query = {}, required = []
   for (const name of Object.keys(body)) yield { body: { ...body, [name]: {} } }
   for (const name of Object.keys(body)) {
     const rest = Object.fromEntries(Object.entries(body).filter(([other]) => other !== name))
-    // With a fault of its own: decoding would not come to the rules between its members.
+    // With a surplus member: the rules between members are not checked while a member has a fault.
     yield { body: { ...rest, surplus: 1 } }
   }
   if (discriminator !== undefined) yield { body: { ...body, [discriminator]: "surplus" } }

@@ -1,4 +1,4 @@
-/** The client against the real service: every operation, and each kind of them as a program would use it. */
+/** The client against the real service: every operation, and typical uses of each kind. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Stream } from "effect"
 import { DeveloperApi } from "../../src/client/DeveloperApi.ts"
@@ -13,7 +13,7 @@ const promises = Effect.gen(function* () {
   return createClient({ baseUrl: (yield* TestServer).url, token: own.token })
 })
 
-/** The Effect face, in a project of its own with what the samples refer to. */
+/** The Effect client, in a new project with the records of the samples. */
 const effects = Effect.gen(function* () {
   const { projectId, token } = yield* (yield* World).seed()
   const { url } = yield* TestServer

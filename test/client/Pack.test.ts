@@ -1,4 +1,4 @@
-/** The package that `npm pack` makes, installed where nothing else is; and the programs of the client's README, against `npm start`. */
+/** The package of `npm pack`, installed in an empty directory; and the programs of the client's README, against `npm start`. */
 import { readdirSync, readFileSync } from "node:fs"
 import { mkdir, writeFile } from "node:fs/promises"
 import { join } from "node:path"
@@ -16,8 +16,8 @@ import {
 } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 
-// Compiling and copying `effect` is work for a loaded machine.
-const patience = 300_000
+// Compiling and copying `effect` takes long on a loaded machine.
+const timeout = 300_000
 
 let home: string
 
@@ -43,7 +43,7 @@ beforeAll(async () => {
   // Copies, not links: from a link, the imports of `effect` would find the checkout's packages.
   const options = ["--offline", "--install-links", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", home]
   await run("npm", "install", ...options, join(directory, tarball), join(checkout, "node_modules/effect"))
-}, patience)
+}, timeout)
 
 describe("the packed client", () => {
   it("contains the compiled client, nothing of the server, and no dependencies", () => {
@@ -132,7 +132,7 @@ describe("the packed client", () => {
         ["bad.ts(7,22): error TS2322: Type 'string' is not assignable to type 'number'."]
       )
     },
-    patience
+    timeout
   )
 })
 
@@ -148,9 +148,9 @@ describe("the example programs of the README", () => {
   beforeAll(async () => {
     service = await startService({ env: { DATA_DIR: join(await temporaryDirectory(), "data") } })
     token = /dk_\w+/.exec(service.stdout())?.[0] ?? ""
-  }, patience)
+  }, timeout)
 
-  /** A block as it is pasted, but for the addresses. */
+  /** Returns a block as a reader would paste it, with other addresses. */
   const pasted = (block: string, port = 0) =>
     block.replaceAll("http://127.0.0.1:3000", service.url).replaceAll("listen(8080", `listen(${port}`)
 
@@ -177,7 +177,7 @@ describe("the example programs of the README", () => {
         }
       )
     },
-    patience
+    timeout
   )
 
   it(
@@ -191,7 +191,7 @@ describe("the example programs of the README", () => {
       )
       assert.include(stdout, "It is at version 1")
     },
-    patience
+    timeout
   )
 
   it(
@@ -218,6 +218,6 @@ describe("the example programs of the README", () => {
       assert.strictEqual(forged.status, 400)
       await receiver.prints(/^Refused: header_missing$/m)
     },
-    patience
+    timeout
   )
 })

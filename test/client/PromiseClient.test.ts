@@ -1,4 +1,4 @@
-/** The Promise face: what it resolves to, what it rejects with, and how a call is ended. */
+/** The Promise client: results, rejections, and calls that are aborted. */
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Effect } from "effect"
 import * as Problems from "../../src/api/Problems.ts"

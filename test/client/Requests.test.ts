@@ -1,4 +1,4 @@
-/** Requests that are not sent, and what goes on the wire of those that are. */
+/** Requests that the client does not send, and the content of those that it sends. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { ValidationFailed } from "../../src/api/Problems.ts"
@@ -102,7 +102,7 @@ describe("a request of the client", () => {
     Effect.gen(function* () {
       const { baseUrl, requests } = yield* scripted(receipt)
       const { clients } = yield* apiAt(baseUrl)
-      // As a caller without exactOptionalPropertyTypes may write it.
+      // Callers without exactOptionalPropertyTypes can write this.
       const absent: object = { email: undefined, tags: undefined }
       const headers: object = { "idempotency-key": undefined }
       yield* clients.createClient({ payload: { displayName: "Robin", ...absent }, headers })
@@ -195,13 +195,13 @@ describe("an answer to the client", () => {
 
   it.live("with an unknown problem code is a generic problem", () =>
     Effect.gen(function* () {
-      const told = {
+      const problem = {
         type: "urn:developer-api:problem:moon_full",
         title: "The moon is full.",
         status: 409,
         code: "moon_full"
       }
-      const { baseUrl } = yield* scripted(answering(409, told))
+      const { baseUrl } = yield* scripted(answering(409, problem))
       const failure = yield* Effect.flip(
         (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
       )
@@ -221,8 +221,8 @@ describe("an answer to the client", () => {
 
   it.live("with an error status and other JSON is an HTTP error", () =>
     Effect.gen(function* () {
-      const told = { type: "urn:other", title: "Gone.", status: 404, code: "gone" }
-      const { baseUrl } = yield* scripted(answering(404, told, { "content-type": "application/json" }))
+      const problem = { type: "urn:other", title: "Gone.", status: 404, code: "gone" }
+      const { baseUrl } = yield* scripted(answering(404, problem, { "content-type": "application/json" }))
       const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.getClient({ params: { clientId: "a" } }))
       assert.strictEqual(failure._tag === "HttpClientError" && failure.response?.status, 404)
     })

@@ -1,19 +1,19 @@
-/** A server that does with each connection what a script says, and what it has read of each. */
+/** A server that handles each connection by a step of a script, and keeps the requests that it has read. */
 import { Effect } from "effect"
 import { randomBytes } from "node:crypto"
 import type { Socket } from "node:net"
 import { DeveloperApi, type DeveloperApiOptions } from "../../src/client/DeveloperApi.ts"
 import { endpoint } from "../support/Endpoints.ts"
 
-/** The answers on one connection. The last step is repeated. */
+/** The handling of one connection. The last step is repeated. */
 export type Step =
-  /** Closed before anything is read. */
+  /** Closes the connection before anything is read. */
   | "closed"
-  /** Reset once the request is read. */
+  /** Resets the connection once the request is read. */
   | "reset"
-  /** Breaks off within the body of a good answer. */
+  /** Ends the connection within the body of a good answer. */
   | "broken"
-  /** Answered with these bytes. */
+  /** Answers with these bytes. */
   | { readonly bytes: string }
 
 /** A request as it was read. */
@@ -23,7 +23,7 @@ export interface Read {
   readonly body: string
 }
 
-/** The bytes of an answer. */
+/** Returns the bytes of an answer. */
 export const answering = (
   status: number,
   body: unknown,
@@ -40,7 +40,7 @@ export const answering = (
   return { bytes: [`HTTP/1.1 ${status} Told so`, ...lines, "", text].join("\r\n") }
 }
 
-/** A problem of the API. */
+/** Returns the bytes of a problem of the API. */
 export const problem = (status: number, code: string, headers: Readonly<Record<string, string>> = {}, more = {}) =>
   answering(
     status,
@@ -105,6 +105,6 @@ export const scripted = Effect.fnUntraced(function* (...steps: readonly [Step, .
 /** A token that is never checked. */
 export const token = `dk_${randomBytes(6).toString("hex")}_secret`
 
-/** Retries at once, unless the options say otherwise. */
+/** Returns a client that retries after 1 ms, unless the options differ. */
 export const apiAt = (baseUrl: string, options: Partial<DeveloperApiOptions> = {}) =>
   Effect.provide(DeveloperApi, DeveloperApi.layer({ baseUrl, token, retry: { delay: "1 millis" }, ...options }))

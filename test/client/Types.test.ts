@@ -1,5 +1,5 @@
 /**
- * The types of the client against those of `Api`, judged by `npm run check`: a client that drifts from the API does not
+ * The types of the client compared with those of `Api`, by `npm run check`: a client that differs from the API does not
  * compile.
  */
 import { assert, it } from "@effect/vitest"
@@ -61,7 +61,7 @@ type Those<Answers extends { readonly [Group in GroupName]: { readonly [Name in 
   }[keyof Answers[Group]]
 }[GroupName]
 
-/** `true` if every check is, otherwise those that are not. */
+/** `true` if every check is true, otherwise the names of the others. */
 type Every<Checks> = None<
   { [Check in keyof Checks]: Equal<Checks[Check], true> extends true ? never : Check }[keyof Checks]
 >
@@ -160,7 +160,7 @@ type Calls<Group extends GroupName, Name extends OperationName<Group>> = Paramet
   Extract<DeveloperClient[Group][Name], (...args: never) => unknown>
 >
 
-/** One of each kind, written out: what a program relies on. */
+/** An example of each kind of type on which programs rely. */
 const examples: Every<{
   readonly get: Equal<OperationRequest<"clients", "getClient">["params"], { readonly clientId: string }>
   readonly record: Equal<OperationAnswer<"clients", "getClient">["body"], Client>
@@ -179,7 +179,7 @@ const examples: Every<{
     [{ params: { dealId: string; noteId: string }; query: { expectedVersion: number } }, { signal: AbortSignal }]
   >
   readonly versionIsRequired: Not<Takes<Calls<"notes", "deleteNote">, [{ params: { dealId: string; noteId: string } }]>>
-  readonly nothingToSay: Both<Takes<Calls<"clients", "listClients">, []>, Takes<Calls<"deals", "listDeals">, []>>
+  readonly withoutArguments: Both<Takes<Calls<"clients", "listClients">, []>, Takes<Calls<"deals", "listDeals">, []>>
   readonly filters: Equal<
     OperationRequest<"deals", "listDeals">["query"],
     | {
@@ -210,6 +210,6 @@ const examples: Every<{
 }> = true
 
 it("the types of the client are those of the API", () => {
-  // They were judged when this was compiled.
+  // The compiler has checked the types.
   assert.isTrue(everyOperation && examples)
 })

@@ -32,7 +32,7 @@ type Anything = (request: object) => Promise<unknown>
 
 const isMethod = (method: unknown): method is Anything => typeof method === "function"
 
-/** The method of an operation. */
+/** Returns the client's method for an operation; fails if there is none. */
 export const methodOf = (client: DeveloperClient, operation: string): Anything => {
   const group = declared.find(({ name }) => name === operation)?.group
   const methods: unknown = Object.entries(client).find(([key]) => key === group)?.[1]

@@ -1,4 +1,4 @@
-/** Deliveries that `standardwebhooks` has signed, and the faults of those that must not be trusted. */
+/** Verification of deliveries that `standardwebhooks` has signed, and of faulty ones. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { TestClock } from "effect/testing"
@@ -60,7 +60,7 @@ const body = eventOf("crm.deal.stage_changed.v1", { deal, previousStageId: "stag
 const now = Date.parse("2026-11-20T10:00:00.500Z")
 const seconds = Math.floor(now / 1000)
 
-/** The headers of a delivery, with a signature by each of the secrets. */
+/** Returns the headers of a delivery, with a signature by each of the secrets. */
 const headersOf = (text: string, secrets: ReadonlyArray<string> = [fresh], at = seconds) => ({
   "webhook-id": "dlv_1",
   "webhook-timestamp": String(at),
@@ -145,7 +145,7 @@ describe("a delivery is taken", () => {
   takes("with one of several secrets", () => ({ secrets: [other, old, fresh] }))
   takes("with the old secret, while both sign", () => ({ headers: headersOf(body, [fresh, old]), secrets: old }))
   takes("with the new secret, while both sign", () => ({ headers: headersOf(body, [old, fresh]), secrets: fresh }))
-  takes("among signatures of other versions and what is none", () => ({
+  takes("among signatures of other versions and invalid ones", () => ({
     headers: {
       ...headersOf(body),
       "webhook-signature": `v1a,xyz v1 v1, nonsense ${headersOf(body)["webhook-signature"]} v2,abc`
@@ -236,7 +236,7 @@ describe("a delivery is refused", () => {
     })
   }
   refuses("with a body that is not UTF-8, though it is signed", "body_invalid", () => {
-    // A title that reads well enough where the byte is taken for a replacement character.
+    // The title would still be valid if the byte were decoded as a replacement character.
     const bytes = Buffer.from(body)
     bytes[bytes.indexOf("Espresso")] = 0xff
     const key = Buffer.from(fresh.slice("whsec_".length), "base64")

@@ -26,7 +26,7 @@ it.live("shows the hint to sign in, on every page and for every form, until ther
   }).pipe(Effect.scoped)
 )
 
-it.live("lets a link in once, within its time, with a cookie that scripts and other sites never see", () =>
+it.live("accepts a link once, before it expires, and sets a cookie that scripts and other sites cannot read", () =>
   Effect.gen(function* () {
     const server = yield* startConsole()
     const { answer, cookie, url } = yield* signIn(server)
@@ -76,7 +76,7 @@ it.live("takes forms of the session alone, and ends the session on sign-out", ()
   }).pipe(Effect.scoped)
 )
 
-it.live("sends every page with a policy that allows no script, and none has one", () =>
+it.live("sends every page with a policy that allows no script, and no page has one", () =>
   Effect.gen(function* () {
     const server = yield* startConsole()
     const project = yield* fillProject(server)

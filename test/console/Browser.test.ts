@@ -8,7 +8,7 @@ import { startBrowser } from "../support/Browser.ts"
 import { requires } from "../support/Programs.ts"
 import { type Console, type FilledProject, fillProject, hostile, pagesOf, startConsole } from "./Console.support.ts"
 
-/** A page of a browser that is signed in, and what it asked for of other hosts. */
+/** Opens a page that is signed in; returns it with its requests to other hosts. */
 const signedIn = Effect.fnUntraced(function* (server: Console, options: BrowserContextOptions = {}) {
   const browser = yield* startBrowser
   const { url } = yield* server.link
@@ -27,7 +27,7 @@ const signedIn = Effect.fnUntraced(function* (server: Console, options: BrowserC
 
 const Serious = Schema.Array(Schema.Struct({ id: Schema.String, impact: Schema.NullOr(Schema.String) }))
 
-/** The serious faults that axe finds on a page, by all of its rules or by one. */
+/** Returns the serious faults that axe finds on a page, by all of its rules or by one. */
 const faultsOf = async (page: Page, rule?: string) => {
   const options = rule === undefined ? "{}" : `{ runOnly: ["${rule}"] }`
   const found: unknown = await page.evaluate(
@@ -36,7 +36,7 @@ const faultsOf = async (page: Page, rule?: string) => {
   return Schema.decodeUnknownSync(Serious)(found).filter(({ impact }) => impact === "serious" || impact === "critical")
 }
 
-/** Goes through every action as an operator does. */
+/** Performs every action as an operator does. */
 const act = async (page: Page, { dead, projectId }: FilledProject) => {
   const webhook = `/console/webhook?project=${projectId}&installation=shop`
   await page.goto(webhook)
@@ -86,7 +86,7 @@ const decodeEntries = Schema.decodeUnknownSync(Entries)
 describe("the console in a browser", () => {
   requires("chromium")
 
-  it.live("shows every page without a serious accessibility fault, hostile names as text, and asks no other host", () =>
+  it.live("shows every page without a serious accessibility fault, hostile names as text, and uses no other host", () =>
     Effect.gen(function* () {
       const server = yield* startConsole()
       const project = yield* fillProject(server)

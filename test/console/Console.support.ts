@@ -1,4 +1,4 @@
-/** The console of a service, and a project that has something on each of its pages. */
+/** The console of a service, and a project with content on each page. */
 import { assert } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
 import { at, documentOf, run } from "../cli/Cli.support.ts"
@@ -28,7 +28,7 @@ export const startConsole = Effect.fnUntraced(function* (environment: Environmen
 })
 export type Console = Effect.Success<ReturnType<typeof startConsole>>
 
-/** Asks the console for a path, and follows no redirection. */
+/** Requests a path of the console, without following redirects. */
 export const request = (server: Console, path: string, init: RequestInit = {}) =>
   Effect.promise(async () => {
     const response = await fetch(`${server.admin}${path}`, { redirect: "manual", ...init })
@@ -37,7 +37,7 @@ export const request = (server: Console, path: string, init: RequestInit = {}) =
 
 const cookieOf = (headers: Headers) => headers.get("set-cookie")?.split(";")[0] ?? ""
 
-/** Follows a link of the command, and returns the cookie that it leads to. */
+/** Signs in with a link of the command `console`; returns the cookie of the session. */
 export const signIn = Effect.fnUntraced(function* (server: Console) {
   const { url } = yield* server.link
   const answer = yield* request(server, url.slice(server.admin.length))
@@ -45,12 +45,12 @@ export const signIn = Effect.fnUntraced(function* (server: Console) {
   return { cookie: cookieOf(answer.headers), answer, url }
 })
 
-/** The token of a page's forms. */
+/** Returns the token of a page's forms. */
 export const csrfOf = (text: string) => /name="csrf" value="([^"]+)"/.exec(text)?.[1] ?? assert.fail("no token")
 
 const conversation = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
 
-/** A project with a dead and a delivered delivery, a message of unknown outcome and a campaign, all of hostile names. */
+/** Creates a project with a dead and a delivered delivery, unknown messages and a campaign, all with hostile names. */
 export const fillProject = Effect.fnUntraced(function* (server: Console) {
   let isDown = true
   const to = yield* receiver((hit, n) => status(isDown ? 500 : 200)(hit, n))
@@ -80,7 +80,7 @@ export const fillProject = Effect.fnUntraced(function* (server: Console) {
 })
 export type FilledProject = Effect.Success<ReturnType<typeof fillProject>>
 
-/** Every page of a project that has a dead delivery. */
+/** Returns the path of every page of a project that has a dead delivery. */
 export const pagesOf = (
   { dead, projectId }: { readonly dead: { readonly id: string }; readonly projectId: string },
   installation = "shop"

@@ -85,7 +85,7 @@ const filter: fc.Arbitrary<AudienceFilter> = fc.record({
   readyStampOfferIds: usually<ReadonlyArray<string>>([], ["coffee"], ["cake", "coffee"], ["none"])
 })
 
-/** The project as a file. A merged client is merged into the first other one. */
+/** Returns the project as a file. A merged client is merged into the first other one. */
 const fileOf = ({ clients, deals, members }: World): Parts => ({
   project: { defaultPipelineId: "p" },
   pipelines: [{ id: "p", name: "P", stages: ["new", "offer", "done"].map((id) => ({ id, name: id })) }],
@@ -129,7 +129,7 @@ const passes = (filter: AudienceFilter, client: ModelClient, deals: ReadonlyArra
   return true
 }
 
-/** The outcome of each candidate, in the order of the candidates. */
+/** Returns the outcome of each candidate, in the order of the candidates. */
 const outcomesOf = ({ clients, deals, members }: World, filter: AudienceFilter) => {
   const candidates = clients
     .filter(({ id }) => filter.segmentId === null || members.includes(id))

@@ -16,7 +16,7 @@ const none = {
   duplicate: 0
 }
 
-/** A client with a reachable contact, created one second after the previous one. */
+/** Returns a client with consent and an address. */
 const reachable = (id: string, more: Partial<Client> = {}): Client => ({
   id,
   displayName: `Name of ${id}`,
@@ -109,7 +109,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's 
       yield* freeze("spring")
       const { text } = yield* server.send({ path: `${path}/spring/audience`, token })
       assert.include(text, '"eligibleCount":2')
-      for (const told of ["secret-id", "other-id", "Name of", "aud_", "position"]) assert.notInclude(text, told)
+      for (const hidden of ["secret-id", "other-id", "Name of", "aud_", "position"]) assert.notInclude(text, hidden)
     })
   )
 

@@ -1,4 +1,4 @@
-/** Many who command a campaign at once (contract §5, §9). */
+/** Concurrent commands on one campaign (contract §5, §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { codeOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -9,8 +9,8 @@ import { atOnce } from "./Clients.support.ts"
 
 const freezing = { operation: "freeze_audience", filter: everybody }
 
-/** A thousand clients, half of whom can be reached, so that a freeze takes a moment. */
-const crowd = Array.from({ length: 1_000 }, (_, index) => ({
+/** A thousand clients, half of them duplicates by address, so that a freeze takes some time. */
+const thousand = Array.from({ length: 1_000 }, (_, index) => ({
   id: `c${index}`,
   displayName: "C",
   marketingConsent: true,
@@ -20,7 +20,7 @@ const crowd = Array.from({ length: 1_000 }, (_, index) => ({
 const succeeded = (answers: ReadonlyArray<Answer>) => answers.filter(({ status }) => status === 200)
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign under concurrent commands", (it) => {
-  /** The audiences of a project that belong to a campaign. */
+  /** Counts the audiences of a project that belong to a campaign. */
   const kept = Effect.fnUntraced(function* (projectId: string) {
     const { sql } = yield* TestServer
     return (yield* sql`SELECT FROM audiences WHERE project_id = ${projectId} AND abandoned_at IS NULL`).length
@@ -55,7 +55,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
   it.effect("keeps one audience of several freezes, and none when the campaign is deleted", () =>
     Effect.gen(function* () {
       for (let round = 0; round < 4; round++) {
-        const { audience, command, projectId, recipients } = yield* open({ clients: crowd })
+        const { audience, command, projectId, recipients } = yield* open({ clients: thousand })
         const receipts = (yield* atOnce(8, () => command("spring", freezing))).map((answer) => receiptOf(answer, 200))
         assert.deepStrictEqual(
           receipts.map(({ version }) => version).toSorted((one, other) => one - other),
@@ -81,7 +81,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
   it.effect("is ready only after a freeze has ended", () =>
     Effect.gen(function* () {
       for (let round = 0; round < 5; round++) {
-        const { command, done, read } = yield* open({ clients: crowd })
+        const { command, done, read } = yield* open({ clients: thousand })
         yield* done("spring", { operation: "set_primary_route", ...route })
         const schedule = { operation: "schedule", scheduledForLocal: null, sendsPerMinute: 1 }
         const answers = yield* atOnce(10, (index) => command("spring", index < 2 ? freezing : schedule))
@@ -121,15 +121,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
   it.effect("is frozen either before or after a project file", () =>
     Effect.gen(function* () {
       const { apply, audience, command, recipients } = yield* open({
-        clients: crowd,
-        segments: [{ id: "s", name: "S", clientIds: crowd.map(({ id }) => id) }]
+        clients: thousand,
+        segments: [{ id: "s", name: "S", clientIds: thousand.map(({ id }) => id) }]
       })
       const filter = { ...everybody, segmentId: "s" }
       for (let round = 0; round < 4; round++) {
-        const half = crowd.filter((_, index) => index % 2 === round % 2)
-        // Those of the segment, and who of them consents, change together.
+        const half = thousand.filter((_, index) => index % 2 === round % 2)
+        // The segment's clients and their consent change together.
         const file = apply({
-          clients: crowd.map((client, index) => ({ ...client, marketingConsent: index % 2 === round % 2 })),
+          clients: thousand.map((client, index) => ({ ...client, marketingConsent: index % 2 === round % 2 })),
           segments: [{ id: "s", name: `S ${round}`, clientIds: half.map(({ id }) => id) }]
         })
         const freezes = Effect.forEach(
@@ -174,7 +174,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
       yield* sql`
         CREATE TRIGGER wait_for_the_test BEFORE INSERT ON campaign_recipients FOR EACH ROW
         EXECUTE FUNCTION wait_for_the_test(${sql.literal(`'${calls.projectId}'`)})`
-      // In a transaction what was seen once stays as it was.
+      // Within a transaction, statistics are cached after the first read.
       const isWaiting = Effect.andThen(
         sql`SELECT pg_stat_clear_snapshot()`,
         Effect.map(
@@ -186,13 +186,13 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
         yield* sql`SELECT pg_advisory_xact_lock(4711)`
         const freeze = yield* Effect.forkScoped(calls.command("spring", freezing))
         yield* Effect.repeat(isWaiting, { until: (waiting) => waiting })
-        // Neither another project, nor who only looks, nor another campaign.
+        // Another project, a read and another campaign are not delayed.
         receiptOf(yield* other.command("spring", freezing), 200)
         assert.strictEqual((yield* calls.audience("spring")).version, 1)
         receiptOf(yield* calls.command(copy, { operation: "bind_sender", channelId: "chat" }), 200)
         // Longer than a request may take otherwise.
         yield* Effect.sleep("4500 millis")
-        // It wakes up now and then, only to sleep on.
+        // The trigger's loop is not always in `pg_sleep`.
         yield* Effect.repeat(isWaiting, { until: (waiting) => waiting })
         assert.isUndefined(freeze.pollUnsafe())
         return freeze

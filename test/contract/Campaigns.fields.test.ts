@@ -7,7 +7,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { everybody, open } from "./Campaigns.support.ts"
 import { commands, fields } from "./Fields.ts"
 
-/** Members that commands of some operations take: all that the walk over fields lists. */
+/** The members that a command of each operation takes, as the walk over fields lists them. */
 const members = Object.fromEntries(
   operations.map((operation) => [
     operation,
@@ -18,7 +18,7 @@ const members = Object.fromEntries(
 )
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a campaign command", (it) => {
-  it.effect("is refused at its operation alone when that is unknown", () =>
+  it.effect("reports only the operation when that is unknown", () =>
     Effect.gen(function* () {
       const { command } = yield* open()
       assert.deepStrictEqual(Object.keys(commands).toSorted(), operations.toSorted())
@@ -54,7 +54,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
   )
 
   for (const operation of operations) {
-    it.effect(`of ${operation} is judged by the members of ${operation} alone`, () =>
+    it.effect(`of ${operation} is validated by the members of ${operation} alone`, () =>
       Effect.gen(function* () {
         const { command } = yield* open()
         const good = commands[operation] ?? {}
@@ -70,7 +70,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
           ),
           ["body/other", ...Object.keys(all).map((member) => `body/${member}`)].toSorted()
         )
-        // The shape of a good command is judged before the campaign is looked for.
+        // A good command passes validation although the campaign is missing.
         assert.notStrictEqual((yield* command("none", { operation, ...good })).status, 400)
       })
     )
@@ -101,7 +101,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
         const many = yield* faults({ ...everybody, [member]: Array(60_000).fill("") })
         assert.include(many, `body/filter/${member}/0`)
       }
-      // The operation stands behind a thousand others.
+      // The operation follows 2,000 other members.
       const names = Object.fromEntries(Array.from({ length: 2_000 }, (_, index) => [`m${index}`, 0]))
       const answer = yield* command("spring", { ...names, operation: "pause" })
       assert.include(faultsOf(answer), "body/m0")

@@ -1,4 +1,4 @@
-/** Commands on a campaign that are sent again under their key (contract §5, §9). */
+/** Campaign commands that are repeated with their idempotency key (contract §5, §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -27,7 +27,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a repeated ca
       assert.strictEqual(frozen.version, 5)
       yield* repeated("spring", { operation: "schedule", scheduledForLocal: "2999-01-01T00:00", sendsPerMinute: 1 })
       yield* repeated("spring", { operation: "pause" })
-      // Neither what the first has done stands against it, nor what came after.
+      // A replay succeeds whatever the first request and later commands have changed.
       yield* done("spring", { operation: "cancel" })
       yield* repeated("spring", { operation: "delete", expectedVersion: 8 })
       assert.isFalse(yield* exists("spring"))

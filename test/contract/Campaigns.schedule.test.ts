@@ -1,4 +1,4 @@
-/** When a campaign may be scheduled, and for when (contract §9). */
+/** Readiness and times of the campaign command `schedule` (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
@@ -30,7 +30,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign 
       yield* missing(["eligible_recipients"])
       yield* freeze("spring")
       yield* done("spring", schedule(null))
-      // A fallback is no primary.
+      // A copy has the routes, but no audience.
       const copy = yield* done("spring", { operation: "duplicate" })
       assert.deepStrictEqual(
         problemOf(yield* command(copy.resourceId, schedule(null)), 409, "campaign_not_ready").missing,
@@ -75,7 +75,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign 
       for (const [zone, local, expected] of [
         ["Europe/Berlin", "2030-01-15T10:00", "2030-01-15T09:00:00.000Z"],
         ["Europe/Berlin", "2030-07-15T10:00", "2030-07-15T08:00:00.000Z"],
-        // Twice on the clocks.
+        // These three local times occur twice: the first occurrence counts.
         ["Europe/Berlin", "2030-10-27T02:30", "2030-10-27T00:30:00.000Z"],
         ["America/New_York", "2030-11-03T01:30", "2030-11-03T05:30:00.000Z"],
         ["Australia/Lord_Howe", "2030-04-07T01:45", "2030-04-06T14:45:00.000Z"],
@@ -129,7 +129,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign 
       const { apply, audience, command, done, freeze, read } = yield* inZone("Europe/Berlin")
       yield* done("spring", { operation: "set_primary_route", ...route })
       yield* freeze("spring", everybody)
-      // A token is believed for up to a second: each command meets it with the zone before.
+      // A credential is cached for up to a second, so each command finds the previous zone in it.
       for (const [timeZone, instant] of [
         ["America/New_York", "2030-07-15T14:00:00.000Z"],
         ["Asia/Tokyo", "2030-07-15T01:00:00.000Z"],
@@ -143,7 +143,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign 
       // The scheduled campaign is unchanged.
       yield* apply({ project: { timeZone: "Pacific/Auckland" } })
       assert.strictEqual((yield* read("spring")).scheduledFor?.toISOString(), "2030-07-15T10:00:00.000Z")
-      // The fault is that of the zone of now: Berlin skips it, UTC doesn't.
+      // The current zone decides: the time is skipped in Berlin, not in UTC.
       yield* apply({ project: { timeZone: "Europe/Berlin" } })
       problemOf(yield* command("spring", schedule("2030-03-31T02:30")), 400, "schedule_invalid")
       yield* apply({ project: { timeZone: "UTC" } })

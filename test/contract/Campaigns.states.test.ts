@@ -7,7 +7,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { type CampaignRow, everybody, open, otherRoute, route } from "./Campaigns.support.ts"
 import { cells, isOperation, isStatus } from "./Campaigns.table.support.ts"
 
-/** A command for each operation that changes something of a campaign which is as `prepare` makes it. */
+/** The command of each operation; it changes something of a campaign made by `prepare`. */
 const commands: Readonly<Record<string, (version: number) => object>> = {
   rename: (expectedVersion) => ({ expectedVersion, name: "Renamed" }),
   delete: (expectedVersion) => ({ expectedVersion }),
@@ -58,7 +58,7 @@ describe("the table of the service", () => {
     assert.strictEqual(cells.length, 6 * 13)
     assert.deepStrictEqual([...new Set(cells.map(({ operation }) => operation))].toSorted(), operations.toSorted())
     assert.deepStrictEqual([...new Set(cells.map(({ status }) => status))], [...campaignStatuses])
-    for (const { operation, says, status } of cells) {
+    for (const { operation, outcome, status } of cells) {
       assert.isTrue(isOperation(operation) && isStatus(status))
       if (!isOperation(operation) || !isStatus(status)) continue
       const expected: Readonly<Record<string, string | undefined>> = {
@@ -69,34 +69,34 @@ describe("the table of the service", () => {
         "new draft": status,
         "→ the state it was paused from": "where it was"
       }
-      const to = says in expected ? expected[says] : says.replace("→ ", "")
+      const to = outcome in expected ? expected[outcome] : outcome.replace("→ ", "")
       assert.strictEqual(moves[operation][status], to, `${operation} of ${status}`)
     }
   })
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign", (it) => {
-  /** Holds what a command does to be what a cell of the table says. */
+  /** Asserts that a command has the outcome that a cell of the table states. */
   const assertCell = Effect.fnUntraced(function* (
     calls: Calls,
     id: string,
-    { operation, pausedFrom, says }: { operation: string; pausedFrom: CampaignStatus; says: string }
+    { operation, pausedFrom, outcome }: { operation: string; pausedFrom: CampaignStatus; outcome: string }
   ) {
     const before = yield* calls.read(id)
     const answer = yield* calls.command(id, { operation, ...commands[operation]?.(before.version) })
-    if (says === "409") {
+    if (outcome === "409") {
       const { detail } = problemOf(answer, 409, "campaign_state_conflict")
       assert.include(detail, `is ${before.status};`)
       return assert.deepStrictEqual(yield* calls.read(id), before)
     }
     const receipt = receiptOf(answer, 200)
     assert.isFalse(receipt.replayed)
-    assert.strictEqual(receipt.changed, says !== "unchanged")
+    assert.strictEqual(receipt.changed, outcome !== "unchanged")
     if (operation === "delete") {
       assert.deepStrictEqual([receipt.resourceId, receipt.version], [id, before.version])
       return assert.isFalse(yield* calls.exists(id))
     }
-    if (says === "new draft") {
+    if (outcome === "new draft") {
       assert.match(receipt.resourceId, /^cmp_[0-9a-f]{32}$/)
       assert.deepStrictEqual(yield* calls.read(id), before)
       const { createdAt: _, updatedAt: __, ...copy } = yield* calls.read(receipt.resourceId)
@@ -113,11 +113,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign", 
     }
     const after = yield* calls.read(id)
     assert.deepStrictEqual([receipt.resourceId, receipt.version], [id, after.version])
-    if (says === "unchanged") return assert.deepStrictEqual(after, before)
+    if (outcome === "unchanged") return assert.deepStrictEqual(after, before)
     assert.strictEqual(after.version, before.version + 1)
     if (operation === "freeze_audience") assert.notStrictEqual(after.audienceId, before.audienceId)
     if (operation === "resume") assert.isAtLeast(Number(after.resumedAt), Number(before.updatedAt))
-    const status = says.startsWith("→ the") ? pausedFrom : says.startsWith("→ ") ? says.slice(2) : before.status
+    const status = outcome.startsWith("→ the")
+      ? pausedFrom
+      : outcome.startsWith("→ ")
+        ? outcome.slice(2)
+        : before.status
     assert.deepStrictEqual(after, {
       ...before,
       ...changes[operation],
@@ -132,8 +136,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign", 
     assert.isAtLeast(Number(after.updatedAt), Number(before.updatedAt))
   })
 
-  for (const { operation, says, status } of cells) {
-    it.effect(`that is ${status} answers ${operation} with: ${says}`, () =>
+  for (const { operation, outcome, status } of cells) {
+    it.effect(`that is ${status} answers ${operation} with: ${outcome}`, () =>
       Effect.gen(function* () {
         const calls = yield* open()
         const origins: ReadonlyArray<CampaignStatus> = status === "paused" ? ["scheduled", "running"] : ["scheduled"]
@@ -141,7 +145,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign", 
           const id = `c ${pausedFrom}`
           yield* prepare(calls, id, status, pausedFrom)
           assert.strictEqual((yield* calls.read(id)).status, status)
-          yield* assertCell(calls, id, { operation, pausedFrom, says })
+          yield* assertCell(calls, id, { operation, pausedFrom, outcome })
         }
       })
     )

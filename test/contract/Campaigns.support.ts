@@ -1,4 +1,4 @@
-/** A project of the test's own, with the operations on its campaigns. */
+/** A project for one test, with the operations on its campaigns. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import type { CampaignStatus } from "../../src/api/campaigns/States.ts"
@@ -9,7 +9,7 @@ import { newKey } from "./Requests.ts"
 
 export const path = "/api/v1/developer/campaigns"
 
-/** The row of a campaign, as far as commands change it. */
+/** The columns of a campaign that tests of commands read. */
 export interface CampaignRow {
   readonly name: string
   readonly status: CampaignStatus
@@ -25,10 +25,10 @@ export interface CampaignRow {
   readonly updatedAt: Date
 }
 
-/** A filter that lets everybody through. */
+/** A filter that every client passes. */
 export const everybody = { contactStatus: "all", providerTypes: [], requiredTags: [], stageIds: [] }
 
-/** Calls on a project's campaigns with one of its tokens. */
+/** Returns calls on a project's campaigns with one of its tokens. */
 export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded) => {
   const { apply, send, sql } = server
   const campaignPath = (id: string) => `${path}/${encodeURIComponent(id)}`
@@ -55,16 +55,16 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
     projectId,
     token,
     command,
-    /** The receipt of a command that succeeds. */
+    /** Sends a command that has to succeed; returns its receipt. */
     done,
-    /** The campaign as it stands. */
+    /** Reads the campaign; fails if there is none. */
     read,
     exists: (id: string) => Effect.map(row(id), (rows) => rows.length > 0),
     freeze,
     audience: (id: string) => Effect.map(send({ path: `${campaignPath(id)}/audience`, token }), audienceOf),
     segments: (query = "") =>
       Effect.map(send({ path: `${path}/audience-segments${query === "" ? "" : `?${query}`}`, token }), segmentPageOf),
-    /** The clients of the audience that a campaign has frozen, in their order. */
+    /** Returns the clients of a campaign's frozen audience, in order. */
     recipients: (id: string) =>
       sql<{ readonly clientId: string; readonly position: number }>`
         SELECT client_id AS "clientId", position FROM campaign_recipients
@@ -79,11 +79,11 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
         }),
         Effect.orDie
       ),
-    /** Changes the project by a file. */
+    /** Applies a project file. */
     apply: (parts: Parts) => apply(projectId, parts),
     /** Makes a draft ready to be scheduled. */
     ready: (id: string) => Effect.andThen(done(id, { operation: "set_primary_route", ...route }), freeze(id)),
-    /** Makes a draft what only the runner makes of it. */
+    /** Sets a status that otherwise only the runner sets. */
     force: (id: string, status: "running" | "completed") =>
       sql`UPDATE campaigns SET status = ${status} WHERE project_id = ${projectId} AND id = ${id}`.pipe(Effect.orDie)
   }
@@ -111,7 +111,7 @@ const referable: Parts = {
   campaigns: [{ id: "spring", name: "Spring" }]
 }
 
-/** A new project with the draft `spring`, one client to reach and one not to. */
+/** Creates a project with the draft `spring`, one eligible client and one that is not. */
 export const open = Effect.fnUntraced(function* (parts: Parts = {}) {
   const server = yield* TestServer
   return callsOf(server, yield* server.seed({ ...referable, ...parts }))

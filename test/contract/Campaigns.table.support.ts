@@ -17,7 +17,7 @@ const table = `
 export interface Cell {
   readonly operation: string
   readonly status: string
-  readonly says: string
+  readonly outcome: string
 }
 
 const lines = table
@@ -31,15 +31,17 @@ const lines = table
       .map((cell) => cell.trim())
   )
 
-/** Every cell of it. */
+/** Every cell of the table. */
 export const cells: ReadonlyArray<Cell> = lines
   .slice(1)
-  .flatMap(([operations = "", ...says]) =>
+  .flatMap(([operations = "", ...outcomes]) =>
     operations
       .split(", ")
-      .flatMap((operation) => says.map((says, index) => ({ operation, status: lines[0]?.[index + 1] ?? "", says })))
+      .flatMap((operation) =>
+        outcomes.map((outcome, index) => ({ operation, status: lines[0]?.[index + 1] ?? "", outcome }))
+      )
   )
 
-/** The same, as the service has it. */
+/** Type guards for names of the table, which `Campaigns.states` compares with those of the service. */
 export const isOperation = (name: string): name is Operation => cells.some(({ operation }) => operation === name)
 export const isStatus = (name: string): name is CampaignStatus => cells.some(({ status }) => status === name)

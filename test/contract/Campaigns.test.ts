@@ -185,14 +185,14 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign co
       assert.strictEqual((yield* read(named.resourceId)).name, "Summer")
       const again = yield* done(copy.resourceId, { operation: "duplicate" })
       assert.strictEqual((yield* read(again.resourceId)).name, "Spring copy copy")
-      // Cut to 160 characters, whole ones.
+      // Cut to 160 whole characters.
       for (const length of [154, 155, 156, 159, 160]) {
         const name = "𝒳".repeat(length)
         const original = yield* done("spring", { operation: "duplicate", name })
         const { resourceId } = yield* done(original.resourceId, { operation: "duplicate" })
         assert.strictEqual((yield* read(resourceId)).name, [...`${name} copy`].slice(0, 160).join(""))
       }
-      // The copy is a draft of its own.
+      // A change of the copy leaves the original unchanged.
       yield* done(copy.resourceId, { operation: "remove_fallback_route" })
       assert.deepStrictEqual((yield* read("spring")).fallback, ["reminder", "1", "backup"])
     })

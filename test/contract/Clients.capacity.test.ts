@@ -33,7 +33,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the contact capacity",
     })
   )
 
-  it.effect("is exact when 60 creates meet 25 places", () =>
+  it.effect("is exact when 60 creates compete for 25 places", () =>
     Effect.gen(function* () {
       const { create, page } = yield* open({ project: { contactCapacity: 25 } })
       const answers = yield* atOnce(60, (index) => create({ displayName: `Client ${index}` }))
@@ -46,7 +46,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the contact capacity",
     })
   )
 
-  it.effect("is exact when 30 activations and 30 creates meet 25 places", () =>
+  it.effect("is exact when 30 activations and 30 creates compete for 25 places", () =>
     Effect.gen(function* () {
       const { create, page, patch } = yield* open({
         project: { contactCapacity: 25 },
@@ -85,7 +85,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the contact capacity",
         for (const answer of answers) assert.include([200, 409], answer.status, answer.text)
         const active = (yield* page("status=active")).items.length
         assert.isAtMost(active, 5)
-        // The free capacity by the list is that of creates.
+        // As many creates succeed as the list leaves free.
         const creates = yield* atOnce(8, () => create({ displayName: "A" }))
         assert.strictEqual(creates.filter(({ status }) => status === 201).length, 5 - active)
         const { items } = yield* page("status=active")
@@ -116,7 +116,7 @@ it.live("two replicas that patch the same clients concurrently lose no patch and
     const environment = { DATABASE_URL: Redacted.value(yield* makeDatabase()) }
     const one = yield* startServer(environment, "api")
     const other = yield* startServer(environment, "api")
-    // With a capacity, those that archive and reactivate lock the project's row, too.
+    // With a capacity, patches that archive or reactivate lock the project's row too.
     const seeded = yield* Effect.forEach([0, 1], () =>
       one.seed({ project: { contactCapacity: 4 }, clients: clients.map((id) => ({ id, displayName: id })) })
     )

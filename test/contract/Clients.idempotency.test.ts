@@ -10,7 +10,7 @@ import { newKey } from "./Requests.ts"
 /** The members of an answer that a replay repeats. */
 const repeated = ({ headers, status, text }: Answer) => [status, text, headers["etag"], headers["content-type"]]
 
-/** Holds that of equal commands one ran, and all the others were answered as it was. */
+/** Asserts that one of several equal commands ran, and that all have the same answer. */
 const assertOneRan = (answers: ReadonlyArray<Answer>, status: 200 | 201) => {
   const receipts = answers.map((answer) => receiptOf(answer, status))
   assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)

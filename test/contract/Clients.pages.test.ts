@@ -1,4 +1,4 @@
-/** The pages of the client list, beside what the walk over pages holds for every list (contract §6). */
+/** Pages of the client list; the walk over pages tests the rules of every list (contract §6). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { assertFault, clientOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -93,11 +93,11 @@ layer(TestServer.layer(), { excludeTestServices: true })("a cursor of the list o
       const replica = callsOf(yield* startServer({ DATABASE_URL: databaseUrl }), { projectId, token })
       assert.strictEqual((yield* replica.page(`cursor=${nextCursor}`)).items.length, 3)
       const other = Buffer.from(secretKey, "base64").fill(8).toString("base64")
-      const stranger = callsOf(yield* startServer({ DATABASE_URL: databaseUrl, SECRET_KEY: other }), {
+      const otherKey = callsOf(yield* startServer({ DATABASE_URL: databaseUrl, SECRET_KEY: other }), {
         projectId,
         token
       })
-      problemOf(yield* stranger.list(`cursor=${nextCursor}`), 400, "cursor_invalid")
+      problemOf(yield* otherKey.list(`cursor=${nextCursor}`), 400, "cursor_invalid")
     })
   )
 

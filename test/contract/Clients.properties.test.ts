@@ -1,4 +1,4 @@
-/** Any sequence of patches: a client is what a plain model of contract §7 says. */
+/** Random sequences of patches, compared with a model of contract §7. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
@@ -36,7 +36,7 @@ const initial: Model = {
   version: 1
 }
 
-/** What contract §7 says of a patch. */
+/** Applies a patch as contract §7 defines it. */
 const apply = (
   client: Model,
   patch: Patch
@@ -53,7 +53,7 @@ const goodString = (maxLength: number) =>
     .string({ unit: "binary", minLength: 1, maxLength })
     .filter((text) => text.isWellFormed() && !text.includes("\u0000"))
 
-/** Few values, so that patches often say what is there already. */
+/** Few values, so that patches often repeat the current value. */
 const few = (maxLength: number) => fc.oneof({ weight: 3, arbitrary: fc.constantFrom("A", "B") }, goodString(maxLength))
 const maybe = <A>(arbitrary: fc.Arbitrary<A>) => fc.option(arbitrary, { nil: null })
 
@@ -75,7 +75,7 @@ const patches = fc
   )
   .filter((patch) => Object.keys(patch).length > 0)
 
-/** Patches of one member each are as likely as larger ones, for an archived client to come back. */
+/** Patches of one member are as likely as larger ones, so that archived clients are often reactivated. */
 const anyPatch: fc.Arbitrary<Patch> = fc.oneof(
   patches,
   fc.constantFrom<Patch>({ status: "active" }, { status: "archived" }),

@@ -1,4 +1,4 @@
-/** A project of the test's own, with the operations on its clients. */
+/** A project for one test, with the operations on its clients. */
 import { Effect } from "effect"
 import { clientOf, pageOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
@@ -9,24 +9,24 @@ export const path = "/api/v1/developer/crm/clients"
 
 const calls = callsOn(path, clientOf, pageOf)
 
-/** Calls on a project's clients with one of its tokens. */
+/** Returns calls on a project's clients with one of its tokens. */
 export const callsOf = (server: TestServer["Service"], seeded: Seeded) => {
   const clients = calls(server, seeded)
   return {
     ...clients,
-    /** The id of a new client. */
+    /** Creates a client; returns its id. */
     created: (json: object = {}) =>
       Effect.map(clients.create({ displayName: "New", ...json }), (answer) => receiptOf(answer, 201).resourceId)
   }
 }
 
-/** A new project. */
+/** Creates a project. */
 export const open = Effect.fnUntraced(function* (parts?: Parts) {
   const server = yield* TestServer
   return callsOf(server, yield* server.seed(parts))
 })
 
-/** Runs as many at once as there are. */
+/** Runs effects concurrently; `run` gets the index of each. */
 export const atOnce = <A, E, R>(times: number, run: (index: number) => Effect.Effect<A, E, R>) =>
   Effect.forEach(
     Array.from({ length: times }, (_, index) => index),

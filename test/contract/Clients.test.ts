@@ -1,4 +1,4 @@
-/** Clients: what a create, a get and a patch do (contract §7). */
+/** Creates, gets and patches of clients (contract §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"

@@ -90,7 +90,7 @@ layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
       for (const flags of ["01", "00"]) {
         assert.deepStrictEqual(yield* tracesOf(`00-${traceId}-00f067aa0ba902b7-${flags}`), [traceId, traceId, traceId])
       }
-      // One trace to a request: that of the create, and that of the patch, whose two events share it.
+      // Each request has one trace; the two events of the patch share theirs.
       const seen = new Set([traceId])
       for (const none of [[], [`00-${"0".repeat(32)}-00f067aa0ba902b7-01`], ["nonsense"]]) {
         const [one, two, three] = yield* tracesOf(...none)

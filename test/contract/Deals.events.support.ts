@@ -1,4 +1,4 @@
-/** Projects with webhooks for deals, and the events that they get (contract §10). */
+/** Projects with webhooks for deals, and their events (contract §10). */
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { DealShape } from "../support/ContractAnswers.ts"
@@ -17,7 +17,7 @@ interface ReceivedEvent {
   readonly data: typeof DealData.Type
 }
 
-/** A new project with a webhook for all events, and its events as types and data. */
+/** Creates a project with a webhook for all events; `received` reads the events as types and data. */
 export const openSubscribed = Effect.fnUntraced(function* (parts?: Parts) {
   const calls = yield* open(parts)
   const { projectId, server } = calls
@@ -29,7 +29,7 @@ export const openSubscribed = Effect.fnUntraced(function* (parts?: Parts) {
   return { ...calls, sql, received }
 })
 
-/** The events of patches that led from a record to the next, and on. */
+/** Returns the events of the patches between successive records of a deal. */
 export const eventsOfChanges = ([first, ...rest]: ReadonlyArray<DealShape>): ReadonlyArray<ReceivedEvent> => {
   let before = first ?? assert.fail("no record")
   return rest.flatMap((deal): ReadonlyArray<ReceivedEvent> => {
@@ -42,5 +42,5 @@ export const eventsOfChanges = ([first, ...rest]: ReadonlyArray<DealShape>): Rea
   })
 }
 
-/** A server without the fiber that sends deliveries, so that they stay as the change left them. */
+/** A server without the fiber that sends deliveries, so that they stay unchanged. */
 export const api = TestServer.layer({}, "api")

@@ -1,4 +1,4 @@
-/** A plain model of the commands on deals (contract §7, §10). */
+/** A model of the commands on deals (contract §7, §10). */
 import { assert } from "@effect/vitest"
 import { isDeepStrictEqual } from "node:util"
 import type { DealStatus } from "../../src/api/crm/Deals.ts"
@@ -6,7 +6,7 @@ import type { DealShape } from "../support/ContractAnswers.ts"
 import type { EventType } from "../support/Events.ts"
 import { created, stageChanged, updated } from "./Deals.events.support.ts"
 
-/** A deal but for its id and its times, which the service chooses. */
+/** A deal without its id and its times, which the service chooses. */
 export type Deal = Omit<DealShape, "id" | "createdAt" | "updatedAt" | "closedAt">
 export type Patch = Partial<Omit<Deal, "version">>
 
@@ -23,7 +23,7 @@ export const known = {
 } as const
 const references = ["clientId", "organizationId", "responsibleMemberId"] as const
 
-/** A command: what is good of its body, the members that are not, and which deal a patch is of; null: one that is not there. */
+/** A command: valid and invalid members of its body, and the index of the patched deal, null for a missing one. */
 export type Command =
   | { readonly operation: "create"; readonly body: Patch; readonly faulty: object }
   | { readonly operation: "patch"; readonly deal: number | null; readonly body: Patch; readonly faulty: object }
@@ -31,7 +31,7 @@ export type Command =
 /** A command as it is sent. */
 export interface Sent {
   readonly command: Command
-  /** Undefined: a create. */
+  /** The id of the patched deal; undefined for a create. */
   readonly id: string | undefined
   readonly body: object
   readonly key: string
@@ -43,7 +43,7 @@ export interface Refused {
   readonly faults?: ReadonlyArray<string>
 }
 
-/** A deal before and after; the same when nothing changed. */
+/** A deal before and after a command; the same object if nothing changed. */
 export interface Done {
   readonly before: Deal | undefined
   readonly after: Deal
@@ -59,18 +59,18 @@ const noReference: Refused = { status: 404, code: "deal_reference_not_found" }
 const moneyFaults = ({ amountMinor = null, currency = null }: { amountMinor?: unknown; currency?: unknown }) =>
   (amountMinor === null) === (currency === null) ? [] : [currency === null ? "currency" : "amountMinor"]
 
-const refersWell = (deal: Deal) =>
+const referencesExist = (deal: Deal) =>
   references.every((member) => [null, ...known[member]].some((id) => id === deal[member])) &&
   (stagesOf[deal.pipelineId]?.includes(deal.stageId) ?? false)
 
-/** The faults in the shape of a request. */
+/** Returns the faults in the shape of a request. */
 const shapeFaults = ({ body, command }: Sent): Refused | undefined => {
   if (Object.keys(body).length === 0) return { status: 400, code: "validation_failed", faults: ["body"] }
   const faults = [...Object.keys(command.faulty), ...(command.operation === "create" ? moneyFaults(body) : [])]
   return faults.length === 0 ? undefined : invalid([...new Set(faults)])
 }
 
-/** The rules of contract §7 for a create with a valid shape. */
+/** Applies the rules of contract §7 to a create with a valid shape. */
 const create = (body: Patch): Refused | Done => {
   const pipelineId = body.pipelineId ?? "sales"
   const after: Deal = {
@@ -89,14 +89,14 @@ const create = (body: Patch): Refused | Done => {
     pipelineId,
     stageId: body.stageId ?? stagesOf[pipelineId]?.[0] ?? ""
   }
-  return refersWell(after) ? { before: undefined, after } : noReference
+  return referencesExist(after) ? { before: undefined, after } : noReference
 }
 
 const closed = (status: DealStatus) => status !== "open"
 
 /**
- * The rules of contract §7 for a patch with a valid shape. The contract does not say which of several refusals is
- * reported; this is the order from those of the record itself to those of other records.
+ * Applies the rules of contract §7 to a patch with a valid shape. The contract does not say which of several refusals
+ * is reported; the model reports those of the record itself before those of other records.
  */
 const patch = (before: Deal | undefined, body: Patch): Refused | Done => {
   if (before === undefined) return { status: 404, code: "deal_not_found" }
@@ -113,7 +113,7 @@ const patch = (before: Deal | undefined, body: Patch): Refused | Done => {
   if (closed(before.status) && closed(status) && before.status !== status) {
     return { status: 400, code: "deal_status_invalid" }
   }
-  if (!refersWell(after)) return noReference
+  if (!referencesExist(after)) return noReference
   return { before, after: isDeepStrictEqual(after, before) ? before : { ...after, version: before.version + 1 } }
 }
 
@@ -123,30 +123,30 @@ export interface World {
   readonly answered: Map<string, Replay>
 }
 
-/** The request of a key, and the receipt with which its repeats are answered. */
+/** The request of a key, and the receipt that its replays get. */
 export interface Replay {
   readonly request: string
   readonly receipt: object
 }
 
-/** The content of a request, in any order of its members. */
-export const saying = ({ body, id }: Sent): string =>
+/** Returns the content of a request, independent of the order of its members. */
+export const contentOf = ({ body, id }: Sent): string =>
   JSON.stringify([id, Object.entries(body).toSorted(([left], [right]) => (left < right ? -1 : 1))])
 
-/** The outcome of a command. Its shape is checked first, then its key, then the deals (contract §1). */
-export const judge = ({ answered, deals }: World, sent: Sent): Refused | Replay | Done => {
+/** Returns the outcome of a command. Its shape is checked first, then its key, then the deals (contract §1). */
+export const outcomeOf = ({ answered, deals }: World, sent: Sent): Refused | Replay | Done => {
   const fault = shapeFaults(sent)
   if (fault !== undefined) return fault
   const first = answered.get(sent.key)
   if (first !== undefined) {
-    return first.request === saying(sent) ? first : { status: 409, code: "idempotency_key_reused" }
+    return first.request === contentOf(sent) ? first : { status: 409, code: "idempotency_key_reused" }
   }
   const { body } = sent.command
   return sent.id === undefined ? create(body) : patch(deals.get(sent.id), body)
 }
 
-/** The events of a change. */
-export const happened = ({
+/** Returns the events that a change emits. */
+export const emitted = ({
   after,
   before
 }: Done): ReadonlyArray<{ readonly type: EventType; readonly more: object }> => {
@@ -159,7 +159,7 @@ export const happened = ({
   ]
 }
 
-/** Holds the record of a deal after a command to be the model's, with times that fit what happened. */
+/** Asserts that the record of a deal after a command is the model's, with times that fit the change. */
 export const assertRecord = (record: DealShape, { after, before }: Done, last: DealShape | undefined) => {
   const { closedAt, createdAt, id: _, updatedAt, ...deal } = record
   assert.deepStrictEqual(deal, { ...after })

@@ -12,7 +12,7 @@ const statusMoves: Readonly<Record<DealStatus, ReadonlyArray<DealStatus>>> = dea
 const lifecycles: ReadonlyArray<DealLifecycle> = ["active", "archived"]
 const lifecycleMoves: Readonly<Record<DealLifecycle, ReadonlyArray<DealLifecycle>>> = dealMoves.lifecycle
 
-/** A new deal in a status, lost with a reason. */
+/** Creates a deal with a status; a lost deal has a reason. */
 const openIn = Effect.fnUntraced(function* (status: DealStatus) {
   const calls = yield* open()
   const deal = yield* calls.created()
@@ -36,7 +36,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
       assert.deepInclude(yield* patched(id, { lifecycle: "archived" }), lost("Price"))
       assert.deepInclude(yield* patched(id, { lostReason: null }), lost(null))
       assert.deepInclude(yield* patched(id, { lostReason: "Late" }), lost("Late"))
-      // The rule is for the record that results: an open deal has no reason.
+      // The rule applies to the resulting record: an open deal has no reason.
       assert.deepStrictEqual(faultsOf(yield* patch(id, { status: "open", lostReason: "Late" })), ["body/lostReason"])
       assert.deepInclude(yield* read(id), lost("Late"))
       const reopened = yield* patched(id, { status: "open" })

@@ -13,12 +13,12 @@ const statusOf = (index: number) => statuses[index % 3] ?? "open"
 const lifecycles = ["active", "archived"] as const
 const lifecycleOf = (index: number) => lifecycles[index % 2] ?? "active"
 
-/** Deals of every status and lifecycle; `tied` of them were created at once. */
+/** Returns deals of every status and lifecycle; each `tied` of them were created at once. */
 const many = (count: number, tied = 1): File =>
   Array.from({ length: count }, (_, index) => ({
     id: `d${String(index).padStart(4, "0")}`,
     title: `Deal ${index}`,
-    // Neighbours, tied ones too, differ in both.
+    // Successive deals differ in both, also those that were created at once.
     lifecycle: lifecycleOf(index),
     status: statusOf(index),
     createdAt: at(Math.floor(index / tied))
@@ -29,7 +29,7 @@ interface Filter {
   readonly status?: "open" | "won" | "lost" | "all"
 }
 
-/** Every filter that a query can name; an omitted one is not named. */
+/** Every combination of the filters, each also left out. */
 const filters: ReadonlyArray<Filter> = [
   {},
   ...[...lifecycles, "all" as const].map((lifecycle) => ({ lifecycle }))
@@ -38,7 +38,7 @@ const filters: ReadonlyArray<Filter> = [
 const queryOf = (filter: Filter, more: Readonly<Record<string, string>> = {}) =>
   new URLSearchParams({ ...filter, ...more }).toString()
 
-/** The defaults of the contract. */
+/** Returns a filter with the defaults of the contract. */
 const meaningOf = ({ lifecycle = "active", status = "all" }: Filter) => ({ lifecycle, status })
 
 const matching = (deals: File, filter: Filter) => {

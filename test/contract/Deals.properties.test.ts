@@ -1,4 +1,4 @@
-/** For any commands on deals: answers, records, events and deliveries are those of a model (contract §5, §7, §10). */
+/** Random commands on deals: answers, records, events and deliveries, compared with a model (contract §5, §7, §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
@@ -9,11 +9,11 @@ import {
   assertRecord,
   type Command,
   type Done,
-  happened,
-  judge,
+  emitted,
+  outcomeOf,
   known,
   type Patch,
-  saying,
+  contentOf,
   type Sent,
   type World
 } from "./Deals.model.support.ts"
@@ -21,7 +21,7 @@ import { api, created, stageChanged, updated } from "./Deals.events.support.ts"
 import { open } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
-/** Pieces of bodies whose shape is good, few of each, so that commands often say what is there already. */
+/** Parts of bodies with a valid shape, few of each, so that commands often repeat current values. */
 const pieces: ReadonlyArray<fc.Arbitrary<Patch>> = [
   fc.constantFrom("A", "B", "😀".repeat(160)).map((title) => ({ title })),
   fc.constantFrom(null, ...known.clientId, "nobody").map((clientId) => ({ clientId })),
@@ -49,7 +49,7 @@ const pieces: ReadonlyArray<fc.Arbitrary<Patch>> = [
 ]
 const patchPieces: ReadonlyArray<fc.Arbitrary<Patch>> = [
   ...pieces,
-  // Twice as likely as the others, for deals to move from status to status.
+  // Twice as likely as the others, so that deals often change their status.
   ...[1, 2].map(() => fc.constantFrom<Patch>({ status: "open" }, { status: "won" }, { status: "lost" })),
   fc.constantFrom<Patch>({ status: "lost", lostReason: "x" }, { lostReason: "y" }, { lostReason: null }),
   fc.constantFrom<Patch>({ lifecycle: "active" }, { lifecycle: "archived" })
@@ -58,7 +58,7 @@ const patchPieces: ReadonlyArray<fc.Arbitrary<Patch>> = [
 const bodyOf = (pieces: ReadonlyArray<fc.Arbitrary<Patch>>): fc.Arbitrary<Patch> =>
   fc.array(fc.oneof(...pieces), { minLength: 1, maxLength: 3 }).map((pieces) => Object.assign({}, ...pieces))
 
-/** Members that are at fault whatever stands beside them. */
+/** Members that are invalid in every body. */
 const faulty: ReadonlyArray<object> = [
   { title: "" },
   { title: null },
@@ -92,10 +92,10 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   }
 )
 
-/** A command under a key of its own or of an earlier step; or an earlier step once more. */
+/** A command with a new key or that of an earlier step, or a repetition of an earlier step. */
 type Step = { readonly command: Command; readonly keyOf: number | null } | { readonly again: number }
 
-/** Every run starts with it. */
+/** The first step of every run. */
 const firstStep: Step = { command: { operation: "create", body: { title: "A" }, faulty: {} }, keyOf: null }
 
 const step: fc.Arbitrary<Step> = fc.oneof(
@@ -119,7 +119,7 @@ interface Webhook {
   readonly enabled: boolean
 }
 
-/** Runs the steps in a project of their own. */
+/** Runs the steps in a new project. */
 const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps: ReadonlyArray<Step>) {
   const { create, page, patch, projectId, read, server } = yield* open()
   for (const [index, { enabled, types }] of webhooks.entries()) {
@@ -140,9 +140,9 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
     return { command, id, body: { ...command.body, ...command.faulty }, key }
   }
 
-  /** The expected events, each with the subscribed webhooks. */
-  const toldOf = (done: Done, deal: DealShape) =>
-    happened(done).flatMap(({ more, type }) => {
+  /** Returns the expected events, each with the subscribed webhooks. */
+  const expectedEvents = (done: Done, deal: DealShape) =>
+    emitted(done).flatMap(({ more, type }) => {
       const installations = webhooks.flatMap(({ enabled, types }, index) =>
         enabled && types.includes(type) ? [`hook ${index}`] : []
       )
@@ -154,9 +154,9 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
     if (sent === undefined) continue
     history.push(sent)
     const { body, id, key } = sent
-    const expected = judge(world, sent)
+    const expected = outcomeOf(world, sent)
     const answer = yield* id === undefined ? create(body, key) : patch(id, body, key)
-    let told: ReadonlyArray<object> = []
+    let events: ReadonlyArray<object> = []
     if ("code" in expected) {
       problemOf(answer, expected.status, expected.code)
       if (expected.faults !== undefined) assert.deepStrictEqual(faultsOf(answer), expected.faults)
@@ -175,17 +175,17 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
         assert.strictEqual(world.deals.has(resourceId), before !== undefined)
         const record = yield* read(resourceId)
         assertRecord(record, expected, records.get(resourceId))
-        told = toldOf(expected, record)
+        events = expectedEvents(expected, record)
         records.set(resourceId, record)
         world.deals.set(resourceId, after)
-        world.answered.set(key, { request: saying(sent), receipt })
+        world.answered.set(key, { request: contentOf(sent), receipt })
       }
     }
     const newEvents = (yield* eventsOf(server.sql, projectId)).filter(({ id }) => !seen.has(id))
     for (const { id } of newEvents) seen.add(id)
     assert.deepStrictEqual(
       newEvents.map(({ data, installations, type }) => ({ type, data, installations })),
-      told
+      events
     )
     // No command has changed anything else.
     assert.sameDeepMembers([...(yield* page("lifecycle=all&limit=100")).items], [...records.values()])

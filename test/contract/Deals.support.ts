@@ -1,4 +1,4 @@
-/** A project of the test's own, with the operations on its deals. */
+/** A project for one test, with the operations on its deals. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { dealOf, dealPageOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -11,17 +11,17 @@ export const dealPath = recordPath(path)
 
 const calls = callsOn(path, dealOf, dealPageOf)
 
-/** Calls on a project's deals with one of its tokens. */
+/** Returns calls on a project's deals with one of its tokens. */
 export const callsOf = (server: TestServer["Service"], seeded: Seeded) => {
   const deals = calls(server, seeded)
   return {
     ...deals,
-    /** A new deal. */
+    /** Creates a deal; returns it. */
     created: (json: object = {}) =>
       Effect.flatMap(deals.create({ title: "New", ...json }), (answer) =>
         deals.read(receiptOf(answer, 201).resourceId)
       ),
-    /** The deal after a patch that changes it. */
+    /** Sends a patch that has to change the deal; returns the deal. */
     patched: (id: string, json: unknown) =>
       Effect.flatMap(deals.patch(id, json), (answer) => {
         assert.isTrue(receiptOf(answer, 200).changed)
@@ -30,7 +30,7 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded) => {
   }
 }
 
-/** Two pipelines; the first of their stages is neither the first by its id nor on the first of the pipelines. */
+/** Two pipelines. The default one, `sales`, is not the first, and its first stage is not the first by id. */
 export const pipelines = [
   {
     id: "service",
@@ -68,7 +68,7 @@ const referable: Parts = {
   ]
 }
 
-/** A new project whose deals can refer to something, on the pipeline `sales` unless they name another. */
+/** Creates a project with records to which deals can refer; `sales` is the default pipeline. */
 export const open = Effect.fnUntraced(function* (parts: Parts = {}) {
   const server = yield* TestServer
   const project = { defaultPipelineId: "sales", ...parts.project }

@@ -1,4 +1,4 @@
-/** Deals: what a create, a get and a patch do (contract §7). */
+/** Creates, gets and patches of deals (contract §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -119,7 +119,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a patch of a deal", (i
   it.effect("keeps every member that concurrent patches change", () =>
     Effect.gen(function* () {
       const { created, patch, read } = yield* open()
-      // Each sets a member of its own: none may write back what it read before another's change.
+      // Each patch sets other members, and must not write back values that it read before another patch.
       const changes = [
         { title: "B" },
         { clientId: "c" },

@@ -4,13 +4,13 @@ export interface Field {
   readonly good: ReadonlyArray<unknown>
   /** Values that are refused, each with the location of its fault below the field. */
   readonly bad: ReadonlyArray<readonly [value: unknown, below: string]>
-  /** Members that a good value requires beside it. */
+  /** Members that a good value requires in the same body. */
   readonly beside?: Readonly<Record<string, unknown>>
 }
 
 const refused = (...values: ReadonlyArray<unknown>): Field["bad"] => values.map((value) => [value, ""])
 
-/** A string of 1 to `longest` Unicode code points. */
+/** Returns the field of a string of 1 to `longest` Unicode code points. */
 export const text = (longest: number): Field => ({
   good: [
     ...["a", "😀"].map((character) => character.repeat(longest)),
@@ -27,10 +27,10 @@ export const text = (longest: number): Field => ({
   bad: refused("", "a".repeat(longest + 1), "😀".repeat(longest + 1), "a\u0000", "\ud83d", null, 1, false, ["a"], {})
 })
 
-/** The id of a record that the project has. */
+/** Returns the field of a reference to an existing record. */
 export const reference = (id: string): Field => ({ good: [id], bad: text(160).bad })
 
-/** A field that takes null, too. */
+/** Returns the field with null among its good values. */
 export const orNull = ({ bad, good, ...field }: Field): Field => ({
   ...field,
   good: [...good, null],
@@ -42,10 +42,10 @@ export const integer = (least: number, most: number): Field => ({
   bad: refused(least - 1, most + 1, least + 0.5, -1, 1e300, String(least), "", null, true, [least], {})
 })
 
-/** The version of a record that is at its first. */
+/** The version of a record that was never changed. */
 export const version: Field = { good: [1], bad: integer(1, Number.MAX_SAFE_INTEGER).bad }
 
-/** One of some words. */
+/** Returns the field of one of these words. */
 export const word = (...good: ReadonlyArray<string>): Field => ({
   good,
   bad: refused("", "other", "constructor", good[0]?.toUpperCase(), `${good[0]} `, null, 1, true, [good[0]], {})
@@ -75,7 +75,7 @@ export const list: Field = {
   ]
 }
 
-/** As `list`, and no string twice. */
+/** As `list`, without duplicates. */
 export const set: Field = { ...list, bad: [...list.bad, ...refused(["a", "a"], ["a", "b", "c", "b"])] }
 
 const address = (length: number) =>
@@ -131,26 +131,26 @@ export const localTime: Field = {
   )
 }
 
-/** The currency of an amount, of which no deal has one without the other. */
+/** The currency of an amount; a deal has both or neither. */
 export const currency: Field = {
   good: ["EUR", "USD", "JPY", "XCG", "ZWG"],
   bad: refused(..."|eur|Eur|EURO|EU| EUR|EUR\n|DEM|BGN|ABC|€".split("|"), 978, ["EUR"], null),
   beside: { amountMinor: 1 }
 }
 
-/** An integer in a query, from 1: decimal digits without a sign or leading zeros. */
+/** Returns the field of an integer in a query, from 1: decimal digits without a sign or leading zeros. */
 export const digits = (...good: ReadonlyArray<string>): Field => ({
   good,
   bad: refused(..."|0|-1|01|1e1|1.0|1.5|+1|1 | 1|0x1|null|x|five|NaN|9007199254740993".split("|"))
 })
 
-/** A string in a query. */
+/** Returns the field of a string in a query. */
 export const queryText = (longest: number): Field => ({
   good: ["a", " ", "\n", "e\u0301", "a".repeat(longest), "😀".repeat(longest)],
   bad: refused("", "a".repeat(longest + 1), "😀".repeat(longest + 1), "a\u0000")
 })
 
-/** One of some words in a query. */
+/** Returns the field of one of these words in a query. */
 export const queryWord = (...good: ReadonlyArray<string>): Field => ({
   good,
   bad: refused("", "other", "constructor", good[0]?.toUpperCase(), `${good[0]} `)

@@ -68,7 +68,7 @@ const routed: Fields = {
   "body/channelId": reference("chan_own")
 }
 
-/** By operation, and by the command where the body has variants. An operation or field that is missing here fails the walk. */
+/** Fields by operation, and by command where the body has variants. The walk fails if one is missing here. */
 export const fields: Readonly<Record<string, Fields>> = {
   listClients: { "query/status": queryWord("active", "archived", "all"), ...page(512) },
   createClient: client,

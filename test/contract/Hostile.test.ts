@@ -1,4 +1,4 @@
-/** Requests that were made to get past a check, or to cost more than they should. */
+/** Requests built to bypass a check or to cause excessive work. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { assertFault, problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -13,7 +13,7 @@ layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
     Effect.gen(function* () {
       const { apply, send } = yield* TestServer
       const { ask, seed } = yield* World
-      // Its place in the path of a list holds what could end that path.
+      // The id is part of a list's path, and has characters that could end that path.
       const dealId = "a/b?c#d>; é"
       const project = yield* seed()
       yield* apply(project.projectId, { deals: [{ id: dealId, title: "Hostile" }] })
@@ -64,7 +64,7 @@ layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
     })
   )
 
-  it.effect("with a list of a hundred thousand items is refused without decoding each item", () =>
+  it.effect("with a list of 60,000 items is refused without decoding each item", () =>
     Effect.gen(function* () {
       const { seed, send } = yield* TestServer
       const { token } = yield* seed()
@@ -94,7 +94,7 @@ layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
     })
   )
 
-  it.effect("with another token than the one before it on its connection has the rights of its own token", () =>
+  it.effect("with another token than the previous request of its connection has the rights of its own token", () =>
     Effect.gen(function* () {
       const { apply, seed, sendBytes } = yield* TestServer
       const [own, other] = [yield* seed(), yield* seed()]
@@ -154,7 +154,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a hostile body", (it) 
           for (const location of Object.keys(errors ?? {})) assert.isAtMost([...location].length, 256)
           assert.strictEqual(/At least [0-9]+ more faults? (?:is|are) left out\.$/.test(String(detail)), omits)
         }
-        // The lowest of five: what the request costs without what else runs in this process.
+        // The lowest of five measurements contains the least of other work in this process.
         assert.isBelow(least, 100)
       })
     )

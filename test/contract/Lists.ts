@@ -10,7 +10,7 @@ import { walkPages } from "../support/Pages.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
 import { keyIdOf } from "./Notes.support.ts"
 
-/** A record of a list: its id, and its place in the order. */
+/** A record of a list: its id and the time that orders it. */
 export interface Listed {
   readonly id: string
   readonly createdAt: string
@@ -44,7 +44,7 @@ const developer = "/api/v1/developer"
 /** The deal whose notes are listed, and another. */
 export const notedDeals = withDeals("a/b ü?#&", "other")
 
-/** By the names that the HttpApi gives them. A list that is missing here fails the walk. */
+/** Lists by operation. The walk fails if one is missing here. */
 export const lists: Readonly<Record<string, List>> = {
   listClients: {
     path: `${developer}/crm/clients`,
@@ -102,17 +102,17 @@ export const lists: Readonly<Record<string, List>> = {
   }
 }
 
-/** Milliseconds after the first instant of 2026. */
+/** Returns the instant this many milliseconds after the start of 2026. */
 export const at = (millis: number) => new Date(Date.UTC(2026, 0, 1) + millis).toISOString()
 
-/** `count` records, `tied` of which share each instant. */
+/** Returns `count` records; each `tied` of them share an instant. */
 export const many = (count: number, tied = 3): ReadonlyArray<Listed> =>
   Array.from({ length: count }, (_, index) => ({
     id: `r${String((index * 31) % count).padStart(4, "0")}`,
     createdAt: at(Math.floor(index / tied))
   }))
 
-/** The ids in the order of every list: newest first, then by the bytes of the id, the greatest first. */
+/** Returns the ids in the order of every list: newest first, then by the bytes of the id, the greatest first. */
 export const inOrder = (records: ReadonlyArray<{ readonly id: string; readonly createdAt?: string }>) =>
   records
     .toSorted((left, right) => {
@@ -121,7 +121,7 @@ export const inOrder = (records: ReadonlyArray<{ readonly id: string; readonly c
     })
     .map(({ id }) => id)
 
-/** Calls on a list of a project, with one of its tokens. */
+/** Returns calls on a list of a project, with one of its tokens. */
 export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServer["Service"], project: Seeded) => {
   const { projectId, token } = project
   const { sql } = server
@@ -135,7 +135,7 @@ export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServe
     ask,
     page,
     ids: (query = "") => Effect.map(page(query), ({ items }) => items.map(({ id }) => id)),
-    /** The ids of every page, from the first to the last. */
+    /** Returns the ids of every page, from the first to the last. */
     walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) => walkPages(page, query, between),
     insert: (records: ReadonlyArray<Listed>) =>
       Effect.orDie(
@@ -154,7 +154,7 @@ export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServe
   }
 }
 
-/** A new project with these records in the list. */
+/** Creates a project with these records in the list. */
 export const openList = Effect.fnUntraced(function* (list: List, records: ReadonlyArray<Listed> = []) {
   const server = yield* TestServer
   const calls = callsOf(list, server, yield* server.seed(list.parts))

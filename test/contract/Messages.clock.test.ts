@@ -1,4 +1,4 @@
-/** Sends that a provider leaves without an answer, with the clock in the test's hand (contract §8). */
+/** Sends that a provider does not answer, under a test clock (contract §8). */
 import { assert, layer } from "@effect/vitest"
 import { Clock, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
@@ -9,19 +9,19 @@ import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { callsOf, type Conversation, open } from "./Messages.support.ts"
 
-/** Time enough for what is under way to get anywhere without the clock. */
-const aMoment = TestClock.withLive(Effect.sleep("200 millis"))
+/** Waits in real time, for work that needs no time of the test clock. */
+const settle = TestClock.withLive(Effect.sleep("200 millis"))
 
-/** Lets time pass in steps, so that those who look again and again are through between them. */
+/** Advances the clock in steps, with real time between them for the work of fibers that poll. */
 const pass = (seconds: number) =>
   Effect.repeat(Effect.andThen(TestClock.adjust("500 millis"), TestClock.withLive(Effect.sleep("20 millis"))), {
     times: seconds * 2 - 1
   })
 
-/** Begins an answer, and never ends it. */
-const drip: Answering = ({ response }) => void response.writeHead(200, { "content-length": "100" }).write("{")
+/** Begins an answer and never ends it. */
+const endless: Answering = ({ response }) => void response.writeHead(200, { "content-length": "100" }).write("{")
 
-/** A project with a send under way, at a provider that never comes to an end. */
+/** Creates a project and starts a send to a provider that never finishes its answer. */
 const sending = Effect.fnUntraced(function* (to: Conversation, answering = hang) {
   const project = yield* open(yield* TestServer, answering)
   const key = newKey()
@@ -33,18 +33,18 @@ const sending = Effect.fnUntraced(function* (to: Conversation, answering = hang)
 layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
   for (const [what, answering] of [
     ["at all", hang],
-    ["to the end", drip]
+    ["to the end", endless]
   ] as const) {
     it.effect.each(["http", "telegram"] as const)(`${what} has an unknown outcome after 10 s over %s`, (to) =>
       Effect.gen(function* () {
         const { first, key, provider, row, send, start } = yield* sending(to, answering)
         yield* TestClock.adjust("9999 millis")
-        yield* aMoment
+        yield* settle
         assert.isUndefined(first.pollUnsafe())
         yield* TestClock.adjust("1 millis")
-        const told = unknownOf(yield* Fiber.join(first))
-        assert.isFalse(told.replayed)
-        const { log, ...kept } = yield* row(told.messageId)
+        const outcome = unknownOf(yield* Fiber.join(first))
+        assert.isFalse(outcome.replayed)
+        const { log, ...kept } = yield* row(outcome.messageId)
         const next = to === "http" ? new Date(start + 11_000) : null
         assert.deepStrictEqual(kept, { status: "unknown", attempts: 1, attempting: false, availableAt: next })
         assert.deepStrictEqual(log, [
@@ -58,11 +58,11 @@ layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
             nextAttemptAt: next === null ? null : next.toISOString()
           }
         ])
-        if (to === "http") assert.strictEqual(told.retryAfter, 1)
-        // Late is too late: the answer that comes now changes nothing.
+        if (to === "http") assert.strictEqual(outcome.retryAfter, 1)
+        // A late answer changes nothing.
         provider.hits[0]?.response.end("{}")
-        yield* aMoment
-        assert.deepInclude(unknownOf(yield* send(to, key)), { messageId: told.messageId, replayed: true })
+        yield* settle
+        assert.deepInclude(unknownOf(yield* send(to, key)), { messageId: outcome.messageId, replayed: true })
         assert.strictEqual(provider.hits.length, 1)
       })
     )
@@ -76,7 +76,7 @@ layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
         const { first, key, provider, seeded, send } = yield* sending(to)
         const equal = [send(to, key), send(to, key), callsOf(replica, seeded).send(to, key)]
         const waiting = yield* Effect.forEach(equal, (send) => Effect.forkChild(send))
-        yield* aMoment
+        yield* settle
         yield* pass(9)
         for (const fiber of [first, ...waiting]) assert.isUndefined(fiber.pollUnsafe())
         // The outcome is recorded before the request gives up, 2 s later.
@@ -100,7 +100,7 @@ layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
       const first = yield* Effect.forkChild(send("http"))
       yield* untilLive(() => provider.hits.length === 1)
       yield* TestClock.adjust("89 seconds")
-      yield* aMoment
+      yield* settle
       assert.isUndefined(first.pollUnsafe())
       yield* TestClock.adjust("1 seconds")
       const { messageId } = unknownOf(yield* Fiber.join(first))
@@ -121,9 +121,9 @@ layer(TestServer.layer({}, "api"))("a message whose process died during the call
         yield* leave(messageId, { status: "pending", attempting: true, availableIn: 15_000, attempt }, now)
         const calls = provider.hits.length
 
-        // The death of the process is not known yet, so an answer is still possible.
+        // While the lease runs, the process could still record an outcome, so the request waits.
         const asking = yield* Effect.forkChild(send(to, key))
-        yield* aMoment
+        yield* settle
         yield* pass(9)
         assert.isUndefined(asking.pollUnsafe())
         yield* pass(5)
@@ -142,7 +142,7 @@ layer(TestServer.layer({}, "api"))("a message whose process died during the call
     })
   )
 
-  it.effect("is leased for the deadline and 5 s more, from when it is made", () =>
+  it.effect("is leased from its insertion until 5 s after the deadline of its call", () =>
     Effect.gen(function* () {
       const { databaseUrl } = yield* TestServer
       for (const [timeout, lease] of [
@@ -155,7 +155,7 @@ layer(TestServer.layer({}, "api"))("a message whose process died during the call
         const first = yield* Effect.forkChild(send("http"))
         yield* untilLive(() => provider.hits.length === 1)
         const [row] = yield* rows
-        // It is committed before the call of its provider.
+        // The message is committed before its provider is called.
         assert.deepInclude(row, {
           status: "pending",
           attempts: 1,

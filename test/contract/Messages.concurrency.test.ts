@@ -1,4 +1,4 @@
-/** Equal sends at the same time, and callers who don't wait for the answer (contract §5, §8). */
+/** Concurrent equal sends, and callers that disconnect before the answer (contract §5, §8). */
 import { PgClient } from "@effect/sql-pg"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Redacted } from "effect"
@@ -20,18 +20,18 @@ const outcomes: ReadonlyArray<readonly [kind: string, Answering]> = [
 
 const together = (sends: ReadonlyArray<Effect.Effect<Answer>>) => Effect.all(sends, { concurrency: "unbounded" })
 
-/** Holds answers to be one that was first, and replays of it. */
+/** Asserts that one answer is of the first send, and the others are its replays. */
 const assertOne = (answers: ReadonlyArray<Answer>, kind: string) => {
-  const told = answers.map(sendOf)
-  assert.strictEqual(told.filter(({ replayed }) => !replayed).length, 1)
-  assert.deepStrictEqual([...new Set(told.map(({ kind }) => kind))], [kind])
-  assert.strictEqual(new Set(told.map(({ messageId }) => messageId)).size, 1)
+  const sends = answers.map(sendOf)
+  assert.strictEqual(sends.filter(({ replayed }) => !replayed).length, 1)
+  assert.deepStrictEqual([...new Set(sends.map(({ kind }) => kind))], [kind])
+  assert.strictEqual(new Set(sends.map(({ messageId }) => messageId)).size, 1)
   if (answers[0]?.status === 200) assert.strictEqual(new Set(answers.map(({ text }) => text)).size, 1)
 }
 
-const patient = TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api")
+const longTimeout = TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api")
 
-layer(patient, { excludeTestServices: true })("concurrent sends under one key", (it) => {
+layer(longTimeout, { excludeTestServices: true })("concurrent sends under one key", (it) => {
   for (const [kind, answering] of outcomes) {
     it.effect(`make one call, and all answer ${kind}`, () =>
       Effect.gen(function* () {
@@ -57,7 +57,7 @@ layer(patient, { excludeTestServices: true })("concurrent sends under one key", 
         const sends = Array.from({ length: 50 }, (_, n) => (n % 2 === 0 ? one : two).send("http", key))
         const answers = yield* Effect.forkChild(together(sends))
         yield* until(() => provider.hits.length === 1)
-        // Time enough for the others to call, too, or to answer too early.
+        // Enough time for the others to call as well or to answer too early.
         yield* Effect.sleep("300 millis")
         gate.letGo()
         assertOne(yield* Fiber.join(answers), kind)
@@ -96,7 +96,7 @@ layer(patient, { excludeTestServices: true })("concurrent sends under one key", 
   )
 })
 
-layer(patient, { excludeTestServices: true })("a caller that disconnects", (it) => {
+layer(longTimeout, { excludeTestServices: true })("a caller that disconnects", (it) => {
   for (const [kind, answering] of outcomes) {
     it.effect(`during a call does not end it, and its key replays ${kind}`, () =>
       Effect.gen(function* () {
@@ -108,16 +108,16 @@ layer(patient, { excludeTestServices: true })("a caller that disconnects", (it) 
           const caller = yield* Effect.forkChild(send(to, key))
           yield* until(() => provider.hits.length === 1)
           const another = yield* Effect.forkChild(send(to, key))
-          const patient = yield* Effect.forkChild(send(to, key))
+          const waiting = yield* Effect.forkChild(send(to, key))
           yield* Effect.sleep("150 millis")
           yield* Effect.forEach([caller, another], Fiber.interrupt)
-          // Time enough for the service to notice.
+          // Enough time for the service to notice.
           yield* Effect.sleep("150 millis")
           assert.strictEqual((yield* rows)[0]?.status, "pending")
           gate.letGo()
           yield* untilRows(rows, ([row]) => row?.attempting === false)
           assert.deepInclude(sendOf(yield* send(to, key)), { kind, replayed: true })
-          assert.deepInclude(sendOf(yield* Fiber.join(patient)), { kind, replayed: true })
+          assert.deepInclude(sendOf(yield* Fiber.join(waiting)), { kind, replayed: true })
           assert.strictEqual(provider.hits.length, 1)
         }
       })
@@ -134,7 +134,7 @@ layer(patient, { excludeTestServices: true })("a caller that disconnects", (it) 
         BEGIN PERFORM pg_sleep(1); RETURN NEW; END
       $$`
       yield* sql`CREATE TRIGGER take_a_while BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION take_a_while()`
-      // On a connection of the test's own: one that is shared would wait for the insert first.
+      // On a separate connection: on a shared one the query would wait behind the insert.
       const observer = Context.get(
         yield* Layer.build(PgClient.layer({ url: Redacted.make(server.databaseUrl), maxConnections: 1 })),
         PgClient.PgClient

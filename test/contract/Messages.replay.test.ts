@@ -18,7 +18,7 @@ const ended = (status: string, nextAttemptAt: string | null = null) => ({
   nextAttemptAt
 })
 
-/** The states of a message that another process has left, and the answers for them. */
+/** States of a message as another process could have left it, and the kind of the answer. */
 const states: ReadonlyArray<readonly [what: string, left: Left, kind: string]> = [
   [
     "pending, while its lease runs",
@@ -57,7 +57,7 @@ const states: ReadonlyArray<readonly [what: string, left: Left, kind: string]> =
   ["failed", { status: "failed", attempt: ended("rejected") }, "refused"]
 ]
 
-// In the role that repeats nothing: what was left so, stays so.
+// A server in the role `api` repeats no message, so the state stays unchanged.
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a send", (it) => {
   for (const [what, left, kind] of states) {
     it.effect(`of a message that is ${what} answers ${kind} without a call or a change`, () =>
@@ -70,8 +70,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a
           const [before, calls] = [yield* rows, provider.hits.length]
           const answers = [yield* send(to, key), yield* send(to, key)]
           for (const answer of answers) {
-            const told = sendOf(answer)
-            assert.deepInclude(told, { kind, messageId, replayed: true })
+            const outcome = sendOf(answer)
+            assert.deepInclude(outcome, { kind, messageId, replayed: true })
             if (answer.status === 200) {
               const stored = (yield* rows).find(({ id }) => id === messageId)
               assert.deepStrictEqual(messageReceiptOf(answer).attempts, stored?.log)
@@ -114,15 +114,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a
         for (const to of ["http", "telegram"] as const) {
           const key = newKey()
           const first = yield* send(to, key)
-          const told = sendOf(first)
-          assert.isFalse(told.replayed)
+          const outcome = sendOf(first)
+          assert.isFalse(outcome.replayed)
           const calls = provider.hits.length
           for (const again of [
             yield* send(to, key),
             yield* ask(conversations[to].toUpperCase(), { text }, key),
             yield* other.send(to, key)
           ]) {
-            assert.deepStrictEqual(sendOf(again), { ...told, replayed: true })
+            assert.deepStrictEqual(sendOf(again), { ...outcome, replayed: true })
             if (first.status === 200) assert.strictEqual(again.text, first.text)
           }
           assert.strictEqual(provider.hits.length, calls)
@@ -182,14 +182,14 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a
         yield* until(() => project.provider.hits.length === 1)
         const others = [replica, caller].map((server) => callsOf(server, project.seeded).send("telegram", key))
         const waiting = yield* Effect.forEach(others, (other) => Effect.forkChild(other))
-        // Time enough to answer too early, for one that would.
+        // Enough time for an answer that would be too early.
         yield* Effect.sleep("300 millis")
         for (const fiber of waiting) assert.isUndefined(fiber.pollUnsafe())
         provider.letGo()
-        const { replayed, ...told } = sendOf(yield* Fiber.join(first))
+        const { replayed, ...outcome } = sendOf(yield* Fiber.join(first))
         assert.isFalse(replayed)
         for (const fiber of waiting)
-          assert.deepStrictEqual(sendOf(yield* Fiber.join(fiber)), { ...told, replayed: true })
+          assert.deepStrictEqual(sendOf(yield* Fiber.join(fiber)), { ...outcome, replayed: true })
         assert.strictEqual(project.provider.hits.length, 1)
       }
     })

@@ -1,4 +1,4 @@
-/** What a send takes, and what its provider sees of it (contract §1, §8; specification 4.2). */
+/** Requests of sends, and the requests that providers get for them (contract §1, §8; specification 4.2). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
@@ -7,7 +7,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { conversations, open, sentBodyOf, text } from "./Messages.support.ts"
 
-/** Texts that somebody could cut, trim, escape or take for something else. */
+/** Texts that could be cut, trimmed, escaped or parsed by mistake. */
 const texts = [
   "x",
   " ",
@@ -83,7 +83,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send of a m
         [messageId]
       )
       assert.deepStrictEqual([provider.hits.length, neighbour.provider.hits.length], [0, 0])
-      // And what it has not made, it does not repeat.
+      // The refused send stored nothing under its key.
       const another = newKey()
       problemOf(yield* ask(conversations.http, { text, expectedProjectId: "nobody" }, another), 400, "project_mismatch")
       assert.isFalse(messageReceiptOf(yield* ask(conversations.http, { text }, another)).replayed)

@@ -1,4 +1,4 @@
-/** The answer to a send, by the answer of its provider (contract §8). */
+/** The answer to a send for each answer of its provider (contract §8). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { type Answering, status } from "../integrations/Deliveries.support.ts"
@@ -7,31 +7,31 @@ import { TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { type Conversation, conversations, json, open, reset, taken } from "./Messages.support.ts"
 
-const told = (errorCode: number, parameters: object = {}): Answering =>
+const errorIn200 = (errorCode: number, parameters: object = {}): Answering =>
   json(200, { ok: false, error_code: errorCode, description: "Told so", parameters })
-const toldAs = (errorCode: number): Answering => json(errorCode, { ok: false, error_code: errorCode })
+const errorWithStatus = (errorCode: number): Answering => json(errorCode, { ok: false, error_code: errorCode })
 const body =
   (code: number, text: string): Answering =>
   ({ response }) =>
     void response.writeHead(code, { "content-type": "application/json" }).end(text)
 
-/** Answers half of what it promises, and ends. */
+/** Answers less than its Content-Length, then closes the connection. */
 const broken: Answering = ({ response }) => {
   response.writeHead(200, { "content-length": "100" }).write("{")
   setImmediate(() => response.socket?.destroy())
 }
 
-/** Surely not processed, and after how long it is tried again. */
+/** Answers after which a message is certainly unprocessed, and the delay until the retry in milliseconds. */
 const postponed: ReadonlyArray<readonly [to: Conversation, what: string, Answering, delay: number]> = [
   ["http", "429", status(429), 1_000],
   ["http", "503", status(503), 1_000],
   ["http", "429 with Retry-After", status(429, { "retry-after": "20" }), 20_000],
   ["http", "503 with Retry-After", status(503, { "retry-after": "600" }), 600_000],
-  ["http", "a Retry-After that is over before the backoff", status(503, { "retry-after": "0" }), 1_000],
-  ["http", "a Retry-After that is none", status(429, { "retry-after": "soon" }), 1_000],
+  ["http", "a Retry-After that is shorter than the backoff", status(503, { "retry-after": "0" }), 1_000],
+  ["http", "an invalid Retry-After", status(429, { "retry-after": "soon" }), 1_000],
   ["nobody", "nobody listening", taken, 1_000],
-  ["telegram", "429", toldAs(429), 1_000],
-  ["telegram", "429 with retry_after", told(429, { retry_after: 7 }), 7_000],
+  ["telegram", "429", errorWithStatus(429), 1_000],
+  ["telegram", "429 with retry_after", errorIn200(429, { retry_after: 7 }), 7_000],
   ["telegram", "429 with Retry-After", status(429, { "retry-after": "9" }), 9_000],
   ["telegram", "503", status(503), 1_000]
 ]
@@ -39,9 +39,9 @@ const postponed: ReadonlyArray<readonly [to: Conversation, what: string, Answeri
 const refused: ReadonlyArray<readonly [to: Conversation, what: string, Answering]> = [
   ...[400, 401, 403, 404, 409, 410, 413, 422, 451, 499].map((code) => ["http", `${code}`, status(code)] as const),
   ["http", "400 with an id for it", json(400, { providerMessageId: "p" })],
-  ["telegram", "400", toldAs(400)],
-  ["telegram", "403", toldAs(403)],
-  ["telegram", "ok: false with 403 under 200", told(403)],
+  ["telegram", "400", errorWithStatus(400)],
+  ["telegram", "403", errorWithStatus(403)],
+  ["telegram", "ok: false with 403 under 200", errorIn200(403)],
   ["telegram", "404 without a word", status(404)]
 ]
 
@@ -57,8 +57,8 @@ const unknown: ReadonlyArray<readonly [to: Conversation, what: string, Answering
   ["http", "no JSON", body(200, "<p>ok")],
   ["http", "no id", json(200, {})],
   ["http", "a number for an id", json(200, { providerMessageId: 8 })],
-  ["telegram", "500", toldAs(500)],
-  ["telegram", "ok: false with 502 under 200", told(502)],
+  ["telegram", "500", errorWithStatus(500)],
+  ["telegram", "ok: false with 502 under 200", errorIn200(502)],
   ["telegram", "302", status(302, { location: "/elsewhere" })],
   ["telegram", "408", status(408)],
   ["telegram", "500 without a word", status(500)],
@@ -68,7 +68,7 @@ const unknown: ReadonlyArray<readonly [to: Conversation, what: string, Answering
   ["telegram", "no id", json(200, { ok: true, result: {} })]
 ]
 
-// In the role that repeats nothing: what a send leaves, stays.
+// A server in the role `api` repeats no message, so a message stays as the send left it.
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send of a message", (it) => {
   it.effect.each(["http", "telegram", "sandbox"] as const)("that %s accepts is sent, with an exact receipt", (to) =>
     Effect.gen(function* () {
@@ -105,13 +105,13 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send of a m
       assert.isTrue(updatedAt <= after)
       assert.strictEqual(provider.hits.length, to === "sandbox" ? 0 : 1)
       assert.deepInclude(yield* row(messageId), { status: "sent", attempts: 1, attempting: false, availableAt: null })
-      // The members in the order of contract §8.
+      // The members are in the order of contract §8.
       const members = [
         ["messageId", "conversationId", "sourceId", "deliveryStatus", "createdAt", "updatedAt", "attempts"],
         ["number", "status", "startedAt", "finishedAt", "providerMessageId", "errorCode", "nextAttemptAt"]
       ]
-      const { replayed: _, ...told } = receipt
-      assert.deepStrictEqual([Object.keys(told), Object.keys(attempt)], members)
+      const { replayed: _, ...message } = receipt
+      assert.deepStrictEqual([Object.keys(message), Object.keys(attempt)], members)
     })
   )
 
@@ -161,7 +161,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send of a m
         const [attempt = assert.fail("no attempt")] = log
         assert.deepInclude(attempt, { number: 1, status: "unknown", providerMessageId: null })
         assert.isString(attempt.errorCode)
-        // Repeated, after 1 s, only where that has no second effect.
+        // Repeated after 1 s, only where a repetition has no second effect.
         const next = to === "http" ? new Date(Date.parse(String(attempt.finishedAt)) + 1_000) : null
         assert.strictEqual(attempt.nextAttemptAt, next === null ? null : next.toISOString())
         assert.deepStrictEqual(kept, { status: "unknown", attempts: 1, attempting: false, availableAt: next })
@@ -177,7 +177,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send of a m
       const first = refusedOf(yield* send("revoked", key))
       assert.isFalse(first.replayed)
       assert.deepInclude(yield* row(first.messageId), { status: "failed", attempting: false, availableAt: null })
-      // One that is revoked from now on, and one that is no longer.
+      // One channel is revoked from now on, another is active again.
       yield* apply({
         channels: [
           { id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" },

@@ -1,4 +1,4 @@
-/** A project with a channel of every provider, all at one receiver of the test, and a conversation on each. */
+/** A project with a channel and a conversation for every provider; all channels lead to one receiver of the test. */
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { type Answering, bodyOf, type Hit, receiver } from "../integrations/Deliveries.support.ts"
@@ -11,10 +11,10 @@ import { newKey } from "./Requests.ts"
 export const signingSecret = `whsec_${Buffer.alloc(32, 9).toString("base64")}`
 export const botToken = "123456:AAEhBOweik6ad9r-QXPENQjcrGbqCr4K"
 export const address = "+4915112345678"
-/** Long enough to be found again wherever it does not belong. */
+/** A text that is recognised wherever it must not appear. */
 export const text = "Your machine is ready: 20 € 🚲"
 
-/** The conversations by channel. Those of an unreachable provider have a port without a listener. */
+/** Conversations by channel. Nothing listens on the port of `nobody`. */
 export const conversations = {
   http: "0193f0cb-d4e5-4f70-8192-0000000000a1",
   telegram: "0193f0cb-d4e5-4f70-8192-0000000000b2",
@@ -53,23 +53,23 @@ export const json =
   ({ response }) =>
     void response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body))
 
-/** Takes the message, in the words of its own API; its id for it holds how many came before. */
+/** Accepts the message in the provider's format; the returned id contains the number of earlier messages. */
 export const taken: Answering = (hit, n) =>
   json(200, isTelegram(hit) ? { ok: true, result: { message_id: 8000 + n } } : { providerMessageId: `p-${8000 + n}` })(
     hit,
     n
   )
 
-/** Breaks the connection off once it has the message. */
+/** Closes the connection after it has received the message. */
 export const reset: Answering = ({ response }) => void response.socket?.destroy()
 
-/** Answers the first message so, the second so, and all further ones like the last. */
+/** Gives these answers in order, then the last one to all further messages. */
 export const script =
   (...answers: readonly [Answering, ...ReadonlyArray<Answering>]): Answering =>
   (hit, n) =>
     (answers[Math.min(n, answers.length - 1)] ?? answers[0])(hit, n)
 
-/** Holds every message back until it is let go. */
+/** Holds every answer back until `letGo` is called. */
 export const held = (answer: Answering = taken) => {
   const waiting: Array<() => void> = []
   let isOpen = false
@@ -91,18 +91,18 @@ export interface MessageRow {
   readonly log: ReadonlyArray<AttemptShape>
 }
 
-/** The members of a message that are set as if another process had left it. */
+/** The state of a message as if another process had left it. */
 export interface Left {
   readonly status: string
   readonly attempting?: boolean
-  /** From now on; null: nothing is to come. */
+  /** In milliseconds from now; null: no further attempt. */
   readonly availableIn?: number | null
   readonly createdAgo?: number
   /** The members of the last attempt that differ. */
   readonly attempt?: object
 }
 
-/** Calls on a project's conversations with one of its tokens, through any server that has its database. */
+/** Returns calls on a project's conversations with one of its tokens, through any server with its database. */
 export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded) => {
   const { sql } = server
   const ask = (id: string, body: unknown, key = newKey()) =>
@@ -114,9 +114,9 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
     projectId,
     token,
     ask,
-    /** Sends the text that all tests send, under a key. */
+    /** Sends `text` under a key. */
     send: (to: Conversation, key?: string) => ask(conversations[to], { text }, key),
-    /** A message that was sent over the sandbox, under a key. */
+    /** Sends `text` over the sandbox under a key; returns the receipt. */
     sent: (key: string) => Effect.map(ask(conversations.sandbox, { text }, key), messageReceiptOf),
     row: (id: string | null | undefined) =>
       Effect.map(
@@ -140,7 +140,7 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
           created_at = ${new Date(now - createdAgo)}, updated_at = ${new Date(now - createdAgo)},
           attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || ${JSON.stringify(attempt)}::jsonb)
         WHERE project_id = ${projectId} AND id = ${id}`),
-    /** Makes what waits for its time due, and what is leased lost. */
+    /** Makes a waiting message due, or ends its lease. */
     age: (id: string | null | undefined) =>
       Effect.orDie(sql`
         UPDATE messages SET available_at = '2020-01-01T00:00:00Z'
@@ -149,7 +149,7 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
     source: (id: string, query = "") =>
       Effect.map(server.send({ path: `${sourcePath(id)}${query}`, token }), conversationSourceOf),
     sources: (query = "") => server.send({ path: query === "" ? sourcesPath : `${sourcesPath}?${query}`, token }),
-    /** The ids of every page, from the first to the last. */
+    /** Returns the ids of every page, from the first to the last. */
     walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) =>
       walkPages(
         (query) => Effect.map(server.send({ path: `${sourcesPath}?${query}`, token }), sourcePageOf),
@@ -159,7 +159,7 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
   }
 }
 
-/** The data of a channel, its recipient and its text, none of which may be repeated in an answer. */
+/** Asserts that an answer contains neither data of the channel nor the recipient nor the text. */
 const assertDiscreet = ({ headers, text: body }: Answer) => {
   const everything = `${JSON.stringify(headers)} ${body}`
   for (const secret of [signingSecret.slice(6), botToken, address, text, "127.0.0.1", "/hook", "sendMessage"]) {
@@ -167,7 +167,7 @@ const assertDiscreet = ({ headers, text: body }: Answer) => {
   }
 }
 
-/** A new project whose messages come to a receiver that answers so. */
+/** Creates a project whose messages go to a receiver with these answers. */
 export const open = Effect.fnUntraced(function* (server: TestServer["Service"], answering: Answering = taken) {
   const provider = yield* receiver(answering)
   const seeded = yield* server.seed(partsAt(provider.port))
@@ -183,5 +183,5 @@ const HttpBody = Schema.Struct({
 })
 const decode = Schema.decodeUnknownSync(Schema.Union([HttpBody, TelegramBody]), { onExcessProperty: "error" })
 
-/** The body of a message as its provider has it: exactly the members of contract §8. */
+/** Decodes the body that a provider received; it has exactly the members of contract §8. */
 export const sentBodyOf = (hit: Hit) => decode(bodyOf(hit))

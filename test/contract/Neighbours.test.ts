@@ -19,11 +19,11 @@ layer(TestServer.layer(), { excludeTestServices: true })("a project whose comman
         Effect.gen(function* () {
           yield* sql`SELECT FROM clients WHERE project_id = ${busy.projectId} AND id = 'c' FOR UPDATE`
           const patches = yield* Effect.forEach(
-            // Enough to hold up every connection of the mutations.
+            // Enough to occupy every connection of the mutations.
             Array.from({ length: 200 }, (_, n) => n),
             (n) => Effect.forkChild(Effect.tap(patch(busy.token, n), () => Effect.sync(() => settled++)))
           )
-          // They are at the database, and wait there.
+          // They wait in the database.
           yield* sql`SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`.pipe(
             Effect.repeat({ until: (waiting) => waiting.length > 0 })
           )

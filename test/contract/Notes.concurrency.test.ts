@@ -1,4 +1,4 @@
-/** Many who change a note at once: each version has one writer, and each command one effect (contract §5, §7). */
+/** Concurrent changes of one note: each version has one writer, and each command one effect (contract §5, §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -8,7 +8,7 @@ import { atOnce, statusesOf } from "./Clients.support.ts"
 import { slowDown } from "../support/SlowRows.ts"
 import { callsOf, open } from "./Notes.support.ts"
 
-/** The only successful answer, with its index. */
+/** Returns the only successful answer, with its index. */
 const winnerOf = (answers: ReadonlyArray<Answer>) => {
   const winners = answers.flatMap((answer, index) => (answer.status === 200 ? [{ answer, index }] : []))
   assert.strictEqual(winners.length, 1, JSON.stringify(statusesOf(answers)))

@@ -6,7 +6,7 @@ import { withDeals } from "../support/Deals.ts"
 import { type Seeded, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 
-/** Calls on the notes of a deal with one of the tokens of its project. */
+/** Returns calls on the notes of a deal with one of the tokens of its project. */
 export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded, dealId: string) => {
   const { send, sql } = server
   const path = `/api/v1/developer/crm/deals/${encodeURIComponent(dealId)}/notes`
@@ -30,27 +30,27 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
         token,
         key
       }),
-    /** The id of a new note. */
+    /** Creates a note; returns its id. */
     created: (body = "New") => Effect.map(create({ body }), (answer) => receiptOf(answer, 201).resourceId),
-    /** The note as it is now; undefined when there is none. */
+    /** Reads the note; undefined if there is none. */
     find: (id: string) => Effect.map(page("limit=100"), ({ items }) => items.find((note) => note.id === id)),
-    /** Notes with ids and times of the test's choice, which only SQL can give. */
+    /** Inserts notes by SQL, as no command can choose their ids and times. */
     insert: (notes: ReadonlyArray<{ readonly id: string; readonly createdAt: string }>) =>
       Effect.orDie(sql`
         INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
         SELECT ${projectId}::text, note.id, ${dealId}::text, 'Inserted', ${keyIdOf(token)}::text, 1, note.at, note.at
         FROM jsonb_to_recordset(${JSON.stringify(notes.map(({ createdAt: at, id }) => ({ id, at })))}::jsonb)
           AS note (id text, at timestamptz)`),
-    /** The calls on another deal's notes, or with another token. */
+    /** Returns the calls on another deal's notes, or with another token. */
     but: (change: { readonly dealId?: string; readonly token?: string }) =>
       callsOf(server, { projectId, token: change.token ?? token }, change.dealId ?? dealId)
   }
 }
 
-/** The part of a token that names its key (contract §3). */
+/** Returns the part of a token that is the id of its key (contract §3). */
 export const keyIdOf = (token: string) => /^dk_([0-9A-Za-z]{12})_/.exec(token)?.[1] ?? assert.fail("not a token")
 
-/** A new project with deals; the calls are on the notes of the first. */
+/** Creates a project with deals; returns the calls on the notes of the first deal. */
 export const open = Effect.fnUntraced(function* (dealId = "deal", ...others: ReadonlyArray<string>) {
   const server = yield* TestServer
   return callsOf(server, yield* server.seed(withDeals(dealId, ...others)), dealId)

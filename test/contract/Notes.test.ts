@@ -1,4 +1,4 @@
-/** Notes on deals: what a create, a patch and a delete do, what they refuse, and the pages (contract §5, §6, §7). */
+/** Creates, patches and deletes of notes, their conflicts, and the pages (contract §5, §6, §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { dealOf, faultsOf, notePageOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -11,7 +11,7 @@ import { newKey } from "./Requests.ts"
 
 const maxVersion = Number.MAX_SAFE_INTEGER
 
-/** A note from long ago, so that what happens to it now happens later. */
+/** A note so old that every change of it has a later time. */
 const old = { id: "old", createdAt: "2026-01-01T00:00:00.000Z" }
 
 const assertConflict = (answer: Answer, currentVersion: number) =>
@@ -83,7 +83,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
       receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 200)
       const before = yield* find(id)
       for (const expectedVersion of [1, 3, 2 ** 31, maxVersion]) {
-        // The guard comes before the question whether the text is another.
+        // The version is checked before the text is compared.
         for (const body of ["C", "B"]) assertConflict(yield* patch(id, { body, expectedVersion }), 2)
         assertConflict(yield* remove(id, expectedVersion), 2)
       }

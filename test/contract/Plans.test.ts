@@ -1,4 +1,4 @@
-/** The plans of statements that are made while the tables are empty, and kept by a connection as they fill. */
+/** Plans of statements that are made on empty tables, and that a connection keeps while the tables grow. */
 import { assert, layer } from "@effect/vitest"
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Schema } from "effect"
@@ -22,7 +22,7 @@ const operations = [
   "rateTicket"
 ]
 
-/** Tables that grow without a bound, each with the index that finds a row by what names it. */
+/** Tables that grow without bound, each with the index that finds a row by its key. */
 const byKey: Readonly<Record<string, string>> = {
   projects: "projects_pkey",
   clients: "clients_pkey",
@@ -34,7 +34,7 @@ const byKey: Readonly<Record<string, string>> = {
   idempotency_keys: "idempotency_keys_pkey"
 }
 
-/** A node of a plan that reads a table, wherever it stands in the document. */
+/** A node that reads a table, at any depth of a plan. */
 interface Scan {
   readonly table: string
   readonly index: unknown
@@ -52,14 +52,14 @@ const scansOf = (plan: unknown): ReadonlyArray<Scan> => {
   return [...own, ...Object.values(plan).flatMap(scansOf)]
 }
 
-/** The index of a scan; a bitmap scan has it in the node below. */
+/** Returns the index of a scan; that of a bitmap scan is in its child node. */
 const indexOf = (plan: Readonly<Record<string, unknown>>): Omit<Scan, "table"> => {
   const below = Array.isArray(plan["Plans"]) ? plan["Plans"].find(isRecord) : undefined
   const scan = plan["Node Type"] === "Bitmap Heap Scan" && below !== undefined ? below : plan
   return { index: scan["Index Name"], condition: scan["Index Cond"] }
 }
 
-/** As many nulls as a statement has parameters. */
+/** Returns as many nulls as a statement has parameters. */
 const nullsFor = (text: string) => {
   const count = Math.max(0, ...[...text.matchAll(/\$([0-9]+)/g)].map(([, number]) => Number(number)))
   return count === 0 ? "" : `(${Array.from({ length: count }, () => "NULL").join(", ")})`
@@ -77,7 +77,7 @@ layer(services, { excludeTestServices: true })("statements planned on empty tabl
         const key = newKey()
         yield* restore(sample, own.projectId)
         yield* send(requestOf(sample, own.token, { key }))
-        // A repeat, and commands that come together.
+        // A replay and concurrent commands.
         yield* Effect.forEach(
           [key, ...Array.from({ length: 8 }, newKey)],
           (each) => send(requestOf(sample, own.token, { key: each })),
@@ -99,7 +99,7 @@ layer(services, { excludeTestServices: true })("statements planned on empty tabl
       yield* Effect.gen(function* () {
         const sql = yield* PgClient.PgClient
         for (const text of statements) {
-          // The session plans for all values alike, so that these don't matter.
+          // The session makes generic plans, which do not depend on the values.
           yield* sql.unsafe(`PREPARE planned AS ${text}`)
           const rows = yield* sql.unsafe<Record<string, unknown>>(
             `EXPLAIN (FORMAT JSON) EXECUTE planned${nullsFor(text)}`

@@ -12,7 +12,7 @@ interface Listed {
 
 export const recordPath = (path: string) => (id: string) => `${path}/${encodeURIComponent(id)}`
 
-/** Makes the calls on records at `path`, with the functions that decode a record and a page of them. */
+/** Returns the calls on records at `path`, with the functions that decode a record and a page. */
 export const callsOn =
   <Record, Page extends Listed>(path: string, recordOf: (answer: Answer) => Record, pageOf: (answer: Answer) => Page) =>
   (server: TestServer["Service"], { projectId, token }: Seeded) => {
@@ -28,12 +28,12 @@ export const callsOn =
       patch: (id: string, json: unknown, key = newKey()) => send({ method: "PATCH", path: at(id), token, key, json }),
       get,
       list,
-      /** Changes the project by a file. */
+      /** Applies a project file. */
       apply: (parts: Parts) => apply(projectId, parts),
-      /** The record as it is now. */
+      /** Reads the record. */
       read: (id: string) => Effect.map(get(id), recordOf),
       page: (query = "") => Effect.map(list(query), pageOf),
-      /** The ids of every page, from the first to the last. */
+      /** Returns the ids of every page, from the first to the last. */
       walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) =>
         walkPages((query) => Effect.map(list(query), pageOf), query, between)
     }

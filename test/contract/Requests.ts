@@ -1,25 +1,25 @@
-/** Requests made from the samples, each with whatever a test wants wrong with it. */
+/** Requests made from the samples, with the changes of a test. */
 import { randomBytes } from "node:crypto"
 import type { Module, Scope } from "../../src/api/Access.ts"
 import type { Request } from "../support/ContractHttp.ts"
 import type { Reference, Sample } from "./Sample.ts"
 
-/** The parts of a sample that most operations share: a read answers 200 under the policy `read`, a mutation 200 under `write`. */
+/** Returns what most samples have in common: status 200, and the policy `read` for a GET, else `write`. */
 export const operation = (method: Sample["method"], path: string, scope: Scope, module: Module) =>
   ({ method, path, scope, module, status: 200, policy: method === "GET" ? "read" : "write" }) as const
 
-/** A key that was never used; it suits every operation. */
+/** Returns an unused key that is valid for every operation. */
 export const newKey = () => `key-${randomBytes(8).toString("hex")}`
 
 export interface Change {
-  /** Percent-encoded already. */
+  /** Percent-encoded path parameters. */
   readonly params?: Readonly<Record<string, string>>
   /** The query as it is sent. */
   readonly query?: string
   readonly json?: unknown
   readonly body?: string | Uint8Array
   readonly chunked?: boolean
-  /** Undefined: without one. */
+  /** The idempotency key; undefined for none. */
   readonly key?: string | undefined
   readonly headers?: Readonly<Record<string, string>>
 }
@@ -27,7 +27,7 @@ export interface Change {
 export const queryOf = (sample: Sample): ReadonlyArray<readonly [string, string]> =>
   Object.entries(sample.query ?? {}).flatMap(([name, value]) => (value === null ? [] : [[name, value] as const]))
 
-/** The request of a sample, with a token or without. */
+/** Returns the request of a sample, with or without a token. */
 export const requestOf = (sample: Sample, token: string | undefined, change: Change = {}): Request => {
   const params = { ...sample.params, ...change.params }
   const path = sample.path.replace(/\{(\w+)\}/g, (_, name: string) => params[name] ?? "")
@@ -50,7 +50,7 @@ export const requestOf = (sample: Sample, token: string | undefined, change: Cha
   }
 }
 
-/** The change that puts other ids at references of the good request. */
+/** Returns the change that replaces the ids at references of a sample. */
 export const referring = (
   sample: Sample,
   references: ReadonlyArray<Reference>,
@@ -63,7 +63,7 @@ export const referring = (
   return { params: idsIn("path"), ...(sample.body === undefined ? {} : { json: { ...sample.body, ...idsIn("body") } }) }
 }
 
-/** The locations of all strings of a value, each with the value that has another string there. */
+/** Yields the location of each string in a value, with a function that replaces that string. */
 export function* stringsOf(
   value: unknown,
   location: string,

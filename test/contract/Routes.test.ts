@@ -1,4 +1,4 @@
-/** Requests to no operation: unknown paths, the open routes, and bytes that are no request (contract §1, §15). */
+/** Requests outside the operations: unknown paths, open routes, and bytes that are not a request (contract §1, §15). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { assertUnlimited, codeOf, problemOf, requestIdOf } from "../support/ContractAnswers.ts"
@@ -6,7 +6,7 @@ import { TestServer } from "../support/TestServer.ts"
 import type { Sample } from "./Sample.ts"
 import { samples } from "./Samples.ts"
 
-/** Splits what a socket answered. */
+/** Parses the bytes of an answer. */
 const answerOf = (text: string) => {
   const [head = "", body = ""] = text.split("\r\n\r\n")
   const [line = "", ...fields] = head.split("\r\n")
@@ -49,7 +49,7 @@ const Document = Schema.Struct({
 const decodeDocument = Schema.decodeUnknownSync(Document)
 const decodeCoded = Schema.decodeUnknownSync(Coded)
 
-/** The codes of an operation in contract §2 to §7. */
+/** Returns the problem codes of an operation in contract §2 to §7. */
 const codesOf = ({ body, key, query = {}, receipt, references = [], refusals = [] }: Sample) => [
   "validation_failed",
   "credential_missing",
@@ -239,7 +239,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
 
   for (const [what, head] of [
     ["without a host", "connection: close"],
-    ["with an expectation that nobody meets", "host: x\r\nconnection: close\r\nexpect: the-unexpected"]
+    ["with an unknown expectation", "host: x\r\nconnection: close\r\nexpect: the-unexpected"]
   ]) {
     it.effect(`answers a request ${what}, with a problem or without`, () =>
       Effect.gen(function* () {
@@ -317,7 +317,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
         ]) {
           const text = yield* sendBytes(`${head}host: x\r\n${body}${last}`)
           const statuses = [...text.matchAll(/^HTTP\/1\.1 (\d+) /gm)].map(([, code]) => Number(code))
-          // The server may end the connection instead of reading on; it may not take the body for a request.
+          // The server may close the connection instead of reading on, but must not read the body as a request.
           if (statuses.length === 1) assert.match(text, /^connection: close\r$/im)
           assert.deepStrictEqual(statuses, [status, 200].slice(0, statuses.length), head)
           assert.notInclude(text, '"openapi"')

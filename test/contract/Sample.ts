@@ -14,11 +14,11 @@ export interface Reference {
   readonly form?: "uuid"
 }
 
-/** An id of a reference's form that no project has. */
+/** Returns an id of a reference's form that no project has. */
 export const missingOf = ({ form }: Reference) =>
   form === "uuid" ? "00000000-0000-4000-8000-000000000000" : "xxx_nothing"
 
-/** A valid request to an operation, with what the contract says of it. */
+/** A valid request to an operation, with what the contract requires for it. */
 export interface Sample {
   readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE"
   /** Relative to `/api`, `{name}` for a parameter. */
@@ -44,7 +44,7 @@ export interface Sample {
   readonly references?: ReadonlyArray<Reference>
   /** Other codes with which the operation can refuse. */
   readonly refusals?: ReadonlyArray<string>
-  /** Prepares what the request needs and no project file can create, or what an earlier request has used up. */
+  /** Restores records that the request needs and a project file cannot create, or that an earlier request consumed. */
   readonly restore?: Restore
 }
 

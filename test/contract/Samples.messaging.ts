@@ -1,4 +1,4 @@
-/** The walk's requests to messaging, and what they refer to. */
+/** Samples of messaging, and the records that they refer to. */
 import type { Parts } from "../support/TestServer.ts"
 import { operation } from "./Requests.ts"
 import type { Reference, Sample } from "./Sample.ts"
@@ -6,7 +6,7 @@ import type { Reference, Sample } from "./Sample.ts"
 const own = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
 const foreignId = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e9"
 
-/** A sandbox takes every message. */
+/** A sandbox channel, which accepts every message. */
 export const fixtures: Parts = {
   channels: [{ id: "chan_own", providerType: "sandbox", displayName: "Own" }],
   conversations: [{ id: own, channelId: "chan_own", address: "own" }]
@@ -24,7 +24,7 @@ const reference: Reference = {
   form: "uuid"
 }
 
-/** `expectedProjectId` is another in each project, so that no sample has it: tests of its own do. */
+/** `expectedProjectId` differs by project and is left out; other tests cover it. */
 export const samples: Readonly<Record<"listSources" | "getConversationSource" | "sendMessage", Sample>> = {
   listSources: {
     ...operation("GET", "/v1/developer/messaging/sources", "messaging.read", "messaging"),

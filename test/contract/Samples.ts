@@ -1,4 +1,4 @@
-/** A valid request to each operation, with what the contract says of it: the table of the tests named `Walk`. */
+/** A valid request to each operation, with what the contract requires for it: the table of the `Walk` tests. */
 import { Context, Effect, Layer } from "effect"
 import { receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
@@ -45,7 +45,7 @@ const fixtures: Parts = {
   ...Messaging.fixtures
 }
 
-/** The records of another project, under ids that the first one doesn't have. */
+/** Records of another project, with ids that the first project does not have. */
 const foreign: Parts = {
   members: [{ id: "mem_foreign", name: "Foreign" }],
   organizations: [{ id: "org_foreign", name: "Foreign" }],
@@ -58,7 +58,7 @@ const foreign: Parts = {
   ...Messaging.foreign
 }
 
-/** A note as it was first written, whatever has become of it since. */
+/** Inserts a note, or resets it to its first version. */
 const putNote =
   (dealId: string, id: string): Restore =>
   (sql, projectId) =>
@@ -68,7 +68,7 @@ const putNote =
       FROM api_keys WHERE project_id = ${projectId} LIMIT 1
       ON CONFLICT (project_id, id) DO UPDATE SET body = excluded.body, version = 1`.pipe(Effect.asVoid, Effect.orDie)
 
-/** Takes the webhook away again. */
+/** Removes the webhook. */
 const removeWebhook =
   (installationId: string): Restore =>
   (sql, projectId) =>
@@ -77,7 +77,7 @@ const removeWebhook =
       (table) => sql`DELETE FROM ${sql(table)} WHERE project_id = ${projectId} AND installation_id = ${installationId}`
     ).pipe(Effect.asVoid, Effect.orDie)
 
-/** A webhook at its first version, without events of the walk. */
+/** Inserts a webhook, or resets it to version 1 without secrets. The walk emits no event of its type. */
 const putWebhook =
   (installationId: string): Restore =>
   (sql, projectId) =>
@@ -92,7 +92,7 @@ const putWebhook =
       Effect.orDie
     )
 
-/** A delivery that has died, whatever was done for it since, with its webhook. */
+/** Inserts a dead delivery and its webhook, or makes the delivery dead again. */
 const putDeadDelivery =
   (installationId: string, id: string): Restore =>
   (sql, projectId) =>
@@ -152,7 +152,7 @@ const installationReference: Reference = {
 
 const campaignReference: Reference = { at: ["path", "campaignId"], foreign: "cmp_foreign", code: "campaign_not_found" }
 
-/** By the names that the HttpApi gives them. An operation that is missing here fails the walk. */
+/** Samples by operation. The walk fails if an operation is missing here. */
 export const samples: Readonly<Record<string, Sample>> = {
   listClients: {
     ...operation("GET", "/v1/developer/crm/clients", "crm.clients.read", "crm"),
@@ -204,7 +204,7 @@ export const samples: Readonly<Record<string, Sample>> = {
   patchDeal: {
     ...operation("PATCH", "/v1/developer/crm/deals/{dealId}", "crm.deals.write", "crm"),
     params: { dealId: "deal_own" },
-    // Losing what is lost is no move, so it can be said again.
+    // A repeated `lost` is not a move, so the sample can be sent again.
     body: { ...deal, status: "lost", lifecycle: "active", lostReason: "No budget this year" },
     required: [],
     key: "record",
@@ -360,7 +360,7 @@ export const samples: Readonly<Record<string, Sample>> = {
   }
 }
 
-/** Holds an answer to be the receipt of an operation that makes one. */
+/** Asserts that an answer is a receipt of the sample's kind; returns the receipt. */
 export const receiptOfSample = ({ receipt, status }: Sample, answer: Answer) => {
   if (receipt === "secret") return secretReceiptOf(answer)
   if (receipt === "message") {
@@ -370,23 +370,23 @@ export const receiptOfSample = ({ receipt, status }: Sample, answer: Answer) => 
   return receipt === "unversioned" ? unversionedReceiptOf(answer) : receiptOf(answer, status)
 }
 
-/** Whose a request is: the project, and one of its tokens or none. */
+/** The sender of a request: a project, and one of its tokens or none. */
 export interface Caller {
   readonly projectId: string
   readonly token: string | undefined
 }
 
-/** The projects that the walk calls on. */
+/** The projects of the walk. */
 export class World extends Context.Service<
   World,
   {
-    /** Has everything that the samples refer to. */
+    /** A project with every record to which the samples refer. */
     readonly own: Seeded
-    /** Seeds a project like `own`, but for the parts given, each in place of the whole part. */
+    /** Seeds a project like `own`; each given part replaces the whole part. */
     readonly seed: (parts?: Parts) => Effect.Effect<Seeded>
-    /** Makes a good request possible, however often it was sent before. */
+    /** Restores the records that a sample needs, so that it can succeed again. */
     readonly restore: (sample: Sample, projectId: string) => Effect.Effect<void>
-    /** Sends a request that may be a good one, once it is possible. */
+    /** Restores the records of a sample, then sends it with a change. */
     readonly ask: (sample: Sample, caller: Caller, change?: Change) => Effect.Effect<Answer>
   }
 >()("developer-api/test/World") {
@@ -417,6 +417,6 @@ export class World extends Context.Service<
     })
   )
 
-  /** In the role `api`, which sends no deliveries. */
+  /** A server in the role `api`, which sends no deliveries. */
   static readonly layer = World.layerNoDeps.pipe(Layer.provideMerge(TestServer.layer({}, "api")))
 }

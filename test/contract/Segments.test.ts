@@ -21,7 +21,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the list of s
         id: "all",
         name: "All",
         description: null,
-        // Archived and merged ones, too.
+        // Archived and merged clients count too.
         contactCount: 2,
         createdAt: made?.createdAt ?? "",
         updatedAt: made?.createdAt ?? ""

@@ -18,8 +18,8 @@ const start = Effect.fnUntraced(function* (parts: Parts) {
   }
 })
 
-/** A moment that differs from the previous one. */
-const aMoment = Effect.sleep("5 millis")
+/** Puts the next change at a later instant. */
+const laterInstant = Effect.sleep("5 millis")
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the list of sources", (it) => {
   it.effect("has one source for each channel without its config", () =>
@@ -36,7 +36,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the list of s
       const after = new Date().toISOString()
       const { items, link, nextCursor } = yield* page()
       assert.deepStrictEqual([nextCursor, link], [null, undefined])
-      const told = items.map(({ connectedAt, id, revokedAt, ...rest }) => {
+      const shown = items.map(({ connectedAt, id, revokedAt, ...rest }) => {
         assert.match(id, /^src_/)
         assert.isTrue(before <= connectedAt && connectedAt <= after)
         assert.strictEqual(revokedAt, rest.status === "revoked" ? connectedAt : null)
@@ -44,7 +44,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the list of s
       })
       const active = { status: "active", capabilities: { textReply: true } }
       assert.deepStrictEqual(
-        told.toSorted((left, right) => (left.channelId < right.channelId ? -1 : 1)),
+        shown.toSorted((left, right) => (left.channelId < right.channelId ? -1 : 1)),
         [
           { channelId: "h", providerType: "http", displayName: "h", ...active },
           {
@@ -68,7 +68,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the list of s
       const { apply, page } = yield* start({ channels: [sandbox("a"), sandbox("b")] })
       const before = (yield* page()).items
       const ids = (of: typeof before) => of.map(({ channelId, connectedAt, id }) => [channelId, id, connectedAt])
-      yield* aMoment
+      yield* laterInstant
       yield* apply({ channels: [{ ...httpChannel("a", "https://a.example/"), displayName: "New", status: "revoked" }] })
       const revoked = (yield* page()).items
       assert.deepStrictEqual(ids(revoked), ids(before))
@@ -80,8 +80,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the list of s
         capabilities: { textReply: false }
       })
       assert.isAbove(Date.parse(String(a.revokedAt)), Date.parse(String(a.connectedAt)))
-      // Revoked is revoked: saying it again doesn't make it later. And it can be taken back.
-      yield* aMoment
+      // A repeated revocation keeps its time, and a revoked channel can become active again.
+      yield* laterInstant
       yield* apply({
         channels: [{ ...httpChannel("a", "https://a.example/"), displayName: "Newer", status: "revoked" }]
       })
@@ -127,15 +127,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the source of
       const { source, sources } = yield* open(yield* TestServer)
       const { items } = sourcePageOf(yield* sources())
       for (const [channelId, id] of Object.entries(conversations)) {
-        const told = yield* source(id)
-        assert.deepStrictEqual(told, {
+        const shown = yield* source(id)
+        assert.deepStrictEqual(shown, {
           conversationId: id,
           source: items.find((item) => item.channelId === channelId) ?? assert.fail("not in the catalog"),
-          observedAt: told.observedAt
+          observedAt: shown.observedAt
         })
-        assert.isTrue(before <= told.observedAt && told.observedAt <= new Date().toISOString())
+        assert.isTrue(before <= shown.observedAt && shown.observedAt <= new Date().toISOString())
         for (const other of [id.toUpperCase(), id.replace("a", "A")]) {
-          assert.deepStrictEqual(yield* source(other), told)
+          assert.deepStrictEqual(yield* source(other), shown)
         }
       }
     })
@@ -146,20 +146,20 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the source of
       const { apply, source } = yield* open(yield* TestServer)
       const id = conversations.http
       const first = yield* source(id)
-      yield* aMoment
-      // Whatever else is said of it, it is still where it was.
+      yield* laterInstant
+      // A new address does not move the conversation.
       yield* apply({ conversations: [{ id, channelId: "http", address: "other" }] })
       assert.strictEqual((yield* source(id)).observedAt, first.observedAt)
       yield* apply({ conversations: [{ id: id.toUpperCase(), channelId: "sandbox", address: "other" }] })
       const moved = yield* source(id)
       assert.strictEqual(moved.source.channelId, "sandbox")
       assert.isAbove(Date.parse(moved.observedAt), Date.parse(first.observedAt))
-      yield* aMoment
+      yield* laterInstant
       yield* apply({ conversations: [{ id, channelId: "http", address: "other" }] })
       const back = yield* source(id)
       assert.deepStrictEqual(back.source, first.source)
       assert.isAbove(Date.parse(back.observedAt), Date.parse(moved.observedAt))
-      // The others stay where they are.
+      // Other conversations are not moved.
       assert.strictEqual((yield* source(conversations.sandbox)).observedAt, first.observedAt)
     })
   )
@@ -190,7 +190,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the source of
       const neighbour = yield* open(server)
       const id = conversations.http
       assert.deepStrictEqual(yield* source(id, `?expectedProjectId=${projectId}`), yield* source(id))
-      // The other project has a conversation of this id, too, and it is another one.
+      // The other project has a different conversation with the same id.
       assert.notStrictEqual((yield* neighbour.source(id)).source.id, (yield* source(id)).source.id)
       const ask = (id: string, expected: string) =>
         server.send({ path: `${sourcePath(id)}?expectedProjectId=${expected}`, token })

@@ -12,12 +12,12 @@ import { missingOf, type Sample } from "./Sample.ts"
 import { receiptOfSample, samples, World } from "./Samples.ts"
 import { services, Wire } from "./Wire.support.ts"
 
-/** Wakes those who deliver, after the commit: no request waits for it, and one does for many. */
-const wake = "SELECT pg_notify($1, $2)"
+/** The notification of delivery loops after a commit. No request waits for it, and one serves several requests. */
+const notify = "SELECT pg_notify($1, $2)"
 
 /**
- * The round trips of a request, without the wake and those of its credential, which is cached for a moment. The SQL of
- * each must be one statement, and never BEGIN: a request needs no interactive transaction.
+ * Counts the round trips of a request, without the notification and those of its credential, which is cached for a
+ * short time. Asserts that none begins or ends a transaction: a request needs no interactive transaction.
  */
 const roundTripsOf = <E, R>(request: Effect.Effect<Answer, E, R>) =>
   Effect.gen(function* () {
@@ -26,7 +26,7 @@ const roundTripsOf = <E, R>(request: Effect.Effect<Answer, E, R>) =>
     const answer = yield* request
     const roundTrips = wire
       .take()
-      .filter(({ statements }) => !statements.some((sql) => /\bapi_keys\b/.test(sql) || sql === wake))
+      .filter(({ statements }) => !statements.some((sql) => /\bapi_keys\b/.test(sql) || sql === notify))
     for (const { statements } of roundTrips) {
       for (const sql of statements) assert.notMatch(sql, /^\s*(begin|commit|start transaction|savepoint)\b/i)
     }
@@ -39,14 +39,14 @@ const roundTripsOf = <E, R>(request: Effect.Effect<Answer, E, R>) =>
 
 const once = { roundTrips: 1, statements: 1 }
 
-/** A send is recorded twice: before the provider is called, and with what that came to. A replay looks for the message. */
+/** A send is recorded twice: before its provider is called, and with the outcome. A replay also reads the message. */
 const costOf = ({ receipt }: Sample) => (receipt === "message" ? { roundTrips: 2, statements: 2 } : once)
 const mostOfReplay = ({ receipt }: Sample) => (receipt === "message" ? 3 : 2)
 
-/** Statements that are prepared once per connection, which the first requests have in addition. */
+/** Repetitions of a request. The first is not counted, as it also prepares statements on its connection. */
 const rounds = [0, 1, 2]
 
-/** Holds a request to one statement. */
+/** Asserts that a request costs one statement. */
 const assertOnce = Effect.fnUntraced(function* (
   what: string,
   status: number,
@@ -85,13 +85,13 @@ layer(services, { excludeTestServices: true })("the number of statements", (it) 
   }
   const isMutation = ({ key }: Sample) => key !== undefined
 
-  walk("costs one statement, and with a webhook for every event no more", (sample) =>
+  walk("costs one statement, also with a webhook for every event", (sample) =>
     Effect.gen(function* () {
       const { send, sql } = yield* TestServer
       const { own, restore, seed } = yield* World
-      const told = yield* seed()
-      yield* subscribe(sql, told.projectId, "shop")
-      for (const { projectId, token } of [own, told]) {
+      const subscribed = yield* seed()
+      yield* subscribe(sql, subscribed.projectId, "shop")
+      for (const { projectId, token } of [own, subscribed]) {
         for (const round of rounds) {
           yield* restore(sample, projectId)
           const { answer, ...cost } = yield* roundTripsOf(send(requestOf(sample, token)))
@@ -157,9 +157,9 @@ layer(services, { excludeTestServices: true })("the number of statements", (it) 
         ["rateTicket", "comment"]
       ] as const) {
         const sample = samples[name] ?? assert.fail(name)
-        const say = (text: string) => ask(sample, project, { json: { ...sample.body, [member]: text } })
-        yield* assertOnce(`${name} something`, 200, (round) => say(`${round}`))
-        yield* assertOnce(`${name} nothing`, 200, () => say("2"))
+        const set = (text: string) => ask(sample, project, { json: { ...sample.body, [member]: text } })
+        yield* assertOnce(`${name} something`, 200, (round) => set(`${round}`))
+        yield* assertOnce(`${name} nothing`, 200, () => set("2"))
       }
     })
   )
@@ -294,7 +294,7 @@ layer(services, { excludeTestServices: true })("the number of statements", (it) 
   )
 })
 
-/** Tables that there have to be. */
+/** Tables that must exist. */
 const expectedTables = `
   projects members organizations clients api_keys idempotency_keys pipelines stages deals notes tickets tasks
   installations webhooks webhook_secrets endpoint_health events deliveries replays audit_entries staged_batches
@@ -304,7 +304,7 @@ const expectedTables = `
   .split(/\s+/)
 
 layer(TestServer.layer(), { excludeTestServices: true })("the database catalog", (it) => {
-  it.effect("leads every key, constraint and index with project_id", () =>
+  it.effect("has project_id first in every key, constraint and index", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestServer
       const leads = yield* sql<{ table: string; kind: string; name: string; lead: string | null }>`
@@ -331,7 +331,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
           .map(({ kind, name, table }) => `${table}: ${kind} ${name}`)
           .toSorted(),
         [
-          // A token names its key, and not its project.
+          // A token contains the id of its key, not of its project.
           "api_keys: index api_keys_key_id",
           "api_keys: u api_keys_key_id",
           // An operator signs in for all projects.
@@ -345,7 +345,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
     })
   )
 
-  it.effect("gives every table a primary key with a project_id that is not null", () =>
+  it.effect("has a primary key and a project_id that is not null in every table", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestServer
       const tables = yield* sql<{ table: string; primary: boolean; owned: boolean; bytewise: boolean }>`

@@ -1,4 +1,4 @@
-/** Ticket ratings: when a ticket takes one, from whom, and what becomes of the one before (contract §5, §7). */
+/** Ratings of tickets: when and from whom they are accepted, and how they replace each other (contract §5, §7). */
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Layer } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -20,7 +20,7 @@ const ticket = (id: string, status: Ticket["status"] = "resolved", rating?: NonN
 
 const unrated = { score: null, comment: null, by: null, version: 1 }
 
-/** A project with tickets; the default is a resolved ticket with the id `t`. */
+/** Creates a project with tickets; the default is a resolved ticket with the id `t`. */
 const open = Effect.fnUntraced(function* (
   tickets: ReadonlyArray<Ticket> = [ticket("t")],
   project: Parts["project"] = {}
@@ -34,7 +34,7 @@ const open = Effect.fnUntraced(function* (
       send({ method: "PUT", path: `/api/v1/developer/crm/tickets/${encodeURIComponent(id)}/rating`, token, key, json }),
     /** Changes tickets by a project file. */
     apply: (...tickets: ReadonlyArray<Ticket>) => apply(projectId, { tickets }),
-    /** The current rating, which no operation returns. */
+    /** Reads the current rating, which no operation returns. */
     read: Effect.fnUntraced(function* (id: string) {
       const rows = yield* sql<Row & { readonly version: number }>`
         SELECT rating_score AS score, rating_comment AS comment, rating_by AS by, version
@@ -77,13 +77,16 @@ layer(TestServer.layer(), { excludeTestServices: true })("a ticket", (it) => {
 
   it.effect("keeps its customer's rating against every other rating", () =>
     Effect.gen(function* () {
-      const said = { score: 1, comment: "Slow", by: "customer" } as const
-      const { rate, read } = yield* open([ticket("resolved", "resolved", said), ticket("closed", "closed", said)])
+      const byCustomer = { score: 1, comment: "Slow", by: "customer" } as const
+      const { rate, read } = yield* open([
+        ticket("resolved", "resolved", byCustomer),
+        ticket("closed", "closed", byCustomer)
+      ])
       for (const id of ["resolved", "closed"]) {
         for (const rating of [{ score: 5 }, { score: 1, comment: "Slow" }]) {
           problemOf(yield* rate(id, rating), 409, "rating_customer_owned")
         }
-        assert.deepStrictEqual(yield* read(id), { ...said, version: 1 })
+        assert.deepStrictEqual(yield* read(id), { ...byCustomer, version: 1 })
       }
     })
   )
@@ -146,7 +149,7 @@ layer(slow, { excludeTestServices: true })("a ticket under concurrent ratings", 
   it.effect("takes 30 different ratings in sequence, and keeps the last one whole", () =>
     Effect.gen(function* () {
       const { rate, read } = yield* open()
-      // No two alike, so each of them changes something.
+      // All ratings differ, so each changes the ticket.
       const ratings = Array.from({ length: 30 }, (_, index) => ({
         score: 1 + (index % 5),
         comment: `Comment ${index}`
@@ -175,7 +178,7 @@ layer(slow, { excludeTestServices: true })("a ticket under concurrent ratings", 
   it.effect("refuses operators from the moment its customer rates it", () =>
     Effect.gen(function* () {
       const { apply, rate, read } = yield* open()
-      const said = { score: 1, comment: "Slow", by: "customer" } as const
+      const byCustomer = { score: 1, comment: "Slow", by: "customer" } as const
       const busy = yield* Deferred.make<void>()
       let taken = 0
       const operator = Effect.gen(function* () {
@@ -186,9 +189,9 @@ layer(slow, { excludeTestServices: true })("a ticket under concurrent ratings", 
           if (taken === 10) yield* Deferred.succeed(busy, undefined)
         }
       })
-      const customer = Effect.andThen(Deferred.await(busy), apply(ticket("t", "resolved", said)))
+      const customer = Effect.andThen(Deferred.await(busy), apply(ticket("t", "resolved", byCustomer)))
       yield* Effect.all([atOnce(8, () => operator), customer], { concurrency: "unbounded" })
-      assert.deepStrictEqual(yield* read("t"), { ...said, version: taken + 2 })
+      assert.deepStrictEqual(yield* read("t"), { ...byCustomer, version: taken + 2 })
     })
   )
 })

@@ -10,7 +10,7 @@ import { hasBody, walking } from "./Walk.support.ts"
 
 const limit = 256 * 1024
 
-/** A good body, made long with white space. */
+/** Returns a good body, padded with white space. */
 const padded = (sample: Sample, bytes: number) => {
   const text = JSON.stringify(sample.body)
   return text + " ".repeat(bytes - Buffer.byteLength(text))
@@ -154,7 +154,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
           const json = replaced(text)
           assert.deepStrictEqual(faultsOf(yield* ask({ json })), [location], JSON.stringify(text))
         }
-        // The byte itself, not its escape.
+        // The raw byte instead of its escape.
         const raw = JSON.stringify(replaced("\u0001")).replace("\\u0001", "\u0000")
         problemOf(yield* ask({ body: raw }), 400, "malformed_json")
       }
@@ -173,7 +173,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         `${'{"a":'.repeat(Math.min(depth, 30_000))}1${"}".repeat(Math.min(depth, 30_000))}`,
         `["]\\"]",${"[".repeat(depth - 1)}"\u0000"${"]".repeat(depth - 1)}]`
       ]
-      // The members of a body stand on its first level.
+      // The members of a body are at its first level.
       for (const value of nested(31).slice(0, 2)) {
         const answer = yield* ask({ body: good.replace("{", `{"surprise":${value},`) })
         assert.deepStrictEqual(faultsOf(answer), ["body/surprise"])

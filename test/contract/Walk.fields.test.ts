@@ -1,4 +1,4 @@
-/** Each body member and query parameter of each operation: what it takes and what it refuses (contract §2, §7 to §10). */
+/** Accepted and refused values of each body member and query parameter (contract §2, §7 to §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { OpenApi } from "effect/http-api"
@@ -12,7 +12,7 @@ import { type Change, queryOf, requestOf } from "./Requests.ts"
 import type { Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
 
-// The fields that the OpenAPI document names
+// The fields in the OpenAPI document
 
 const Referring = Schema.Struct({ $ref: Schema.optionalKey(Schema.String) })
 const Properties = Schema.Record(Schema.String, Schema.Unknown)
@@ -73,7 +73,7 @@ const put = (members: Members, [name = "", ...path]: ReadonlyArray<string>, valu
   return { ...members, [name]: put(inner, path, value) }
 }
 
-/** The smallest good body of an operation or of one command of a campaign. */
+/** Returns the smallest good body of an operation or of one command of a campaign. */
 const smallest = ({ body = {}, required = [] }: Sample, command: string | undefined) =>
   command === undefined
     ? Object.fromEntries(required.map((name) => [name, body[name]]))
@@ -117,7 +117,7 @@ const rating: Read = ({ sql }, { projectId }) =>
     Effect.orDie
   )
 
-/** Reads the record that an operation has made or changed, as other operations show it or SQL. */
+/** Functions that read the record that an operation has created or changed, by another operation or by SQL. */
 const readers: Readonly<Record<string, Read>> = {
   createClient: client,
   patchClient: client,

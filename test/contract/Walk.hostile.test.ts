@@ -28,7 +28,7 @@ const hostileTexts = [
   ].flatMap(words),
   "9".repeat(400)
 ]
-/** As it is written: JSON.stringify would write some of the numbers otherwise. */
+/** Values as JSON texts, as JSON.stringify would change some of the numbers. */
 const hostileJson = [
   ...["", ...hostileTexts].map((text) => JSON.stringify(text)),
   ...[
@@ -47,7 +47,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         if (answer.status !== sample.status) problemOf(answer, answer.status, String(codeOf(answer)))
       }
       for (const text of ["", ...hostileTexts]) {
-        // Without an id a path is another one.
+        // An empty id would be another path.
         for (const name of text === "" ? [] : Object.keys(sample.params ?? {})) {
           assertSound(yield* ask({ params: { [name]: encodeURIComponent(text) } }), `${name}: ${text}`)
         }

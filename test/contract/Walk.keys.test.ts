@@ -1,4 +1,4 @@
-/** Every mutation: what its idempotency key does (contract §5). */
+/** Every mutation: the effects of its idempotency key (contract §5). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
@@ -11,19 +11,19 @@ import { walkingOver } from "./Walk.support.ts"
 
 const isMutation = ({ key }: Sample) => key !== undefined
 
-/** JSON of the same meaning: members in the opposite order, blanks, and every letter escaped. */
-const otherwise = (value: unknown): string => {
-  if (Array.isArray(value)) return `[ ${value.map(otherwise).join(" ,\n")} ]`
+/** Returns JSON of the same meaning: members in reverse order, white space, and every character escaped. */
+const rewritten = (value: unknown): string => {
+  if (Array.isArray(value)) return `[ ${value.map(rewritten).join(" ,\n")} ]`
   if (typeof value === "object" && value !== null) {
     const members = Object.entries(value).toReversed()
-    return `{\t${members.map(([name, member]) => `${otherwise(name)} : ${otherwise(member)}`).join(" , ")} }`
+    return `{\t${members.map(([name, member]) => `${rewritten(name)} : ${rewritten(member)}`).join(" , ")} }`
   }
   if (typeof value !== "string") return JSON.stringify(value)
   const escaped = [...Array(value.length).keys()].map((at) => value.charCodeAt(at).toString(16).padStart(4, "0"))
   return `"${escaped.map((code) => `\\u${code}`).join("")}"`
 }
 
-/** Good values of the body's members other than those of the sample. */
+/** Returns a good value for each member of the body that differs from the sample's. */
 const otherValuesOf = (sample: Sample, operation: string) =>
   Object.entries(sample.body ?? {}).flatMap(([name, value]) => {
     const { good = [] } = fields[operation]?.[`body/${name}`] ?? {}
@@ -120,7 +120,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
       const { ask, own } = yield* World
       const key = newKey()
       const first = receiptOfSample(sample, yield* ask(sample, own, { key }))
-      const body = otherwise(sample.body)
+      const body = rewritten(sample.body)
       assert.notStrictEqual(body, JSON.stringify(sample.body))
       const again = receiptOfSample(sample, yield* send(requestOf(sample, own.token, { key, body })))
       assert.deepStrictEqual(again, { ...first, replayed: true })

@@ -10,18 +10,18 @@ import type { Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
 import { hasBody, walkingOver } from "./Walk.support.ts"
 
-/** So slow that no test sees a token come back. */
+/** Returns rate limits whose buckets refill so slowly that no test gets a token back. */
 const slow = (limit: number) => {
   const rateLimit = { limit, windowSeconds: 360_000 }
   return { rateLimits: { read: rateLimit, write: rateLimit, messages: rateLimit } }
 }
 
-/** Seconds until the bucket is full, by the answer. */
+/** Returns the seconds until the bucket is full, as the answer reports them. */
 const secondsOf = ({ headers }: Answer) => Number(/;t=([0-9]+)$/.exec(String(headers["ratelimit"]))?.[1])
 
 const tooLarge: Change = { body: `{${" ".repeat(300 * 1024)}}`, headers: { "content-type": "application/json" } }
 
-/** Each wrong in one way, and all of them after the limiter. */
+/** Returns changes with one fault each, all of which are found after the limiter. */
 const faultyOf = (sample: Sample): ReadonlyArray<Change> => [
   { query: "surprise=1" },
   { query: "%00=%zz" },
@@ -189,18 +189,18 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  // All at once, as each waits for seconds.
+  // All operations at once, as each waits for seconds.
   it.effect("answers once more after Retry-After, and once only", () =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const { ask, seed } = yield* World
-      // Eight seconds to a token: more than a slow machine takes for the requests of all.
+      // A token takes eight seconds: longer than the requests of all operations on a slow machine.
       const rateLimit = { limit: 2, windowSeconds: 16 }
       const test = Effect.fnUntraced(function* ([name, sample]: readonly [string, Sample]) {
         const project = yield* seed({ project: { rateLimits: { [sample.policy]: rateLimit } } })
         const { token } = project
         for (const _ of [1, 2]) yield* send(requestOf(sample, token))
-        // Refusals take nothing: they don't move the moment at which the next request succeeds.
+        // Refusals take no tokens, so they do not delay the next success.
         for (const _ of [1, 2, 3]) problemOf(yield* send(requestOf(sample, token)), 429, "rate_limit_exceeded")
         const refused = yield* send(requestOf(sample, token))
         yield* Effect.sleep(Number(refused.headers["retry-after"]) * 1000)

@@ -6,7 +6,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { at, callsOf, inOrder, type List, lists, many, notedDeals, openList } from "./Lists.ts"
 import { samples } from "./Samples.ts"
 
-/** `count` different strings of 160 characters of a block of Unicode, none of which deflates well. */
+/** Returns `count` different strings of 160 characters from a block of Unicode, which compress badly. */
 const longIds = (count: number, first: number, last: number) => {
   let state = 12_345
   const next = () => {
@@ -23,7 +23,7 @@ const longIds = (count: number, first: number, last: number) => {
 
 const awkwardIds = "a,B,b,aa,a ,Z,_,-,0,10,9,ä,z,ß,日,～,😀,\ufffd,\u0001".split(",")
 
-/** One block for each number of bytes that UTF-8 takes for a character, and all of them. */
+/** A block for each length of a character in UTF-8, and one with all from two bytes up. */
 const blocks = [
   [0x21, 0x7e],
   [0x400, 0x4ff],
@@ -78,7 +78,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     })
   )
 
-  walk("shows as many records as the limit says, which may be another for each page", (list) =>
+  walk("shows as many records as the limit, which may differ for each page", (list) =>
     Effect.gen(function* () {
       const { ids, page } = yield* openList(list, many(101))
       for (const limit of [1, 99, 100]) assert.lengthOf(yield* ids(`limit=${limit}`), limit)
@@ -169,9 +169,9 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
   walk("accepts cursors with any token of the project, and none of another project", (list) =>
     Effect.gen(function* () {
       const { page, projectId, server } = yield* openList(list, many(5))
-      const stranger = yield* openList(list, many(5))
+      const foreign = yield* openList(list, many(5))
       const cursor = cursorOf(yield* page("limit=2"))
-      problemOf(yield* stranger.ask(`limit=2&cursor=${cursor}`), 400, "cursor_invalid")
+      problemOf(yield* foreign.ask(`limit=2&cursor=${cursor}`), 400, "cursor_invalid")
       const rotated = callsOf(list, server, { projectId, token: yield* server.issue(projectId) })
       assert.lengthOf(yield* rotated.ids(`cursor=${cursor}`), 3)
     })

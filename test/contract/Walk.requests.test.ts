@@ -7,7 +7,7 @@ import type { Sample } from "./Sample.ts"
 import { World } from "./Samples.ts"
 import { hasParams, walking } from "./Walk.support.ts"
 
-/** The path parameters that are UUIDs. */
+/** Returns the path parameters that are UUIDs. */
 const uuidsOf = ({ params = {}, references = [] }: Sample) =>
   Object.entries(params).filter(([name]) => references.some(({ at, form }) => at[1] === name && form === "uuid"))
 

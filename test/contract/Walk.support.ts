@@ -1,4 +1,4 @@
-/** A walk over all operations, with a function that sends a request in a project that has every record. */
+/** Walks over the operations, with a function that sends a request in a project that has every record. */
 import type { Vitest } from "@effect/vitest"
 import { Effect } from "effect"
 import { remainingOf } from "../support/ContractAnswers.ts"
@@ -8,7 +8,7 @@ import type { Change } from "./Requests.ts"
 import type { Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
 
-/** Makes a test of each operation, or of some. */
+/** Adds a test for each operation, or for those that `among` selects. */
 export const walkingOver =
   (it: Vitest.MethodsNonLive<World | TestServer>, among: (sample: Sample) => boolean = () => true) =>
   (what: string, test: (sample: Sample, name: string) => Effect.Effect<void, never, World | TestServer>): void => {
@@ -19,7 +19,7 @@ export const walkingOver =
 
 type Ask = (change: Change) => Effect.Effect<Answer>
 
-/** Like `walkingOver`, with a request function. Each answer is counted by the limiter. */
+/** As `walkingOver`, with a function that sends a request and asserts that the limiter counted it. */
 export const walking =
   (it: Vitest.MethodsNonLive<World | TestServer>, among?: (sample: Sample) => boolean) =>
   (what: string, test: (sample: Sample, ask: Ask) => Effect.Effect<void, never, World | TestServer>): void =>

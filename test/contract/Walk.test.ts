@@ -1,4 +1,4 @@
-/** Every operation: who may call it, where it is, and what it answers for what is not there (contract §1 to §4). */
+/** Every operation: its credentials and rights, its path and methods, and missing records (contract §1 to §4). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { HttpApi } from "effect/http-api"
@@ -22,7 +22,7 @@ HttpApi.reflect(Api, {
   }
 })
 
-/** A token of the right form for a key and a secret: the checksum as contract §3 describes it. */
+/** Returns a token: `body` with the checksum that contract §3 describes. */
 const tokenOf = (body: string) => {
   const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
   let digits = ""
@@ -32,7 +32,7 @@ const tokenOf = (body: string) => {
 
 const otherThan = (character: string | undefined) => (character === "a" ? "b" : "a")
 
-/** All parts of an answer that could distinguish it, for the same `x-request-id`. */
+/** Returns every part of an answer that could distinguish it from another with the same `x-request-id`. */
 const looksOf = ({
   headers,
   status,
@@ -215,7 +215,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         assert.deepStrictEqual(foreign, missing, of.map(({ at }) => at.join("/")).join())
       })
       for (const reference of references) yield* assertAlike([reference], reference)
-      // Nor is a record below another there when both are the other project's: the upper one is missed first.
+      // If all records in the path are the other project's, the first of them is reported missing.
       const inPath = references.filter(({ at: [slot] }) => slot === "path")
       for (const upper of inPath.slice(0, 1)) yield* assertAlike(inPath, upper)
     })
@@ -266,7 +266,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
       const { send } = yield* TestServer
       const { own } = yield* World
       const { path } = requestOf(sample, undefined, { query: "" })
-      // A word of one path can be the id of another.
+      // A segment of this path can be an id in another one.
       const known = operations.flatMap(([, { method, path: template }]) =>
         !new RegExp(`^/api${template.replace(/\{\w+\}/g, "[^/]+")}$`).test(path)
           ? []
@@ -341,7 +341,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         assert.deepStrictEqual(Object.keys(errors ?? {}), ["header/idempotency-key"], String(key))
         remainingOf(answer, sample.policy)
       }
-      // Short keys are few: in a project that has used none.
+      // Short keys are few, so this project is a new one.
       const fresh = yield* seed()
       const [shortest, filler] = sample.key === "record" ? ["a2345678", "0._:-A"] : ["!", "~/\"'"]
       for (const key of [shortest, newKey().padEnd(160, filler)]) {

@@ -23,7 +23,7 @@ const server = Layer.effectDiscard(Effect.flatMap(TestServer, ({ sql }) => slowD
   Layer.provideMerge(api)
 )
 
-/** An installation of a new project on two replicas, in turns. */
+/** Creates a project with an installation; `of` returns its calls on two replicas in turn. */
 const openTwice = Effect.gen(function* () {
   const webhooks = yield* open()
   const replica = webhooks.but({ server: yield* startServer({ DATABASE_URL: webhooks.server.databaseUrl }, "api") })

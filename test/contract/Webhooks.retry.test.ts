@@ -6,7 +6,7 @@ import { atOnce } from "./Clients.support.ts"
 import { newKey } from "./Requests.ts"
 import { api, created, open, stageChanged, updated } from "./Webhooks.support.ts"
 
-/** A webhook for created and updated deals, with a dead delivery of a created one. */
+/** Creates a webhook for created and updated deals, and a dead delivery for a created deal. */
 const openDead = Effect.fnUntraced(function* (...others: ReadonlyArray<string>) {
   const webhooks = yield* open("ins", ...others)
   yield* webhooks.configured()
@@ -138,7 +138,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
       for (const answer of [
         yield* webhooks.retry("others"),
         yield* other.retry("dead"),
-        // Without a webhook an installation has none.
+        // An installation without a webhook has no deliveries.
         yield* bare.retry("dead"),
         yield* bare.retry("nothing"),
         yield* webhooks.retry("theirs"),
@@ -159,9 +159,9 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
     Effect.gen(function* () {
       const { delivery, found, health, park, retry } = yield* openDead()
       yield* park
-      const [ill, webhook] = [yield* health, yield* found]
+      const [parked, webhook] = [yield* health, yield* found]
       unversionedReceiptOf(yield* retry("dead"))
-      assert.deepStrictEqual([yield* health, yield* found], [ill, webhook])
+      assert.deepStrictEqual([yield* health, yield* found], [parked, webhook])
       assert.strictEqual((yield* delivery("dead")).status, "pending")
     })
   )

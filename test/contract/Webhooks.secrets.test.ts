@@ -9,7 +9,7 @@ import { api, assertConflict, callsOf, created, open } from "./Webhooks.support.
 
 const hour = 3_600_000
 
-/** The forms in which a secret could be read: base64, in a URL too, its bytes in hex, and its text in hex. */
+/** Returns the readable forms of a secret: base64, also in a URL, its bytes in hex, and its text in hex. */
 const formsOf = (secret: string) => {
   const base64 = secret.slice("whsec_".length)
   return [
@@ -154,28 +154,28 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
       const under = (env: Record<string, string>) => startServer({ DATABASE_URL: databaseUrl, ...env }, "api")
       const old = yield* under({})
       // Started before anything is stored: afterwards its key would be refused.
-      const stranger = yield* under({ SECRET_KEY: other })
+      const otherKey = yield* under({ SECRET_KEY: other })
       const seeded = yield* old.seed({ installations: [{ id: "ins", name: "Shop" }] })
       const webhooks = callsOf(old, seeded, "ins")
       const { signingSecret } = yield* webhooks.configured()
       const before = [yield* webhooks.found, yield* webhooks.secrets]
       const key = newKey()
       const change = { expectedVersion: 1, eventTypes: [created] }
-      problemOf(yield* webhooks.but({ server: stranger }).configure(change, key), 500, "internal")
+      problemOf(yield* webhooks.but({ server: otherKey }).configure(change, key), 500, "internal")
       assert.deepStrictEqual([yield* webhooks.found, yield* webhooks.secrets], before)
-      assertConflict(yield* webhooks.but({ server: stranger }).configure({ expectedVersion: 7 }), 1)
+      assertConflict(yield* webhooks.but({ server: otherKey }).configure({ expectedVersion: 7 }), 1)
 
-      // The key is free, and the first answer under it has the secret wherever the old key is configured.
+      // The failed request left its idempotency key unused, so a server that has the old secret key answers the secret.
       const successor = webhooks.but({ server: yield* under({ SECRET_KEY: other, SECRET_KEY_PREVIOUS: secretKey }) })
       const answered = { resourceId: "ins", changed: true, version: 2, signingSecret }
       assert.deepStrictEqual(yield* successor.configured(change, key), answered)
-      const repeated = yield* webhooks.but({ server: stranger }).configure(change, key)
+      const repeated = yield* webhooks.but({ server: otherKey }).configure(change, key)
       assert.deepInclude(receiptOf(repeated, 200), { version: 2, replayed: true })
 
       // A new secret is sealed under the key of the process that made it.
       const next = yield* successor.rotated(2)
       problemOf(yield* webhooks.configure({ expectedVersion: 3 }), 500, "internal")
-      const after = yield* webhooks.but({ server: stranger }).configured({ expectedVersion: 3 })
+      const after = yield* webhooks.but({ server: otherKey }).configured({ expectedVersion: 3 })
       assert.strictEqual(after.signingSecret, next)
     }).pipe(Effect.scoped)
   )

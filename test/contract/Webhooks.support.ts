@@ -27,7 +27,7 @@ interface Row {
 
 interface Secret {
   readonly sealed: Uint8Array
-  /** Null: never. */
+  /** Null if no retirement is set. */
   readonly retiresAt: Date | null
 }
 
@@ -45,10 +45,10 @@ interface Delivery {
   readonly finishedAt: Date | null
 }
 
-/** A server without the fibers that send deliveries, so that webhooks and deliveries stay as the operations leave them. */
+/** A server without the fibers that send deliveries, so that operations alone change webhooks and deliveries. */
 export const api = TestServer.layer({}, "api")
 
-/** Calls on the webhook of an installation with a token of its project, and the state of the webhook in the database. */
+/** Returns calls on an installation's webhook with a token of its project, and reads of its state in the database. */
 export const callsOf = (server: TestServer["Service"], seeded: Seeded, installationId: string) => {
   const { projectId, token } = seeded
   const { send, sql } = server
@@ -80,7 +80,7 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, installat
     read,
     /** Reads the webhook; fails if there is none. */
     found: Effect.map(read, (row) => row ?? assert.fail("There is no webhook")),
-    /** The secrets that are kept, the newest first. */
+    /** Reads the secrets that are kept, the newest first. */
     secrets: sql<Secret>`
       SELECT sealed, nullif(retires_at, 'infinity') AS "retiresAt"
       FROM webhook_secrets WHERE project_id = ${projectId} AND installation_id = ${installationId}
@@ -98,7 +98,7 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, installat
       Effect.map(([row]) => row ?? assert.fail("The endpoint has no health")),
       Effect.orDie
     ),
-    /** A delivery that has used up its schedule, or one in another state. */
+    /** Inserts a delivery: by default a dead one that has used up its retry schedule. */
     deliver: (id: string, status = "dead", type: EventType = created) =>
       Effect.orDie(sql`
         WITH event AS (
@@ -121,13 +121,13 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, installat
         Effect.map(([row]) => row ?? assert.fail(`There is no delivery ${id}`)),
         Effect.orDie
       ),
-    /** The calls on another installation's webhook, or through another server. */
+    /** Returns the calls on another installation's webhook, or through another server. */
     but: (change: { readonly installationId?: string; readonly server?: TestServer["Service"] }) =>
       callsOf(change.server ?? server, seeded, change.installationId ?? installationId)
   }
 }
 
-/** A new project with installations; the calls are on the webhook of the first. */
+/** Creates a project with installations; returns the calls on the webhook of the first. */
 export const open = Effect.fnUntraced(function* (installationId = "ins", ...others: ReadonlyArray<string>) {
   const server = yield* TestServer
   const installations = [installationId, ...others].map((id) => ({ id, name: "Shop" }))

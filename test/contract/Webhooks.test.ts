@@ -131,19 +131,19 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
   it.effect("unparks its endpoint with each successful configure", () =>
     Effect.gen(function* () {
       const { configure, configured, health, park } = yield* open()
-      const well = { failures: 0, failedProbes: 0, parkedUntil: null }
+      const healthy = { failures: 0, failedProbes: 0, parkedUntil: null }
       yield* configured()
-      assert.deepStrictEqual(yield* health, well)
+      assert.deepStrictEqual(yield* health, healthy)
       for (const change of [{ expectedVersion: 1 }, { expectedVersion: 1, endpointUrl: url }]) {
         yield* park
-        const ill = yield* health
+        const unhealthy = yield* health
         for (const refused of [{}, { expectedVersion: 7 }, { expectedVersion: 1, endpointUrl: "http://a.example/" }]) {
           assert.oneOf((yield* configure(refused)).status, [400, 409])
         }
-        assert.deepStrictEqual(yield* health, ill)
+        assert.deepStrictEqual(yield* health, unhealthy)
         const key = newKey()
         secretOf(yield* configure(change, key))
-        assert.deepStrictEqual(yield* health, well)
+        assert.deepStrictEqual(yield* health, healthy)
         // A repeated request has no effect either.
         yield* park
         const parked = yield* health

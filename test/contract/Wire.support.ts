@@ -12,7 +12,7 @@ export class Wire extends Context.Service<Wire, WireProxy>()("developer-api/test
   )
 }
 
-/** The walk's world, in the role that runs nothing in the background. */
+/** The walk's projects on a server in the role `api`, which runs nothing in the background. */
 export const services = World.layerNoDeps.pipe(
   Layer.provideMerge(
     Layer.effect(

@@ -13,12 +13,12 @@ import { apply, rowsOf, services } from "../project/Projects.support.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
-// The test clock starts at 0, and runs everything that is due on the way: the connection pool looks around every minute.
+// The test clock starts at 0 and runs a check of the connection pool for every minute: times close to 0 need few.
 const morning = Date.UTC(1970, 0, 1, 9)
 const evening = Date.UTC(1970, 0, 1, 18, 30, 0, 7)
 const bare: NewTask = { title: "Call back", dealId: null, clientId: null, dueAt: null }
 
-/** A new project with a webhook `shop` that is subscribed to all events. */
+/** Creates a project with a webhook `shop` that is subscribed to all events. */
 const open = Effect.fnUntraced(function* (id: string, file?: Parameters<typeof apply>[1]) {
   yield* apply(id, file)
   yield* subscribe(yield* SqlClient.SqlClient, id, "shop")
@@ -34,15 +34,15 @@ const records = {
 
 const tasks = Tasks.layer.pipe(Layer.provide(Notifier.layerInline))
 
-/** The service as another operator's process has it, on a connection of its own. */
+/** The service on a separate connection, as in another operator's process. */
 const another = Effect.gen(function* () {
   const { url } = yield* TestDatabase
   const own = tasks.pipe(Layer.provide(PgClient.layer({ url, maxConnections: 1 })))
   return Context.get(yield* Layer.build(Layer.fresh(own)), Tasks)
 })
 
-/** The events for the webhooks of a project: time, data and installations. */
-const told = Effect.fnUntraced(function* (projectId: ProjectId) {
+/** Reads the events for the webhooks of a project: time, data and installations. */
+const eventsFor = Effect.fnUntraced(function* (projectId: ProjectId) {
   const events = yield* eventsOf(yield* SqlClient.SqlClient, projectId)
   return events.map(({ data, installations, occurredAt, type }) => ({
     at: occurredAt.getTime(),
@@ -76,13 +76,13 @@ layer(tasks.pipe(Layer.provideMerge(services)))("the service Tasks", (it) => {
       }
       const installations = ["shop"]
       const created = { at: morning, type: "crm.task.created.v1" as const, data: { task }, installations }
-      assert.deepStrictEqual(yield* told(projectId), [created])
+      assert.deepStrictEqual(yield* eventsFor(projectId), [created])
 
       yield* TestClock.setTime(evening)
       yield* tasks.complete(projectId, id)
       const data = { task: { ...task, completedAt: "1970-01-01T18:30:00.007Z" } }
       const completed = { at: evening, type: "crm.task.completed.v1" as const, data, installations }
-      assert.deepStrictEqual(yield* told(projectId), [created, completed])
+      assert.deepStrictEqual(yield* eventsFor(projectId), [created, completed])
       assert.deepInclude((yield* rowsOf("tasks", projectId))[0], { completed_at: new Date(evening), version: 2 })
     })
   )
@@ -95,7 +95,7 @@ layer(tasks.pipe(Layer.provideMerge(services)))("the service Tasks", (it) => {
         tasks: [{ id: "task", title: "Call back", assigneeId: "anna" }]
       })
       yield* tasks.complete(projectId, TaskId.make("task"))
-      const [event, ...more] = yield* told(projectId)
+      const [event, ...more] = yield* eventsFor(projectId)
       assert.deepStrictEqual(more, [])
       assert.strictEqual(event?.type, "crm.task.completed.v1")
       assert.deepNestedInclude(event?.data, { "task.assigneeId": "anna", "task.dueAt": null, "task.dealId": null })
@@ -119,7 +119,7 @@ layer(tasks.pipe(Layer.provideMerge(services)))("the service Tasks", (it) => {
       yield* many
       assert.deepStrictEqual(yield* rowsOf("tasks", projectId), completed)
       assert.deepStrictEqual(
-        (yield* told(projectId)).map(({ at, type }) => [type, at]),
+        (yield* eventsFor(projectId)).map(({ at, type }) => [type, at]),
         [
           ["crm.task.created.v1", morning],
           ["crm.task.completed.v1", morning]
@@ -146,8 +146,8 @@ layer(tasks.pipe(Layer.provideMerge(services)))("the service Tasks", (it) => {
         assert.deepInclude(refused, { _tag: "TaskReferenceUnknown", projectId, unknown })
       }
       assert.deepStrictEqual(yield* rowsOf("tasks", projectId), [])
-      assert.deepStrictEqual(yield* told(projectId), [])
-      assert.deepStrictEqual(yield* told(ProjectId.make("foreign")), [])
+      assert.deepStrictEqual(yield* eventsFor(projectId), [])
+      assert.deepStrictEqual(yield* eventsFor(ProjectId.make("foreign")), [])
     })
   )
 
@@ -155,17 +155,17 @@ layer(tasks.pipe(Layer.provideMerge(services)))("the service Tasks", (it) => {
     Effect.gen(function* () {
       const tasks = yield* Tasks
       const owner = yield* open("owner")
-      const stranger = yield* open("stranger")
+      const other = yield* open("other")
       const nowhere = ProjectId.make("nowhere")
       const id = yield* tasks.create(owner, bare)
-      const unknown = yield* Effect.flip(tasks.complete(stranger, id))
+      const unknown = yield* Effect.flip(tasks.complete(other, id))
       assert.deepInclude(unknown, { _tag: "TaskReferenceUnknown", unknown: [{ kind: "task", id }] })
       for (const command of [tasks.create(nowhere, bare), tasks.complete(nowhere, id)]) {
         assert.deepInclude(yield* Effect.flip(command), { _tag: "ProjectUnknown", projectId: "nowhere" })
       }
       assert.deepInclude((yield* rowsOf("tasks", owner))[0], { completed_at: null, version: 1 })
-      assert.deepStrictEqual(yield* told(stranger), [])
-      assert.strictEqual((yield* told(owner)).length, 1)
+      assert.deepStrictEqual(yield* eventsFor(other), [])
+      assert.strictEqual((yield* eventsFor(owner)).length, 1)
     })
   )
 
@@ -175,8 +175,8 @@ layer(tasks.pipe(Layer.provideMerge(services)))("the service Tasks", (it) => {
       const file = { tasks: [{ id: "task", title: "Call back" }] }
       const [one, two] = [yield* open("one", file), yield* open("two", file)]
       yield* tasks.complete(one, TaskId.make("task"))
-      assert.strictEqual((yield* told(one)).length, 1)
-      assert.deepStrictEqual(yield* told(two), [])
+      assert.strictEqual((yield* eventsFor(one)).length, 1)
+      assert.deepStrictEqual(yield* eventsFor(two), [])
       assert.isNull((yield* rowsOf("tasks", two))[0]?.["completed_at"])
     })
   )

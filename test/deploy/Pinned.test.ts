@@ -21,7 +21,7 @@ const fetched = Object.entries(Schema.decodeSync(Lock)(read("package-lock.json")
 
 describe("the lock file", () => {
   // npm writes no hash for optional packages that its registry lacks. Remove such entries, and their names from the
-  // `optionalDependencies` beside them in the lock file: else `npm ci` installs on their platforms whatever it gets.
+  // `optionalDependencies` beside them in the lock file: otherwise `npm ci` installs them unchecked on their platforms.
   it("has the hash of every package that is fetched", () => {
     assert.isAbove(fetched.length, 300)
     assert.deepStrictEqual(

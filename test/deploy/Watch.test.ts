@@ -1,4 +1,4 @@
-/** The alert rules and the dashboard, against what the service measures. */
+/** The alert rules and the dashboard, compared with the metrics of the service. */
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Schedule, Schema } from "effect"
 import { execFile } from "node:child_process"
@@ -31,7 +31,7 @@ const panels = Schema.decodeSync(Dashboard)(read("dashboard.json")).panels.flatM
 
 const conversation = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
 
-/** A service that has done some of everything, and what it measured. */
+/** Starts a service, performs operations of each kind, and returns the service's metrics. */
 const measured = Effect.gen(function* () {
   const port = yield* Effect.promise(freePort)
   const server = yield* startServer({ ADMIN_PORT: String(port), WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" })
@@ -65,7 +65,7 @@ const measured = Effect.gen(function* () {
 const isOwn = (name: string) => name === "up"
 const ownLabels = new Set(["job", "instance", "le"])
 
-/** The series that an expression reads: the name of each, and the labels in its matchers. */
+/** Returns the series that an expression reads: the name of each, and its labels in matchers and `by`. */
 const readBy = (expr: string) =>
   [...expr.matchAll(/\b([a-z_]+)\{([^}]*)\}/g)].map(([, name = "", matchers = ""]) => ({
     name,
@@ -116,7 +116,7 @@ describe("the alerts and the dashboard", () => {
       const names = [...(yield* measured).matchAll(/^# TYPE (\S+)/gm)].map(([, name = ""]) => name)
       const watched = panels.map(([, expr]) => expr).join("\n")
       assert.includeMembers(names, ["idempotent_replays_total", "rate_limit_decisions_total"])
-      // Effect counts its own fibers.
+      // Effect's own metrics of fibers are left out.
       for (const name of names.filter((name) => !name.startsWith("child_fiber"))) assert.include(watched, name)
     })
   )

@@ -1,6 +1,6 @@
 /**
- * Mutations of what keeps the background work going: shares of slots, supervision, batches, takeover, cost of a claim. Each
- * takes one of these away.
+ * Mutations of the background work: shares of slots, supervision, batches, takeover, cost of a claim. Each removes one of
+ * these guarantees.
  */
 import { mutating } from "./Mutation.ts"
 

@@ -21,12 +21,12 @@ const { positionals, values } = parseArgs({
 })
 const [filter = ""] = positionals
 
-/** Longer than any of the tests takes that are expected to fail; a mutation may also make them hang. */
+/** In milliseconds: longer than any of the tests takes. A mutation can also make them hang. */
 const timeout = 180_000
 
 type Verdict = "caught" | "survived" | "not applicable"
 
-/** Whether the mutation still changes its source, and its tests exist. */
+/** Returns whether the mutation still changes its source, and its tests exist. */
 const applies = ({ file, from, tests }: Mutation) => {
   const path = join(root, "src", file)
   return (
@@ -36,7 +36,7 @@ const applies = ({ file, from, tests }: Mutation) => {
   )
 }
 
-const judge = (mutation: Mutation): Promise<Verdict> => {
+const verdictOf = (mutation: Mutation): Promise<Verdict> => {
   if (!applies(mutation)) return Promise.resolve("not applicable")
   const child = spawn(
     process.execPath,
@@ -67,7 +67,7 @@ const counts: Record<Verdict, number> = { caught: 0, survived: 0, "not applicabl
 
 const work = async () => {
   for (let mutation = queue.shift(); mutation !== undefined; mutation = queue.shift()) {
-    const verdict = await judge(mutation)
+    const verdict = await verdictOf(mutation)
     counts[verdict]++
     const { file, from, to } = mutation
     console.log(`${verdict.padEnd(14)} ${file}: ${JSON.stringify(from)} -> ${JSON.stringify(to)}`)

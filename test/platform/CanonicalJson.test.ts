@@ -4,7 +4,7 @@ import { ProjectId } from "../../src/api/Ids.ts"
 import { canonicalJson } from "../../src/platform/CanonicalJson.ts"
 import { command } from "../../src/platform/idempotency/Idempotency.ts"
 
-/** The same value with the members of every object in another order. */
+/** Returns the value with the members of every object in reverse order. */
 const shuffled = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(shuffled)
   if (typeof value !== "object" || value === null) return value

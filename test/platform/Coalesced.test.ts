@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber } from "effect"
 import { coalesced } from "../../src/platform/Coalesced.ts"
 
-/** A coalesced doubling of numbers that records its batches. */
+/** Returns a coalesced function that doubles numbers, and the batches of its calls. */
 const doubling = (maxBatch = 64) => {
   const batches: Array<ReadonlyArray<number>> = []
   const double = coalesced(maxBatch, (inputs: ReadonlyArray<number>) => {
@@ -32,7 +32,7 @@ describe("coalesced calls", () => {
     })
   )
 
-  it.live("splits what exceeds the size of a batch", () =>
+  it.live("splits calls that exceed the size of a batch", () =>
     Effect.gen(function* () {
       const { batches, double } = doubling(4)
       const answers = yield* Effect.forEach(upTo(10), double, { concurrency: "unbounded" })
@@ -59,7 +59,7 @@ describe("coalesced calls", () => {
     })
   )
 
-  it.live("runs a batch on for the others when a caller is interrupted meanwhile", () =>
+  it.live("continues a batch for the other callers when one is interrupted", () =>
     Effect.gen(function* () {
       let answer: (answers: ReadonlyArray<number>) => void = () => {}
       let running: () => void = () => {}

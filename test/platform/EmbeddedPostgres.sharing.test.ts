@@ -1,4 +1,4 @@
-/** One directory and several processes: this one, others that use it too (`service`), and what they leave behind. */
+/** One data directory used by several processes: this one, others (`service`), and killed ones. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Schedule } from "effect"
 import * as Fs from "node:fs"
@@ -22,7 +22,7 @@ describe("a stale lock of the embedded PostgreSQL", () => {
       const directory = yield* temporaryDirectory
       const { child, ready } = yield* service(directory)
       const killed = yield* ready
-      // A session that takes its time to notice, and holds the shared memory until then.
+      // While this session is stopped, it does not notice the end of its server, and keeps the shared memory.
       const { processId } = yield* connect(killed.url)
       process.kill(processId, "SIGSTOP")
       child.kill("SIGKILL")
@@ -140,7 +140,7 @@ describe("the supervision of the embedded PostgreSQL", () => {
           yield* untilEnded(pid, "1 millis")
           yield* query(url, "select 1").pipe(Effect.retry(Schedule.spaced("50 millis")), Effect.timeout("10 seconds"))
           assert.notStrictEqual(lockOf(directory)?.pid, pid)
-          // The other one is connected to it again, so that it does not go when we do.
+          // The other process is connected to the server again, so the server outlives this use.
           yield* query(url, `select from pg_stat_activity where application_name = 'developer-api: present'`).pipe(
             Effect.delay("50 millis"),
             Effect.repeat({ until: (present) => present.length === 2 }),

@@ -12,21 +12,21 @@ import { until } from "../support/Waiting.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../..")
 
-/** Whether any user can pass through a directory and those above it. */
+/** Returns whether every user can pass through a directory and its parents. */
 export const isOpen = (directory: string): boolean =>
   (Fs.statSync(directory).mode & 0o001) !== 0 &&
   (directory === Path.dirname(directory) || isOpen(Path.dirname(directory)))
 
 const flags = { fsync: "off" }
 
-/** A server as its users see it. */
+/** A running server. */
 export interface Running {
   readonly pid: number
   readonly port: number
   readonly url: string
 }
 
-/** A directory closed to everybody else, as `mktemp -d` makes it; whatever server still runs there is stopped. */
+/** A directory that other users cannot enter. At the end its servers are stopped, and it is removed. */
 export const temporaryDirectory = Effect.acquireRelease(
   Effect.sync(() => Fs.mkdtempSync(Path.join(Fs.realpathSync(Os.tmpdir()), "embedded-postgres-test-"))),
   (directory) =>
@@ -39,7 +39,7 @@ export const temporaryDirectory = Effect.acquireRelease(
     })
 )
 
-/** The content of `postmaster.pid`. */
+/** Reads `postmaster.pid`; undefined if there is none. */
 export const lockOf = (directory: string): { readonly pid: number; readonly port: number } | undefined => {
   const path = Path.join(directory, "postgres", "postmaster.pid")
   if (!Fs.existsSync(path)) return undefined
@@ -60,7 +60,7 @@ const running = (directory: string, url: string): Running => ({
   url
 })
 
-/** Uses the layer in a process of its own until that is stopped; `ready` waits for its URL. */
+/** Uses the layer in another process until that is stopped; `ready` waits for its URL. */
 export const service = (directory: string, options?: { readonly from?: string; readonly as?: string }) =>
   Effect.gen(function* () {
     const script = `
@@ -96,10 +96,10 @@ export const connect = (url: string) => PgConnection.make({ url: Redacted.make(u
 export const query = (url: string, sql: string) =>
   Effect.scoped(Effect.flatMap(connect(url), (session) => session.query(sql))).pipe(Effect.map(({ rows }) => rows))
 
-/** The server of this directory has been stopped in an orderly way. */
+/** Waits until the server of a directory has been shut down. */
 export const isStopped = (directory: string) => until(() => lockOf(directory) === undefined)
 
-/** A program that listens on the port. */
+/** Listens on a port. */
 export const occupy = (port: number) =>
   Effect.acquireRelease(
     Effect.callback<Net.Server>((resume) => {
@@ -108,7 +108,7 @@ export const occupy = (port: number) =>
     (server) => Effect.sync(() => server.close())
   )
 
-/** A program that has nothing to do with PostgreSQL, although its user may be the same. */
+/** Starts a program unrelated to PostgreSQL, which may have the same user; waits for its first output. */
 export const unrelatedProcess = (script: string, account?: { readonly uid: number; readonly gid: number }) =>
   Effect.acquireRelease(
     Effect.callback<ChildProcess.ChildProcess & { readonly first: string }>((resume) => {

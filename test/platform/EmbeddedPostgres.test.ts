@@ -1,4 +1,4 @@
-/** The cluster and its server, on real processes. What processes do to each other is in the file beside this one. */
+/** The cluster and its server, with real processes. `EmbeddedPostgres.sharing` tests several processes. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import * as Fs from "node:fs"
@@ -59,7 +59,7 @@ describe("the cluster of the embedded PostgreSQL", () => {
       yield* until(making)
       child.kill("SIGKILL")
       yield* using(directory, ({ url }) => query(url, "select 1"))
-      // The orphaned initdb may have outlived that; the next one finds it dead.
+      // The orphaned initdb may have been running until now; the next start finds it ended.
       yield* Effect.sleep("1 second")
       Fs.rmSync(Path.join(directory, "postgres"), { recursive: true })
       yield* using(directory, ({ url }) => query(url, "select 1"))
@@ -92,7 +92,7 @@ describe("the cluster of the embedded PostgreSQL", () => {
 })
 
 describe("the server of the embedded PostgreSQL", () => {
-  it.live("takes another port when its own is taken", () =>
+  it.live("takes another port when its own is in use", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const port = yield* using(directory, ({ port }) => Effect.succeed(port))
@@ -118,16 +118,16 @@ describe("the server of the embedded PostgreSQL", () => {
     })
   )
 
-  it.live.skipIf(!root)("runs as a lesser user, with a power of root only where it needs it", () =>
+  it.live.skipIf(!root)("runs as an unprivileged user, with a capability of root only where it is needed", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       Fs.chmodSync(directory, 0o755)
       const needed = isOpen(checkout) ? none : dacOverride
-      assert.strictEqual(yield* using(directory, ({ pid }) => Effect.sync(() => powers(pid))), needed)
+      assert.strictEqual(yield* using(directory, ({ pid }) => Effect.sync(() => capabilities(pid))), needed)
       assert.notStrictEqual(Fs.statSync(Path.join(directory, "postgres")).uid, 0)
       Fs.chmodSync(directory, 0o700)
-      assert.strictEqual(yield* using(directory, ({ pid }) => Effect.sync(() => powers(pid))), dacOverride)
-      // As root's restore of a backup leaves it.
+      assert.strictEqual(yield* using(directory, ({ pid }) => Effect.sync(() => capabilities(pid))), dacOverride)
+      // Owned by root, as after a restore of a backup by root.
       for (const name of Fs.readdirSync(directory, { recursive: true, encoding: "utf8" })) {
         Fs.lchownSync(Path.join(directory, name), 0, 0)
       }
@@ -147,20 +147,20 @@ describe("the server of the embedded PostgreSQL", () => {
       }
       const { ready } = yield* service(Path.join(directory, "data"), { from: directory })
       const { pid, url } = yield* ready
-      assert.strictEqual(powers(pid), dacOverride)
+      assert.strictEqual(capabilities(pid), dacOverride)
       assert.include(Fs.readlinkSync(`/proc/${pid}/exe`), directory)
       yield* query(url, "select 1")
     })
   )
 
-  // Nobody but root starts anything in a checkout that is closed to others.
-  it.live.skipIf(!root || !isOpen(checkout))("runs as whoever started it, unless that is root", () =>
+  // In a checkout that other users cannot enter, only root can start the server.
+  it.live.skipIf(!root || !isOpen(checkout))("runs as the user that started it, unless that is root", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       Fs.chmodSync(directory, 0o777)
       const { child, ready } = yield* service(directory, { as: "daemon" })
       const { pid, url } = yield* ready
-      assert.strictEqual(powers(pid), none)
+      assert.strictEqual(capabilities(pid), none)
       assert.strictEqual(Fs.statSync(`/proc/${pid}`).uid, Fs.statSync(Path.join(directory, "postgres")).uid)
       yield* query(url, "select 1")
       child.kill("SIGTERM")
@@ -169,8 +169,8 @@ describe("the server of the embedded PostgreSQL", () => {
   )
 })
 
-/** Effective capabilities of a process that is not root's, as a bit set. */
-const powers = (pid: number) => {
+/** Returns the effective capabilities of a process as a bit set; asserts that it does not run as root. */
+const capabilities = (pid: number) => {
   const status = Fs.readFileSync(`/proc/${pid}/status`, "utf8")
   assert.notMatch(status, /^Uid:\s+0\s/m)
   return Number.parseInt(/^CapEff:\s+(\S+)$/m.exec(status)?.[1] ?? "", 16)

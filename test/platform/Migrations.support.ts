@@ -6,7 +6,7 @@
 /** Last migration of the baseline, which creates all tables; those after it run while the version before serves. */
 export const baseline = 8
 
-/** The statements of a migration's text. */
+/** Returns the statements in the text of a migration. */
 const statementsOf = (text: string): ReadonlyArray<string> =>
   [...text.matchAll(/sql`((?:[^`\\]|\\.)*)`/gs)].map(([, sql = ""]) =>
     sql.replaceAll(/--.*$/gm, "").replaceAll(/\s+/g, " ").trim()
@@ -14,12 +14,12 @@ const statementsOf = (text: string): ReadonlyArray<string> =>
 
 interface Rule {
   readonly matches: RegExp
-  /** Not a fault where this matches, too. */
+  /** No fault if this matches too. */
   readonly unless?: RegExp
   readonly advice: string
 }
 
-/** Rules for statements on tables that are there already. */
+/** Rules for statements on existing tables. */
 const rules: ReadonlyArray<Rule> = [
   {
     matches: /^CREATE (UNIQUE )?INDEX\b/i,
@@ -60,10 +60,10 @@ const rules: ReadonlyArray<Rule> = [
   { matches: /^(TRUNCATE|LOCK|CLUSTER|VACUUM)\b/i, advice: "it locks out everything" }
 ]
 
-/** Takes no lock for long, but runs for long: never in a transaction that holds other locks. */
+/** Statements that take no strong lock but run for long: never in a transaction that holds other locks. */
 const alone = /\b(CONCURRENTLY|VALIDATE CONSTRAINT)\b/i
 
-/** The faults in the text of a migration, one line each. */
+/** Returns the faults in the text of a migration, one line each. */
 export const faultsOf = (text: string): ReadonlyArray<string> => {
   const statements = statementsOf(text)
   const created = new Set(statements.flatMap((sql) => /^CREATE TABLE (?:IF NOT EXISTS )?(\w+)/i.exec(sql)?.[1] ?? []))
@@ -71,10 +71,10 @@ export const faultsOf = (text: string): ReadonlyArray<string> => {
   const isArray = /export default \[/.test(text)
   return statements.flatMap((sql) => {
     if (/^CREATE (OR REPLACE )?(FUNCTION|TABLE|(CONSTRAINT )?TRIGGER)\b/i.test(sql)) return []
-    const told = (advice: string) => `${advice}: ${sql.slice(0, 60)}`
-    const misplaced = alone.test(sql) && !isArray ? [told("it belongs into an array of effects")] : []
+    const fault = (advice: string) => `${advice}: ${sql.slice(0, 60)}`
+    const misplaced = alone.test(sql) && !isArray ? [fault("it belongs into an array of effects")] : []
     if (created.has(tableOf(sql))) return misplaced
     const broken = rules.filter(({ matches, unless }) => matches.test(sql) && unless?.test(sql) !== true)
-    return [...misplaced, ...broken.map(({ advice }) => told(advice))]
+    return [...misplaced, ...broken.map(({ advice }) => fault(advice))]
   })
 }

@@ -78,7 +78,7 @@ it.effect("a database that was created before the first release is refused and l
   )
 )
 
-/** A directory of migrations by their file names. */
+/** Creates a directory of migrations from texts by file name. */
 const migrations = (files: Readonly<Record<string, string>>) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
@@ -160,7 +160,7 @@ layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
       yield* execute("LOCK TABLE held_up IN ACCESS SHARE MODE")
       const fiber = yield* Effect.forkDetach(migrateFrom(directory))
       yield* Effect.sleep("500 millis")
-      // It stands behind the migration's request for its lock, and is answered once that is given up.
+      // The query waits behind the migration's request for a lock, and is answered once that request times out.
       yield* Effect.timeout(sql`SELECT FROM held_up`, "20 seconds")
       yield* execute("ROLLBACK")
       assert.deepStrictEqual(yield* Fiber.join(fiber), [[921, "held_up"]])

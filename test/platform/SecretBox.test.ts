@@ -12,7 +12,7 @@ const box = (key: string, ...previous: ReadonlyArray<string>) =>
 const { open, seal } = box(newKey())
 const sealed = (owner: ReadonlyArray<string>, secret: string) => Effect.runSync(seal(owner, Redacted.make(secret)))
 
-/** A value as it was sealed before keys had ids: its whole nonce is random. */
+/** Seals a value as before keys had ids: its whole nonce is random. */
 const sealedWithoutId = (key: string, owner: ReadonlyArray<string>, secret: string) => {
   const derived = Redacted.value(SecretKey.make(Redacted.make(key)).derive("secrets at rest"))
   const nonce = randomBytes(12)

@@ -155,7 +155,7 @@ describe("the settings", () => {
       }
       const { faults } = yield* Effect.flip(read(faulty))
       const names = faults.map((fault) => fault.split(" ")[0])
-      // A database of its own needs a key, too.
+      // An external database requires a key.
       assert.sameMembers(names, [...Object.keys(faulty), "SECRET_KEY"])
       assert.notInclude(faults.join(), "hunter2")
     })

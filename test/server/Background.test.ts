@@ -1,4 +1,4 @@
-/** The background fibers of the service, when one meets a bug: metrics, restart and readiness (contract §15). */
+/** A defect in a background fiber of the service: metrics, restart and readiness (contract §15). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
@@ -14,13 +14,13 @@ const service = Effect.gen(function* () {
     const answer = await fetch(`${server.url}/readyz`)
     return { status: answer.status, text: await answer.text() }
   })
-  /** The value of a metric of a fiber. */
+  /** Reads a metric of a fiber. */
   const of = (name: string, fiber: string) =>
     Effect.map(metrics, (text) => Number(new RegExp(`^${name}\\{fiber="${fiber}"\\} (\\S+)`, "m").exec(text)?.[1]))
   return { ...server, metrics, ready, of }
 })
 
-/** Lets time pass in steps, so that statements end between them. */
+/** Advances the clock in steps until a condition holds, with real time between them for statements. */
 const passUntil = <A, E, R>(step: "500 millis", look: Effect.Effect<A, E, R>, holds: (found: A) => boolean) =>
   TestClock.adjust(step).pipe(
     Effect.andThen(TestClock.withLive(Effect.sleep("20 millis"))),

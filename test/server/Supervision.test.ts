@@ -1,4 +1,4 @@
-/** Every background fiber of the service meets a bug in the middle of its work (contract §15). */
+/** A defect in each background fiber of the service during its work (contract §15). */
 import { readdirSync, readFileSync } from "node:fs"
 import { assert, describe, it, layer } from "@effect/vitest"
 import { ConfigProvider, Context, Deferred, Effect, Layer, Metric, Redacted } from "effect"
@@ -9,7 +9,7 @@ import { freePort } from "../support/Process.ts"
 import { secretKey } from "../support/TestServer.ts"
 import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
 
-/** All of them: a fiber that is missing here fails the test. */
+/** Every background fiber. The test fails if one is missing here. */
 const fibers = [
   "audience pruning",
   "campaign claims",
@@ -35,7 +35,7 @@ const fibers = [
   "worker liveness"
 ]
 
-/** A supervisor under which the first run of each loop ends in a defect as soon as it has made progress. */
+/** Returns a supervisor under which the first run of each loop ends in a defect once it has made progress. */
 const brokenOnce = (supervisor: Supervisor["Service"], runs: Map<string, number>): Supervisor["Service"] => ({
   ...supervisor,
   supervise: (name, options, loop) => {
@@ -55,7 +55,7 @@ const brokenOnce = (supervisor: Supervisor["Service"], runs: Map<string, number>
   }
 })
 
-/** Builds layers as `memoMap` does, but for the supervisor. */
+/** Returns a memo map that builds layers as `memoMap` does, with the supervisor replaced by `brokenOnce`. */
 const replacing = (memoMap: Layer.MemoMap, runs: Map<string, number>): Layer.MemoMap => {
   const replaced: Layer.MemoMap = {
     "~effect/Layer/MemoMap": "~effect/Layer/MemoMap",
@@ -96,15 +96,15 @@ layer(TestDatabase.layer)("a bug in a background fiber", (it) => {
 describe("a fiber of the service", () => {
   it("is under supervision, or belongs to a request or a command", () => {
     const own = [
-      // The look-up of a credential goes on for all who wait for it.
+      // The look-up of a credential, which continues for all requests that wait for it.
       "platform/auth/Credentials.ts",
-      // The read of unknown keys that wait goes on for all of them.
+      // The read of waiting unknown keys, which continues for all of them.
       "platform/auth/KeyReads.ts",
       // A reconnect, which ends by itself.
       "platform/rateLimit/RedisStore.ts",
-      // A line of progress of a command.
+      // The line of a command's progress.
       "cli/Output.ts",
-      // It restarts the server itself.
+      // The embedded PostgreSQL, which restarts its server itself.
       "platform/EmbeddedPostgres.ts",
       "platform/background/Supervisor.ts"
     ]

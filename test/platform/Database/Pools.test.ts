@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
 import { defaultConnections, leastConnections, pools, sizesOf } from "../../../src/platform/Database/Pools.ts"
 
-/** Checks any permitted number of connections. */
+/** Runs a check for any permitted number of connections. */
 const forAny = (check: (max: number) => void) =>
   fc.assert(fc.property(fc.integer({ min: leastConnections, max: 1_000 }), check))
 

@@ -1,4 +1,4 @@
-/** How long a request waits for the database: one time for all of its waits, counted from its arrival (contract §15). */
+/** The time that a request may wait for the database: one limit for all waits, counted from its arrival (contract §15). */
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Exit, Fiber } from "effect"
 import { ProjectId } from "../../../src/api/Ids.ts"
@@ -9,7 +9,7 @@ import { capacity, type Queued } from "../../../src/platform/idempotency/FairQue
 import { groups } from "../../../src/platform/idempotency/Groups.ts"
 import { until } from "../../support/Waiting.ts"
 
-/** A request that has waited for so long, in milliseconds. */
+/** Provides a request that arrived this many milliseconds ago. */
 const arrivedBefore = (millis: number) => {
   const request = { ...newRequestState(undefined, "/"), arrivedAt: performance.now() - millis }
   return Effect.provideService(CurrentRequest, request)
@@ -17,7 +17,7 @@ const arrivedBefore = (millis: number) => {
 
 const late = arrivedBefore(3_600_000)
 
-/** A timeout that no test waits for. */
+/** A timeout that is longer than every test. */
 const long = Effect.provideService(StatementTimeout, Duration.minutes(10))
 
 const tagOf = <A, E extends { readonly _tag: string }>(effect: Effect.Effect<A, E>) =>
@@ -52,14 +52,14 @@ describe("the time of a request", () => {
       assert.strictEqual(yield* tagOf(statement(Effect.never).pipe(long, late)), "service_unavailable")
       const inTime = yield* Effect.forkChild(tagOf(statement(Effect.never).pipe(long, arrivedBefore(1_000))))
       const outside = yield* Effect.forkChild(tagOf(statement(Effect.never).pipe(long)))
-      // Both are sent after that one has failed.
+      // When another late statement has failed, these two have been sent and still wait.
       yield* tagOf(statement(Effect.never).pipe(long, late))
       assert.deepStrictEqual([inTime.pollUnsafe(), outside.pollUnsafe()], [undefined, undefined])
       yield* Fiber.interruptAll([inTime, outside])
     })
   )
 
-  it.live("does not end what has its own, such as the record of a provider's call", () =>
+  it.live("does not end work with a time of its own, such as the record of a provider's call", () =>
     Effect.gen(function* () {
       const answered = statement(Effect.delay(Effect.succeed("recorded"), 20))
       assert.strictEqual(yield* tagOf(withOwnTime(answered).pipe(long, late)), "answered")
@@ -115,7 +115,7 @@ describe("a queue of mutations", () => {
   )
 
   it.live(
-    "that is full refuses more of the project that fills it at once, takes those of others, and runs what it has taken",
+    "that is full refuses the project that fills it without a wait, takes mutations of others, and runs all that it has taken",
     () =>
       Effect.gen(function* () {
         const { released, run, sent } = yield* openQueue

@@ -1,4 +1,4 @@
-/** Keys when several operators, or an operator and an administrator, act at once. */
+/** API keys under concurrent actions of operators and administrators. */
 import { assert, layer } from "@effect/vitest"
 import { DateTime, Deferred, Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
@@ -6,17 +6,17 @@ import { ApiKeys, KeyUnusable, MemberUnusable } from "../../../src/platform/auth
 import { makeProject } from "../../support/Projects.ts"
 import { anna, days, issue, later, list, services } from "./ApiKeys.support.ts"
 
-/** Real time passes until as many statements wait for a lock: the test's own clock stands still. */
+/** Waits in real time until this many statements wait for a lock; the test clock does not advance. */
 const untilWaiting = (count: number) =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
-    // In a transaction, as this has a connection of its own, and is not queued behind a statement that waits.
+    // A transaction has a separate connection, so this query is not queued behind a waiting statement.
     const rows = yield* sql.withTransaction(sql`
       SELECT FROM pg_stat_activity, pg_sleep(0.02) WHERE wait_event_type = 'Lock' AND datname = current_database()`)
     return rows.length
   }).pipe(Effect.repeat({ until: (waiting) => waiting >= count }))
 
-/** Does `first` in a transaction that is committed when the others, begun after it, all wait for it. */
+/** Runs `first` in a transaction that commits once the others, begun after it, all wait for it. */
 const ahead = Effect.fnUntraced(function* <A, E, R, R2>(
   first: Effect.Effect<A, E, R>,
   others: ReadonlyArray<Effect.Effect<unknown, unknown, R2>>
@@ -76,8 +76,8 @@ layer(services)("the service ApiKeys under concurrency", (it) => {
       const sql = yield* SqlClient.SqlClient
       const projectId = yield* makeProject("leaving")
       const { keyId } = yield* issue(projectId, { member: anna })
-      const leaves = sql`UPDATE members SET active = false WHERE project_id = ${projectId} AND id = ${anna}`
-      const refusals = yield* ahead(leaves, [
+      const deactivation = sql`UPDATE members SET active = false WHERE project_id = ${projectId} AND id = ${anna}`
+      const refusals = yield* ahead(deactivation, [
         Effect.flip(issue(projectId, { member: anna })),
         Effect.flip(rotate(keyId, days(1)))
       ])

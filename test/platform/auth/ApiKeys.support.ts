@@ -1,4 +1,4 @@
-/** A database with the service, and keys as its tests issue them. */
+/** The service `ApiKeys` on a test database, and functions that issue and list keys. */
 import { Duration, Effect, Layer, Option } from "effect"
 import type { Scope } from "../../../src/api/Access.ts"
 import { MemberId, type ProjectId } from "../../../src/api/Ids.ts"

@@ -1,4 +1,4 @@
-/** Keys: whom they are issued to, how long they live, and how they end. */
+/** API keys: issue, lifetime, revocation and rotation. */
 import { assert, layer } from "@effect/vitest"
 import { DateTime, Duration, Effect, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
@@ -168,7 +168,7 @@ layer(services)("the service ApiKeys", (it) => {
       const revoked = yield* issue(projectId)
       yield* revoke(revoked.keyId)
       const expired = yield* issue(projectId, { expiresIn: days(1) })
-      const hers = yield* issue(projectId, { member: anna })
+      const memberKey = yield* issue(projectId, { member: anna })
       yield* TestClock.adjust(days(1))
       yield* sql`UPDATE members SET active = false WHERE project_id = ${projectId}`
       const before = yield* list(projectId)
@@ -182,7 +182,10 @@ layer(services)("the service ApiKeys", (it) => {
         yield* refusal(expired.keyId),
         new KeyUnusable({ keyId: expired.keyId, reason: "expired" })
       )
-      assert.deepStrictEqual(yield* refusal(hers.keyId), new MemberUnusable({ memberId: anna, reason: "inactive" }))
+      assert.deepStrictEqual(
+        yield* refusal(memberKey.keyId),
+        new MemberUnusable({ memberId: anna, reason: "inactive" })
+      )
       assert.deepStrictEqual(yield* list(projectId), before)
     })
   )

@@ -41,7 +41,7 @@ const lastUsedAt = (keyId: string) =>
     return row?.at?.getTime()
   })
 
-/** The write goes on in the background: looks again until it is there. */
+/** Repeats the read until the background write is done. */
 const used = (keyId: string, at: number) => lastUsedAt(keyId).pipe(Effect.repeat({ until: (seen) => seen === at }))
 
 layer(Layer.mergeAll(Credentials.layer, ApiKeys.layer).pipe(Layer.provideMerge(TestDatabase.layer)))(

@@ -1,4 +1,4 @@
-/** Reads of API keys: at once for those that are known, at a bounded rate for all that is invented. */
+/** Reads of API keys: immediate for known keys, at a bounded rate for invented ones. */
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Fiber, Option } from "effect"
 import { HttpServerRequest } from "effect/http"
@@ -10,7 +10,7 @@ import { networkOf, pacedReads } from "../../../src/platform/auth/KeyReads.ts"
 const idOf = (n: number) => KeyId.make(`key${String(n).padStart(9, "0")}`)
 const [valid, other] = [KeyId.make("validvalid01"), KeyId.make("validvalid02")]
 
-/** A table of two keys, and the reads of it. */
+/** A table with one key, and the reads of it. */
 const open = Effect.gen(function* () {
   const reads: Array<ReadonlyArray<KeyId>> = []
   const table = { available: true, keys: new Set([valid]) }
@@ -23,7 +23,7 @@ const open = Effect.gen(function* () {
     })
   )
   const isFound = (keyId: KeyId) => Effect.map(read(keyId), ({ row }) => Option.isSome(row))
-  /** Many callers at once; their answers are there when time has passed. */
+  /** Starts concurrent reads of invented keys; their answers take time on the test clock. */
   const invent = (count: number, from = 0) =>
     Effect.forkChild(
       Effect.forEach(
@@ -35,7 +35,7 @@ const open = Effect.gen(function* () {
   return { reads, table, isFound, invent }
 })
 
-/** Runs what a request from an address does. */
+/** Runs an effect as part of a request from an address. */
 const from = <A, E, R>(remoteAddress: string, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
   const request = HttpServerRequest.fromWeb(new Request("http://localhost/"))
   return Effect.provideService(
@@ -71,7 +71,7 @@ describe("reads of API keys", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.effect("find a new key among invented ones, though it was tried before it was there", () =>
+  it.effect("find a new key among invented ones, even if it was presented before it existed", () =>
     Effect.gen(function* () {
       const { invent, isFound, table } = yield* open
       yield* invent(100)
@@ -87,7 +87,7 @@ describe("reads of API keys", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.effect("wait in bounded number: a token beyond is refused without a read", () =>
+  it.effect("wait in bounded number: further tokens are refused without a read", () =>
     Effect.gen(function* () {
       const { invent, reads } = yield* open
       const answers = yield* invent(6_000)
@@ -110,7 +110,7 @@ describe("reads of API keys", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.effect("have room for those of an address beyond its burst, though others fill the room", () =>
+  it.effect("keep places for an address beyond its burst, although others fill the queue", () =>
     Effect.gen(function* () {
       const { invent, isFound } = yield* open
       yield* from("192.0.2.1", invent(6_000))
@@ -142,7 +142,7 @@ describe("reads of API keys", () => {
     assert.strictEqual(new Set(["2001:db8:0:1::", ...others].map(networkOf)).size, others.length + 1)
   })
 
-  it.effect("fail for all that wait where the database does not answer, and work again afterwards", () =>
+  it.effect("fail for all waiting tokens when the database does not answer, and succeed again afterwards", () =>
     Effect.gen(function* () {
       const { invent, isFound, table } = yield* open
       yield* invent(20)

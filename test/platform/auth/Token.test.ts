@@ -1,4 +1,4 @@
-/** Tokens: their form, and what their checksum catches. */
+/** Tokens: their form, their checksum and their hash. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import * as fc from "fast-check"
@@ -9,7 +9,7 @@ const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const base62 = (length: number) =>
   fc.string({ unit: fc.constantFrom(...alphabet), minLength: length, maxLength: length })
 
-/** Any token that could ever be issued. */
+/** Any token that could be issued. */
 const token = fc.tuple(base62(12), base62(32)).map(([keyId, secret]) => {
   const body = `dk_${keyId}_${secret}`
   return { keyId, text: body + checksum(body) }
@@ -26,7 +26,7 @@ describe("a generated token", () => {
         assert.strictEqual(read(Redacted.value(token)), keyId)
       }
       assert.strictEqual(new Set(issued.map(({ keyId }) => keyId)).size, 1000)
-      // 44,000 random characters miss none of the 62, but with a probability of e^-700.
+      // One of the 62 characters is missing among 44,000 random ones with a probability of e^-700.
       const characters = new Set(issued.map(({ token }) => Redacted.value(token).slice(3)).join(""))
       assert.strictEqual(characters.size, alphabet.length + "_".length)
     })

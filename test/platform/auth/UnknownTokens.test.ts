@@ -1,4 +1,4 @@
-/** Invented tokens over HTTP: callers from one address do not use up what those from another need (contract §3). */
+/** Invented tokens over HTTP: one address does not use up the reads that another one needs (contract §3). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { once } from "node:events"
@@ -11,10 +11,10 @@ const get = (token: string) =>
 
 const invented = Effect.map(generate, ({ token }) => get(Redacted.value(token)))
 
-/** More than may wait for a read at once, written to so many connections. */
+/** More requests than may wait for a read, and the connections over which they are sent. */
 const [requests, connections] = [6_000, 60]
 
-/** A connection from an address of this host to a server. */
+/** Opens a connection to a server from an address of this host. */
 const open = (url: string, localAddress: string) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
@@ -27,7 +27,7 @@ const open = (url: string, localAddress: string) =>
     (socket) => Effect.sync(() => socket.destroy())
   )
 
-/** The status line of the first answer. */
+/** Returns the HTTP version and status of the first answer. */
 const statusOf = (socket: Socket) =>
   Effect.promise(() => once(socket, "data").then(([text]) => String(text).slice(0, 12)))
 

@@ -1,4 +1,4 @@
-/** Permits for calls in flight, by a clock of the test's. */
+/** Permits for calls in flight, under a test clock. */
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect } from "effect"
 import { TestClock } from "effect/testing"
@@ -19,7 +19,7 @@ const scene = Effect.map(Slots.make(options), (slots) => {
     const ofKey = keys.find((entry) => entry.tenant === tenant && entry.key === key)?.free ?? newKey
     return Math.min(free, ofKey, tenants.find((entry) => entry.tenant === tenant)?.free ?? newTenant)
   }
-  /** Takes all that is free for a key, and starts a call with each. */
+  /** Takes all free permits of a key, and begins a call with each. */
   const fill = (tenant: string, key: string) => {
     const permits = Array.from({ length: free(tenant, key) }, () => slots.take(tenant, key))
     for (const permit of permits) permit.begin()
@@ -64,7 +64,7 @@ describe("slots of attempts", () => {
   it.effect("leave three quarters to others when two hundred keys of many tenants hang", () =>
     Effect.gen(function* () {
       const { end, fill, free, slots } = yield* scene
-      // Each key fails once, by a call that hangs, and is tried again whenever it may be.
+      // Each key fails once by a call that hangs, and is tried again as often as permitted.
       for (let key = 0; key < 200; key++) end(fill(`tenant ${key}`, "hangs"), "failed")
       let taken = 0
       for (let key = 0; key < 200; key++) taken += fill(`tenant ${key}`, "hangs").length
@@ -74,7 +74,7 @@ describe("slots of attempts", () => {
     })
   )
 
-  it.effect("count a key that has grown and hangs now among the suspect ones after a second", () =>
+  it.effect("count a key that has grown among the suspect ones when it hangs for a second", () =>
     Effect.gen(function* () {
       const { end, fill, free } = yield* scene
       for (let round = 0; round < 20; round++) end(fill("a", "k"), "succeeded")
@@ -87,7 +87,7 @@ describe("slots of attempts", () => {
       // 16 of "a" and 8 of "c" are slow by now: one of 25 is left.
       assert.strictEqual(free("b", "fails"), 1)
       assert.strictEqual(free("d", "k"), 2)
-      // As soon as one of them answers, the others are late, but no failures.
+      // Once one of them answers, the others count as late, not as failed.
       end(hanging, "succeeded")
       assert.strictEqual(free("b", "fails"), 2)
       assert.isAbove(free("a", "k"), 2)

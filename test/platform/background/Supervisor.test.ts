@@ -1,4 +1,4 @@
-/** Supervised loops, by a clock of the test's. */
+/** Supervised loops, under a test clock. */
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Metric, Random, Scope } from "effect"
 import { TestClock } from "effect/testing"
@@ -8,7 +8,7 @@ import { MetricsEnabled } from "../../../src/platform/MetricsEnabled.ts"
 
 const stalledAfter = Duration.seconds(10)
 
-/** Declares a test of a supervisor whose jitter is nil, with what it logs, and its own metrics. */
+/** Declares a test of a supervisor without jitter, with its log lines and separate metrics. */
 const test = <E>(
   title: string,
   run: (lines: ReadonlyArray<string>) => Effect.Effect<void, E, Supervisor | Scope.Scope>
@@ -25,7 +25,7 @@ const test = <E>(
     )
   })
 
-/** The value of a metric for the fiber named "loop". */
+/** Reads a metric of the fiber named "loop". */
 const measured = (id: string) =>
   Effect.map(Metric.snapshot, (all) => {
     const found = all.find((metric) => metric.id === id && metric.attributes?.["fiber"] === "loop")
@@ -33,7 +33,7 @@ const measured = (id: string) =>
     return found?.type === "Gauge" ? Number(found.state.value) : undefined
   })
 
-/** Lets every fiber run that can. */
+/** Runs every fiber that does not wait for the clock. */
 const settle = TestClock.adjust(0)
 
 describe("a supervised loop", () => {

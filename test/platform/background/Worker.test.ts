@@ -1,4 +1,4 @@
-/** Workers and the leases of those that have died, on PostgreSQL. */
+/** Workers, and the leases of dead ones, on PostgreSQL. */
 import { assert, layer } from "@effect/vitest"
 import { Duration, Effect, Layer, Logger, Schedule, Scope } from "effect"
 import { SqlClient } from "effect/sql"
@@ -9,7 +9,7 @@ import { TestDatabase } from "../../support/TestDatabase.ts"
 
 const quiet = Logger.layer([])
 
-/** A worker of its own, as each process has one; it ends with the scope. */
+/** Starts another worker, like that of another process; it ends with the scope. */
 const worker = Effect.gen(function* () {
   const { url } = yield* TestDatabase
   const layer = Worker.layer.pipe(
@@ -21,7 +21,7 @@ const worker = Effect.gen(function* () {
   return yield* Effect.provideContext(Worker, context)
 })
 
-const judge = (self: Worker["Service"], id: bigint | null) =>
+const considersDead = (self: Worker["Service"], id: bigint | null) =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     const [row] = yield* Effect.orDie(sql<{ readonly dead: boolean }>`
@@ -30,7 +30,7 @@ const judge = (self: Worker["Service"], id: bigint | null) =>
     return row?.dead
   })
 
-/** The backends that hold the lock of a worker. */
+/** Reads the backends that hold the lock of a worker. */
 const backends = Effect.fnUntraced(function* ({ id }: Worker["Service"]) {
   const sql = yield* SqlClient.SqlClient
   return yield* Effect.orDie(sql<{ readonly pid: number }>`
@@ -54,21 +54,21 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
       const other = yield* Scope.provide(worker, scope)
       assert.strictEqual(self.leaseId(), self.id)
       assert.notStrictEqual(other.id, self.id)
-      // Nobody is judged before all had the time to take their locks.
+      // No worker is considered dead before all had the time to take their locks.
       const nobody = 42n
-      assert.isFalse(yield* judge(self, nobody))
-      yield* until(judge(self, nobody), (dead) => dead === true)
-      assert.isFalse(yield* judge(self, other.id))
-      assert.isFalse(yield* judge(self, self.id))
-      assert.isFalse(yield* judge(self, null))
+      assert.isFalse(yield* considersDead(self, nobody))
+      yield* until(considersDead(self, nobody), (dead) => dead === true)
+      assert.isFalse(yield* considersDead(self, other.id))
+      assert.isFalse(yield* considersDead(self, self.id))
+      assert.isFalse(yield* considersDead(self, null))
       // The session ends as it does when the process is killed.
       const [row] = yield* backends(other)
       yield* Effect.forkChild(Scope.close(scope, yield* Effect.exit(Effect.void)))
       const killedAt = performance.now()
       yield* Effect.orDie(sql`SELECT pg_terminate_backend(${row?.pid}::int)`)
-      yield* until(judge(self, other.id), (dead) => dead === true)
+      yield* until(considersDead(self, other.id), (dead) => dead === true)
       assert.isBelow(performance.now() - killedAt, 3_000)
-      assert.isFalse(yield* judge(self, self.id))
+      assert.isFalse(yield* considersDead(self, self.id))
     }).pipe(Effect.scoped)
   )
 
@@ -77,13 +77,13 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
       const sql = yield* SqlClient.SqlClient
       const self = yield* worker
       const observer = yield* worker
-      yield* until(judge(observer, 42n), (dead) => dead === true)
+      yield* until(considersDead(observer, 42n), (dead) => dead === true)
       const [before] = yield* backends(self)
       yield* Effect.orDie(sql`SELECT pg_terminate_backend(${before?.pid}::int)`)
       const verdicts: Array<boolean | undefined> = []
       yield* until(
         Effect.gen(function* () {
-          verdicts.push(yield* judge(observer, self.id))
+          verdicts.push(yield* considersDead(observer, self.id))
           return yield* backends(self)
         }),
         (rows) => rows.length === 1 && rows[0]?.pid !== before?.pid
@@ -97,7 +97,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const self = yield* worker
-      yield* until(judge(self, 42n), (dead) => dead === true)
+      yield* until(considersDead(self, 42n), (dead) => dead === true)
       const database = Effect.map(
         Effect.orDie(sql<{ readonly name: string }>`SELECT current_database() AS name`),
         ([row]) => row?.name ?? ""
@@ -108,7 +108,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
       const [row] = yield* backends(self)
       yield* Effect.orDie(sql`SELECT pg_terminate_backend(${row?.pid}::int)`)
       yield* until(Effect.sync(self.leaseId), (id) => id === null)
-      assert.isFalse(yield* judge(self, 42n))
+      assert.isFalse(yield* considersDead(self, 42n))
       yield* Effect.orDie(sql`ALTER DATABASE ${name} CONNECTION LIMIT -1`)
       yield* until(Effect.sync(self.leaseId), (id) => id === self.id)
     }).pipe(Effect.scoped)

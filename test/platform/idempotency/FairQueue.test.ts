@@ -10,7 +10,7 @@ const item = (projectId: string, label: string, ...names: ReadonlyArray<string>)
 const labels = (items: ReadonlyArray<Item>) => items.map(({ label }) => label).toSorted()
 
 describe("a fair queue", () => {
-  it("takes one item of each project before another of any", () => {
+  it("takes one item of each project before a second one of any project", () => {
     const queue = new FairQueue<Item>()
     for (let n = 0; n < 100; n++) queue.add(item("busy", `busy ${n}`))
     queue.add(item("one", "one 0"))
@@ -27,7 +27,7 @@ describe("a fair queue", () => {
     assert.isTrue(queue.isEmpty)
   })
 
-  it("serves no two items that share a name at once, and those of a name in their order", () => {
+  it("serves items that share a name one at a time and in order", () => {
     const queue = new FairQueue<Item>()
     const [first, second, third] = [item("a", "1", "key", "x"), item("a", "2", "x"), item("a", "3", "y")]
     for (const each of [first, second, third]) queue.add(each)

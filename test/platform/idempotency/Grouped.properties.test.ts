@@ -1,4 +1,4 @@
-/** A group of commands against the same commands one by one. */
+/** Commands in a group, compared with the same commands one by one. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Exit, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -20,7 +20,7 @@ const services = Clients.layer.pipe(
 
 const clientNames = ["ada", "bob", "cyd", "dan"]
 
-/** A project with four clients, one of them archived. */
+/** Creates a project with four clients, one of them archived. */
 const open = Effect.fnUntraced(function* (id: string, contactCapacity: number | null) {
   const { apply } = yield* Projects
   yield* apply(
@@ -41,7 +41,7 @@ const open = Effect.fnUntraced(function* (id: string, contactCapacity: number | 
   return ProjectId.make(id)
 })
 
-/** A command: a create, or a patch of a client that may not be there. */
+/** A command: a create, or a patch of a client that may be missing. */
 interface Step {
   readonly key: string
   readonly create?: string
@@ -56,7 +56,7 @@ const patches: fc.Arbitrary<ClientPatch> = fc.oneof(
   fc.record({ status: fc.constantFrom("active", "archived") })
 )
 
-/** Steps under keys of their own. */
+/** Steps with different keys. */
 const steps: fc.Arbitrary<ReadonlyArray<Step>> = fc
   .array(
     fc.oneof(
@@ -70,7 +70,7 @@ const steps: fc.Arbitrary<ReadonlyArray<Step>> = fc
 const commandOf = (projectId: ProjectId, { key, ...payload }: Step): Command =>
   command(projectId, { endpoint: { identifier: "test" }, headers: { "idempotency-key": key }, payload })
 
-/** The result of a step without the generated id: a receipt, or the code of a problem. */
+/** Runs a step; returns its result without the generated id: a receipt, or the code of a problem. */
 const run = Effect.fnUntraced(function* (projectId: ProjectId, step: Step) {
   const clients = yield* Clients
   const { create, patch } = step
@@ -87,7 +87,7 @@ const run = Effect.fnUntraced(function* (projectId: ProjectId, step: Step) {
   return Exit.isSuccess(exit) ? exit.value : String(exit.cause)
 })
 
-/** The members of a project's clients that the commands set. */
+/** Reads the members of a project's clients that the commands set. */
 const clientsOf = Effect.fnUntraced(function* (projectId: ProjectId) {
   const sql = yield* SqlClient.SqlClient
   return yield* sql`

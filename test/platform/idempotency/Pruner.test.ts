@@ -40,7 +40,7 @@ layer(TestDatabase.layer)("the pruner of idempotency keys", (it) => {
       yield* remaining("old").pipe(Effect.repeat({ until: (n) => n === 0 }))
       assert.strictEqual(yield* remaining("new"), 3_000)
 
-      // The others grow old, too, and it looks every minute.
+      // The retention of the other outcomes ends too; the pruner runs every minute.
       yield* TestClock.adjust(Duration.minutes(15))
       yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), remaining("new")).pipe(
         Effect.repeat({ until: (n) => n === 0 })

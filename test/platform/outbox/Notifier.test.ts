@@ -1,4 +1,4 @@
-/** Notices of new deliveries, to the worker of the same process and to those of others. */
+/** Notices of new deliveries to the worker of the same process, and to other processes. */
 import { PgClient } from "@effect/sql-pg"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Layer, Option, Queue } from "effect"
