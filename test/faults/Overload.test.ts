@@ -7,7 +7,7 @@ import { describe, it } from "vitest"
 import { quantile } from "../bench/Figures.ts"
 import { residentMebibytes, type Service, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
-import { connectionsUpTo, load, report, request, type Shot } from "./Load.support.ts"
+import { connectionsUpTo, load, report, request, type LoadRequest } from "./Load.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { clients, createClient, listClients, send } from "./Requests.support.ts"
 
@@ -39,22 +39,22 @@ describe("a service under twice its load", () => {
     const few = { limit: 100, windowSeconds: 60 }
     const limited = await project(databaseUrl, { ...records, project: { id: "limited", rateLimits: { read: few } } })
     const service = await startService({ env: serviceEnv(databaseUrl) })
-    const get = (name: string, token: string): Shot => ({ name, bytes: request("GET", `${clients}/c`, token) })
+    const get = (name: string, token: string): LoadRequest => ({ name, bytes: request("GET", `${clients}/c`, token) })
     const [wideGet, limitedGet] = [get("get", wide), get("limited get", limited)]
     let created = 0
-    const shot = (n: number): Shot => {
+    const nextRequest = (n: number): LoadRequest => {
       if (n % 4 !== 0) return n % 20 === 1 ? limitedGet : wideGet
       const bytes = request("POST", clients, wide, `overload-${created}`, { displayName: `Client ${created++}` })
       return { name: "create", bytes }
     }
     const { url } = service
-    await load({ url, shot, seconds: 1, connections: 64 })
-    const calm = await load({ url, shot, seconds: 3, connections: 64 })
+    await load({ url, nextRequest, seconds: 1, connections: 64 })
+    const calm = await load({ url, nextRequest, seconds: 3, connections: 64 })
     const rate = (2 * calm.sent) / 3
     console.log(`64 connections: ${Math.round(rate / 2)} requests/s\n${report(calm)}`)
 
     const stop = watching(service)
-    const over = await load({ url, shot, seconds, rate, connections })
+    const over = await load({ url, nextRequest, seconds, rate, connections })
     const most = stop()
     console.log(
       `twice that for ${seconds} s on ${connections} connections, at most ${most.toFixed(0)} MiB\n${report(over)}`

@@ -72,7 +72,7 @@ export const openShop = async (
   })
   assert.strictEqual(configured.status, 200)
   const count = async (what: string) => Number((await query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
-  const ofUs = `WHERE project_id = '${id}'`
+  const ofProject = `WHERE project_id = '${id}'`
   return {
     id,
     token,
@@ -86,27 +86,27 @@ export const openShop = async (
         const { status } = await call(of, "POST", "crm/deals", key, { title: key }, headers)
         assert.strictEqual(status, 201)
       }),
-    deals: () => count(`deals ${ofUs}`),
+    deals: () => count(`deals ${ofProject}`),
     inState: (...states: ReadonlyArray<string>) =>
-      count(`deliveries ${ofUs} AND status IN (${states.map((state) => `'${state}'`).join()})`),
-    inFlight: async () => Number((await query(`SELECT in_flight FROM endpoint_health ${ofUs}`))[0]?.["in_flight"]),
-    events: async () => (await query(`SELECT id FROM events ${ofUs}`)).map((row) => String(row["id"])),
+      count(`deliveries ${ofProject} AND status IN (${states.map((state) => `'${state}'`).join()})`),
+    inFlight: async () => Number((await query(`SELECT in_flight FROM endpoint_health ${ofProject}`))[0]?.["in_flight"]),
+    events: async () => (await query(`SELECT id FROM events ${ofProject}`)).map((row) => String(row["id"])),
     /** The endpoint is left alone, as if it had asked so: claims find nothing. */
-    rest: () => query(`UPDATE endpoint_health SET resting_until = 'infinity' ${ofUs}`),
-    resume: () => query(`UPDATE endpoint_health SET resting_until = NULL ${ofUs}`),
+    rest: () => query(`UPDATE endpoint_health SET resting_until = 'infinity' ${ofProject}`),
+    resume: () => query(`UPDATE endpoint_health SET resting_until = NULL ${ofProject}`),
     /** Makes pending deliveries due long ago, also for a claim that has begun before and does not name their endpoint. */
     age: async () => {
       await query(
-        `UPDATE deliveries SET available_at = available_at - interval '1 hour' ${ofUs} AND status = 'pending'`
+        `UPDATE deliveries SET available_at = available_at - interval '1 hour' ${ofProject} AND status = 'pending'`
       )
-      await query(`UPDATE endpoint_health SET next_due_at = now() - interval '1 hour' ${ofUs}`)
+      await query(`UPDATE endpoint_health SET next_due_at = now() - interval '1 hour' ${ofProject}`)
     },
     /** The deliveries that are leased. */
     leased: async () =>
-      (await query(`SELECT id FROM deliveries ${ofUs} AND status = 'delivering'`)).map((row) => String(row["id"])),
+      (await query(`SELECT id FROM deliveries ${ofProject} AND status = 'delivering'`)).map((row) => String(row["id"])),
     /** The deliveries without an outcome. */
     unfinished: async () =>
-      (await query(`SELECT id FROM deliveries ${ofUs} AND status IN ('pending', 'delivering')`)).map((row) =>
+      (await query(`SELECT id FROM deliveries ${ofProject} AND status IN ('pending', 'delivering')`)).map((row) =>
         String(row["id"])
       ),
     /** As if the time of every lease had passed. Returns the deliveries, those that were just taken over included. */
@@ -114,10 +114,10 @@ export const openShop = async (
       (
         await query(`
           WITH ended AS (
-            UPDATE deliveries SET leased_until = now() ${ofUs} AND status = 'delivering' RETURNING id
+            UPDATE deliveries SET leased_until = now() ${ofProject} AND status = 'delivering' RETURNING id
           )
           SELECT id FROM ended
-          UNION SELECT id FROM deliveries ${ofUs} AND attempt_log->-1->>'errorCode' = 'lease_lost'
+          UNION SELECT id FROM deliveries ${ofProject} AND attempt_log->-1->>'errorCode' = 'lease_lost'
             AND (attempt_log->-1->>'finishedAt')::timestamptz > now() - interval '10 seconds'`)
       ).map((row) => String(row["id"]))
   }
