@@ -88,8 +88,8 @@ const startPair = async (): Promise<Pair> => {
   }
 }
 
-describe("a primary that dies under load", () => {
-  it("costs no acknowledged command, no effect twice, and writes answer 503 until the standby is promoted", async () => {
+describe("a primary that is killed under load", () => {
+  it("loses no acknowledged command, repeats no effect, and has writes answer 503 until the standby is promoted", async () => {
     const pair = await startPair()
     const start = (role: "api" | "worker") =>
       startService({ env: { ...serviceEnv(pair.url), ...settings }, args: ["--role", role] })

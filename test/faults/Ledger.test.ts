@@ -112,7 +112,7 @@ const steps: ReadonlyArray<Step> = [
     }
   },
   inRecord("before", "something", moments.before, nothing),
-  inRecord("half way through", "something", async (_, records) => (await records.next()).tear(), nothing),
+  inRecord("halfway through", "something", async (_, records) => (await records.next()).tear(), nothing),
   inRecord("during", "perhaps something", moments.during, () => {}),
   inRecord("after", "perhaps something", moments.after, (count) => assert.isAbove(count, 0))
 ]

@@ -223,7 +223,7 @@ const campaigns = ({ ledger, calls }: Scene): Caller => {
   }
 }
 
-/** An operator's commands have no keys: a failed one may have been applied, so only idempotent ones are repeated. */
+/** Runs an operator's commands. They have no keys: a failed one may have been applied, so only idempotent ones are repeated. */
 const operator = ({ ledger, env, project }: Scene): Caller => {
   const command = (stdin: string, ...args: ReadonlyArray<string>) =>
     Effect.runPromise(run([...args, "--json"], { env, stdin }))
@@ -241,7 +241,7 @@ const operator = ({ ledger, env, project }: Scene): Caller => {
   }
 }
 
-/** Callers of every mutation. The webhooks are configured before the first event. */
+/** Returns callers of every mutation; first configures the webhooks, so that every event has deliveries. */
 export const openCallers = async (scene: Scene) => {
   const [steady, failing] = [webhookOf(scene, "steady"), webhookOf(scene, "failing")]
   while (!(await steady.configure()));
