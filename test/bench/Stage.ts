@@ -41,7 +41,7 @@ export interface Running {
 
 const here = fileURLToPath(new URL("../..", import.meta.url))
 
-/** The service of a checkout, by default this one. It writes a CPU profile to the directory `profile` when it ends. */
+/** Returns the service of a checkout, by default this one. When it ends, it writes a CPU profile to the directory `profile`. */
 export const service = (
   name: string,
   {

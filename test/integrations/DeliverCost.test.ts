@@ -1,4 +1,4 @@
-/** Rows that a claim reads: only those of the endpoints that it visits, with any number of parked or idle ones (contract §10). */
+/** Rows that a claim reads: only those of visited endpoints, with any number of parked or idle ones (contract §10). */
 import { PgClient } from "@effect/sql-pg"
 import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"

@@ -1,4 +1,4 @@
-/** A batch of 20,000 records: evaluated in portions, and compared with as many clients by a statement of linear cost. */
+/** A batch of 20,000 records: evaluated in portions, and compared with as many clients by a statement that is not quadratic. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
 import { DatabaseUrl, operatorLayer } from "../../src/platform/Database.ts"

@@ -26,7 +26,7 @@ const expected = (status: number): Meaning => {
   return "unknown"
 }
 
-/** The final statuses that are not errors of HTTP itself: 200 to 599. */
+/** All statuses from 200 to 599. */
 const all = Array.from({ length: 400 }, (_, i) => i + 200)
 
 /** The first and last status of each row of the table, and their neighbours. */

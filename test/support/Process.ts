@@ -215,7 +215,7 @@ export const launchService = ({ args = [], env = {}, source = checkout }: Servic
 
 export interface Service extends Running {
   readonly url: string
-  /** Sends SIGTERM and waits for the end for 20 s, longer than any grace period in the tests. */
+  /** Sends SIGTERM, and waits at most 20 s for the end. */
   readonly stop: () => Promise<Ended | "still running">
 }
 
