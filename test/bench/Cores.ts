@@ -1,4 +1,4 @@
-/** Cores: a server that is measured has one to itself, and everything else shares the others. Linux has `taskset` for it. */
+/** CPU affinity by `taskset`, on Linux only: the measured server gets one core, all other processes share the rest. */
 import { spawnSync } from "node:child_process"
 import { availableParallelism } from "node:os"
 import type { Program } from "./Stage.ts"
@@ -8,11 +8,11 @@ const taskset = (args: ReadonlyArray<string>) => spawnSync("taskset", args, { st
 const cores = availableParallelism()
 const isPossible = cores > 1 && taskset(["-c", "0", "true"])
 
-/** Keeps this process, and those that it starts from now on, off the core of the servers. */
+/** Excludes the servers' core from this process and from the processes that it starts later. */
 export const keepOff = () => {
   if (isPossible) taskset(["-acp", `1-${cores - 1}`, String(process.pid)])
 }
 
-/** The program on a core of its own. */
+/** Returns the program, bound to the servers' core. */
 export const onOneCore = (program: Program): Program =>
   isPossible ? { ...program, command: ["taskset", "-c", "0", process.execPath] } : program

@@ -1,7 +1,7 @@
-/** CPU time of processes, in milliseconds, where there is a /proc; NaN elsewhere. A tick is 10 ms on every Linux. */
+/** CPU time of processes in milliseconds, read from /proc; NaN on systems without it. A tick is 10 ms on every Linux. */
 import { readdirSync, readFileSync } from "node:fs"
 
-/** The fields of /proc/PID/stat from the third on. */
+/** Returns the fields of /proc/PID/stat from the third on. */
 const statOf = (pid: number | string): ReadonlyArray<string> => {
   try {
     return readFileSync(`/proc/${pid}/stat`, "utf8")
@@ -14,13 +14,13 @@ const statOf = (pid: number | string): ReadonlyArray<string> => {
 
 const used = (stat: ReadonlyArray<string>) => (Number(stat[11]) + Number(stat[12])) * 10
 
-/** User and system time of a process. */
+/** Returns the user and system time of a process. */
 export const cpuMillis = (pid: number): number => used(statOf(pid))
 
-/** The process that has started another. */
+/** Returns the parent of a process. */
 export const parentOf = (pid: number): number => Number(statOf(pid)[1])
 
-/** That of the processes that a process has started, those that have ended included. */
+/** Returns the CPU time of a process's children, including those that have ended. */
 export const childrenMillis = (pid: number): number => {
   const stat = statOf(pid)
   if (stat.length === 0) return Number.NaN

@@ -1,4 +1,4 @@
-/** Figures summed up. Ratios are taken pair by pair: both of a pair had the same moment of the machine. */
+/** Summaries of figures. Ratios are computed pair by pair: both values of a pair were measured at about the same time. */
 
 export const median = (values: ReadonlyArray<number>): number => {
   const sorted = values.toSorted((left, right) => left - right)
@@ -7,16 +7,16 @@ export const median = (values: ReadonlyArray<number>): number => {
   return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? upper)) / 2
 }
 
-/** The value that so large a part of all does not exceed. */
+/** Returns the value that the fraction `q` of all values does not exceed. */
 export const quantile = (values: ReadonlyArray<number>, q: number): number => {
   const sorted = values.toSorted((left, right) => left - right)
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN
 }
 
-/** To two digits; null where there is no such figure, as JSON has it. */
+/** Rounds to two digits; returns null instead of NaN, which JSON lacks. */
 export const round = (value: number) => (Number.isNaN(value) ? null : Math.round(value * 100) / 100)
 
-/** As a document has it. */
+/** Summarizes values for a JSON document. */
 export const spread = (values: ReadonlyArray<number>) => ({
   median: round(median(values)),
   low: round(Math.min(...values)),
@@ -25,6 +25,6 @@ export const spread = (values: ReadonlyArray<number>) => ({
 
 export const fixed = (value: number, digits: number) => (Number.isNaN(value) ? "-" : value.toFixed(digits))
 
-/** As a table has it: the median, and the range in brackets. */
+/** Formats values for a table: the median, and the range in brackets. */
 export const ranged = (values: ReadonlyArray<number>, digits: number) =>
   `${fixed(median(values), digits)} (${fixed(Math.min(...values), digits)}-${fixed(Math.max(...values), digits)})`

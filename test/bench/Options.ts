@@ -1,8 +1,8 @@
-/** Flags of all subcommands, and the report of their progress. */
+/** Flags that the subcommands share, and the report of their progress. */
 import { Effect } from "effect"
 import { Flag } from "effect/cli"
 
-/** A whole number of at least 1. */
+/** Creates a flag whose value is a whole number of at least 1. */
 export const count = (name: string, usual: number, what: string) =>
   Flag.Int(name).pipe(
     Flag.filter(
@@ -20,7 +20,7 @@ export const profile = Flag.String("profile").pipe(
   Flag.withDescription("Write a CPU profile of the service there")
 )
 
-/** A line on standard error: standard output is for the findings. */
+/** Writes a line to standard error; standard output is for the findings. */
 export const progress = (line: string) => Effect.sync(() => process.stderr.write(`${line}\n`))
 
 /** The result of a subcommand, as JSON and as text. */

@@ -1,4 +1,4 @@
-/** A durable PostgreSQL, projects in it, and the programs that are measured on it. All of it ends with the scope. */
+/** A durable PostgreSQL, projects in it, and the measured programs. All of them end with the scope. */
 import { PgClient } from "@effect/sql-pg"
 import { Context, Data, Duration, Effect, Layer, Option, Redacted, Stream } from "effect"
 import { ChildProcess } from "effect/process"
@@ -18,7 +18,7 @@ import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { secretBox } from "../support/SecretBox.ts"
 
-/** Why there is nothing to report. */
+/** Reason why there is nothing to report. */
 export class BenchFailed extends Data.TaggedError("BenchFailed")<{ readonly message: string }> {}
 
 /** A program, before it runs. */
@@ -31,17 +31,17 @@ export interface Program {
   readonly arguments: ReadonlyArray<string>
 }
 
-/** A program that runs. */
+/** A started program. */
 export interface Running {
   readonly name: string
-  /** The URL at which it serves HTTP, if it does. */
+  /** The URL of its HTTP server; empty if it has none. */
   readonly url: string
   readonly pid: number
 }
 
 const here = fileURLToPath(new URL("../..", import.meta.url))
 
-/** The service of a checkout, this one if not said otherwise; with a CPU profile in `profile` when it ends. */
+/** Returns the service of a checkout, by default this one. When it ends, it writes a CPU profile to the directory `profile`. */
 export const service = (
   name: string,
   {
@@ -63,7 +63,7 @@ export const service = (
   ]
 })
 
-/** A script of this folder, with one argument. */
+/** Returns a script of this folder as a program, with one argument. */
 export const script = (name: string, path: string, argument = ""): Program => ({
   name,
   directory: here,
@@ -71,15 +71,15 @@ export const script = (name: string, path: string, argument = ""): Program => ({
 })
 
 /**
- * The URL of a database, with more settings of PostgreSQL if wanted. Its cluster is removed when the scope closes, unless
- * it is to be `kept` in a directory, where it may be already.
+ * Starts PostgreSQL, with additional settings if given, and returns the URL of a database. The cluster is removed when the
+ * scope closes, unless it is `kept` in a directory. A cluster that this directory already has is used.
  */
 export const database = Effect.fnUntraced(function* (flags: Readonly<Record<string, string>>, kept?: string) {
   const directory = yield* Effect.acquireRelease(
     Effect.promise(async () => kept ?? (await mkdtemp(Path.join(Os.tmpdir(), "developer-api-bench-")))),
     (directory) =>
       Effect.gen(function* () {
-        // The layer leaves the server to other users; no process may outlive the benchmark.
+        // The layer leaves the server running for other users; no process may outlive the benchmark.
         const lock = yield* Effect.promise(() =>
           readFile(Path.join(directory, "postgres", "postmaster.pid"), "utf8").catch(() => undefined)
         )
@@ -91,7 +91,7 @@ export const database = Effect.fnUntraced(function* (flags: Readonly<Record<stri
   return (yield* Effect.provideContext(EmbeddedPostgres, context)).url
 })
 
-/** The URL of another, empty database on the same server. */
+/** Creates another, empty database on the same server and returns its URL. */
 export const anotherDatabase = Effect.fnUntraced(function* (url: Redacted.Redacted, name: string) {
   const sql = yield* connect(url)
   yield* sql`CREATE DATABASE ${sql(name)}`
@@ -100,7 +100,7 @@ export const anotherDatabase = Effect.fnUntraced(function* (url: Redacted.Redact
   return Redacted.make(another.href)
 }, Effect.scoped)
 
-/** A session of the bench's own, to make records and to look around. */
+/** Opens a session for the benchmark itself, to create and inspect records. */
 export const connect = Effect.fnUntraced(function* (
   url: Redacted.Redacted,
   settings: Readonly<Record<string, string>> = {}
@@ -111,10 +111,10 @@ export const connect = Effect.fnUntraced(function* (
   return yield* Effect.provideContext(PgClient.PgClient, context)
 })
 
-/** `SECRET_KEY` of every service that is measured. */
+/** `SECRET_KEY` of all measured services. */
 export const secretKey = randomBytes(32).toString("base64")
 
-/** Migrates, applies a project file, and issues a token that may do everything in the project. */
+/** Migrates, applies a project file, and issues a token with all scopes in the project. */
 export const openProject = (sql: PgClient.PgClient, file: (typeof ProjectFile)["Encoded"]) =>
   Effect.gen(function* () {
     yield* migrate
@@ -132,7 +132,7 @@ export const openProject = (sql: PgClient.PgClient, file: (typeof ProjectFile)["
     Effect.provideContext(Context.make(PgClient.PgClient, sql).pipe(Context.add(SqlClient.SqlClient, sql)))
   )
 
-/** Starts a program on a database, and waits until it says that it is listening: on a URL, or for jobs. */
+/** Starts a program on a database, and waits until it reports that it is listening: on a URL, or for jobs. */
 export const start = Effect.fnUntraced(function* (
   { directory, name, ...program }: Program,
   databaseUrl: Redacted.Redacted,

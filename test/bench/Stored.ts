@@ -1,4 +1,4 @@
-/** Stored events with finished deliveries, as they are after weeks of work. */
+/** Stored events with finished deliveries, as after weeks of operation. */
 import type { PgClient } from "@effect/sql-pg"
 import { Effect } from "effect"
 import type { ProjectId } from "../../src/api/Ids.ts"
@@ -6,28 +6,28 @@ import { eventType, traceparent } from "./deliveries/Work.ts"
 
 export interface Stored {
   readonly projectId: ProjectId
-  /** Deliveries, one to an event, spread evenly over the days up to now. */
+  /** Number of deliveries, one to an event, spread evenly over the days until now. */
   readonly count: number
   readonly days: number
-  /** Installations that they went to in turn; their ids are `ins_000` and so on. */
+  /** Number of installations, which receive the deliveries in turn; their ids are `ins_000` and so on. */
   readonly installations: number
-  /** Every so many of them is dead. */
+  /** One in this many deliveries is dead. */
   readonly deadEvery: number
-  /** Number of rows that were stored before. */
+  /** Number of rows stored earlier. */
   readonly before?: number
 }
 
-/** An id like those of the service, for the row `n` of a series that was created at `at`. */
+/** Returns SQL for an id like the service's, for row `n` of a series, created at `at`. */
 const id = (prefix: string) =>
   `'${prefix}_' || lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || lpad(n::text, 19, '0')`
 
-/** Rows in one statement. */
+/** Rows per statement. */
 const batch = 100_000
 
-/** Stores rows, and leaves the tables to vacuum. */
+/** Stores rows without vacuuming the tables. */
 export const append = Effect.fnUntraced(function* (sql: PgClient.PgClient, stored: Stored) {
   const { before = 0, count, days, deadEvery, installations, projectId } = stored
-  // Foreign keys are checked by triggers, which a session of a replica does not run.
+  // Foreign keys are checked by triggers, which do not run in a session in the role of a replica.
   yield* sql`SET session_replication_role = replica`
   for (let from = 0; from < count; from += batch) {
     yield* sql`

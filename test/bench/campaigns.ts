@@ -1,4 +1,4 @@
-/** `bench campaigns`: how long a campaign takes while those of other projects call a provider that hangs, and while none does. */
+/** `bench campaigns`: duration of a campaign alone, and while campaigns of other projects call a provider that hangs. */
 import type { PgClient } from "@effect/sql-pg"
 import { Effect } from "effect"
 import { Command } from "effect/cli"
@@ -15,9 +15,9 @@ import { connect, database, openProject, service, start } from "./Stage.ts"
 
 export interface Options {
   readonly rounds: number
-  /** Sends of the campaign that is measured. */
+  /** Sends of the measured campaign. */
   readonly sends: number
-  /** Projects whose campaigns call the provider that hangs. */
+  /** Number of projects whose campaigns call the provider that hangs. */
   readonly hanging: number
 }
 
@@ -25,7 +25,7 @@ export const usual: Options = { rounds: 3, sends: 100, hanging: 10 }
 
 /** Recipients of each campaign whose provider hangs. */
 const stuckSends = 200
-/** Of the campaign that is measured: 100 sends take at least a second. */
+/** Limit of the measured campaign: 100 sends take at least a second. */
 const sendsPerMinute = 6_000
 
 interface Provider {
@@ -33,7 +33,7 @@ interface Provider {
   readonly calls: () => number
 }
 
-/** A provider of the http connector that accepts every message, or never answers. */
+/** Starts a provider of the http connector that accepts every message, or never answers. */
 const provider = (hangs: boolean) =>
   Effect.acquireRelease(
     Effect.callback<Provider & { readonly close: () => void }>((resume) => {
@@ -59,7 +59,7 @@ const provider = (hangs: boolean) =>
 
 const signingSecret = `whsec_${randomBytes(32).toString("base64")}`
 
-/** A project with as many clients as the campaign has recipients, and the campaign, which runs from now on. */
+/** Creates a project with as many clients as the campaign has recipients, and starts the campaign. */
 const runCampaign = Effect.fnUntraced(function* (
   sql: PgClient.PgClient,
   id: string,
@@ -95,7 +95,7 @@ const runCampaign = Effect.fnUntraced(function* (
   return projectId
 })
 
-/** Seconds of one campaign, from its start to its last send. */
+/** Measures one campaign in seconds, from its start to its last send. */
 const measureOne = Effect.fnUntraced(function* (sql: PgClient.PgClient, id: string, sends: number) {
   const { calls, url } = yield* provider(false)
   yield* runCampaign(sql, id, { url, sends, sendsPerMinute })
@@ -116,7 +116,7 @@ export const measure = Effect.fnUntraced(function* ({ hanging, rounds, sends }: 
   let n = 0
   const beside = `beside ${hanging} that hang`
   const runAlone = Effect.suspend(() => measureOne(sql, `alone_${++n}`, sends))
-  /** The others hang from before the campaign starts until it is sent. */
+  /** Measures a campaign while the others hang, from before its start until its last send. */
   const runBeside = Effect.gen(function* () {
     const round = ++n
     const stuck = yield* provider(true)

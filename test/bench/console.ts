@@ -1,4 +1,4 @@
-/** `bench console`: how long each page of the console takes in a project of a million deliveries. */
+/** `bench console`: response time of each page of the console, in a project with a million deliveries. */
 import { Clock, Effect } from "effect"
 import { Command } from "effect/cli"
 import { issue } from "../../src/console/Links.ts"
@@ -22,7 +22,7 @@ export const usual: Options = { deliveries: 1_000_000, rounds: 10 }
 const installations = 50
 const hour = 3_600_000
 
-/** Every page, and the lists in the ways that cost most. */
+/** Returns the path of every page, and of the lists with their most expensive filters. */
 const pages = (deliveryId: string, now: number): Readonly<Record<string, string>> => {
   const project = `project=${projectId}`
   const at = (ago: number) => new Date(now - ago).toISOString()
@@ -46,7 +46,7 @@ const pages = (deliveryId: string, now: number): Readonly<Record<string, string>
   }
 }
 
-/** Milliseconds until a whole page has arrived. */
+/** Fetches a whole page and returns the duration in milliseconds. */
 const timed = Effect.fnUntraced(function* (url: string, cookie: string) {
   const started = yield* Clock.currentTimeNanos
   const answered = yield* Effect.promise(() => fetch(url, { headers: { cookie } }))

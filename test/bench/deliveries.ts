@@ -1,4 +1,4 @@
-/** `bench deliveries`: how many webhooks a second, how soon, and what others have to do with it. */
+/** `bench deliveries`: throughput and latency of webhooks, and the effect of endpoints on each other. */
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { json } from "../../src/cli/Flags.ts"
@@ -75,7 +75,7 @@ const run = (part: Part, scene: Scene, options: Options) => {
   }
 }
 
-/** Starts PostgreSQL and the endpoints, and goes through the parts. */
+/** Starts PostgreSQL and the endpoints, and runs the parts. */
 export const measure = Effect.fnUntraced(function* (options: Options) {
   yield* progress("starting PostgreSQL and the endpoints")
   const scene = yield* make(options.endpoints)

@@ -1,4 +1,4 @@
-/** `bench freeze`: how long an audience takes to freeze, from the request to the answer. */
+/** `bench freeze`: duration of a freeze of an audience, from request to answer. */
 import type { PgClient } from "@effect/sql-pg"
 import { Clock, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { Command } from "effect/cli"
@@ -20,20 +20,25 @@ export interface Options {
 
 export const usual: Options = { rounds: 5 }
 
-/** The distribution of shared addresses among the clients of a project. */
-const crowds = {
-  /** A fifth shares one with the client before. */
+/** Distribution of shared addresses among the clients of a project. */
+const distributions = {
+  /** Every fifth client shares an address with the previous one. */
   usual: "CASE WHEN n % 5 = 0 THEN n - 1 ELSE n END",
-  /** Each shares one with the client before and one with the client after, so every second one is eligible. */
+  /** Each client shares one address with the previous client and one with the next, so every second one is eligible. */
   chain: "n / 2",
-  /** All share one. */
+  /** All clients share one address. */
   one: "0"
 }
-const crowdNames = ["usual", "chain", "one"] as const
-type Crowd = (typeof crowdNames)[number]
+const distributionNames = ["usual", "chain", "one"] as const
+type Distribution = (typeof distributionNames)[number]
 
-/** A project of so many clients, as if a file had just made it: nothing is known of its tables yet. */
-const populate = Effect.fnUntraced(function* (sql: PgClient.PgClient, id: string, size: number, crowd: Crowd) {
+/** Creates a project with `size` clients. Its tables have no statistics yet, as after a new project file. */
+const populate = Effect.fnUntraced(function* (
+  sql: PgClient.PgClient,
+  id: string,
+  size: number,
+  distribution: Distribution
+) {
   yield* sql`
     INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
     VALUES (${id}, 'Freeze', 'UTC', '{campaigns}', '{developer_api}',
@@ -50,11 +55,11 @@ const populate = Effect.fnUntraced(function* (sql: PgClient.PgClient, id: string
     FROM generate_series(1, ${size}::int) n`.pipe(sql.withTransaction)
   yield* sql`
     INSERT INTO client_addresses (project_id, client_id, position, channel_id, address)
-    SELECT ${id}, 'cli_' || md5(n::text), 0, 'chat', 'chat-' || ${sql.literal(crowds[crowd])}
+    SELECT ${id}, 'cli_' || md5(n::text), 0, 'chat', 'chat-' || ${sql.literal(distributions[distribution])}
     FROM generate_series(1, ${size}::int) n
     UNION ALL
     SELECT ${id}, 'cli_' || md5(n::text), 1, 'mail',
-      'mail-' || ${sql.literal(crowd === "chain" ? "(n + 1) / 2" : "n")}
+      'mail-' || ${sql.literal(distribution === "chain" ? "(n + 1) / 2" : "n")}
     FROM generate_series(1, ${size}::int) n`
   yield* sql`
     INSERT INTO campaigns (project_id, id, name, created_at, updated_at) VALUES (${id}, 'spring', 'Spring', now(), now())`
@@ -62,7 +67,7 @@ const populate = Effect.fnUntraced(function* (sql: PgClient.PgClient, id: string
 
 const filter = { contactStatus: "active", providerTypes: [], requiredTags: ["newsletter"], stageIds: [] }
 
-/** Freezes once, and returns the duration of the answer in milliseconds. */
+/** Freezes once, and returns the time to the answer in milliseconds. */
 const freeze = Effect.fnUntraced(function* ({ url }: Running, token: string) {
   const started = yield* Clock.currentTimeNanos
   const answer = yield* Effect.promise(() =>
@@ -81,14 +86,14 @@ const freeze = Effect.fnUntraced(function* ({ url }: Running, token: string) {
   return Number((yield* Clock.currentTimeNanos) - started) / 1e6
 })
 
-/** The rounds of one project. */
+/** Runs the rounds of one project. */
 const measureOne = Effect.fnUntraced(function* (
   server: Running,
   sql: PgClient.PgClient,
-  { crowd, rounds, size }: Options & { readonly size: number; readonly crowd: Crowd }
+  { distribution, rounds, size }: Options & { readonly size: number; readonly distribution: Distribution }
 ) {
-  const projectId = ProjectId.make(`freeze_${crowd}_${size}`)
-  yield* populate(sql, projectId, size, crowd)
+  const projectId = ProjectId.make(`freeze_${distribution}_${size}`)
+  yield* populate(sql, projectId, size, distribution)
   const { token } = yield* (yield* ApiKeys).issue({
     projectId,
     name: "bench",
@@ -101,11 +106,11 @@ const measureOne = Effect.fnUntraced(function* (
   const [counts] = yield* sql<{ readonly eligible: number }>`
     SELECT eligible_count AS eligible FROM audiences JOIN campaigns USING (project_id)
     WHERE project_id = ${projectId} AND audiences.id = campaigns.audience_id`
-  yield* progress(`freeze: ${crowd}, ${size} clients: ${median(millis).toFixed(0)} ms`)
-  return { crowd, clients: size, eligible: counts?.eligible ?? 0, millis }
+  yield* progress(`freeze: ${distribution}, ${size} clients: ${median(millis).toFixed(0)} ms`)
+  return { distribution, clients: size, eligible: counts?.eligible ?? 0, millis }
 })
 
-/** Starts PostgreSQL and the service, and goes through all crowds and sizes. */
+/** Starts PostgreSQL and the service, and measures all distributions and sizes. */
 export const measure = Effect.fnUntraced(function* (options: Options) {
   yield* progress("starting PostgreSQL and the service")
   const url = yield* database({})
@@ -113,12 +118,12 @@ export const measure = Effect.fnUntraced(function* (options: Options) {
   const server = yield* start(service("ours"), url)
   const keys = Layer.provide(ApiKeys.layer, Layer.succeed(SqlClient.SqlClient, sql))
   const measured = yield* Effect.forEach(
-    crowdNames.flatMap((crowd) => sizes.map((size) => ({ ...options, crowd, size }))),
+    distributionNames.flatMap((distribution) => sizes.map((size) => ({ ...options, distribution, size }))),
     (one) => measureOne(server, sql, one)
   ).pipe(Effect.provide(keys))
   const head = ["FREEZE", "CLIENTS", "ELIGIBLE", "MS", "THE FIRST", "µs/CLIENT"]
-  const lines = measured.map(({ clients, crowd, eligible, millis }) => [
-    crowd,
+  const lines = measured.map(({ clients, distribution, eligible, millis }) => [
+    distribution,
     String(clients),
     String(eligible),
     ranged(millis, 0),

@@ -1,10 +1,10 @@
 /**
- * `bench growth`: what a create, a claim, a record and retention cost on a database with millions of deliveries and keys,
- * beside the same on an almost empty one; and whether a database stops growing once as much is pruned as is added.
+ * `bench growth`: cost of a create, a claim, a record and retention on a database with millions of deliveries and keys,
+ * compared with an almost empty one; and whether a database stops growing once as much is pruned as is added.
  *
  * The service's own statements run in one session for each database. Their cost is the time that PostgreSQL counts as
- * active for the database (`pg_stat_database.active_time`), which is neither the client's nor vacuum's. Commits do not wait
- * for the disk, whose moods are the same for both.
+ * active for the database (`pg_stat_database.active_time`), which excludes the client and vacuum. Commits do not wait for
+ * the disk, so its varying speed does not matter.
  */
 import type { PgClient } from "@effect/sql-pg"
 import { Effect, Option, Redacted } from "effect"
@@ -35,11 +35,11 @@ export interface Options {
   /** Deliveries, each with its event, and keys of the full database. */
   readonly rows: number
   readonly rounds: number
-  /** Days that pass in the growing database. */
+  /** Number of days simulated in the growing database. */
   readonly days: number
   /** Directory of the cluster; filled if it is empty. */
   readonly directory: string | undefined
-  /** PostgreSQL's `shared_buffers`. A create writes anywhere in the index of keys, so its cost depends on whether that fits. */
+  /** PostgreSQL's `shared_buffers`. A create writes anywhere in the index of keys, so its cost depends on whether this fits. */
   readonly sharedBuffers: string
 }
 
@@ -54,14 +54,14 @@ export const usual: Options = {
   sharedBuffers: quarterOfMemory
 }
 
-/** Creates of a round; each makes a delivery. */
+/** Creates per round; each makes a delivery. */
 const creates = 1_000
 const group = 50
-/** Rounds before the first that counts. */
+/** Rounds before the first counted one. */
 const warming = 2
 /** Deliveries in a claim and a record. */
 const batch = 100
-/** Deliveries in flight to one endpoint, more than there are. */
+/** Limit of deliveries in flight to one endpoint, higher than their number. */
 const concurrency = 100_000
 /** Rows of a day: added and pruned in each round, and on each day of the growing database, which keeps ten days. */
 const day = 10_000
@@ -69,7 +69,7 @@ const kept = 10
 const installations = 10
 const deadEvery = 1_000
 
-/** Autovacuum runs as often as rounds and days pass here, a thousand times faster than real ones. */
+/** Rounds and simulated days pass a thousand times faster than real days, so autovacuum runs more often, too. */
 const flags = { autovacuum_naptime: "1s", max_wal_size: "2GB" }
 
 const tables = ["deliveries", "events", "idempotency_keys"]
@@ -85,7 +85,7 @@ const addKeys = Effect.fnUntraced(function* (sql: PgClient.PgClient, rows: numbe
   }
 })
 
-/** A database with so many deliveries and keys, all of them within their retention. */
+/** Fills a database with deliveries and keys, all of them within their retention. */
 const fill = Effect.fnUntraced(function* (url: Redacted.Redacted, rows: number) {
   const sql = yield* connect(url)
   const urls = Array.from({ length: installations }, () => "http://127.0.0.1:9/")
@@ -98,7 +98,7 @@ const fill = Effect.fnUntraced(function* (url: Redacted.Redacted, rows: number) 
   yield* sql`VACUUM ANALYZE`
 }, Effect.scoped)
 
-/** Sessions as the service has them for what they run, and one that adds rows. `watcher` is on another database. */
+/** Opens sessions configured as the service's, and one that adds rows. `watcher` is on another database. */
 const session = Effect.fnUntraced(function* (url: Redacted.Redacted, watcher: PgClient.PgClient) {
   const name = new URL(Redacted.value(url)).pathname.slice(1)
   const like = ({ session }: { readonly session: Readonly<Record<string, string>> }) =>
@@ -107,7 +107,7 @@ const session = Effect.fnUntraced(function* (url: Redacted.Redacted, watcher: Pg
   const maintenance = yield* like(pools.maintenance)
   const background = yield* like(pools.background)
   const other = yield* connect(url)
-  /** Microseconds of PostgreSQL for each of so many, run in a session. */
+  /** Measures a run in a session: PostgreSQL's microseconds per record, for `of` records. */
   const timed = <E, R>(session: PgClient.PgClient, of: number, run: Effect.Effect<unknown, E, R>) =>
     Effect.gen(function* () {
       const active = Effect.gen(function* () {
@@ -123,7 +123,7 @@ const session = Effect.fnUntraced(function* (url: Redacted.Redacted, watcher: Pg
     })
   const client = makeMutationClient({ sql, reads: sql, permits: 1 })
   const creating = grouped<NewDeal, DealReferenceNotFound>(client, create(sql))
-  // Into memory, where it is while keys come in.
+  // Loads the index of keys into memory, where it is while keys are added.
   yield* other`SELECT set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false)`
   yield* other`SELECT count(*) FROM idempotency_keys WHERE project_id = ${projectId} AND key > ''`
   yield* other`RESET ALL`
@@ -147,7 +147,7 @@ const createDeals = ({ creating }: Session, size: number, times: number) =>
     { discard: true }
   )
 
-/** Leases what is due and records that it has been delivered, a batch after the other. Returns the time of either. */
+/** Leases due deliveries and records them as delivered, batch by batch. Returns the microseconds of both per delivery. */
 const deliver = Effect.fnUntraced(function* ({ sql, timed }: Session, batches: number) {
   const terms = { workerId: 1n, leaseMillis: 600_000, concurrency, slots: { healthy: batch, suspect: batch } }
   const named = [{ projectId, installationId: installationId(0), width: concurrency }]
@@ -182,14 +182,14 @@ const deliver = Effect.fnUntraced(function* ({ sql, timed }: Session, batches: n
   return times
 })
 
-/** Adds a day of rows at one end. */
+/** Adds the rows of one day. */
 const addDay = ({ other }: Session) =>
   Effect.all([
     append(other, { projectId, count: day, days: 1, installations, deadEvery, before: Date.now() }),
     addKeys(other, day, 1)
   ])
 
-/** The time before which there is a day of rows. */
+/** Returns the time before which there are the rows of one day. */
 const horizonOf = Effect.fnUntraced(function* ({ other: sql }: Session, name: "deliveries" | "idempotency_keys") {
   const at = sql.literal(name === "deliveries" ? "finished_at" : "created_at")
   const [row] = yield* sql<{ readonly at: Date }>`
@@ -215,7 +215,7 @@ const measures = {
 }
 type Measure = keyof typeof measures
 
-/** Microseconds of PostgreSQL for one of each. */
+/** Returns PostgreSQL's microseconds for one of each measure. */
 const measureRound = Effect.fnUntraced(function* (own: Session) {
   const { background, maintenance, sql, timed } = own
   yield* addDay(own)
@@ -242,7 +242,7 @@ const sizesOf = (sql: PgClient.PgClient) =>
     (rows) => Object.fromEntries(rows.map(({ name, size }) => [name, size / 1_048_576]))
   )
 
-/** Days pass: each adds as much as it prunes. Returns the sizes in MiB after each. */
+/** Simulates days, each of which adds as much as it prunes. Returns the sizes in MiB after each. */
 const grow = Effect.fnUntraced(function* (url: Redacted.Redacted, watcher: PgClient.PgClient, days: number) {
   const own = yield* session(url, watcher)
   const sizes: Array<Readonly<Record<string, number>>> = []

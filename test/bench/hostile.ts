@@ -1,6 +1,6 @@
 /**
- * `bench hostile`: how long the service takes to refuse bodies that are made to cost much, how long `/healthz` waits
- * meanwhile, and how much memory the process holds before and after.
+ * `bench hostile`: time to refuse bodies that are made to be expensive, response time of `/healthz` meanwhile, and memory of
+ * the process before and after.
  */
 import { Clock, Effect, Fiber, Schedule } from "effect"
 import { Command } from "effect/cli"
@@ -25,7 +25,7 @@ const project = {
   project: { id: projectId, name: "Hostile", rateLimits: { read: plenty, write: plenty, messages: plenty } }
 }
 
-/** Milliseconds until a whole answer has arrived. */
+/** Fetches a whole answer; returns its duration in milliseconds and its size. */
 const timed = Effect.fnUntraced(function* (url: string, status: number, init?: RequestInit) {
   const started = yield* Clock.currentTimeNanos
   const answered = yield* Effect.promise(() => fetch(url, init))
@@ -67,7 +67,7 @@ export const measure = Effect.fnUntraced(function* ({ rounds }: Options) {
   const token = yield* openProject(yield* connect(url), project)
   const server = yield* start(service("ours"), url)
   const names = Object.keys(hostileBodies)
-  // Compiles what the first of them would pay for.
+  // Warms up, so that the first body does not pay for compilation.
   for (const name of names) yield* measureOne(server, token, name, 2)
   const before = residentMebibytes(server.pid)
   const measured = yield* Effect.forEach(names, (name) => measureOne(server, token, name, rounds))

@@ -1,4 +1,4 @@
-/** `bench memory`: what the process of the service holds when idle, and under minutes of mixed load. */
+/** `bench memory`: memory of the service's process when idle, and under minutes of mixed load. */
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { randomUUID } from "node:crypto"
@@ -18,7 +18,7 @@ export interface Options {
 
 export const usual: Options = { minutes: 3, connections: 50 }
 
-/** One round of each in turn. A list's answer has 50 records. */
+/** Cases that take turns, one round each. A list's answer has 50 records. */
 const mix: ReadonlyArray<CaseName> = ["get", "list", "create", "get", "deal-create", "replay"]
 const secondsOfRound = 5
 

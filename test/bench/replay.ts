@@ -1,4 +1,4 @@
-/** `bench replay`: how soon live events come while a long replay goes to the same endpoint, and while none does. */
+/** `bench replay`: latency of live events alone, and during a long replay to the same endpoint. */
 import type { PgClient } from "@effect/sql-pg"
 import { Effect, Layer, Schedule } from "effect"
 import { Command } from "effect/cli"
@@ -22,17 +22,17 @@ export interface Options {
   readonly stored: number
   /** Live events of a round. */
   readonly events: number
-  /** Deliveries of the replay per second, at most. */
+  /** Maximum rate of the replay, in deliveries per second. */
   readonly pace: number
 }
 
 export const usual: Options = { rounds: 5, stored: 100_000, events: 500, pace: 50 }
 
-/** Milliseconds from one live event to the next, and until the endpoint answers. */
+/** Milliseconds from one live event to the next, and delay of the endpoint's answers. */
 const every = 20
 const answersAfter = 5
 
-/** An endpoint that keeps when each event came, by the time at which it happened. */
+/** Starts an endpoint that records the time of each arrival and the time of its event. */
 const endpoint = Effect.acquireRelease(
   Effect.callback<{
     readonly url: string
@@ -69,7 +69,7 @@ const createDeal = ({ url }: Running, token: string) =>
     await made.arrayBuffer()
   })
 
-/** Milliseconds from a live event to its arrival. */
+/** Creates deals at a fixed rate; returns quantiles of the milliseconds from a live event to its arrival. */
 const flow = Effect.fnUntraced(function* (server: Running, token: string, { hits }: Endpoint, events: number) {
   const from = Date.now()
   for (let n = 0; n < events; n++) {
@@ -82,7 +82,7 @@ const flow = Effect.fnUntraced(function* (server: Running, token: string, { hits
   return { p50: quantile(delays, 0.5), p95: quantile(delays, 0.95) }
 })
 
-/** Age of the oldest transaction of the service's workers, in milliseconds. */
+/** Returns the age of the oldest transaction of the service, in milliseconds. */
 const oldest = (sql: PgClient.PgClient) => sql<{ readonly millis: number }>`
   SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start) * 1000), 0)::float8 AS millis
   FROM pg_stat_activity WHERE application_name LIKE 'developer-api%' AND state <> 'idle'`
@@ -106,7 +106,7 @@ export const measure = Effect.fnUntraced(function* ({ events, pace, rounds, stor
   const alone: Array<{ readonly p50: number; readonly p95: number }> = []
   const beside: Array<{ readonly p50: number; readonly p95: number }> = []
   const speeds: Array<number> = []
-  // Alone, too: looking at the transactions costs both the same.
+  // Sampled in the rounds without a replay, too, so that its cost is the same in both.
   yield* oldest(watcher).pipe(
     Effect.map(([row]) => (longest = Math.max(longest, row?.millis ?? 0))),
     Effect.repeat(Schedule.spaced("50 millis")),

@@ -1,4 +1,4 @@
-/** `bench requests`: requests per second and latencies, beside a hand-written server that does the same. */
+/** `bench requests`: requests per second and latency, compared with a hand-written server that does the same. */
 import type { PgClient } from "@effect/sql-pg"
 import { Effect, Option, Schedule } from "effect"
 import { Command, Flag } from "effect/cli"
@@ -51,12 +51,12 @@ const flags = {
 
 const parse = (json: string): Round => JSON.parse(json)
 
-/** The parts that the rounds of a case share. */
+/** The settings that the rounds of a case share. */
 interface Rounds extends Omit<RoundPlan, "url" | "pid" | "stock"> {
   readonly cursors: ReadonlyArray<string | null>
 }
 
-/** One round. Answers are checked while it runs, with requests like those of one more connection. */
+/** Runs one round. A sample of answers is checked meanwhile, with requests like those of one more connection. */
 const runRound = Effect.fnUntraced(function* (
   contender: Running,
   sql: PgClient.PgClient,
@@ -83,14 +83,14 @@ const runRound = Effect.fnUntraced(function* (
   return round
 })
 
-/** Rounds of both contenders, who take turns at being the first. */
+/** Runs rounds of both contenders, whose order alternates. */
 const alternate = Effect.fnUntraced(function* (
   [one, other]: readonly [Running, Running],
   sql: PgClient.PgClient,
   plan: Rounds,
   rounds: number
 ) {
-  // The first requests do not count, as code is compiled and connections are opened.
+  // The first round is not counted: code is compiled and connections are opened.
   for (const contender of [one, other]) yield* runRound(contender, sql, { ...plan, seconds: Math.min(2, plan.seconds) })
   const pairs: Array<readonly [Round, Round]> = []
   for (let i = 0; i < rounds; i++) {
@@ -104,7 +104,7 @@ const alternate = Effect.fnUntraced(function* (
   return pairs
 })
 
-/** Starts both servers, compares their answers, and measures. */
+/** Starts both servers, compares their answers, and measures them. */
 export const measure = Effect.fnUntraced(function* (options: Options) {
   const { connections, rounds, seconds } = options
   const against = Option.match(options.against, {

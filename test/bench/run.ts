@@ -1,6 +1,6 @@
 /**
- * `npm run bench`: how fast the service is, beside others that do the same work on the same database in the same run.
- * Rounds alternate, so that a noisy machine is noisy for all, and ratios are taken pair by pair.
+ * `npm run bench`: speed of the service, compared with others that do the same work on the same database in the same run.
+ * Rounds alternate, so that noise of the machine affects all alike, and ratios are computed pair by pair.
  */
 import { NodeRuntime, NodeServices } from "@effect/platform-node"
 import { Effect, Record } from "effect"

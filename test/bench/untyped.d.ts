@@ -1,4 +1,4 @@
-/** The parts of two untyped packages that the bench uses. */
+/** The parts of two untyped packages that the benchmarks use. */
 
 declare module "pg" {
   interface Config {

@@ -1,4 +1,4 @@
-/** Campaigns over each kind of provider to the same clients, and the state of their recipients in the database. */
+/** Campaigns over each kind of provider to the same clients, and the states of their recipients in the database. */
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
@@ -14,7 +14,7 @@ const decodeRecipients = Schema.decodeUnknownSync(
 
 export type Scene = Awaited<ReturnType<typeof openCampaigns>>
 
-/** A campaign of each kind, frozen through the API, to so many clients. */
+/** Opens a project with a campaign for each kind of provider, frozen through the API, to `size` clients. */
 export const openCampaigns = async (databaseUrl: string, size: number) => {
   const provider = await startProvider()
   const id = `p-${randomBytes(6).toString("hex")}`
@@ -52,30 +52,30 @@ export const openCampaigns = async (databaseUrl: string, size: number) => {
   return {
     provider,
     clients,
-    /** Starts both campaigns, at so many sends a minute each. */
+    /** Starts both campaigns, each at `sendsPerMinute`. */
     begin: async (sendsPerMinute: number) => {
       for (const kind of kinds) await command(kind, { operation: "schedule", scheduledForLocal: null, sendsPerMinute })
     },
-    /** Recipients that are not settled. */
+    /** Counts the recipients that are not settled. */
     open: () => count(`${recipients} AND recipient.status IN ('pending', 'sending')`),
     running: () => count(`campaigns WHERE project_id = '${id}' AND status <> 'completed'`),
-    /** The state of each recipient of a campaign. */
+    /** Returns the state of each recipient of a campaign. */
     recipients: async (kind: Kind) =>
       decodeRecipients(
         await query(`
           SELECT campaigns.id AS campaign, client_id AS client, recipient.status FROM ${recipients} ORDER BY 1, position`)
       ).filter(({ campaign }) => campaign === kind),
-    /** Waits until the database has done what runners that are dead still asked it to do, and ends their leases. */
+    /** Waits until the statements of killed runners have finished, and ends their leases. */
     endLeases: async () => {
       await untilSessionsEnd(query, "developer-api background")
       await query(`
         UPDATE campaign_recipients SET available_at = now() WHERE project_id = '${id}' AND status = 'sending'`)
     },
-    /** The calls that the provider has received for a client. */
+    /** Returns the calls that the provider has received for a client. */
     entry: (client: string, kind: Kind) => provider.entry(`${kind} to ${client}`, kind)
   }
 }
 
-/** Starts a runner, ready or not, whose leases end only when the test says so. */
+/** Starts a runner without waiting for readiness. Its leases outlast the test unless the test ends them. */
 export const launchRunner = (databaseUrl: string) =>
   launchService({ args: ["--role", "worker"], env: { ...serviceEnv(databaseUrl), PROVIDER_TIMEOUT: "60s" } })

@@ -1,4 +1,4 @@
-/** A replica whose clock is ahead: leases and due times are those of the database's clock, which all replicas share. */
+/** A replica whose clock is ahead: leases and due times use the database's clock, which all replicas share. */
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { held, taken } from "../contract/Messages.support.ts"
@@ -12,7 +12,7 @@ import { listen, openShop } from "./Shop.support.ts"
 
 const databaseUrl = await database()
 
-/** More than the leases below last for. */
+/** Milliseconds, longer than the leases below. */
 const ahead = 30_000
 
 const shifted = `data:text/javascript,${encodeURIComponent(`
@@ -53,7 +53,7 @@ describe("a replica whose clock is 30 s ahead", () => {
     const first = sendMessage(own.url, token, "sent-once")
     await eventually(() => assert.lengthOf(provider.hits, 1))
     const repeated = sendMessage(replica.url, token, "sent-once")
-    // The retrier of the replica looks for leases that are over several times meanwhile.
+    // The retrier of the replica looks for expired leases several times meanwhile.
     await new Promise((resolve) => setTimeout(resolve, 3_000))
     gate.letGo()
     expectSent(await first, false)

@@ -1,4 +1,4 @@
-/** A PostgreSQL cluster of the test's own, which nothing starts again but the test. */
+/** A PostgreSQL cluster of a test, which only the test starts again. */
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Redacted } from "effect"
 import { migrate } from "../../src/platform/Migrations.ts"
@@ -16,17 +16,17 @@ export interface Cluster {
   /** The file that PostgreSQL writes its log to. */
   readonly log: string
   readonly start: () => Promise<void>
-  /** Stops it in good order: sessions are cut. */
+  /** Shuts it down, which ends all sessions. */
   readonly stop: () => Promise<void>
-  /** Kills every process of it, and waits until they are gone. */
+  /** Kills all of its processes, and waits until they have exited. */
   readonly kill: () => Promise<void>
-  /** Kills one session, upon which PostgreSQL ends them all and recovers. */
+  /** Kills one session, after which PostgreSQL ends all sessions and recovers. */
   readonly crash: (pid: number) => void
-  /** `SIGSTOP` lets all of it hang, `SIGCONT` lets it go on. */
+  /** `SIGSTOP` suspends all of its processes, `SIGCONT` resumes them. */
   readonly signal: (signal: "SIGSTOP" | "SIGCONT") => void
 }
 
-/** A cluster that runs, with a migrated database. */
+/** Starts a cluster with a migrated database. */
 export const startCluster = async (): Promise<Cluster> => {
   const directory = await temporaryDirectory()
   const cluster = await Effect.runPromise(
@@ -35,15 +35,15 @@ export const startCluster = async (): Promise<Cluster> => {
   let server = await Effect.runPromise(Postmaster.serve(cluster))
   const processes = () => [server.pid, ...childrenOf(server.pid)]
   const signalAll = (signal: NodeJS.Signals) => {
-    // The postmaster first, as it starts new sessions.
+    // The postmaster first, because it starts new sessions.
     kill(server.pid, signal)
     for (const pid of processes()) kill(pid, signal)
   }
   const start = async () => {
-    // Sessions of one that was killed may hold on to its memory for a moment.
+    // Sessions of a killed server may hold its shared memory for a moment.
     server = await eventually(() => Effect.runPromise(Postmaster.serve(cluster, server.port)))
   }
-  /** After the test, lets PostgreSQL continue or starts it again, for the next test. */
+  /** After the test, resumes PostgreSQL or starts it again, for the next test. */
   const restore = () => defer(() => (isRunning(server.pid) ? signalAll("SIGCONT") : start()))
   await Session.join(cluster, server).pipe(Effect.flatMap(Session.createDatabase), Effect.scoped, Effect.runPromise)
   const url = Redacted.value(Session.url(cluster, server))
@@ -62,7 +62,7 @@ export const startCluster = async (): Promise<Cluster> => {
       const all = processes()
       signalAll("SIGKILL")
       await eventually(() => {
-        if (all.some(isRunning)) throw new Error("PostgreSQL is still there")
+        if (all.some(isRunning)) throw new Error("PostgreSQL is still running")
       })
     },
     crash: (pid) => kill(pid, "SIGKILL"),

@@ -14,7 +14,7 @@ const AnyValue = Schema.Struct({
 const AttributeList = Schema.Array(Schema.Struct({ key: Schema.String, value: AnyValue }))
 const Attributes = Schema.optionalKey(AttributeList)
 
-/** Attributes by name, whatever their types. */
+/** Returns attributes by name, of any type. */
 export const attributesOf = (
   attributes: typeof AttributeList.Type | undefined
 ): Record<string, string | number | boolean> =>
@@ -44,13 +44,13 @@ export const spanKind = { internal: 1, server: 2, client: 3 } as const
 /** Codes of a span's status on the wire. */
 export const spanStatus = { unset: 0, ok: 1, error: 2 } as const
 
-/** Whether a span stands below another, at whatever depth. */
+/** Whether a span is a descendant of another. */
 export const isBelow = (spans: ReadonlyArray<Span>, { parentSpanId }: Span, ancestor: Span | undefined): boolean => {
   const parent = spans.find(({ spanId }) => spanId === parentSpanId)
   return parent !== undefined && (parent.spanId === ancestor?.spanId || isBelow(spans, parent, ancestor))
 }
 
-/** The statements at the database that a span caused. */
+/** Returns the database statements that a span caused. */
 export const statementsBelow = (spans: ReadonlyArray<Span>, ancestor: Span | undefined) =>
   spans.filter((span) => "db.query.text" in attributesOf(span.attributes) && isBelow(spans, span, ancestor))
 
@@ -106,7 +106,7 @@ export interface Received {
 
 export interface Collector {
   readonly url: string
-  /** Everything that came, in the order of its arrival. */
+  /** Everything that was received, in the order of arrival. */
   readonly received: ReadonlyArray<Received>
   readonly spans: () => ReadonlyArray<Span>
   readonly metrics: () => ReadonlyArray<{
@@ -119,7 +119,7 @@ export interface Collector {
   readonly resources: () => ReadonlyArray<Record<string, string | number | boolean>>
 }
 
-/** Listens; `silent` accepts requests and answers none. */
+/** Starts a collector; a `silent` one accepts requests and does not answer. */
 export const startCollector = async (options: { readonly silent?: boolean } = {}): Promise<Collector> => {
   const received: Array<Received> = []
   const server = createServer((request, response) => {

@@ -15,7 +15,7 @@ const databaseUrl = await database()
 const start = (role: "all" | "worker", env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
 
-/** Puts processes under load, reads, mutations and deliveries, and returns the most connections that were open. */
+/** Loads processes with reads, mutations and deliveries; returns the largest number of open connections. */
 const mostConnections = async (services: ReadonlyArray<Awaited<ReturnType<typeof start>>>) => {
   const [first] = services
   if (first === undefined) throw new Error("A service is needed")
@@ -27,7 +27,7 @@ const mostConnections = async (services: ReadonlyArray<Awaited<ReturnType<typeof
   const reads = stream(24, (n) => send(`${of(n).url}${clients}?limit=10`, { headers: bearer(shop.token) }))
   let most = 0
   await eventually(async () => {
-    // Those of the test's own sessions have another name.
+    // The test's own sessions have another application name.
     const [row] = await sql(`
       SELECT count(*) FROM pg_stat_activity
       WHERE datname = current_database() AND application_name LIKE 'developer-api%'`)

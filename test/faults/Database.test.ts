@@ -28,7 +28,7 @@ const startOn = async (url: string, role = "all") => {
   return service
 }
 
-/** The database at another port. */
+/** Returns the URL of the database at another port. */
 const through = (port: number) => {
   const url = new URL(cluster.url)
   url.port = String(port)
@@ -59,7 +59,7 @@ const countOf = async (service: Service, key: string, displayName: string) => {
   return text.split(`"displayName":"${displayName}"`).length - 1
 }
 
-/** Sends a mutation until it succeeds, as a careful caller does. */
+/** Sends a mutation until it succeeds, as a caller with retries does. */
 const insist = async (service: Service, key: string, displayName: string) => {
   const created = await eventually(async () => {
     const answer = await createClient(service.url, token, key, displayName)
@@ -141,7 +141,7 @@ describe("a service whose PostgreSQL hangs", () => {
     await expectUnavailable(service)
     cluster.signal("SIGCONT")
     await recovers(service)
-    // Commands of the meantime are applied once or not at all.
+    // The commands sent meanwhile are applied once or not at all.
     await insist(service, "while-it-is-away", "Nobody")
   })
 
@@ -160,7 +160,7 @@ describe("a service whose PostgreSQL hangs", () => {
     await listClients(service.url, other)
     const sql = await session(cluster.url)
     await sql("BEGIN")
-    // As the building of an index does.
+    // Takes the lock that the creation of an index takes.
     await sql("LOCK TABLE clients IN SHARE MODE")
     const waiting = createClient(service.url, blocked, "waits-for-the-lock", "Waiting")
     const observer = await session(cluster.url)

@@ -1,4 +1,4 @@
-/** Deliveries that a worker has claimed ahead and returns without an answer of the database (contract §10, §15). */
+/** Deliveries that a worker has claimed ahead and returns, while the database's answer is lost (contract §10, §15). */
 import { assert } from "@effect/vitest"
 import { it } from "vitest"
 import { hang, ok, settings } from "../integrations/Deliveries.support.ts"
@@ -33,7 +33,7 @@ it("a returned delivery that is recorded twice changes nothing the second time",
     assert.strictEqual(await shop.inFlight(), inAll - answered)
   })
 
-  // A change of the webhook: what waits for it is given back, but the worker does not learn that this was done.
+  // A changed webhook makes the worker return its waiting deliveries; the answer to that statement is lost.
   const returning = proxy.trap({ statement: returns, when: "answered", count: 1 })
   const changed = await shop.call(api, "PUT", "integrations/shop/outbound-webhook", "configure-2", {
     endpointUrl: `${receiver.url}?changed`,

@@ -1,4 +1,4 @@
-/** Every committed event is delivered, whatever dies on the way (contract §10, §15). */
+/** Delivery of every committed event, although workers are killed, shut down or disconnected (contract §10, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
@@ -16,14 +16,14 @@ const databaseUrl = await database()
 const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
 
-/** A project with a receiver that answers so, behind a process that sends no deliveries. */
+/** Opens a project with a receiver, and a process that sends no deliveries. */
 const open = async (answer: Answering) => {
   const [api, receiver] = [await start("api"), await listen(answer)]
   return { receiver, shop: await openShop(databaseUrl, api, receiver.url) }
 }
 
-/** Every committed event has been delivered, and no delivery is open. */
-const expectAllTold = async (shop: Shop, seen: () => ReadonlyMap<string, unknown>) => {
+/** Asserts that every committed event has been delivered, and that no delivery is open. */
+const expectAllDelivered = async (shop: Shop, seen: () => ReadonlyMap<string, unknown>) => {
   await untilNoneLeft(() => shop.inState("pending", "delivering"))
   const events = await shop.events()
   assert.lengthOf(events, await shop.deals())
@@ -48,8 +48,8 @@ describe("a delivery worker that is killed", () => {
     assert.strictEqual(await shop.inFlight(), 4)
 
     receiver.answerWith(ok)
-    // Leases last for 75 s, and no test waits for that long.
-    await expectAllTold(shop, receiver.seen)
+    // Leases last for 75 s, longer than the test waits.
+    await expectAllDelivered(shop, receiver.seen)
     assert.deepStrictEqual([...receiver.seen().values()].map(({ length }) => length).sort(), [
       ...numbers(8).map(() => 1),
       ...numbers(4).map(() => 2)
@@ -80,23 +80,23 @@ describe("a delivery worker that shuts down", () => {
     assert.strictEqual(await shop.inFlight(), 0)
     receiver.answerWith(ok)
     await start("worker")
-    await expectAllTold(shop, receiver.seen)
+    await expectAllDelivered(shop, receiver.seen)
   })
 
   it("records its shutdown as the end of the attempts that it returns", async () => {
     const { receiver, shop } = await open(hang)
     const worker = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
-    await shop.create("deal-told")
+    await shop.create("deal-signalled")
     await eventually(() => assert.lengthOf(receiver.hits, 1))
-    const told = Date.now()
+    const signalled = Date.now()
     worker.kill("SIGINT")
     assert.deepStrictEqual(await ended(worker), inGoodOrder)
     const rows = await shop.query(`
       SELECT attempt_log #>> '{0,startedAt}' AS started, attempt_log #>> '{0,finishedAt}' AS finished
       FROM deliveries WHERE project_id = '${shop.id}'`)
     const [{ finished, started } = {}] = rows
-    assert.isAtMost(Date.parse(String(started)), told)
-    assert.isAtLeast(Date.parse(String(finished)), told)
+    assert.isAtMost(Date.parse(String(started)), signalled)
+    assert.isAtLeast(Date.parse(String(finished)), signalled)
   })
 
   it("on SIGTERM records answers within SHUTDOWN_GRACE and claims nothing more", async () => {
@@ -113,7 +113,7 @@ describe("a delivery worker that shuts down", () => {
     assert.strictEqual(await shop.inState("pending"), 2)
     assert.strictEqual(await shop.inFlight(), 0)
     await start("worker")
-    await expectAllTold(shop, receiver.seen)
+    await expectAllDelivered(shop, receiver.seen)
     assert.lengthOf(receiver.hits, 6)
   })
 
@@ -169,7 +169,7 @@ describe("a delivery worker whose connections to PostgreSQL are cut", () => {
     assert.isAbove(Number((await shop.query(cut))[0]?.["count"]), 1)
     receiver.answerWith(ok)
     await shop.query(cut)
-    await expectAllTold(shop, receiver.seen)
+    await expectAllDelivered(shop, receiver.seen)
     assert.lengthOf(receiver.hits, 4)
   })
 })

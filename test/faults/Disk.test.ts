@@ -15,7 +15,7 @@ import { eventually } from "../support/Waiting.ts"
 import { project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { bearer, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
 
-/** Runs a program in a mount namespace of its own; others than root need a user namespace for it. */
+/** Returns a command that runs a program in its own mount namespace; without root this needs a user namespace. */
 const inNamespace = (command: ReadonlyArray<string>): ReadonlyArray<string> => [
   ...(process.getuid?.() === 0 ? [] : ["--user", "--map-current-user", "--keep-caps"]),
   "--mount",
@@ -31,7 +31,7 @@ const mounting = (directory: string, mebibytes: number, command: ReadonlyArray<s
     ...command
   ])
 
-/** Skips the tests of the current suite where no file system may be mounted. */
+/** Skips the tests of the current suite where mounting a file system is not permitted. */
 const requiresMount = (): void => {
   beforeEach(({ skip }) => {
     const { status } = spawnSync("unshare", mounting("/tmp", 1, ["true"]), { stdio: "ignore" })
@@ -41,12 +41,12 @@ const requiresMount = (): void => {
   })
 }
 
-/** A service on a file system in memory that only it and its PostgreSQL see, and that ends with them. */
+/** A service on a file system in memory that only the service and its PostgreSQL see. */
 interface SmallDisk {
   readonly service: Running
-  /** The data directory, as others than the service see it. */
+  /** The data directory, as seen by processes outside of the namespace. */
   readonly directory: string
-  /** Writes a file until no byte more fits. */
+  /** Writes a file until not one more byte fits. */
   readonly fill: () => Promise<void>
   /** Removes that file. */
   readonly free: () => Promise<void>
@@ -63,7 +63,7 @@ const startOnSmallDisk = async (mebibytes: number, env: Readonly<Record<string, 
     ...env
   })
   const directory = `/proc/${service.pid}/root${mountPoint}`
-  // A session of the test keeps the server up when the service ends, and then its directory is out of sight.
+  // A session of the test keeps PostgreSQL running after the service, but then `directory` is no longer visible.
   let postmaster: number | undefined
   const findPostmaster = () => void (postmaster = postmasterOf(directory) ?? postmaster)
   defer(async () => {
@@ -79,7 +79,7 @@ const startOnSmallDisk = async (mebibytes: number, env: Readonly<Record<string, 
     fill: async () => {
       const file = await open(filler, "a")
       try {
-        // The last bytes of a file system go in small pieces.
+        // The last bytes of a file system are written in small pieces.
         for (const piece of [Buffer.alloc(1 << 20, 1), Buffer.alloc(1 << 12, 1)]) {
           while ((await file.write(piece)).bytesWritten === piece.length);
         }
@@ -97,14 +97,14 @@ const startOnSmallDisk = async (mebibytes: number, env: Readonly<Record<string, 
   }
 }
 
-/** The URL of the embedded database below a data directory. */
+/** Returns the URL of the embedded database in a data directory. */
 const urlBelow = async (directory: string) => {
   const password = (await readFile(Path.join(directory, "postgres-password"), "utf8")).trim()
   const lock = await readFile(Path.join(directory, "postgres", "postmaster.pid"), "utf8")
   return `postgres://postgres:${password}@127.0.0.1:${lock.split("\n")[3]}/developer_api`
 }
 
-/** The space that runs out: that of tables, where the statement fails, or that of the log, where PostgreSQL stops. */
+/** Statements that need space: for tables, where the statement fails, or for the log, where PostgreSQL stops. */
 const needs = { tables: "SELECT", "write-ahead log": "SELECT pg_switch_wal() IS NULL" }
 
 describe.for(Object.entries(needs))(
@@ -123,7 +123,7 @@ describe.for(Object.entries(needs))(
         deals: [{ id: "deal", title: "Deal" }]
       })
       const notes = `${url}/api/v1/developer/crm/deals/deal/notes`
-      // Text that does not shrink, so that it soon needs more disk.
+      // Incompressible text, so that it soon needs more disk.
       const bodies = new Map<number, string>()
       const write = (n: number) => {
         const body = bodies.get(n) ?? `${n} ${randomBytes(7_000).toString("base64")}`
@@ -154,7 +154,7 @@ describe.for(Object.entries(needs))(
       await eventually(() => assert.isAbove(asked.filter(({ status }) => status === 503).length, 50))
       await sleep(2_000)
       await eventually(async () => {
-        // A crash may have set some space free.
+        // A crash may have freed some space.
         await disk.fill()
         const refused = await write(asked.length + 100_000)
         expectProblem(refused, 503, "service_unavailable")
@@ -174,7 +174,7 @@ describe.for(Object.entries(needs))(
       assert.deepStrictEqual(writes.kinds(), ["201", "503 service_unavailable"])
       assert.includeMembers(["200", "503 service_unavailable"], reads.kinds())
 
-      // Each note is there once: those that were acknowledged already, the others after the same request.
+      // Each note exists once: acknowledged notes already do, the others do after the same request.
       const acknowledged = asked.filter(({ status }) => status === 201).map(({ n }) => n)
       const again = await session(databaseUrl)
       const stored = async () => (await again("SELECT body FROM notes")).map(({ body }) => String(body))

@@ -1,4 +1,4 @@
-/** A synchronous standby takes over from a primary that dies under load: nothing acknowledged is lost (contract §5, §10). */
+/** Failover to a synchronous standby under load: no acknowledged change is lost (contract §5, §10). */
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { PgClient } from "@effect/sql-pg"
@@ -19,11 +19,11 @@ import { createClient, expectProblem, listClients } from "./Requests.support.ts"
 
 /** A primary with a synchronous standby, behind one address. */
 interface Pair {
-  /** A migrated database, wherever the address leads. */
+  /** The URL of a migrated database, at the address that both share. */
   readonly url: string
   /** Kills every process of the primary. */
   readonly killPrimary: () => Promise<void>
-  /** Lets the address lead to the standby, which takes no writes before `promote`. */
+  /** Redirects the address to the standby, which refuses writes before `promote`. */
   readonly turnToStandby: () => void
   readonly promote: () => Promise<unknown>
 }
@@ -43,7 +43,7 @@ const startPair = async (): Promise<Pair> => {
   await writeFile(Path.join(other.data, "standby.signal"), "")
   await Effect.runPromise(other.privileges.give(other.data))
 
-  // A commit is acknowledged once the standby has it, too.
+  // A commit is acknowledged once the standby has it as well.
   const primary = await Effect.runPromise(
     Postmaster.serve({ ...cluster, flags: { ...flags, synchronous_standby_names: "*" } })
   )
@@ -88,15 +88,15 @@ const startPair = async (): Promise<Pair> => {
   }
 }
 
-describe("a primary that dies under load", () => {
-  it("costs no acknowledged command, no effect twice, and writes answer 503 until the standby is promoted", async () => {
+describe("a primary that is killed under load", () => {
+  it("loses no acknowledged command, repeats no effect, and has writes answer 503 until the standby is promoted", async () => {
     const pair = await startPair()
     const start = (role: "api" | "worker") =>
       startService({ env: { ...serviceEnv(pair.url), ...settings }, args: ["--role", role] })
     const [api] = await Promise.all([start("api"), start("worker"), start("worker")])
     const ledger = await openLedger(pair.url, () => api)
     const { token } = ledger.shop
-    await ledger.goesOn()
+    await ledger.untilProgress()
 
     await pair.killPrimary()
     expectProblem(await createClient(api.url, token, "without-a-primary", "Nobody"), 503, "service_unavailable")
@@ -105,14 +105,14 @@ describe("a primary that dies under load", () => {
     await eventually(async () => assert.strictEqual((await listClients(api.url, token)).status, 200))
     expectProblem(await createClient(api.url, token, "without-a-primary", "Nobody"), 503, "service_unavailable")
 
-    // What was being sent when the primary died may arrive again. Claims are not flushed, so the standby may not have them.
+    // Deliveries in flight at the failover may arrive again. Claims are not flushed, so the standby may lack them.
     const arrived = new Set(ledger.receiver.hits.map(deliveryOf))
-    ledger.excuse((await ledger.shop.unfinished()).filter((id) => arrived.has(id)))
+    ledger.allowDuplicates((await ledger.shop.unfinished()).filter((id) => arrived.has(id)))
     await pair.promote()
     await eventually(async () =>
       assert.strictEqual((await createClient(api.url, token, "without-a-primary", "Nobody")).status, 201)
     )
-    await ledger.goesOn()
+    await ledger.untilProgress()
     await ledger.balance()
   }, 120_000)
 })

@@ -12,7 +12,7 @@ import { openProject, sendMessage } from "./Sends.support.ts"
 const databaseUrl = await database()
 
 describe("a project file of 100,000 clients", () => {
-  it("has writes of its project wait or answer 503, calls no provider for them, and other projects notice nothing", async () => {
+  it("has writes of its project wait or answer 503, calls no provider for them, and leaves other projects unaffected", async () => {
     const id = "with-a-large-file"
     const { provider, token } = await openProject(databaseUrl, taken, { project: { id, rateLimits: unlimited } })
     const other = await project(databaseUrl, { project: { rateLimits: unlimited } })

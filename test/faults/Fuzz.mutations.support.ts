@@ -1,4 +1,4 @@
-/** Changes of the values of a JSON document, and of bytes, for requests to fuzz the service with. */
+/** Random changes of JSON documents and of bytes, for fuzzing. */
 import { Schema } from "effect"
 import * as fc from "fast-check"
 
@@ -30,7 +30,7 @@ const unusual = [
 ]
 const unusualNumbers = [-0, -1, 0.5, 1e-320, 1e308, 2 ** 31, 2 ** 53, -(2 ** 63), 1e21]
 
-/** Text, often of a kind that something could take for another. */
+/** Random text, often of a kind that code mistakes for something else. */
 export const anyText = fc.oneof(fc.constantFrom(...unusual), fc.string({ unit: "binary", maxLength: 40 }))
 
 const nestings = [2, 31, 32, 33, 500].map((depth) => `${"[".repeat(depth)}${"]".repeat(depth)}`)
@@ -43,7 +43,7 @@ const value: fc.Arbitrary<unknown> = fc.oneof(
   { weight: 1, arbitrary: fc.array(anyText, { maxLength: 150, size: "max" }) }
 )
 
-/** A change of a JSON document at one of its places. */
+/** A change at one place of a JSON document. */
 interface Mutation {
   readonly place: number
   readonly kind: "replace" | "remove" | "add"
@@ -58,7 +58,7 @@ export const mutation: fc.Arbitrary<Mutation> = fc.record({
   value
 })
 
-/** Applies a mutation to a value, counting places in the order of a walk. */
+/** Applies a mutation to a value; places are counted in depth-first order. */
 export const mutated = (document: unknown, { kind, name, place, value }: Mutation): unknown => {
   let left = place % placesOf(document)
   const walk = (node: unknown): unknown => {
@@ -96,7 +96,7 @@ export const edit = (pieces: ReadonlyArray<string>): fc.Arbitrary<Edit> =>
     )
   })
 
-/** Applies edits to bytes, one after the other. */
+/** Applies edits to bytes, one after another. */
 export const edited = (bytes: Uint8Array, edits: ReadonlyArray<Edit>): Uint8Array =>
   edits.reduce<Uint8Array>((before, { insert, place, remove }) => {
     const at = place % (before.length + 1)

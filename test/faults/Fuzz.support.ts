@@ -1,6 +1,6 @@
 /**
- * Requests to fuzz the service with: parts from the samples and from the schemas of the endpoints, with mutations of their
- * values, of their text and of their bytes.
+ * Requests for fuzzing: parts from the samples and the schemas of the endpoints, with mutations of their values, their text
+ * and their bytes.
  */
 import { Arbitrary, Effect, Schema } from "effect"
 import { HttpApi } from "effect/http-api"
@@ -24,7 +24,7 @@ import {
   mutation
 } from "./Fuzz.mutations.support.ts"
 
-/** Values that a schema describes; none where it has rules that generated values do not meet. */
+/** Returns values of a schema; none if the schema has rules that generated values do not satisfy. */
 const described = (schema: Schema.Top | undefined, seed: number): ReadonlyArray<Members> => {
   if (schema === undefined || !isSelfContained(schema)) return []
   return Effect.runSync(
@@ -35,7 +35,7 @@ const described = (schema: Schema.Top | undefined, seed: number): ReadonlyArray<
   )
 }
 
-/** An operation with values of its parts. */
+/** An operation with values for its parts. */
 interface Target {
   readonly sample: Sample
   readonly params: ReadonlyArray<Members>
@@ -74,7 +74,7 @@ const targetsOf = (seed: number): ReadonlyArray<Target> => {
   return targets
 }
 
-/** Half of the choices are the first value, which the service takes. */
+/** Chooses the first value, which is valid, in half of the cases. */
 const oftenFirst = <A>([first, ...others]: ReadonlyArray<A>, none: A): fc.Arbitrary<A> =>
   first === undefined
     ? fc.constant(none)
@@ -130,7 +130,7 @@ const header = fc.oneof(
   )
 )
 
-/** Absent in `weight` of `weight + 1` requests, so that most requests are wrong in one or two parts. */
+/** Returns undefined in `weight` of `weight + 1` cases, so that most requests are wrong in one or two parts. */
 const rarely = <A>(arbitrary: fc.Arbitrary<A>, weight = 5) =>
   fc.oneof({ weight, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary })
 
@@ -138,7 +138,7 @@ const targets = targetsOf(1)
 
 const part = (name: string, values: Members) => encodeURIComponent(String(values[name] ?? "").toWellFormed())
 
-/** Requests of operations, for a token. */
+/** Generates requests of operations, with a token. */
 const request = (token: string): fc.Arbitrary<Request> =>
   fc.constantFrom(...targets).chain(({ bodies, params, queries, sample }) =>
     fc
@@ -212,7 +212,7 @@ const httpPieces = [
   "ffffffffffffffff\r\n"
 ]
 
-/** Bytes of a request, often no longer one. */
+/** Generates the bytes of requests, most of them damaged. */
 const bytes = (token: string): fc.Arbitrary<Uint8Array> =>
   fc.tuple(request(token), fc.array(edit(httpPieces), { maxLength: 4 })).map(([chosen, edits]) => {
     const body = Buffer.from(chosen.body ?? "")
@@ -227,10 +227,10 @@ const bytes = (token: string): fc.Arbitrary<Uint8Array> =>
     return edited(Buffer.concat([Buffer.from(`${head.join("\r\n")}\r\n\r\n`), body]), edits)
   })
 
-/** `count` requests, the same for the same seed. */
+/** Generates `count` requests, the same for the same seed. */
 export const requestsOf = (token: string, seed: number, count: number): ReadonlyArray<Request> =>
   fc.sample(request(token), { seed, numRuns: count })
 
-/** `count` sequences of bytes, the same for the same seed. */
+/** Generates `count` sequences of bytes, the same for the same seed. */
 export const bytesOf = (token: string, seed: number, count: number): ReadonlyArray<Uint8Array> =>
   fc.sample(bytes(token), { seed, numRuns: count })

@@ -1,6 +1,6 @@
 /**
- * Random requests (contract §1): each gets an answer of the OpenAPI document, never 500, of a bounded size and for a bounded
- * time of the CPU. `REQUESTS=100000` sends that many; `SEED` repeats a run.
+ * Random requests (contract §1): each gets an answer that the OpenAPI document has, never 500, of bounded size and bounded
+ * CPU time. `REQUESTS=100000` sends that many; `SEED` repeats a run.
  */
 import { assert, layer } from "@effect/vitest"
 import { Cause, Effect, Result, Schema } from "effect"
@@ -18,20 +18,20 @@ import { serviceEnv } from "./Projects.support.ts"
 const requests = Number(process.env["REQUESTS"] ?? 3_000)
 const firstSeed = Number(process.env["SEED"] ?? 1)
 
-/** Requests that are sent at once, and whose time of the CPU is read together; bytes cost less, as few of them get far. */
+/** Requests that are sent at once and whose CPU time is measured together. Random bytes cost less: most fail early. */
 const [batch, batchOfBytes] = [20, 40]
 const maxCpuMillis = 100
 const maxProblem = 64 * 1024
 
-/** The service in a process of its own, on the database of the world. */
+/** Starts the service as a separate process on the database of `World`. */
 const start = Effect.gen(function* () {
   const { databaseUrl } = yield* TestServer
   return yield* Effect.promise(() => startService({ env: serviceEnv(databaseUrl), args: ["--role", "api"] }))
 })
 
 /**
- * Sends what `make` makes for each seed, `batch` at once, and returns what is wrong with the answers. If a batch takes more
- * time of the CPU than one request may, each of its requests is sent again, alone.
+ * Sends what `make` generates for each seed, `batch` at once, and returns the faults of the answers. If a batch uses more
+ * CPU time than one request may, each of its requests is sent again, alone.
  */
 const sendAll = <A>(
   { pid }: Service,
@@ -65,7 +65,7 @@ const sendAll = <A>(
     return { faults, most }
   })
 
-/** The least of three: what a request costs without what else runs in the process. */
+/** Returns the least CPU time of three runs, which excludes other work of the process. */
 const cpuOf = Effect.fnUntraced(function* (pid: number, request: Effect.Effect<void>) {
   let least = Number.POSITIVE_INFINITY
   for (let round = 0; round < 3 && least > maxCpuMillis / 2; round++) {
@@ -95,14 +95,14 @@ const judge = (counts: Counts, request: Request, answer: Answer) => {
   counts.add(answer.status)
   assert.isBelow(answer.status, 500, answer.text)
   if (request.method === "HEAD") return
-  // The header section contains the path; no operation of the document answers for it.
+  // The header section contains the path, so 431 belongs to no operation of the document.
   if (answer.status !== 431) assertDocumented(request, answer)
   if (answer.status < 400) return
   problemOf(answer, answer.status, String(codeOf(answer)))
   assert.isAtMost(Buffer.byteLength(answer.text), maxProblem)
 }
 
-/** Writes bytes to a connection, and returns what comes back until the server closes it or is silent. */
+/** Writes bytes to a connection; returns what is received until the server closes it or is silent. */
 const exchange = (base: string, bytes: Uint8Array) =>
   Effect.callback<string>((resume) => {
     const { hostname, port } = new URL(base)
@@ -113,7 +113,7 @@ const exchange = (base: string, bytes: Uint8Array) =>
     }
     const socket = connect({ host: hostname, port: Number(port) }, () => socket.write(bytes))
     socket.setTimeout(250, finish).on("data", (chunk: Buffer) => chunks.push(chunk))
-    // A server that closes while bytes are on the way resets the connection.
+    // A server that closes while bytes are in transit resets the connection.
     socket.on("error", finish).on("end", finish)
   })
 
@@ -121,7 +121,7 @@ const Problem = Schema.Struct({ type: Schema.String, status: Schema.Int, code: S
 const isProblem = Schema.is(Problem)
 const parse = Schema.decodeUnknownResult(Schema.fromJsonString(Schema.Unknown))
 
-/** Holds each of the answers on a connection to the contract, as far as no request is known to it. */
+/** Asserts the rules of the contract that hold for any answer, for each answer on a connection. */
 const judgeAll = (counts: Counts, text: string) => {
   for (let rest = text; rest !== "";) {
     const [head = "", status, fields = ""] = /^HTTP\/1\.1 (\d{3}) [^\r\n]*\r\n((?:[^\r\n]+\r\n)*)\r\n/.exec(rest) ?? []
@@ -157,7 +157,7 @@ layer(World.layer, { excludeTestServices: true })("a service that gets random re
     })
   )
 
-  /** Sends `count` items to a service of its own, and holds the answers to be sound, and of each of some statuses. */
+  /** Sends `count` items to a new service; asserts that the answers are sound, and that each status in `reached` occurs. */
   const expectSound = <A>(
     size: { readonly batch: number; readonly count: number },
     make: (token: string, seed: number, count: number) => ReadonlyArray<A>,
@@ -176,7 +176,7 @@ layer(World.layer, { excludeTestServices: true })("a service that gets random re
       )
       assert.deepStrictEqual(faults, [])
       console.log(`${size.count} sent, ${counts.text()}; most CPU of one alone: ${most} ms`)
-      // The generator reaches what lies behind the checks, too.
+      // Shows that the generator also reaches the code behind the checks.
       for (const status of reached) assert.isAbove(counts.of(status), size.count / 200, `${status}`)
       assert.isFalse(service.hasExited())
     })
@@ -194,7 +194,7 @@ layer(World.layer, { excludeTestServices: true })("a service that gets random re
   )
 
   it.effect(
-    "that are hardly HTTP answers with problems, never with 500",
+    "answers bytes that are hardly HTTP with problems, never with 500",
     () =>
       expectSound(
         { batch: batchOfBytes, count: requests / 4 },

@@ -1,6 +1,6 @@
 /**
- * Connections that hold a service up (contract §1): thousands that are idle, and requests that arrive slowly. `CONNECTIONS`
- * says how many are idle.
+ * Connections that occupy a service (contract §1): thousands that are idle, and requests that arrive slowly. `CONNECTIONS`
+ * is the number of idle connections.
  */
 import { assert } from "@effect/vitest"
 import { once } from "node:events"
@@ -22,7 +22,7 @@ const healthy = "GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
 const databaseUrl = await database()
 const token = await project(databaseUrl, { project: { rateLimits: unlimited } })
 
-/** A connection, and all that came back on it. */
+/** Opens a connection and records everything that is received on it. */
 const dial = async ({ url }: Service) => {
   const { hostname, port } = new URL(url)
   const socket = connect({ host: hostname, port: Number(port) })
@@ -69,7 +69,7 @@ describe("a service with requests that arrive slowly", () => {
         connections.push([name, opened])
       }
     }
-    // Between two requests a connection may be idle for longer.
+    // Between two requests a connection may be idle longer than that.
     const kept = await dial(service)
     const ask = async (times: number) => {
       kept.socket.write(healthy)
@@ -96,7 +96,7 @@ describe("a service with thousands of idle connections", () => {
     const work = (seconds: number) =>
       load({
         url: service.url,
-        shot: () => ({ name: "list", bytes: request("GET", `${clients}?limit=1`, token) }),
+        nextRequest: () => ({ name: "list", bytes: request("GET", `${clients}?limit=1`, token) }),
         seconds,
         connections: 16
       })

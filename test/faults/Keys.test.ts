@@ -1,4 +1,4 @@
-/** A change of keys while two replicas serve: no request fails, and no stored or issued secret is lost. */
+/** Rotation of keys while two replicas serve: no request fails, and no stored or issued secret is lost. */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
@@ -20,19 +20,19 @@ const command = async (env: Env, ...args: ReadonlyArray<string>) => {
   return stdout
 }
 
-/** Two replicas behind a balancer, which gives nothing more to the one that is being replaced. */
+/** Starts two replicas behind a balancer, which sends no new requests to a replica that is being replaced. */
 const startPair = async (env: Env) => {
   const settings = { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" }
   const start = async (env: Env) => ({ service: await startService({ env: { ...settings, ...env } }), inFlight: 0 })
   let serving = [await start(env), await start(env)]
   return {
-    /** Sends a request to the replica whose turn it is. */
+    /** Sends a request to one of the replicas in turn. */
     balance: async (n: number, request: (replica: Service) => Promise<Answer>): Promise<Answer> => {
       const replica = serving[n % serving.length] ?? assert.fail("No replica serves")
       replica.inFlight++
       return request(replica.service).finally(() => replica.inFlight--)
     },
-    /** Replaces one replica after the other. */
+    /** Replaces the replicas one after another. */
     roll: async (env: Env) => {
       for (const old of serving.slice()) {
         serving = serving.filter((replica) => replica !== old)
@@ -61,7 +61,7 @@ const Answered = Schema.Struct({
 const bodyOf = Schema.decodeUnknownSync(Answered)
 
 describe("a SECRET_KEY that opens nothing of what is stored", () => {
-  it("stops the start with one line, and one that opens it as a previous key does not", async () => {
+  it("stops the start with one line, unless a previous key opens it", async () => {
     const databaseUrl = await database()
     await project(databaseUrl, { channels: [{ id: "chat", providerType: "sandbox", displayName: "Chat" }] })
     const { SECRET_KEY } = serviceEnv(databaseUrl)
@@ -104,7 +104,7 @@ describe("SECRET_KEY", () => {
       if (n % 3 === 1) {
         return pair.balance(n, (of) => shop.call(of, "POST", "crm/deals", `deal-number-${n}`, { title: `deal-${n}` }))
       }
-      // Whichever replica configures answers with the secret that the first one made.
+      // A configure on either replica answers with the secret that the first configure made.
       const answer = await pair.balance(n, (of) =>
         shop.call(of, "PUT", "integrations/shop/outbound-webhook", `configure-number-${n}`, {
           endpointUrl: receiver.url,
@@ -116,7 +116,7 @@ describe("SECRET_KEY", () => {
       return answer
     })
 
-    // Every process learns the new key before any of them seals with it.
+    // Every process has the new key before any of them seals with it.
     await pair.roll(env(old, next))
     await pair.roll(env(next, old))
     const resealed = await command(env(next, old), "secrets", "reseal", "--json")
@@ -148,7 +148,7 @@ describe("an API key", () => {
     const Issued = Schema.decodeUnknownSync(Schema.Struct({ token: Schema.String }))
     const rotated = await command(env, "token", "rotate", "--key", old.slice(3, 15), "--grace", "5s", "--json")
     const answered = load.answers.length
-    // Callers go on with the old token for a while.
+    // Callers continue with the old token for a while.
     await eventually(() => assert.isAbove(load.answers.length, answered + 50))
     token = Issued(JSON.parse(rotated)).token
     await eventually(async () => {

@@ -1,4 +1,4 @@
-/** Delivery at least once (contract §10) when PostgreSQL crashes at any step of a delivery. */
+/** Delivery at least once (contract §10) when PostgreSQL is killed at any step of a delivery. */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import type { Gate } from "../support/WireProxy.ts"
@@ -32,40 +32,40 @@ beforeAll(async () => {
   await createBarrier(cluster.url)
 })
 
-/** Every session dies with one that does, or with the server. */
-const deaths = ["its backend", "the server"] as const
-type Death = (typeof deaths)[number]
+/** What is killed. When a backend is killed, PostgreSQL ends every other session, too. */
+const targets = ["its backend", "the server"] as const
+type Target = (typeof targets)[number]
 
 const ownBackend = async ({ query }: Shop) => (await query("SELECT pg_backend_pid() AS pid"))[0]?.["pid"]
 
-/** Kills PostgreSQL at a moment of the next statement at a gate, and waits until it is there again. */
-const killPostgres = async ({ shop }: Ledger, statements: Gate, moment: Moment, death: Death) => {
+/** Kills PostgreSQL at a moment of the next statement at a gate, and waits until it accepts sessions again. */
+const killPostgres = async ({ shop }: Ledger, statements: Gate, moment: Moment, target: Target) => {
   const before = await ownBackend(shop)
   const { backend } = await moments[moment](shop, statements)
-  if (death === "its backend") cluster.crash(backend)
+  if (target === "its backend") cluster.crash(backend)
   else await cluster.kill().then(cluster.start)
   await eventually(async () => assert.notStrictEqual(await ownBackend(shop), before))
 }
 
-/** The statements during which PostgreSQL is killed. The processes survive, so nothing has to arrive twice. */
+/** The statements during which PostgreSQL is killed. The service's processes survive, so no delivery has to arrive twice. */
 const works = {
-  command: async ({ api, ledger, workers }: Scene, moment: Moment, death: Death) => {
+  command: async ({ api, ledger, workers }: Scene, moment: Moment, target: Target) => {
     const claims = await retire(ledger, workers)
     const commands = api.wire.gate(command)
-    await killPostgres(ledger, commands, moment, death)
+    await killPostgres(ledger, commands, moment, target)
     assert.deepStrictEqual(await ledger.shop.leased(), [])
     commands.open()
     claims.open()
   },
-  claim: async ({ ledger, workers }: Scene, moment: Moment, death: Death) => {
+  claim: async ({ ledger, workers }: Scene, moment: Moment, target: Target) => {
     const claims = await beforeClaim(ledger, workers)
-    await killPostgres(ledger, claims, moment, death)
-    // No worker holds a lease that is left. A claim that was made may be taken back, as it does not wait for the disk.
+    await killPostgres(ledger, claims, moment, target)
+    // No worker holds the remaining leases. A claim may be lost after its answer, as it does not wait for the disk.
     const left = await ledger.shop.endLeases()
     if (moment !== "after") assert.deepStrictEqual(left, [])
     claims.open()
   },
-  record: async ({ ledger, workers }: Scene, moment: Moment, death: Death) => {
+  record: async ({ ledger, workers }: Scene, moment: Moment, target: Target) => {
     const { shop } = ledger
     await nextHit(ledger)
     const claims = await stopClaims(workers)
@@ -74,15 +74,15 @@ const works = {
     claims.open()
     const records = holdStatements(workers, record)
     ledger.answer()
-    await killPostgres(ledger, records, moment, death)
+    await killPostgres(ledger, records, moment, target)
     records.open()
-    // Whoever has sent them lives, and does not rest until they are recorded.
+    // The worker that sent the deliveries is alive, and retries until they are recorded.
     await finished(ledger, sent)
     await shop.resume()
   }
 } as const
 
-/** Only the data on disk survives. */
+/** Kills all processes, so that only the data on disk survives. */
 const killAll = async (scene: Scene) => {
   const { api, ledger, workers } = scene
   const parts = [api, ...workers]
@@ -92,25 +92,25 @@ const killAll = async (scene: Scene) => {
   await Promise.all(parts.map(({ service }) => service.exited))
   ledger.answer()
   await cluster.start()
-  // Deliveries that were sent are sent again, whether or not their claim had reached the disk.
-  ledger.excuse([...(await ledger.shop.endLeases()), deliveryOf(hit)])
+  // Deliveries that were sent are sent again, whether or not their claim was flushed.
+  ledger.allowDuplicates([...(await ledger.shop.endLeases()), deliveryOf(hit)])
   const [next, ...others] = await Promise.all([
     start(cluster.url, "api"),
     start(cluster.url, "worker"),
     start(cluster.url, "worker")
   ])
   Object.assign(scene, { api: next, workers: others })
-  await ledger.goesOn()
+  await ledger.untilProgress()
 }
 
 const ofPostgres = (["command", "claim", "record"] as const).flatMap((work, w) =>
   allMoments.map((moment, m): Round => {
-    const death = deaths[(w + m) % 2] ?? "the server"
+    const target = targets[(w + m) % 2] ?? "the server"
     return {
-      kills: `${death} ${moment} a ${work}`,
+      kills: `${target} ${moment} a ${work}`,
       run: async (scene) => {
-        await works[work](scene, moment, death)
-        await scene.ledger.goesOn()
+        await works[work](scene, moment, target)
+        await scene.ledger.untilProgress()
       }
     }
   })

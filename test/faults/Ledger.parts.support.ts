@@ -1,6 +1,6 @@
 /**
- * An api and two workers that can be stopped at a statement, on the wire between them and their database, and rounds in
- * which something of it is killed.
+ * An api and two workers whose database statements can be held by a proxy, and rounds in which one of the processes or
+ * PostgreSQL is killed.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
@@ -12,12 +12,12 @@ import { serviceEnv, session } from "./Projects.support.ts"
 import type { Shop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-/** The statements in the life of a delivery, each by what only it says: messages and campaigns have claims of their own. */
+/** The statements of a delivery, each by text that only it has: messages and campaigns have their own claims. */
 export const command = /INSERT INTO deals|UPDATE deals SET/
 export const claim = /WITH endpoint AS MATERIALIZED \(\s*SELECT health\.project_id/
 export const record = /UPDATE deliveries SET\s+status = to_state/
 
-/** A process of the service, and its wire to the database. */
+/** A process of the service, and the proxy between it and the database. */
 export interface Part {
   readonly service: Service
   readonly wire: WireProxy
@@ -25,12 +25,12 @@ export interface Part {
 
 export const start = async (databaseUrl: string, role: "api" | "worker"): Promise<Part> => {
   const wire = await openProxy(databaseUrl)
-  // Far more time than any step takes: leases end when the test says so.
+  // Longer than any step takes: leases end only when the test ends them.
   const env = { ...serviceEnv(wire.url), ...settings, WEBHOOK_TIMEOUT: "60s" }
   return { wire, service: await startService({ env, args: ["--role", role] }) }
 }
 
-/** While a session of the test's own holds this lock, every change of a delivery stops half way. */
+/** While a session of the test holds this lock, every change of a delivery is stopped halfway. */
 const barrier = 1
 
 /** Installs a trigger that stops changes of deliveries while the lock is held, at most for the statement timeout. */
@@ -48,7 +48,7 @@ export const createBarrier = async (databaseUrl: string) => {
 const isAtBarrier = async ({ query }: Shop, { backend }: Held) =>
   (await query(`SELECT FROM pg_stat_activity WHERE pid = ${backend} AND wait_event = 'PgSleep'`)).length > 0
 
-/** Comes to a moment before, in the midst of, or after what the database does for the next statement at a gate. */
+/** Holds the next statement at a gate before, during or after its execution by the database. */
 export const moments = {
   before: (_: Shop, statements: Gate) => statements.next(),
   during: async (shop: Shop, statements: Gate) => {
@@ -67,7 +67,7 @@ export const moments = {
 export type Moment = keyof typeof moments
 export const allMoments = ["before", "during", "after"] as const satisfies ReadonlyArray<Moment>
 
-/** Kills a process at once, and waits until the database has done what it was still asked to do. */
+/** Kills a process, and waits until the database has finished its statements. */
 export const kill = async ({ query }: Shop, { service, wire }: Part) => {
   const backends = wire.backends()
   service.kill("SIGKILL")
@@ -82,7 +82,7 @@ interface Parts {
   workers: readonly [Part, Part]
 }
 
-/** All that runs, and the ledger of what it does. */
+/** The running processes, and the ledger of their work. */
 export interface Scene extends Parts {
   readonly ledger: Ledger
 }
@@ -92,11 +92,11 @@ export const openScene = async (databaseUrl: string): Promise<Scene> => {
   const workers = [await start(databaseUrl, "worker"), await start(databaseUrl, "worker")] as const
   const parts: Parts = { api, workers }
   const ledger = await openLedger(databaseUrl, () => parts.api.service)
-  await ledger.goesOn()
+  await ledger.untilProgress()
   return Object.assign(parts, { ledger })
 }
 
-/** One gate on the connections of several processes. It is waiting once all of them are. */
+/** Opens one gate on the connections of several processes. It is waiting once all of them are. */
 export const holdStatements = (parts: ReadonlyArray<Part>, pattern: RegExp): Gate => {
   const gates = parts.map(({ wire }) => wire.gate(pattern))
   return {
@@ -106,14 +106,14 @@ export const holdStatements = (parts: ReadonlyArray<Part>, pattern: RegExp): Gat
   }
 }
 
-/** Workers claim no more. Each makes one claim at a time: while that is held up, no other is under way. */
+/** Stops the claims of workers. Each worker makes one claim at a time, so none is in flight once all are held. */
 export const stopClaims = async (workers: ReadonlyArray<Part>): Promise<Gate> => {
   const claims = holdStatements(workers, claim)
   await eventually(() => assert.isTrue(claims.isWaiting()))
   return claims
 }
 
-/** Waits until leases are over, one way or the other. */
+/** Waits until leases have ended for any reason. */
 export const finished = ({ shop }: Ledger, ids: ReadonlyArray<string>) =>
   eventually(async () => {
     const leased = new Set(await shop.leased())
@@ -135,7 +135,7 @@ export const retire = async ({ shop }: Ledger, workers: ReadonlyArray<Part>): Pr
   return claims
 }
 
-/** The same, and there is something that the claims held up would find. */
+/** Does the same, and waits until the held claims would find deliveries. */
 export const beforeClaim = async (ledger: Ledger, workers: ReadonlyArray<Part>): Promise<Gate> => {
   const claims = await retire(ledger, workers)
   await eventually(async () => assert.isAbove(await ledger.shop.inState("pending"), 0))
@@ -143,7 +143,7 @@ export const beforeClaim = async (ledger: Ledger, workers: ReadonlyArray<Part>):
   return claims
 }
 
-/** The next delivery that arrives. Neither it nor any after it is answered. */
+/** Waits for the next delivery that arrives. Neither it nor any later one is answered. */
 export const nextHit = ({ receiver }: Ledger) => new Promise<Hit>((resolve) => receiver.answerWith(resolve))
 
 export interface Round {
@@ -152,10 +152,10 @@ export interface Round {
   readonly run: (scene: Scene) => Promise<void>
 }
 
-/** Some waits have no end of their own where the service fails. */
+/** Fails after 90 s, because some waits have no limit of their own. */
 const tooLong = async () => {
   await sleep(90_000, undefined, { ref: false })
-  throw new Error("It does not come to that")
+  throw new Error("The round took longer than 90 s")
 }
 
 /** Runs all rounds over one ledger, and returns its totals. */

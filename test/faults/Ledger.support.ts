@@ -1,4 +1,4 @@
-/** A ledger: what was committed, as the database and the answers to commands tell it, against what a receiver got. */
+/** A ledger: compares the committed events and the answers to commands with what a receiver got. */
 import { Schema } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
@@ -13,38 +13,38 @@ const created = "crm.deal.created.v1"
 const updated = "crm.deal.updated.v1"
 const moved = "crm.deal.stage_changed.v1"
 
-/** An event, so that there is one name for each. */
+/** Returns the name of an event; each event has exactly one. */
 const nameOf = (type: string, dealId: string, version: number) => `${type} of ${dealId}, version ${version}`
 
 const decodeReceipt = Schema.decodeUnknownSync(Schema.Struct({ resourceId: Schema.String, changed: Schema.Boolean }))
 
-/** The names of the events that an answer vouches for. */
-const promises = ({ body, headers }: Answer, types: ReadonlyArray<string>) =>
+/** Returns the names of the events that an answer acknowledges. */
+const acknowledgedBy = ({ body, headers }: Answer, types: ReadonlyArray<string>) =>
   types.map((type) => nameOf(type, decodeReceipt(body).resourceId, Number(String(headers["etag"]).replaceAll('"', ""))))
 
-/** Callers at once. */
+/** Number of concurrent callers. */
 const lanes = 3
-/** What each of them does between two deals, so that the deliverers keep up. */
+/** Pause of a caller between two deals in milliseconds, so that the workers keep up. */
 const pause = 200
 
 /**
- * Creates deals, and moves every third, for as long as it is open. Callers whose answer is lost ask again under the same
- * key until there is one; while they are impatient, they never learn what became of their commands.
+ * Creates deals, and moves every third, until it is stopped. If an answer is lost, the caller repeats the command under the
+ * same key until there is an answer, or, while `retryLost` is off, gives up without knowing the outcome.
  */
-const trade = (shop: Shop, api: () => Service) => {
-  const promised: Array<string> = []
-  const state = { open: true, patient: true, replays: 0 }
+const streamCommands = (shop: Shop, api: () => Service) => {
+  const acknowledged: Array<string> = []
+  const state = { open: true, retry: true, replays: 0 }
   let n = 0
   const command = async (method: string, path: string, key: string, json: unknown) => {
     const ask = async () => {
       const answer = await shop.call(api(), method, path, key, json)
-      // The one refusal to expect while everything dies.
+      // 503 is expected during failures, and retried.
       assert.notStrictEqual(answer.status, 503)
       return answer
     }
     const answer = await eventually(() =>
       ask().catch((failure: unknown) => {
-        if (state.patient) throw failure
+        if (state.retry) throw failure
       })
     )
     if (answer === undefined) return undefined
@@ -55,23 +55,23 @@ const trade = (shop: Shop, api: () => Service) => {
   const deal = async (of: number) => {
     const first = await command("POST", "crm/deals", `ledger-create-${of}`, { title: `Deal ${of}` })
     if (first === undefined) return
-    promised.push(...promises(first, [created]))
+    acknowledged.push(...acknowledgedBy(first, [created]))
     if (of % 3 > 0) return
     const path = `crm/deals/${decodeReceipt(first.body).resourceId}`
     const second = await command("PATCH", path, `ledger-move-${of}`, { stageId: "agreed" })
-    if (second !== undefined) promised.push(...promises(second, [updated, moved]))
+    if (second !== undefined) acknowledged.push(...acknowledgedBy(second, [updated, moved]))
   }
   const lane = async () => {
     for (; state.open; await sleep(pause)) await deal(n++)
   }
   const over = Promise.allSettled(Array.from({ length: lanes }, lane))
   return {
-    /** The names of the events that were promised to callers. */
-    promised,
-    /** Answers that were lost, and told again. */
+    /** The names of the events that answers have acknowledged. */
+    acknowledged,
+    /** Number of answers that were lost and then replayed. */
     replays: () => state.replays,
-    bePatient: (patient: boolean) => {
-      state.patient = patient
+    retryLost: (retry: boolean) => {
+      state.retry = retry
     },
     stop: async () => {
       state.open = false
@@ -106,7 +106,7 @@ const decodeEntries = Schema.decodeUnknownSync(
   )
 )
 
-/** Every committed event, with its delivery, should it have one. */
+/** Returns every committed event, with its delivery if it has one. */
 const entriesOf = async (shop: Shop) =>
   decodeEntries(
     await shop.query(`
@@ -119,8 +119,8 @@ type Entry = ReturnType<typeof decodeEntries>[number]
 
 const eventOf = ({ data, type }: Entry) => nameOf(type, data.deal.id, data.deal.version)
 
-/** The body in which an event has to arrive. */
-const toldAs = ({ at, data, id, type }: Entry, projectId: string) => ({
+/** Returns the body with which an event has to arrive. */
+const bodyFor = ({ at, data, id, type }: Entry, projectId: string) => ({
   id,
   type,
   timestamp: at,
@@ -129,13 +129,13 @@ const toldAs = ({ at, data, id, type }: Entry, projectId: string) => ({
   data
 })
 
-/** Each change has happened once, whole, and as it was promised. */
-const expectPromisesKept = async (entries: ReadonlyArray<Entry>, promised: ReadonlyArray<string>, shop: Shop) => {
+/** Asserts that each change happened once, completely, and as acknowledged. */
+const expectAcknowledged = async (entries: ReadonlyArray<Entry>, acknowledged: ReadonlyArray<string>, shop: Shop) => {
   const names = entries.map(eventOf)
   const known = new Set(names)
   assert.lengthOf(names, known.size)
   assert.deepStrictEqual(
-    promised.filter((name) => !known.has(name)),
+    acknowledged.filter((name) => !known.has(name)),
     []
   )
   const titles = entries.filter(({ type }) => type === created).map(({ data }) => data.deal.title)
@@ -151,7 +151,7 @@ const expectPromisesKept = async (entries: ReadonlyArray<Entry>, promised: Reado
 
 export const deliveryOf = ({ headers }: Hit) => String(headers["webhook-id"])
 
-/** Everything that is in the ledger has arrived as it is, was acknowledged, and nothing else has. */
+/** Asserts that each event of the ledger arrived unchanged and was answered, and that nothing else arrived. */
 const expectAllArrived = (entries: ReadonlyArray<Entry>, hits: ReadonlyArray<Hit>, projectId: string) => {
   const arrived = Map.groupBy(hits, deliveryOf)
   const answered = new Set(hits.filter(({ response }) => response.writableFinished).map(deliveryOf))
@@ -168,63 +168,63 @@ const expectAllArrived = (entries: ReadonlyArray<Entry>, hits: ReadonlyArray<Hit
     const bodies = (arrived.get(String(entry.delivery)) ?? []).map(bodyOf)
     assert.deepStrictEqual(
       bodies,
-      bodies.map(() => toldAs(entry, projectId))
+      bodies.map(() => bodyFor(entry, projectId))
     )
   }
   return arrived
 }
 
-/** What a ledger came to. */
+/** The totals of a ledger. */
 export interface Balance {
   readonly events: number
-  /** Events of commands that no caller knows to have succeeded. */
+  /** Events of commands whose success no caller knows. */
   readonly unknown: number
-  /** Commands that had succeeded before their caller asked again. */
+  /** Commands that had succeeded before their caller repeated them. */
   readonly replays: number
   readonly arrived: number
   /** Arrivals beyond the first of each delivery. */
   readonly duplicates: number
 }
 
-/** Opens a shop with a stream of commands, and the ledger of it. `api` is the one that serves at the moment. */
+/** Opens a shop with a stream of commands, and the ledger of it. `api` returns the service that currently runs. */
 export const openLedger = async (databaseUrl: string, api: () => Service) => {
   const usual = slowly(10)
   const receiver: Listening = await listen(usual)
   const shop = await openShop(databaseUrl, api(), receiver.url, [created, updated, moved])
-  const commands = trade(shop, api)
-  const excuses = new Map<string, number>()
+  const commands = streamCommands(shop, api)
+  const allowed = new Map<string, number>()
   return {
     shop,
     receiver,
-    /** The receiver answers what it holds, and what comes. */
+    /** Makes the receiver answer the held requests and all later ones. */
     answer: () => receiver.answerWith(usual),
-    /** Whether callers ask again when an answer is lost. */
-    bePatient: commands.bePatient,
-    /** Each of these deliveries may arrive once more: it was under way when its worker was killed. */
-    excuse: (deliveries: ReadonlyArray<string>) => {
-      for (const id of deliveries) excuses.set(id, (excuses.get(id) ?? 0) + 1)
+    /** Sets whether callers repeat a command whose answer is lost. */
+    retryLost: commands.retryLost,
+    /** Permits each of these deliveries to arrive once more: its worker was killed before it was recorded. */
+    allowDuplicates: (deliveries: ReadonlyArray<string>) => {
+      for (const id of deliveries) allowed.set(id, (allowed.get(id) ?? 0) + 1)
     },
-    /** Waits for deliveries that have not come before. */
-    goesOn: () => {
+    /** Waits until more than ten new deliveries have arrived. */
+    untilProgress: () => {
       const before = new Set(receiver.hits.map(deliveryOf)).size
       return eventually(() => assert.isAbove(new Set(receiver.hits.map(deliveryOf)).size, before + 10))
     },
-    /** Takes no more commands, waits until everything is told, and holds the one side against the other. */
+    /** Stops the commands, waits until everything is delivered, and compares both sides. */
     balance: async (): Promise<Balance> => {
       await commands.stop()
       await untilNoneLeft(() => shop.inState("pending", "delivering"))
       assert.strictEqual(await shop.inFlight(), 0)
       const entries = await entriesOf(shop)
-      await expectPromisesKept(entries, commands.promised, shop)
+      await expectAcknowledged(entries, commands.acknowledged, shop)
       const arrived = expectAllArrived(entries, receiver.hits, shop.id)
-      const tooMany = [...arrived].filter(([id, hits]) => hits.length > 1 + (excuses.get(id) ?? 0))
+      const tooMany = [...arrived].filter(([id, hits]) => hits.length > 1 + (allowed.get(id) ?? 0))
       assert.deepStrictEqual(
-        tooMany.map(([id, hits]) => ({ id, times: hits.length, excused: excuses.get(id) ?? 0 })),
+        tooMany.map(([id, hits]) => ({ id, times: hits.length, allowed: allowed.get(id) ?? 0 })),
         []
       )
       return {
         events: entries.length,
-        unknown: entries.length - commands.promised.length,
+        unknown: entries.length - commands.acknowledged.length,
         replays: commands.replays(),
         arrived: receiver.hits.length,
         duplicates: receiver.hits.length - entries.length

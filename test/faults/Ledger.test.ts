@@ -1,6 +1,6 @@
 /**
- * At least once (contract §10): a stream of commands, kill -9 of the process that has come to a certain step between a
- * command and the record of its delivery, and a ledger of every committed event against what arrived.
+ * Delivery at least once (contract §10): a stream of commands, kill -9 of a process at a given step between a command and
+ * the record of its delivery, and a ledger that compares the committed events with the arrivals.
  */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
@@ -35,15 +35,15 @@ beforeAll(async () => {
   await createBarrier(cluster.url)
 })
 
-/** Deliveries that a worker has left leased. */
+/** Deliveries whose leases the worker has left. */
 type Left = ReadonlyArray<string>
 
-/** A moment in the work of a worker, to kill it in. */
+/** A moment in the work of a worker at which it is killed. */
 interface Step {
   readonly at: string
-  /** Whether deliveries arrive again, because their arrival was not recorded. */
+  /** Whether deliveries arrive again, because their first arrival was not recorded. */
   readonly costs: "nothing" | "something" | "perhaps something"
-  /** Brings the worker to the moment. The check of the state that it leaves proves that it was there. */
+  /** Brings the worker to the moment. The returned check of the state it leaves proves that it was there. */
   readonly reach: (ledger: Ledger, worker: Part) => Promise<(left: Left) => unknown>
 }
 
@@ -66,7 +66,7 @@ const inRecord = (
   costs,
   reach: async ({ shop }, { wire }) => {
     const records = wire.gate(record)
-    // From the first on, all that is recorded is what the step lets through.
+    // From here on, only what the step lets through is recorded.
     await records.next()
     const before = await shop.inState("delivered")
     await reach(shop, records)
@@ -105,44 +105,44 @@ const steps: ReadonlyArray<Step> = [
     costs: "something",
     reach: async (ledger, { wire }) => {
       const hit = await nextHit(ledger)
-      // However fast it is.
+      // The record is held even if it follows at once.
       wire.gate(record)
       await new Promise<void>((resolve) => hit.response.end(resolve))
       return (left) => assert.include(left, deliveryOf(hit))
     }
   },
   inRecord("before", "something", moments.before, nothing),
-  inRecord("half way through", "something", async (_, records) => (await records.next()).tear(), nothing),
+  inRecord("halfway through", "something", async (_, records) => (await records.next()).tear(), nothing),
   inRecord("during", "perhaps something", moments.during, () => {}),
   inRecord("after", "perhaps something", moments.after, (count) => assert.isAbove(count, 0))
 ]
 
-/** Kills one of the two workers; the other takes over, and a new one comes to its side. */
+/** Kills one of the two workers. The other takes over, and a new one is started. */
 const killWorker = async (scene: Scene, { costs, reach }: Step) => {
   const { ledger, workers } = scene
   const [victim, other] = workers
-  // Deliveries that are leased from here on belong to the process that is killed.
+  // From here on, all leases belong to the worker that is killed.
   const claims = await retire(ledger, [other])
   const check = await reach(ledger, victim)
   await kill(ledger.shop, victim)
   ledger.answer()
   const left = await ledger.shop.endLeases()
   await check(left)
-  if (costs !== "nothing") ledger.excuse(left)
+  if (costs !== "nothing") ledger.allowDuplicates(left)
   claims.open()
-  const [successor] = await Promise.all([start(cluster.url, "worker"), ledger.goesOn()])
+  const [successor] = await Promise.all([start(cluster.url, "worker"), ledger.untilProgress()])
   scene.workers = [other, successor]
 }
 
 /** Kills the API process before it has answered the caller or notified the workers. */
-const killApi = async (scene: Scene, moment: Moment, patient: boolean) => {
+const killApi = async (scene: Scene, moment: Moment, retry: boolean) => {
   const { api, ledger } = scene
-  ledger.bePatient(patient)
+  ledger.retryLost(retry)
   await moments[moment](ledger.shop, api.wire.gate(command))
   await kill(ledger.shop, api)
   scene.api = await start(cluster.url, "api")
-  ledger.bePatient(true)
-  await ledger.goesOn()
+  ledger.retryLost(true)
+  await ledger.untilProgress()
 }
 
 const ofWorkers = steps.map((step): Round => ({
@@ -150,10 +150,10 @@ const ofWorkers = steps.map((step): Round => ({
   run: (scene) => killWorker(scene, step)
 }))
 
-const ofApi = (patient: boolean) =>
+const ofApi = (retry: boolean) =>
   allMoments.map((moment): Round => ({
-    kills: `the api ${moment} a command${patient ? "" : ", with callers who do not ask again"}`,
-    run: (scene) => killApi(scene, moment, patient)
+    kills: `the api ${moment} a command${retry ? "" : ", with callers who do not ask again"}`,
+    run: (scene) => killApi(scene, moment, retry)
   }))
 
 describe("the ledger of committed and received events", () => {

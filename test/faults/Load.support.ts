@@ -1,28 +1,28 @@
-/** Load on bare sockets, which costs this process little: a rate of requests, whatever becomes of those before them. */
+/** Load on bare sockets, which costs this process little: a fixed rate of requests, independent of earlier answers. */
 import { existsSync, readFileSync } from "node:fs"
 import { once } from "node:events"
 import { connect, type Socket } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
 import { quantile } from "../bench/Figures.ts"
 
-/** `wanted` connections, or as many as one process may hold here beside its other files. */
+/** Returns `wanted`, or the number of connections that the limit of open files permits. */
 export const connectionsUpTo = (wanted: number): number => {
   const limits = existsSync("/proc/self/limits") ? readFileSync("/proc/self/limits", "utf8") : ""
   const files = /^Max open files\s+(\d+)/m.exec(limits)?.[1]
   return files === undefined ? wanted : Math.min(wanted, Number(files) - 500)
 }
 
-/** A request as it is written, and what its answers are counted under. */
-export interface Shot {
+/** The bytes of a request, and the name under which its answers are counted. */
+export interface LoadRequest {
   readonly name: string
   readonly bytes: string
 }
 
 export interface LoadOptions {
   readonly url: string
-  readonly shot: (n: number) => Shot
+  readonly nextRequest: (n: number) => LoadRequest
   readonly seconds: number
-  /** Requests per second; undefined: each connection sends the next once the last is answered. */
+  /** Requests per second; if undefined, each connection sends its next request once the last is answered. */
   readonly rate?: number
   /** Connections, opened before the load begins. A request for which none is free is not sent. */
   readonly connections: number
@@ -37,7 +37,7 @@ interface Answers {
 }
 
 export interface LoadResult {
-  /** By name and status: `get 200`. */
+  /** Answers by name and status, such as `get 200`. */
   readonly answers: ReadonlyMap<string, Answers>
   readonly sent: number
   /** Requests for which no connection was free. */
@@ -66,8 +66,8 @@ export const request = (method: string, path: string, token: string, key?: strin
   ].join("\r\n")
 }
 
-/** Puts a server under load, and waits until all that was sent is answered. */
-export const load = async ({ connections, rate, seconds, shot, url }: LoadOptions): Promise<LoadResult> => {
+/** Loads a server, and waits until all requests are answered. */
+export const load = async ({ connections, nextRequest, rate, seconds, url }: LoadOptions): Promise<LoadResult> => {
   const { hostname, port } = new URL(url)
   const answers = new Map<string, Answers>()
   const all = new Set<Connection>()
@@ -75,8 +75,8 @@ export const load = async ({ connections, rate, seconds, shot, url }: LoadOption
   let [sent, unsent, lost, pending] = [0, 0, 0, 0]
   let open = true
 
-  const fire = (connection: Connection) => {
-    const { bytes, name } = shot(sent++)
+  const sendNext = (connection: Connection) => {
+    const { bytes, name } = nextRequest(sent++)
     pending++
     connection.name = name
     connection.started = performance.now()
@@ -92,7 +92,7 @@ export const load = async ({ connections, rate, seconds, shot, url }: LoadOption
     if (!/^retry-after: \d+\r$/im.test(head)) of.withoutRetryAfter++
     connection.name = ""
     if (/^connection: close\r$/im.test(head)) connection.socket.end()
-    else if (rate === undefined && open) fire(connection)
+    else if (rate === undefined && open) sendNext(connection)
     else free.push(connection)
   }
   const receive = (connection: Connection) => {
@@ -124,13 +124,13 @@ export const load = async ({ connections, rate, seconds, shot, url }: LoadOption
     await once(socket, "connect")
   }
 
-  // A few at a time: the server's backlog is short, and the system tries again only after a second.
+  // A few at a time: the server's backlog is short, and the system retries only after a second.
   while (all.size < connections) {
     await Promise.all(Array.from({ length: Math.min(100, connections - all.size) }, dial))
   }
   const started = performance.now()
   if (rate === undefined) {
-    for (const connection of all) fire(connection)
+    for (const connection of all) sendNext(connection)
     await sleep(seconds * 1_000)
   } else {
     free.push(...all)
@@ -138,7 +138,7 @@ export const load = async ({ connections, rate, seconds, shot, url }: LoadOption
       for (; offered < elapsed * rate; offered++) {
         const connection = free.shift()
         if (connection === undefined) unsent++
-        else fire(connection)
+        else sendNext(connection)
       }
       await sleep(2)
     }
@@ -149,7 +149,7 @@ export const load = async ({ connections, rate, seconds, shot, url }: LoadOption
   return { answers, sent, unsent, lost }
 }
 
-/** A line for each kind of answer: how many, and how long they took. */
+/** Returns a line for each kind of answer: number and latency. */
 export const report = ({ answers, lost, sent, unsent }: LoadResult): string =>
   [
     `${sent} sent, ${unsent} not for want of a connection, ${lost} without an answer`,

@@ -3,11 +3,11 @@ import { assert } from "@effect/vitest"
 import { it } from "vitest"
 import { pipelines } from "../contract/Deals.support.ts"
 import { residentMebibytes, startService } from "../support/Process.ts"
-import { load, report, request, type Shot } from "./Load.support.ts"
+import { load, report, request, type LoadRequest } from "./Load.support.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 
 const minutes = Number(process.env["MINUTES"] ?? 0.4)
-/** Parts of the time, after each of which the memory is read. */
+/** Parts of the run, after each of which the memory is read. */
 const parts = 10
 const rate = 1_000
 
@@ -30,7 +30,7 @@ it("a service under mixed load holds at most 250 MiB, and at the end at most 1.2
   const service = await startService({ env: serviceEnv(databaseUrl) })
   const messages = "/api/v1/developer/messaging/conversations/0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8/messages"
   let sent = 0
-  const mix: ReadonlyArray<(key: string) => Shot> = [
+  const mix: ReadonlyArray<(key: string) => LoadRequest> = [
     (key) => ({ name: "get", bytes: request("GET", `${crm}/clients/c${key.length}`, token) }),
     () => ({ name: "list", bytes: request("GET", `${crm}/clients?limit=50`, token) }),
     (key) => ({ name: "create", bytes: request("POST", `${crm}/clients`, token, key, { displayName: key }) }),
@@ -40,13 +40,13 @@ it("a service under mixed load holds at most 250 MiB, and at the end at most 1.2
     () => ({ name: "refused", bytes: request("POST", `${crm}/clients`, token, "refused1", { displayName: 1 }) }),
     () => ({ name: "missing", bytes: request("GET", `${crm}/clients/nobody`, token) })
   ]
-  const shot = (): Shot => {
+  const nextRequest = (): LoadRequest => {
     const n = sent++
     return (mix[n % mix.length] ?? assert.fail())(`memory-${n}`)
   }
   const held: Array<number> = []
   for (let part = 0; part < parts; part++) {
-    const done = await load({ url: service.url, shot, seconds: (minutes * 60) / parts, rate, connections: 50 })
+    const done = await load({ url: service.url, nextRequest, seconds: (minutes * 60) / parts, rate, connections: 50 })
     held.push(residentMebibytes(service.pid))
     if (part === parts - 1) console.log(report(done))
     assert.deepStrictEqual([...done.answers.keys()].toSorted(), [
@@ -62,7 +62,7 @@ it("a service under mixed load holds at most 250 MiB, and at the end at most 1.2
   }
   console.log(`MiB after each tenth of ${minutes} minutes: ${held.map((mebibytes) => mebibytes.toFixed(0)).join(", ")}`)
   assert.isAtMost(Math.max(...held), 250)
-  // Absent in a run of less than a minute, in which a process still warms up.
+  // Absent in a run of less than a minute, in which a process is still warming up.
   const afterMinute = held[Math.ceil(parts / minutes) - 1]
   if (afterMinute !== undefined) assert.isAtMost(held.at(-1) ?? Number.NaN, 1.2 * afterMinute)
 }, 900_000)

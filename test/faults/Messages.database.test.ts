@@ -1,5 +1,5 @@
 /**
- * PostgreSQL is killed, or its connections are cut, at every step of a send: the caller is answered in time that the
+ * PostgreSQL is killed, or its connections are cut, at every step of a send: the caller gets the answer in time that the
  * outcome is unknown, and the service recovers without help (contract §8, §15).
  */
 import { assert } from "@effect/vitest"
@@ -29,7 +29,7 @@ const cluster = await startCluster()
 
 interface Step {
   readonly trap: (scene: Scene, proxy: WireProxy) => Pick<Trap, "reached" | "cut">
-  /** Holds the send where the message is created, the provider has accepted it, or no call will be made. */
+  /** What the send has at the trap: no message, a leased message without a call, or a call that the provider accepts. */
   readonly leaves: "nothing" | "a lease" | "an outcome"
 }
 
@@ -40,13 +40,13 @@ const held =
 
 const steps: Readonly<Record<string, Step>> = {
   "before the message is committed": { trap: held(creates, "requested"), leaves: "nothing" },
-  "when the message is committed, and nobody knows yet": { trap: held(creates, "answered"), leaves: "a lease" },
+  "when the message is committed and the answer is in transit": { trap: held(creates, "answered"), leaves: "a lease" },
   "during the call": { trap: ({ provider }) => provider.trap(1, acceptSilently), leaves: "an outcome" },
   "before the outcome is recorded": { trap: held(records, "requested"), leaves: "an outcome" },
-  "when the outcome is recorded, and nobody knows yet": { trap: held(records, "answered"), leaves: "an outcome" }
+  "when the outcome is recorded and the answer is in transit": { trap: held(records, "answered"), leaves: "an outcome" }
 }
 
-/** The failures of PostgreSQL, and their ends. */
+/** Failures of PostgreSQL, and how each ends. */
 interface Fault {
   readonly interrupt: (scene: Scene) => Promise<unknown>
   readonly heal: () => Promise<void>
@@ -64,11 +64,11 @@ const faults: Readonly<Record<string, Fault>> = {
   }
 }
 
-/** Asks until the answer is the one, which it is by itself. */
+/** Waits until a repeated request gets this answer, without help. */
 const becomes = (scene: Scene, service: Service, each: TestMessage, answer: string) =>
   eventually(async () => assert.strictEqual(await scene.ask(service, each), answer))
 
-/** What a lease leaves to do depends on the provider, and nothing else does. */
+/** Returns the kinds to test: only after a lease is left does the outcome depend on the provider. */
 const kindsOf = ({ leaves }: Step): ReadonlyArray<Kind> => (leaves === "a lease" ? kinds : ["http"])
 
 const cases = Object.entries(faults).flatMap(([fault, { heal, interrupt }]) =>
@@ -101,7 +101,7 @@ describe("a PostgreSQL behind sends of messages", () => {
     const first = resultOf(await answer)
     cut()
     assert.isBelow(performance.now() - interruptedAt, 6_000)
-    // If only connections are lost, a new one is enough.
+    // If only connections are lost, the outcome can be recorded over a new one.
     assert.include(fault === "cuts its connections" && leaves === "an outcome" ? [unknown, sent] : [unknown], first)
     await heal()
     await scene.reconnect()

@@ -1,4 +1,4 @@
-/** Which process takes due messages: after a crash, during a claim, and among several processes (contract §8, §15). */
+/** Which process claims due messages: after a crash, during a claim, and among several processes (contract §8, §15). */
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
@@ -22,8 +22,8 @@ import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
 
-/** Messages that a provider has put off, and that are due again. */
-const putOff = async (scene: Scene, name: string, count = 1): Promise<ReadonlyArray<TestMessage>> => {
+/** Sends messages that the provider postpones, and makes them due again. */
+const postponed = async (scene: Scene, name: string, count = 1): Promise<ReadonlyArray<TestMessage>> => {
   const all = testMessages(name, count)
   scene.provider.answerWith(busy)
   const api = await start(databaseUrl, "api")
@@ -33,7 +33,7 @@ const putOff = async (scene: Scene, name: string, count = 1): Promise<ReadonlyAr
   return all
 }
 
-/** Makes each message take a while to be claimed, so that those who look at the same time are sure to meet. */
+/** Slows down each claim of a message, so that concurrent claims certainly overlap. */
 const slowClaims = async ({ query }: Scene, seconds: number) => {
   await query(`
     CREATE OR REPLACE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS
@@ -104,7 +104,7 @@ describe("an outcome that arrives after the lease", () => {
 describe("a message worker that shuts down", () => {
   it.each(["SIGTERM", "SIGINT"] as const)("on %s during a claim leaves nothing leased", async (signal) => {
     const scene = await openScene(databaseUrl)
-    const all = await putOff(scene, `claim-${signal}`)
+    const all = await postponed(scene, `claim-${signal}`)
     scene.provider.answerWith(accept)
     await slowClaims(scene, 1.5)
     const claiming = `pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`
@@ -114,7 +114,7 @@ describe("a message worker that shuts down", () => {
     worker.kill(signal)
     assert.deepStrictEqual(await ended(worker), inGoodOrder)
     await eventually(async () => assert.strictEqual(await count(), 0))
-    // Attempted, or not claimed: a lease without an attempt would make an unsent message uncertain.
+    // Attempted, or not claimed: a lease without an attempt would make the outcome of an unsent message unknown.
     for (const state of await statesOf(scene, all)) {
       assertMatches(state, { attempting: false })
       assert.include(["sent", "retrying"], state === "none" ? state : state.status)
@@ -125,7 +125,7 @@ describe("a message worker that shuts down", () => {
 describe("several message workers", () => {
   it("make each retry once", async () => {
     const scene = await openScene(databaseUrl)
-    const all = await putOff(scene, "several", 20)
+    const all = await postponed(scene, "several", 20)
     scene.provider.answerWith((call) => void setTimeout(call.accept, 100))
     await scene.query(`UPDATE messages SET available_at = now() + interval '1 hour' WHERE project_id = '${scene.id}'`)
     const workers = await Promise.all([1, 2, 3].map(() => start(databaseUrl, "worker")))

@@ -1,4 +1,4 @@
-/** Provider calls when their process ends, and among several processes (contract §8, §13, §15). */
+/** Provider calls during a shutdown, and among several processes (contract §8, §13, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
@@ -27,7 +27,7 @@ import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
 
-/** A path without dependencies, which shows when new requests are refused. */
+/** Waits until new requests are refused, using a path without dependencies. */
 const isDraining = (service: Service) =>
   eventually(async () => assert.strictEqual((await send(`${service.url}/nothing-here`)).status, 503))
 
@@ -40,9 +40,9 @@ const underWay = async (scene: Scene, service: Service, what = ignore) => {
   return {
     all,
     answers: Promise.all(calls.map(({ answer }) => answer.then(resultOf, () => "cut"))),
-    hangUp: async () => {
-      for (const { hangUp } of calls) hangUp()
-      // Later requests arrive later.
+    disconnect: async () => {
+      for (const { disconnect } of calls) disconnect()
+      // Later requests are handled after the disconnection.
       for (const _ of [1, 2, 3]) await send(`${service.url}/healthz`)
       await sleep(300)
     }
@@ -57,8 +57,8 @@ describe("a caller of a send that disconnects", () => {
   it("does not end the call, whose outcome is recorded", async () => {
     const scene = await openScene(databaseUrl)
     const service = await start(databaseUrl)
-    const { all, hangUp } = await underWay(scene, service)
-    await hangUp()
+    const { all, disconnect } = await underWay(scene, service)
+    await disconnect()
     scene.provider.acceptAll()
     await eventually(async () => assert.deepStrictEqual(await statesOf(scene, all), [delivered, delivered]))
     assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(service, each))), [sent, sent])
@@ -68,8 +68,8 @@ describe("a caller of a send that disconnects", () => {
   it("does not end the call when the process is shut down afterwards", async () => {
     const scene = await openScene(databaseUrl)
     const service = await start(databaseUrl)
-    const { all, hangUp } = await underWay(scene, service)
-    await hangUp()
+    const { all, disconnect } = await underWay(scene, service)
+    await disconnect()
     service.kill("SIGTERM")
     await isDraining(service)
     await sleep(500)
@@ -89,9 +89,9 @@ describe("a caller that disconnects while its message is committed", () => {
     for (const each of testMessages("early")) {
       await scene.warmUp(service)
       const { release, reached } = proxy.trap({ statement: creates, when: "answered", count: 1 })
-      const { answer, hangUp } = scene.call(service, each)
+      const { answer, disconnect } = scene.call(service, each)
       await reached
-      hangUp()
+      disconnect()
       assert.strictEqual(await answer.then(resultOf, () => "cut"), "cut")
       for (const _ of [1, 2, 3]) await send(`${service.url}/healthz`)
       release()
@@ -190,7 +190,7 @@ describe("two processes that send messages", () => {
     const { reached } = scene.provider.trap(all.length, ignore)
     const answers = all.flatMap((each) => [0, 1, 0, 1].map((n) => scene.post(services[n] ?? services[0], each)))
     await reached
-    // Longer than it takes to look for what is under way.
+    // Longer than a look-up of attempts in flight takes.
     await sleep(500)
     assert.lengthOf(scene.provider.calls, all.length)
     scene.provider.acceptAll()
@@ -228,7 +228,7 @@ describe("two processes that send messages", () => {
     const waited = await scene.query(`
       SELECT bool_and(now() > created_at + interval '3 s') AS waited FROM messages WHERE project_id = '${scene.id}'`)
     assert.deepStrictEqual(waited, [{ waited: true }])
-    // With the API alone its state does not change, but after the end of its lease it is answered as unknown.
+    // Without a worker its state does not change, but after the end of its lease it is answered as unknown.
     await eventually(async () =>
       assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(second, each))), [unknown, unknown])
     )

@@ -1,4 +1,4 @@
-/** A project with a conversation over each kind of provider, sends into them, and what is known of each message. */
+/** A project with a conversation over each kind of provider, sends into them, and the states of the messages. */
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
@@ -9,24 +9,24 @@ import { channelsOf, type Entry, type Kind, kinds, startProvider } from "./Provi
 import { type Answer, bearer, type Call, kindOf, open, send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-/** A message that a caller wants to be sent. Its text is its key, and no other's. */
+/** A message that a caller sends. Its text is also its key, and unique. */
 export interface TestMessage {
   readonly kind: Kind
   readonly text: string
 }
 
-/** `count` of each kind. */
+/** Creates `count` messages of each kind. */
 export const testMessages = (name: string, count = 1): ReadonlyArray<TestMessage> =>
   Array.from({ length: count }, (_, n) => kinds.map((kind) => ({ kind, text: `${name}-${n}-${kind}` }))).flat()
 
 export const testMessage = (name: string, kind: Kind): TestMessage => ({ kind, text: `${name}-${kind}` })
 
-/** Addresses that only the provider may receive. */
+/** Addresses that must be visible to the provider only. */
 export const recipients = { http: "+4915550001111", telegram: "99887766554433" }
 
 const conversations = { http: "0193f0cb-d4e5-7f70-8192-03a4b5c6d7e8", telegram: "0193f0cb-d4e5-7f70-8192-03a4b5c6d7e9" }
 
-/** A service that waits for providers longer than any test runs: what ends there, ends by what the test does. */
+/** Starts a service whose calls and leases outlast the tests, so that they end only when a test ends them. */
 export const start = (
   databaseUrl: string,
   role: "all" | "api" | "worker" = "all",
@@ -34,7 +34,7 @@ export const start = (
 ): Promise<Service> =>
   startService({ env: { ...serviceEnv(databaseUrl), PROVIDER_TIMEOUT: "60s", ...env }, args: ["--role", role] })
 
-/** An answer in short: `200 sent`, `503 provider_outcome_unknown`. */
+/** Returns an answer in short: `200 sent`, `503 provider_outcome_unknown`. */
 export const resultOf = (answer: Answer): string =>
   isReceipt(answer.body) ? `${answer.status} ${answer.body.deliveryStatus}` : kindOf(answer)
 
@@ -54,7 +54,7 @@ export const records = /^\s*UPDATE messages SET status = \$/
 export interface State {
   readonly status: string
   readonly attempting: boolean
-  /** Each attempt's status, with its error where it has one. */
+  /** The status of each attempt, with its error if it has one. */
   readonly attempts: ReadonlyArray<string>
 }
 
@@ -66,7 +66,7 @@ const StateRow = Schema.Struct({
 
 export type Scene = Awaited<ReturnType<typeof openScene>>
 
-/** A project of the test's own, with providers of its own. */
+/** Opens a project with its own providers. */
 export const openScene = async (databaseUrl: string) => {
   const provider = await startProvider()
   const id = `p-${randomBytes(6).toString("hex")}`
@@ -76,8 +76,8 @@ export const openScene = async (databaseUrl: string) => {
     conversations: kinds.map((kind) => ({ id: conversations[kind], channelId: kind, address: recipients[kind] }))
   })
   let query = await session(databaseUrl)
-  const ofUs = `WHERE project_id = '${id}'`
-  /** Every receipt that was ever answered. */
+  const ofProject = `WHERE project_id = '${id}'`
+  /** All receipts that were received. */
   const receipts: Array<{ readonly testMessage: TestMessage; readonly receipt: MessageReceipt }> = []
 
   const recordAnswer = (testMessage: TestMessage, answer: Answer) => {
@@ -106,7 +106,7 @@ export const openScene = async (databaseUrl: string) => {
     const [row] = await query(`
       SELECT status, attempting, ARRAY(
         SELECT concat_ws(' ', entry ->> 'status', entry ->> 'errorCode') FROM jsonb_array_elements(attempt_log) AS entry
-      ) AS attempts FROM messages ${ofUs} AND text = '${text}'`)
+      ) AS attempts FROM messages ${ofProject} AND text = '${text}'`)
     return row === undefined ? "none" : Schema.decodeUnknownSync(StateRow)(row)
   }
 
@@ -116,20 +116,20 @@ export const openScene = async (databaseUrl: string) => {
     token,
     receipts,
     query: (text: string) => query(text),
-    /** Connects anew after PostgreSQL was down, as the test's own connection is lost. */
+    /** Opens a new session after PostgreSQL was down, as the test's old one is lost. */
     reconnect: async () => {
       query = await session(databaseUrl)
     },
     /** Sends the message, or repeats the send to read its state. */
     post,
-    /** Sends it from a caller who can hang up. */
+    /** Sends it as a caller who can disconnect. */
     call: (service: Service, testMessage: TestMessage) => {
       const call = callOf(testMessage)
       const { answer, request } = open(`${service.url}${pathOf(testMessage)}`, call)
       request.end(JSON.stringify(call.json))
-      return { answer, hangUp: () => void request.destroy() }
+      return { answer, disconnect: () => void request.destroy() }
     },
-    /** The answer, or that the connection was cut. */
+    /** Sends it; returns the answer in short, or `cut` if the connection was cut. */
     ask: (service: Service, testMessage: TestMessage): Promise<string> =>
       post(service, testMessage).then(resultOf, () => "cut"),
     state,
@@ -140,19 +140,20 @@ export const openScene = async (databaseUrl: string) => {
         assert.strictEqual(status, 200)
       }),
     entry: ({ kind, text }: TestMessage): Entry => provider.entry(text, kind),
-    /** Waits until the sessions of dead processes have ended. */
+    /** Waits until the sessions of killed processes have ended. */
     untilSessionsEnd: () => untilSessionsEnd(query, "developer-api%"),
     /** Moves the creation of unfinished messages to the past, so that no request waits for them. */
-    endWaits: () => query(`UPDATE messages SET created_at = created_at - interval '1 hour' ${ofUs} AND attempting`),
-    /** As if the time of every lease had passed. */
-    endLeases: () => query(`UPDATE messages SET available_at = now() - interval '1 ms' ${ofUs} AND attempting`),
-    /** As if every pause before the next attempt had passed. */
+    endWaits: () =>
+      query(`UPDATE messages SET created_at = created_at - interval '1 hour' ${ofProject} AND attempting`),
+    /** Ends every lease. */
+    endLeases: () => query(`UPDATE messages SET available_at = now() - interval '1 ms' ${ofProject} AND attempting`),
+    /** Ends every pause before the next attempt. */
     endPauses: () =>
-      query(`UPDATE messages SET available_at = now() ${ofUs} AND NOT attempting AND available_at IS NOT NULL`)
+      query(`UPDATE messages SET available_at = now() ${ofProject} AND NOT attempting AND available_at IS NOT NULL`)
   }
 }
 
-/** The provider has taken a message once at most, under one key, and whatever says `sent` is true. */
+/** Asserts that the provider accepted each message at most once, under one key, and that every `sent` is true. */
 export const expectTrue = async (scene: Scene, all: ReadonlyArray<TestMessage>) => {
   for (const testMessage of all) {
     const { calls, keys, taken } = scene.entry(testMessage)

@@ -1,6 +1,6 @@
 /**
- * A process that is killed at every step of a send: what can't be repeated is sent once at most, what can be converges
- * to one accepted send under one key, and no receipt lies (contract §5, §8).
+ * A process that is killed at every step of a send: a message that can't be repeated is sent at most once, one that can be
+ * converges to one accepted send under one key, and every receipt is true (contract §5, §8).
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
@@ -44,10 +44,10 @@ interface Step {
   readonly taken: 0 | 1
 }
 
-/** All of a batch get to the provider, and go on together from there. */
+/** All messages of the batch reach the provider, and continue from there at the same time. */
 const together = [testMessages("together", 3)]
 
-/** One alone: others could wait behind what is caught of it. */
+/** One message at a time: others could wait behind the held statement. */
 const alone = testMessages("alone").map((each) => [each])
 
 /** Holds a statement of each message once the provider has received all of them. */
@@ -66,7 +66,7 @@ const steps: Readonly<Record<string, Step>> = {
     calls: 0,
     taken: 0
   },
-  "when the message is committed, and it doesn't know yet": {
+  "when the message is committed and the answer is in transit": {
     batches: alone,
     trap: async (_, proxy, count) => proxy.trap({ statement: creates, when: "answered", count }),
     leaves: leased,
@@ -101,7 +101,7 @@ const steps: Readonly<Record<string, Step>> = {
     calls: 1,
     taken: 1
   },
-  "when the outcome is recorded, and it doesn't know yet": {
+  "when the outcome is recorded and the answer is in transit": {
     batches: together,
     trap: (scene, proxy, count) => afterTheCall(scene, proxy, "answered", count),
     leaves: delivered,

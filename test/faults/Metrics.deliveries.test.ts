@@ -15,7 +15,7 @@ type Role = "all" | "api" | "worker"
 const start = (env: Readonly<Record<string, string>>, role: Role) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
 
-/** The lines of Prometheus text whose names begin so. */
+/** Returns the lines of Prometheus text whose names begin with a prefix. */
 const seriesOf = (text: string, prefix: string) =>
   text.split("\n").flatMap((line) => {
     const [, name = "", labels = "", value = ""] = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? []
@@ -31,12 +31,12 @@ const startMeasured = async (role: Role, url = databaseUrl) => {
     assert.strictEqual(status, 200)
     return text
   }
-  /** The value of the one line of a name and labels. */
+  /** Returns the value of the line with a name and labels. */
   const value = async (name: string, labels: object = {}) => {
     const found = seriesOf(await metrics(), name).filter((each) => each.name === name)
     return found.find((each) => JSON.stringify(each.labels) === JSON.stringify(labels))?.value
   }
-  /** The number of attempts by outcome. */
+  /** Returns the number of attempts by outcome. */
   const outcomes = async () =>
     Object.fromEntries(
       seriesOf(await metrics(), "webhook_deliveries_total").map(({ labels, value }) => [labels["outcome"], value])
@@ -102,7 +102,7 @@ describe("the metrics of deliveries", () => {
     assert.strictEqual(await parked.value("webhook_oldest_due_seconds"), 0)
     assert.deepStrictEqual(await parked.service.stop(), inGoodOrder)
 
-    // Nobody takes them up, so they are what is seen.
+    // The locked rows keep workers from claiming, so the deliveries stay due.
     await shop.query("UPDATE endpoint_health SET parked_until = NULL")
     await shop.query("BEGIN")
     await shop.query("SELECT FROM endpoint_health FOR UPDATE")

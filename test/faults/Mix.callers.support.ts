@@ -1,6 +1,6 @@
 /**
- * Callers of every mutation, each with records of its own, so that the version after each command is known. A ledger has
- * their answers, and is compared with the database in the end.
+ * Callers of every mutation, each with its own records, so that the version after each command is known. A ledger has
+ * their answers, and is compared with the database at the end.
  */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
@@ -20,7 +20,7 @@ const ticketState = (score: number, comment: string, version: number) => `${scor
 const campaignState = (name: string, status: string, version: number) => `${name}, ${status}, version ${version}`
 const webhookState = (url: string, version: number) => `${url}, version ${version}`
 
-/** The expected state of the records of each table, by id, and the other promises of answers. */
+/** Creates a ledger: the expected states of records by table and id, and the other facts that answers acknowledged. */
 export const makeLedger = () => ({
   clients: new Map([
     ["cli_file", clientState("Client of a file", "active", 1)],
@@ -36,8 +36,8 @@ export const makeLedger = () => ({
   /** Texts of messages, and the ids of their first receipts. */
   messages: new Map<string, string>(),
   /** Titles of tasks whose command succeeded, and of those whose command failed. */
-  tasks: { told: new Array<string>(), failed: new Array<string>() },
-  /** Secrets of each installation, as they were answered. */
+  tasks: { created: new Array<string>(), failed: new Array<string>() },
+  /** Secrets of each installation, from the answers. */
   secrets: new Map<string, Set<string>>(),
   campaignOperations: new Set<string>(),
   /** Campaigns over each kind of provider that were started. */
@@ -45,11 +45,11 @@ export const makeLedger = () => ({
 })
 export type Ledger = ReturnType<typeof makeLedger>
 
-/** One turn of a caller, counted from 0. */
+/** One turn of a caller; turns are counted from 0. */
 export type Caller = (n: number) => Promise<unknown>
 
 export interface Scene {
-  /** Settings of an operator. */
+  /** Environment of the operator's commands. */
   readonly env: Readonly<Record<string, string>>
   readonly project: Project
   readonly calls: Calls
@@ -122,13 +122,13 @@ const tickets = ({ ledger, calls }: Scene): Caller => {
   }
 }
 
-/** The commands on the webhook of an installation: each uses the version of the one before. */
+/** Returns the commands on the webhook of an installation; each uses the version that the previous one left. */
 const webhookOf = ({ ledger, calls, project }: Scene, installationId: string) => {
   const secrets = ledger.secrets.get(installationId) ?? new Set()
   ledger.secrets.set(installationId, secrets)
   let version: number | null = null
   let endpointUrl = ""
-  /** Whether the answer had the secret: only the first one has. */
+  /** Returns whether the answer had the secret, which only the first answer has. */
   const command = async (name: string, json: object = {}) => {
     const ask = { params: { installationId }, json: { ...json, expectedVersion: version } }
     version = (version ?? 0) + 1
@@ -160,7 +160,7 @@ const webhooks = (webhook: Webhook): Caller => {
   }
 }
 
-/** Has what has died sent again, and the endpoint called again where it was given up. */
+/** Retries dead deliveries, and reconfigures the failing webhook if its endpoint is parked. */
 const retries = ({ calls, project }: Scene, webhook: Webhook): Caller => {
   return async () => {
     const { dead, parked } = await project.failures()
@@ -213,7 +213,7 @@ const campaigns = ({ ledger, calls }: Scene): Caller => {
     if (n % 2 === 0) {
       await command(id, "schedule", 12, { scheduledForLocal: null, sendsPerMinute: 6_000 })
       ledger.started[kind]++
-      // It starts and completes.
+      // The campaign starts and completes, which are two more versions.
       ledger.campaigns.set(id, campaignState(name, "completed", 14))
     } else {
       await command(id, "cancel", 12)
@@ -223,14 +223,14 @@ const campaigns = ({ ledger, calls }: Scene): Caller => {
   }
 }
 
-/** An operator's commands have no keys: what fails may have been done, and only what bears it is repeated. */
+/** Runs an operator's commands. They have no keys: a failed one may have been applied, so only idempotent ones are repeated. */
 const operator = ({ ledger, env, project }: Scene): Caller => {
   const command = (stdin: string, ...args: ReadonlyArray<string>) =>
     Effect.runPromise(run([...args, "--json"], { env, stdin }))
   return async (n) => {
     const title = `Task ${n}`
     const { status } = await command("", "task", "create", "--project", project.id, "--title", title)
-    ledger.tasks[status === 0 ? "told" : "failed"].push(title)
+    ledger.tasks[status === 0 ? "created" : "failed"].push(title)
     const displayName = `Client of file ${n}`
     const file = JSON.stringify({ ...project.file, clients: [{ id: "cli_file", displayName }] })
     await eventually(async () => {
@@ -241,7 +241,7 @@ const operator = ({ ledger, env, project }: Scene): Caller => {
   }
 }
 
-/** Callers of every mutation. The webhooks are configured before the first event. */
+/** Returns callers of every mutation; first configures the webhooks, so that every event has deliveries. */
 export const openCallers = async (scene: Scene) => {
   const [steady, failing] = [webhookOf(scene, "steady"), webhookOf(scene, "failing")]
   while (!(await steady.configure()));
@@ -261,7 +261,7 @@ export const openCallers = async (scene: Scene) => {
   }
 }
 
-/** Lets callers take their turns until they are stopped; a turn is finished. The first to fail ends the test. */
+/** Runs the turns of callers until they are stopped; a started turn is finished. The first failure ends the test. */
 export const runCallers = () => {
   const { promise: failed, reject } = Promise.withResolvers<never>()
   failed.catch(() => undefined)

@@ -1,4 +1,4 @@
-/** Commands that are repeated under their key until they are answered, and what the answers came to. */
+/** Commands that are repeated under their key until they are answered, and counts of the answers. */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -21,7 +21,7 @@ export interface CallRequest {
 export interface ParsedReceipt {
   readonly resourceId: string
   readonly changed: boolean
-  /** Of the record, after the command; undefined where it has none. */
+  /** Version of the record after the command; undefined if the record has none. */
   readonly version: number | undefined
   readonly signingSecret: string | undefined
   readonly replayed: boolean
@@ -47,20 +47,20 @@ const receiptOf = ({ body, headers }: Answer): ParsedReceipt => {
   }
 }
 
-/** The expected refusals during failures. After each, the outcome is unknown, and the command is repeated. */
+/** The refusals expected during failures. After each, the outcome is unknown, and the command is repeated. */
 const unanswered = new Set(["503 service_unavailable", "503 rate_limiter_unavailable", "503 provider_outcome_unknown"])
 
-/** Longer than anything is away. */
-const patience = 60_000
+/** Milliseconds, longer than any outage. */
+const timeout = 60_000
 
 export type Calls = ReturnType<typeof makeCalls>
 
-/** Calls with one token; `heard` receives every answer. */
-export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answer: Answer) => void = () => {}) => {
+/** Creates calls with one token; `onAnswer` receives every answer. */
+export const makeCalls = (parts: Pick<Parts, "api">, token: string, onAnswer: (answer: Answer) => void = () => {}) => {
   const counts = { answered: new Map<string, number>(), cut: 0, refused: 0, replayed: 0 }
   let keys = 0
 
-  /** Sends a request under a key until an answer is one; `isAnswer` decides about those that may be. */
+  /** Sends a request under a key until `isAnswer` accepts an answer. Other answers must be expected refusals. */
   const until = async (
     name: string,
     key: string,
@@ -70,9 +70,9 @@ export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answ
     const { method, path } = samples[name] ?? assert.fail(`There is no operation ${name}`)
     const filled = path.replace(/\{(\w+)\}/g, (_, param: string) => params?.[param] ?? assert.fail(param))
     const call = { method, headers: { ...bearer(token), "idempotency-key": key }, json }
-    for (const end = Date.now() + patience; Date.now() < end; await sleep(50)) {
+    for (const end = Date.now() + timeout; Date.now() < end; await sleep(50)) {
       const answer = await send(`${parts.api().url}/api${filled}${query ?? ""}`, call).catch(() => undefined)
-      if (answer !== undefined) heard(answer)
+      if (answer !== undefined) onAnswer(answer)
       if (answer === undefined) counts.cut++
       else if (isAnswer(answer)) return answer
       else {
@@ -80,7 +80,7 @@ export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answ
         counts.refused++
       }
     }
-    return assert.fail(`${name} under ${key} was not answered for ${patience} ms`)
+    return assert.fail(`${name} under ${key} was not answered for ${timeout} ms`)
   }
 
   const note = (name: string, answer: Answer) => {
@@ -90,12 +90,12 @@ export const makeCalls = (parts: Pick<Parts, "api">, token: string, heard: (answ
 
   return {
     until,
-    /** The numbers of answers and of missing answers, by operation. */
+    /** Number of answers by operation, and of cut, refused and replayed requests. */
     counts,
     answered: () => [...counts.answered.values()].reduce((sum, count) => sum + count, 0),
     note,
     newKey: (name: string) => `mix-${name}-${keys++}`,
-    /** Sends a command under a key of its own. It is to change something, and to lead to this version of its record. */
+    /** Sends a command under a new key; asserts whether it changed something, and the resulting version. */
     command: async (
       name: string,
       request: CallRequest,

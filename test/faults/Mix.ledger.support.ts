@@ -10,7 +10,7 @@ import type { Scene } from "./Mix.callers.support.ts"
 import { deliveryOf, recipients } from "./Mix.project.support.ts"
 import { kinds } from "./Providers.support.ts"
 
-/** The state of each record by its id, in the words of the ledger. */
+/** Statements for the state of each record by its id, in the format of the ledger. */
 const states = {
   clients: "SELECT id, format('%s, %s, version %s', display_name, status, version) AS state FROM clients",
   deals: "SELECT id, format('%s, %s, %s, version %s', title, stage_id, status, version) AS state FROM deals",
@@ -45,67 +45,67 @@ const decodeMessages = Schema.decodeUnknownSync(
 const count = async ({ project }: Scene, what: string) =>
   Number((await project.query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
 
-/** Waits until nothing is under way any more, and nothing that is dead can be sent again. */
+/** Waits until nothing is in flight, and no dead delivery is left to retry. */
 export const settled = async (scene: Scene) => {
   const { project } = scene
-  const ofUs = `WHERE project_id = '${project.id}'`
+  const ofProject = `WHERE project_id = '${project.id}'`
   await untilNoneLeft(async () => {
-    const open = await count(scene, `deliveries ${ofUs} AND status IN ('pending', 'delivering')`)
+    const open = await count(scene, `deliveries ${ofProject} AND status IN ('pending', 'delivering')`)
     return open + (await project.failures()).dead.length
   })
-  await untilNoneLeft(() => count(scene, `messages ${ofUs} AND available_at IS NOT NULL`))
+  await untilNoneLeft(() => count(scene, `messages ${ofProject} AND available_at IS NOT NULL`))
   await untilNoneLeft(() =>
-    count(scene, `campaigns ${ofUs} AND scheduled_for < now() AND status IN ('scheduled', 'running')`)
+    count(scene, `campaigns ${ofProject} AND scheduled_for < now() AND status IN ('scheduled', 'running')`)
   )
 }
 
-/** Every record has the state of its last command, and no record exists beside those of the ledger. */
+/** Asserts that every record has the state after its last command, and that no other records exist. */
 const expectRecords = async ({ ledger, project }: Scene) => {
-  const ofUs = `WHERE project_id = '${project.id}'`
+  const ofProject = `WHERE project_id = '${project.id}'`
   for (const table of tables) {
-    const rows = decodeStates(await project.query(`${states[table]} ${ofUs}`))
+    const rows = decodeStates(await project.query(`${states[table]} ${ofProject}`))
     assert.deepStrictEqual(byName(rows.map(({ id, state }) => [id, state])), byName(ledger[table]), table)
   }
   const [counted] = await project.query(`
-    SELECT active_clients AS told, (SELECT count(*) FROM clients ${ofUs} AND status = 'active') AS there
-    FROM projects ${ofUs}`)
-  assert.strictEqual(String(counted?.["told"]), String(counted?.["there"]))
-  const titles = (await project.query(`SELECT title FROM tasks ${ofUs}`)).map(({ title }) => String(title))
+    SELECT active_clients AS counter, (SELECT count(*) FROM clients ${ofProject} AND status = 'active') AS active
+    FROM projects ${ofProject}`)
+  assert.strictEqual(String(counted?.["counter"]), String(counted?.["active"]))
+  const titles = (await project.query(`SELECT title FROM tasks ${ofProject}`)).map(({ title }) => String(title))
   assert.lengthOf(titles, new Set(titles).size)
   assert.deepStrictEqual(
-    ledger.tasks.told.filter((title) => !titles.includes(title)),
+    ledger.tasks.created.filter((title) => !titles.includes(title)),
     []
   )
-  const tried = new Set([...ledger.tasks.told, ...ledger.tasks.failed])
+  const tried = new Set([...ledger.tasks.created, ...ledger.tasks.failed])
   assert.deepStrictEqual(
     titles.filter((title) => !tried.has(title)),
     []
   )
 }
 
-/** Each answered command has one key, and no other key is there. */
+/** Asserts that each answered command has one key, and that no other keys exist. */
 const expectKeys = async (scene: Scene) => {
   const { calls, project } = scene
   assert.strictEqual(await count(scene, `idempotency_keys WHERE project_id = '${project.id}'`), calls.answered())
 }
 
-/** Each change has emitted its events once, and each event goes to each installation once. */
+/** Asserts that each change emitted its events once, and that each event goes to each installation once. */
 const expectEvents = async ({ ledger, project }: Scene) => {
-  const ofUs = `WHERE project_id = '${project.id}'`
+  const ofProject = `WHERE project_id = '${project.id}'`
   const events = decodeEvents(
     await project.query(`
       SELECT id, type, coalesce(data -> 'deal' ->> 'id', data -> 'task' ->> 'id') AS record,
-        coalesce(data -> 'deal' ->> 'version', '1') AS version FROM events ${ofUs}`)
+        coalesce(data -> 'deal' ->> 'version', '1') AS version FROM events ${ofProject}`)
   )
   const names = events.map(({ record, type, version }) => `${type} of ${record}, version ${version}`)
-  const tasks = (await project.query(`SELECT id FROM tasks ${ofUs}`)).map(
+  const tasks = (await project.query(`SELECT id FROM tasks ${ofProject}`)).map(
     ({ id }) => `crm.task.created.v1 of ${String(id)}, version 1`
   )
   assert.deepStrictEqual(names.sort(), [...ledger.events, ...tasks].sort())
 
   const deliveries = decodeDeliveries(
     await project.query(`
-      SELECT id, event_id AS event, installation_id AS installation, status FROM deliveries ${ofUs}`)
+      SELECT id, event_id AS event, installation_id AS installation, status FROM deliveries ${ofProject}`)
   )
   assert.deepStrictEqual(
     deliveries.map(({ event, installation }) => `${event} to ${installation}`).sort(),
@@ -114,14 +114,14 @@ const expectEvents = async ({ ledger, project }: Scene) => {
   return { events: events.length, deliveries, typeOf: new Map(events.map(({ id, type }) => [id, type])) }
 }
 
-/** Everything has arrived under a signature that its receiver can verify, and is delivered or dead as it was answered. */
+/** Asserts that each arrival has a valid signature, and that each delivery is delivered or dead, as its answers imply. */
 const expectArrivals = (
   { ledger, project }: Scene,
   { deliveries, typeOf }: Awaited<ReturnType<typeof expectEvents>>
 ) => {
   const known = new Map(deliveries.map((delivery) => [delivery.id, delivery]))
   for (const hit of project.hits) {
-    const delivery = known.get(deliveryOf(hit)) ?? assert.fail(`Nobody knows of ${deliveryOf(hit)}`)
+    const delivery = known.get(deliveryOf(hit)) ?? assert.fail(`There is no delivery ${deliveryOf(hit)}`)
     const { id, installationId, type } = bodyOf(hit)
     assert.deepStrictEqual(
       [id, installationId, type],
@@ -146,7 +146,7 @@ const expectArrivals = (
   }
 }
 
-/** Each message was sent once; what no provider can be asked about is unknown, and was not sent twice. */
+/** Asserts that each message was sent once; without idempotency keys the outcome may be unknown, but not a second send. */
 const expectMessages = async ({ ledger, calls, project }: Scene) => {
   const rows = decodeMessages(
     await project.query(`SELECT id, text, status FROM messages WHERE project_id = '${project.id}'`)
@@ -169,7 +169,7 @@ const expectMessages = async ({ ledger, calls, project }: Scene) => {
   return rows.filter(({ status }) => status === "unknown").length
 }
 
-/** Each started campaign has sent once to each of its recipients, or the outcome is unknown. */
+/** Asserts that each started campaign sent once to each of its recipients, or that the outcome is unknown. */
 const expectCampaigns = ({ ledger, project }: Scene) => {
   for (const name of recipients) {
     const { keys, taken } = project.provider.entry(`http to ${name}`, "http")
@@ -178,7 +178,7 @@ const expectCampaigns = ({ ledger, project }: Scene) => {
   }
 }
 
-/** Makes all comparisons, and returns the totals. */
+/** Makes all comparisons; returns the totals. */
 export const balance = async (scene: Scene) => {
   const { ledger, calls } = scene
   for (const name of mutations) assert.isAbove(calls.counts.answered.get(name) ?? 0, 0, name)

@@ -1,4 +1,4 @@
-/** All that a deployment runs, at random moments killed and started again. */
+/** All processes of a deployment, each of which can be killed and started again. */
 import { assert } from "@effect/vitest"
 import { readFile } from "node:fs/promises"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -22,12 +22,12 @@ interface Part {
   readonly start: () => Promise<unknown>
 }
 
-/** A round: what is killed, and how many milliseconds after its beginning. */
+/** A round: the parts that are killed, each with the milliseconds from the start of the round. */
 export type Round = ReadonlyArray<readonly [part: PartName, millis: number]>
 
 export type Parts = Awaited<ReturnType<typeof startParts>>
 
-/** Two APIs and two workers on a PostgreSQL and a Redis of their own. */
+/** Starts two APIs and two workers on a new PostgreSQL and a new Redis. */
 export const startParts = async (settingsOfTest: Readonly<Record<string, string>> = {}) => {
   const cluster: Cluster = await startCluster()
   const redis = await makeRedis()
@@ -37,14 +37,14 @@ export const startParts = async (settingsOfTest: Readonly<Record<string, string>
     ...settings,
     REDIS_URL: redis.url,
     DATABASE_MAX_CONNECTIONS: "12",
-    // A call without a waiting caller ends soon.
+    // Limits a call whose caller is gone.
     PROVIDER_TIMEOUT: "2s",
     ...settingsOfTest
   }
   const running = new Map<Process, Service>()
   const ended: Array<Service> = []
   const start = async (name: Process) => {
-    // One that finds no database ends, and is started again, as by any supervisor.
+    // A process that finds no database exits, and is started again, as by any supervisor.
     running.set(name, await eventually(() => startService({ env, args: ["--role", processes[name]] })))
   }
   const partOf = (name: Process): Part => ({
@@ -70,14 +70,14 @@ export const startParts = async (settingsOfTest: Readonly<Record<string, string>
   return {
     databaseUrl: cluster.url,
     env,
-    /** An API, alive or not: the other one than the last time. */
+    /** Returns the two APIs in turn, whether they run or not. */
     api: () => running.get(turn++ % 2 === 0 ? "api-1" : "api-2") ?? assert.fail("No API has started"),
-    /** Everything that the processes have printed, those that were killed and PostgreSQL included. */
+    /** Returns the output of all processes, including killed ones, and the log of PostgreSQL. */
     printed: async () => {
       const texts = [...ended, ...services()].map((service) => service.stdout() + service.stderr())
       return [...texts, await readFile(cluster.log, "utf8")].join("\n")
     },
-    /** Kills what a round names, each in its time, and starts it all again at once. */
+    /** Kills the parts of a round, each at its time, then starts all of them again. */
     run: async (round: Round) => {
       await Promise.all(round.map(([name, millis]) => sleep(millis).then(parts[name].kill)))
       await Promise.all(round.map(([name]) => parts[name].start()))

@@ -1,4 +1,4 @@
-/** A project with something of everything, receivers of its events, and providers of its messages. */
+/** A project with records of every kind, receivers of its events, and providers of its messages. */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
@@ -16,7 +16,7 @@ export const conversations = {
   telegram: "0193f0cb-d4e5-7f70-8192-03a4b5c6d7e9"
 } as const satisfies Record<Kind, string>
 
-/** Clients to whom campaigns are sent. */
+/** Clients that receive the campaigns. */
 export const recipients = ["Ada", "Grace", "Mary"]
 
 const eventTypes: ReadonlyArray<EventType> = [
@@ -39,7 +39,7 @@ const CreatedDeal = Schema.Struct({
 })
 const decodeCreated = Schema.decodeUnknownOption(Schema.fromJsonString(CreatedDeal))
 
-/** Events that no endpoint takes, however often they come: the creation of every tenth deal. */
+/** Returns whether an endpoint always refuses this delivery: the creation of every tenth deal. */
 const isPoison = ({ body }: Hit) => {
   const created = decodeCreated(body)
   return created._tag === "Some" && created.value.data.deal.title.endsWith("0")
@@ -47,7 +47,7 @@ const isPoison = ({ body }: Hit) => {
 
 export type Project = Awaited<ReturnType<typeof openProject>>
 
-/** Opens it; `apply` applies its file and issues a token, by this version's own code unless given. */
+/** Opens a project. `apply` applies its file and issues a token, by default with this version's code. */
 export const openProject = async (databaseUrl: string, apply: typeof applied = applied) => {
   const provider = await startProvider()
   const id = `p-${randomBytes(6).toString("hex")}`
@@ -109,10 +109,10 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
     hits: to.hits,
     answered,
     isPoison: (deliveryId: string) => poisonous.has(deliveryId),
-    /** The endpoint takes it from now on. */
+    /** Makes the endpoint accept a delivery from now on. */
     accept: (deliveryId: string) => retried.add(deliveryId),
     urlOf: (installation: string, n: number) => `http://127.0.0.1:${to.port}/${installation}/${n}`,
-    /** Dead deliveries that can be sent again with success, and the installations whose endpoints are parked. */
+    /** Returns the dead deliveries that would now be accepted, and the installations whose endpoints are parked. */
     failures: async () => {
       const dead = await query(`
         SELECT deliveries.id, installation_id AS installation FROM deliveries

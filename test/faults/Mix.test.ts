@@ -1,5 +1,5 @@
 /**
- * Any part may die at any moment, alone or with others, under a mix of every mutation: each command is applied once, each
+ * Any part is killed at any moment, alone or with others, under a mix of every mutation: each command is applied once, each
  * event is delivered or dead-lettered (contract §5, §8 to §10). `ROUNDS` sets the number of rounds, `SEED` what is killed.
  */
 import { assert } from "@effect/vitest"
@@ -19,7 +19,7 @@ const numberOf = (name: string, usual: number) => Number(process.env[name] ?? us
 const rounds = numberOf("ROUNDS", 5)
 const seed = numberOf("SEED", Date.now() % 1_000_000)
 
-/** Mostly one part, sometimes several, within a third of a second. */
+/** The parts killed in a round, mostly one, within a third of a second. */
 const victims = fc.oneof(
   { weight: 2, arbitrary: fc.subarray([...partNames], { minLength: 1, maxLength: 1 }) },
   { weight: 1, arbitrary: fc.subarray([...partNames], { minLength: 2 }) }
@@ -31,9 +31,9 @@ const plan: ReadonlyArray<Round> = fc.sample(
   { numRuns: rounds, seed }
 )
 
-/** No secret of the deployment is in what its processes have printed, or in clear in the database. */
+/** Asserts that no secret of the deployment is in the output of its processes, or unencrypted in the database. */
 const expectNoLeak = async ({ ledger, env, project }: Scene, printed: string) => {
-  // The last ones stand for all of them: there is one for each rotation.
+  // There is a secret for each rotation; the last ones suffice.
   const ofWebhooks = [...ledger.secrets.values()].flatMap((secrets) => [...secrets].slice(-10))
   const secrets = new Map([
     ...givenSecrets(env["DATABASE_URL"] ?? assert.fail("no database")),

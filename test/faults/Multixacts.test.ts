@@ -1,4 +1,4 @@
-/** Creates of one project share no row lock, each of which PostgreSQL would record as a multixact and vacuum some day. */
+/** Creates of one project share no row locks. PostgreSQL would record each shared lock as a multixact, and vacuum it later. */
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { pipelines } from "../contract/Deals.support.ts"
@@ -14,10 +14,10 @@ const creates = 1_000
 const concurrency = 25
 
 describe("concurrent creates of one project", () => {
-  it("make next to no multixacts, for whatever they refer to", async () => {
+  it("make almost no multixacts, whatever they reference", async () => {
     const { url } = await startCluster()
     const start = () => startService({ env: { ...serviceEnv(url), ...settings } })
-    // The creates of one process share statements, and could hide what those of two would do.
+    // Creates of one process share statements, which could hide the locks that two processes share.
     const [service, other] = await Promise.all([start(), start()])
     const receiver = await listen(ok)
     const shop = await openShop(url, service, receiver.url)

@@ -1,4 +1,4 @@
-/** A project of many rows is deleted beside a service that runs, by a command that is killed on the way. */
+/** Deletion of a large project beside a running service, by a command that is killed and repeated. */
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { spawn, startService } from "../support/Process.ts"
@@ -8,13 +8,13 @@ import { createClient, expectProblem, listClients, stream } from "./Requests.sup
 
 const databaseUrl = await database()
 
-/** A fifth of the project's rows. */
+/** Rows of each table: a fifth of the project's rows. */
 const rows = 20_000
 
 const id = "leaving"
 const stages = [{ id: "new", name: "New" }]
 
-/** Fills the project: each deal refers to a client, each note to a deal. */
+/** Statements that fill the project: each deal references a client, each note a deal. */
 const filling = [
   `INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
    SELECT '${id}', 'c' || n, 'Client', '{}', 'active', 1, now(), now() FROM generate_series(1, ${rows}) n`,
@@ -33,7 +33,7 @@ const filling = [
 ]
 
 describe("project delete", () => {
-  it("removes a large project beside a running service, and goes on after it was killed", async () => {
+  it("removes a large project beside a running service, and continues after it was killed", async () => {
     const token = await project(databaseUrl, {
       project: { id, name: id, rateLimits: unlimited, defaultPipelineId: "sales" },
       pipelines: [{ id: "sales", name: "Sales", stages }]

@@ -1,25 +1,25 @@
 /**
- * Twice as many requests as a service can answer (contract §1, §4): what callers see, what the process holds, and that all is
- * well afterwards. `MINUTES=5` is the length of the load.
+ * Twice as many requests as a service can answer (contract §1, §4): the answers, the memory of the process, and the recovery
+ * afterwards. `MINUTES=5` is the length of the load.
  */
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { quantile } from "../bench/Figures.ts"
 import { residentMebibytes, type Service, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
-import { connectionsUpTo, load, report, request, type Shot } from "./Load.support.ts"
+import { connectionsUpTo, load, report, request, type LoadRequest } from "./Load.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { clients, createClient, listClients, send } from "./Requests.support.ts"
 
 const seconds = Number(process.env["MINUTES"] ?? 0.15) * 60
 
-/** At once; each sends one request after the other. */
+/** Concurrent connections; each sends one request after another. */
 const connections = connectionsUpTo(4_000)
 
 const plenty = { limit: 1_000_000_000, windowSeconds: 1 }
 const records = { clients: [{ id: "c", displayName: "C" }] }
 
-/** Samples what a process holds until it is stopped. */
+/** Samples the memory of a process; returns a function that stops it and returns the maximum. */
 const watching = ({ pid }: Service) => {
   let most = 0
   const timer = setInterval(() => (most = Math.max(most, residentMebibytes(pid))), 250)
@@ -30,7 +30,7 @@ const watching = ({ pid }: Service) => {
 }
 
 describe("a service under twice its load", () => {
-  it("refuses with 429 and 503 that say when to come again, answers the rest in time, and recovers", async () => {
+  it("refuses with 429 and 503 that say when to retry, answers the rest in time, and recovers", async () => {
     const databaseUrl = await database()
     const wide = await project(databaseUrl, {
       ...records,
@@ -39,22 +39,22 @@ describe("a service under twice its load", () => {
     const few = { limit: 100, windowSeconds: 60 }
     const limited = await project(databaseUrl, { ...records, project: { id: "limited", rateLimits: { read: few } } })
     const service = await startService({ env: serviceEnv(databaseUrl) })
-    const get = (name: string, token: string): Shot => ({ name, bytes: request("GET", `${clients}/c`, token) })
+    const get = (name: string, token: string): LoadRequest => ({ name, bytes: request("GET", `${clients}/c`, token) })
     const [wideGet, limitedGet] = [get("get", wide), get("limited get", limited)]
     let created = 0
-    const shot = (n: number): Shot => {
+    const nextRequest = (n: number): LoadRequest => {
       if (n % 4 !== 0) return n % 20 === 1 ? limitedGet : wideGet
       const bytes = request("POST", clients, wide, `overload-${created}`, { displayName: `Client ${created++}` })
       return { name: "create", bytes }
     }
     const { url } = service
-    await load({ url, shot, seconds: 1, connections: 64 })
-    const calm = await load({ url, shot, seconds: 3, connections: 64 })
+    await load({ url, nextRequest, seconds: 1, connections: 64 })
+    const calm = await load({ url, nextRequest, seconds: 3, connections: 64 })
     const rate = (2 * calm.sent) / 3
     console.log(`64 connections: ${Math.round(rate / 2)} requests/s\n${report(calm)}`)
 
     const stop = watching(service)
-    const over = await load({ url, shot, seconds, rate, connections })
+    const over = await load({ url, nextRequest, seconds, rate, connections })
     const most = stop()
     console.log(
       `twice that for ${seconds} s on ${connections} connections, at most ${most.toFixed(0)} MiB\n${report(over)}`
@@ -81,7 +81,7 @@ describe("a service under twice its load", () => {
     assert.strictEqual(over.lost, 0)
     for (const [kind, { millis, withoutRetryAfter }] of over.answers) {
       if (/ (429|503)$/.test(kind)) assert.strictEqual(withoutRetryAfter, 0, kind)
-      // A statement has 4 s, and the contract 5 s for what comes with it. The machine is twice as busy as it can be.
+      // A statement has 4 s, and the contract 5 s including the rest. The machine is loaded with twice its capacity.
       assert.isBelow(quantile(millis, 0.99), 10_000, kind)
     }
     assert.isBelow(most, 512)

@@ -1,4 +1,4 @@
-/** A service whose DATABASE_URL leads through PgBouncer in transaction mode (contract §14). */
+/** A service that connects to PostgreSQL through PgBouncer in transaction mode (contract §14). */
 import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { beforeAll, describe, it } from "vitest"
@@ -18,14 +18,14 @@ import { bearer, clients, createClient, expectProblem, listClients, open, send, 
 import { listen, openShop } from "./Shop.support.ts"
 
 interface Pooler {
-  /** The database through the pooler. */
+  /** The URL of the database through the pooler. */
   readonly url: string
   readonly kill: () => Promise<void>
   /** Starts it again after `kill`, and waits until it answers. */
   readonly start: () => Promise<void>
 }
 
-/** Starts a PgBouncer in transaction mode, with as many sessions of PostgreSQL as `sessions`. */
+/** Starts a PgBouncer in transaction mode with at most `sessions` sessions of PostgreSQL. */
 const startPooler = async (databaseUrl: string, sessions: number): Promise<Pooler> => {
   const directory = await temporaryDirectory()
   const port = await freePort()
@@ -46,7 +46,7 @@ max_client_conn = 200
 `
   )
   await Promise.all([chmod(directory, 0o755), chmod(file, 0o644)])
-  // It refuses to run as root.
+  // PgBouncer refuses to run as root.
   const user = process.getuid?.() === 0 ? ["-u", "nobody"] : []
   const url = new URL(databaseUrl)
   url.port = String(port)
@@ -112,7 +112,7 @@ describe("a service behind PgBouncer in transaction mode", () => {
     assert.deepStrictEqual([...receiver.seen().keys()].sort(), (await shop.events()).sort())
   })
 
-  it("cuts a statement that waits for too long, for those who hang up, too, and serves others meanwhile", async () => {
+  it("cancels a statement that waits too long, also after its caller has disconnected, and serves others meanwhile", async () => {
     const token = await project(direct, { clients: [{ id: "locked", displayName: "Locked" }] })
     const service = await start(await startPooler(direct, 6), "api")
     const sql = await session(direct)

@@ -1,4 +1,4 @@
-/** Databases with a project in them, and the environment in which a service finds them. */
+/** Databases with a project, and the environment of a service on them. */
 import { PgClient, PgConnection } from "@effect/sql-pg"
 import { Duration, Effect, Layer, Option, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
@@ -15,10 +15,10 @@ import { eventually } from "../support/Waiting.ts"
 
 type File = (typeof ProjectFile)["Encoded"]
 
-/** A migrated database of the test's own, by its URL. */
+/** Creates a migrated database for one test and returns its URL. */
 export const database = (): Promise<string> => opened(Effect.map(makeDatabase(), Redacted.value))
 
-/** The settings of a service that serves a database. */
+/** Returns the settings of a service on a database. */
 export const serviceEnv = (databaseUrl: string) => ({
   DATABASE_URL: databaseUrl,
   SECRET_KEY: Buffer.alloc(32, 7).toString("base64")
@@ -26,10 +26,10 @@ export const serviceEnv = (databaseUrl: string) => ({
 
 const plenty = { limit: 1_000_000, windowSeconds: 1 }
 
-/** Rate limits that no test meets. */
+/** Rate limits that no test reaches. */
 export const unlimited = { read: plenty, write: plenty, messages: plenty }
 
-/** Applies a project and issues a token for it with every scope. */
+/** Applies a project and returns a token for it with every scope. */
 export const project = (
   databaseUrl: string,
   file: Omit<File, "project"> & { readonly project?: Partial<File["project"]> } = {}
@@ -52,7 +52,7 @@ export const project = (
   )
 }
 
-/** Waits until the database has done what dead processes still asked it to do, by the name of their connections. */
+/** Waits until the database has finished the statements of killed processes, given the name of their connections. */
 export const untilSessionsEnd = (query: (text: string) => Promise<ReadonlyArray<unknown>>, name: string) =>
   eventually(async () => {
     const sessions = await query(`
@@ -60,7 +60,7 @@ export const untilSessionsEnd = (query: (text: string) => Promise<ReadonlyArray<
     assert.deepStrictEqual(sessions, [])
   })
 
-/** A session of the test's own, for SQL text. */
+/** Opens a session for SQL text. */
 export const session = async (databaseUrl: string) => {
   const connection = await opened(PgConnection.make({ url: Redacted.make(databaseUrl) }))
   return (text: string) => Effect.runPromise(connection.query(text)).then(({ rows }) => rows)

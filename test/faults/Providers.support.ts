@@ -1,4 +1,4 @@
-/** Providers under a test's control, and a ledger of all that they saw (contract §8). */
+/** Providers that a test controls, and a record of all calls to them (contract §8). */
 import { Schema } from "effect"
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
 import { defer } from "../support/Finalizers.ts"
@@ -14,7 +14,7 @@ export const secrets = {
   token: "123456:AAEhBOweik6ad9r-QXPENQjcrGbqCr4K_bot"
 }
 
-/** A channel over each kind, named after it, whose messages a provider gets. */
+/** Returns a channel of each kind, named after it, whose messages go to a provider. */
 export const channelsOf = ({ url }: { readonly url: string }) =>
   [
     {
@@ -26,7 +26,7 @@ export const channelsOf = ({ url }: { readonly url: string }) =>
     { id: "telegram", providerType: "telegram", displayName: "Bot", config: { apiBaseUrl: url, token: secrets.token } }
   ] as const
 
-/** A request that came to a provider, whole. */
+/** A complete request to a provider. */
 export interface Call {
   readonly kind: Kind
   /** The provider's idempotency key, if it has one. */
@@ -34,9 +34,9 @@ export interface Call {
   readonly text: string
   readonly headers: IncomingHttpHeaders
   readonly response: ServerResponse
-  /** Takes the message: one known by its key is not taken again. Tells the answer's body. */
+  /** Accepts the message, unless its key is known already. Returns the body of the answer. */
   readonly take: () => string
-  /** Takes the message, and says so. */
+  /** Accepts the message, and answers so. */
   readonly accept: () => void
 }
 
@@ -45,14 +45,14 @@ export type Answering = (call: Call) => void
 export const accept: Answering = (call) => call.accept()
 /** Never answers. */
 export const ignore: Answering = () => {}
-/** Takes the message, and never says so. */
+/** Accepts the message, and never answers. */
 export const acceptSilently: Answering = (call) => void call.take()
-/** Takes the message, and gets no further than the middle of the answer. */
+/** Accepts the message, and sends only the first part of the answer. */
 export const halfway: Answering = (call) => {
   const body = call.take()
   call.response.writeHead(200, { "content-length": Buffer.byteLength(body) }).write(body.slice(0, 10))
 }
-/** Surely does not take the message. */
+/** Refuses the message with 503, so that it certainly was not accepted. */
 export const busy: Answering = ({ response }) => void response.writeHead(503).end("{}")
 
 /** The state of a message at the provider. */
@@ -60,7 +60,7 @@ export interface Entry {
   readonly kind: Kind
   readonly calls: number
   readonly keys: ReadonlyArray<string>
-  /** The provider's id of each time that it took the message. */
+  /** The provider's id for each time that it accepted the message. */
   readonly taken: ReadonlyArray<string>
 }
 
@@ -69,7 +69,7 @@ const TelegramBody = Schema.fromJsonString(Schema.Struct({ chat_id: Schema.Strin
 
 export type Provider = Awaited<ReturnType<typeof startProvider>>
 
-/** Both providers on one port. They accept everything unless another answer is set. */
+/** Starts both providers on one port. They accept everything unless another answer is set. */
 export const startProvider = async () => {
   const calls: Array<Call> = []
   const takenBy = new Map<Call, string>()
@@ -114,16 +114,16 @@ export const startProvider = async () => {
   return {
     url,
     calls,
-    /** From the next call on. */
+    /** Sets the answer from the next call on. */
     answerWith: (next: Answering) => {
       answer = next
     },
-    /** Accepts what still waits for an answer, and all that is to come. */
+    /** Accepts the calls that still wait for an answer, and all later ones. */
     acceptAll: () => {
       answer = accept
       for (const call of calls) if (!call.response.headersSent && !call.response.destroyed) call.accept()
     },
-    /** Does the same with each call, and is sprung when it has done so `count` times. */
+    /** Answers each call with `what`; `reached` resolves after `count` calls. */
     trap: (count: number, what: Answering): Pick<Trap, "reached" | "cut"> => {
       const { promise, resolve } = Promise.withResolvers<void>()
       let left = count

@@ -1,4 +1,4 @@
-/** A Redis server of the test's own, without persistence: what restarts is empty. */
+/** A Redis server for one test, without persistence: it is empty after a restart. */
 import * as Net from "node:net"
 import { freePort, type Running, spawn, temporaryDirectory } from "../support/Process.ts"
 import { pathOf } from "../support/Programs.ts"
@@ -9,13 +9,13 @@ export interface Redis {
   readonly port: number
   /** Starts it, and waits until it answers. */
   readonly start: () => Promise<void>
-  /** Kills it without warning, and waits until it is gone. */
+  /** Kills it, and waits until it has exited. */
   readonly kill: () => Promise<void>
-  /** `SIGSTOP` lets it hang: connections stay open and new ones are accepted, but nothing answers. */
+  /** `SIGSTOP` makes it hang: connections stay open and new ones are accepted, but nothing is answered. */
   readonly signal: (signal: "SIGSTOP" | "SIGCONT") => void
 }
 
-/** A server that is not started yet; its port is reserved. */
+/** Creates a server that is not started yet; its port is reserved. */
 export const makeRedis = async (...flags: ReadonlyArray<string>): Promise<Redis> => {
   const port = await freePort()
   const directory = await temporaryDirectory()

@@ -1,4 +1,4 @@
-/** Rate limits that two services share through Redis, and what requests see when Redis fails (contract §4). */
+/** Rate limits that two services share through Redis, and the answers while Redis fails (contract §4). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
@@ -13,7 +13,7 @@ const databaseUrl = await database()
 
 const startOn = ({ url }: Redis) => startService({ env: { ...serviceEnv(databaseUrl), REDIS_URL: url } })
 
-/** A Redis, and two services on it. */
+/** Starts a Redis, and two services on it. */
 const setUp = async () => {
   const redis = await makeRedis()
   await redis.start()
@@ -22,7 +22,7 @@ const setUp = async () => {
   return { redis, one, two }
 }
 
-/** Asserts that every request is answered within a second by the same 503 while the limiter is unreachable. */
+/** Asserts that every request gets the same 503 within a second while the limiter is unreachable. */
 const expectUnavailable = async (service: Service, token: string) => {
   const answers = [
     await listClients(service.url, token),
@@ -33,7 +33,7 @@ const expectUnavailable = async (service: Service, token: string) => {
     expectProblem(answer, 503, "rate_limiter_unavailable")
     assert.isAtLeast(Number(answer.headers["retry-after"]), 1)
   }
-  // The fastest one, as a busy machine delays any of them.
+  // The fastest of them, as a busy machine may delay any.
   assert.isBelow(Math.min(...answers.map(({ millis }) => millis)), 1_000)
   expectProblem(await send(`${service.url}/readyz`), 503, "service_unavailable")
   assert.strictEqual((await send(`${service.url}/healthz`)).status, 200)
@@ -53,13 +53,13 @@ const plenty = limits(100_000, 1)
 describe("rate limits in Redis", () => {
   requires("redis")
 
-  it("are shared by services, which together allow exactly the limit, and tell it in their headers", async () => {
+  it("are shared by services, which together allow exactly the limit, and report it in their headers", async () => {
     const { one, two } = await setUp()
     const token = await project(databaseUrl, limits(12, 1_200))
     const answers = await Promise.all(
       Array.from({ length: 40 }, (_, n) => listClients(n % 2 === 0 ? one.url : two.url, token))
     )
-    // Each of those allowed saw its own number of tokens left, and the seconds until all of them are back.
+    // Each allowed request saw a different number of tokens left, and the seconds until the bucket is full.
     const left = answers.flatMap(({ headers, status }) => {
       assert.strictEqual(headers["ratelimit-policy"], '"read";q=12;w=1200')
       const [, r, t] = /^"read";r=(\d+);t=(\d+)$/.exec(String(headers["ratelimit"])) ?? []
@@ -76,7 +76,7 @@ describe("rate limits in Redis", () => {
       assert.match(String(answer.headers["ratelimit"]), /;r=0;/)
       assert.isAbove(Number(answer.headers["retry-after"]), 40)
     }
-    // Another policy has a bucket of its own; a refused body took a token too.
+    // Another policy has its own bucket; a refused body took a token too.
     const empty = await createClient(one.url, token, "empty", "")
     expectProblem(empty, 400, "validation_failed")
     assert.match(String(empty.headers["ratelimit"]), /^"write";r=11;/)
@@ -93,7 +93,7 @@ describe("rate limits in Redis", () => {
     const retryAfter = Number(refusal.headers["retry-after"])
     assert.match(String(refusal.headers["retry-after"]), /^[1-3]$/)
     const due = performance.now() + retryAfter * 1_000
-    // All requests before were refused. If one of them had been counted, the last one would be refused too.
+    // All requests before were refused. If one of them had taken a token, the last one would be refused too.
     while (performance.now() < due - 1_500) {
       await listClients(two.url, token)
       await sleep(100)

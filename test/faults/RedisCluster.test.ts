@@ -12,7 +12,7 @@ const databaseUrl = await database()
 
 const slots = 16_384
 
-/** Three nodes, each with a third of the slots. */
+/** Starts three nodes, each with a third of the slots. */
 const startCluster = async (): Promise<ReadonlyArray<Redis>> => {
   const nodes = await Promise.all(
     [0, 1, 2].map(() => makeRedis("--cluster-enabled", "yes", "--cluster-node-timeout", "1000"))
@@ -34,7 +34,7 @@ const startCluster = async (): Promise<ReadonlyArray<Redis>> => {
 describe("buckets in a Redis cluster", () => {
   requires("redis")
 
-  it("are one for all services, on whichever node they are, and are there again after a node restarts", async () => {
+  it("are shared by all services, whichever node has them, and work again after a node restarts", async () => {
     const nodes = await startCluster()
     const [first = assert.fail(), second = assert.fail()] = nodes
     const start = ({ url }: Redis) => startService({ env: { ...serviceEnv(databaseUrl), REDIS_URL: url } })

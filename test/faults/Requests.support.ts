@@ -1,4 +1,4 @@
-/** HTTP without a client library in between: connections, headers and bodies as the test wants them. */
+/** HTTP without a client library: connections, headers and bodies exactly as the test sets them. */
 import * as Http from "node:http"
 import { assert } from "@effect/vitest"
 import { assertMatches } from "../support/Matches.ts"
@@ -8,11 +8,11 @@ export interface Answer {
   readonly status: number
   readonly headers: Http.IncomingHttpHeaders
   readonly text: string
-  /** The parsed body where it is JSON. */
+  /** The parsed body if it is JSON. */
   readonly body: unknown
-  /** From the start of the request to the end of its answer. */
+  /** Time from the start of the request to the end of its answer. */
   readonly millis: number
-  /** Whether it went over a connection that had been used before. */
+  /** Whether the request used a connection that had been used before. */
   readonly reused: boolean
 }
 
@@ -21,19 +21,19 @@ export interface Call {
   readonly headers?: Readonly<Record<string, string>>
   /** Sent as JSON. */
   readonly json?: unknown
-  /** Unset: a connection of the request's own. */
+  /** If unset, the request has its own connection. */
   readonly agent?: Http.Agent
 }
 
 const jsonHeaders = { "content-type": "application/json" }
 
-/** A request whose body is still to be written. */
+/** A request whose body is not written yet. */
 export interface OpenRequest {
   readonly request: Http.ClientRequest
   readonly answer: Promise<Answer>
 }
 
-/** Sends the head of a request; `request.write` and `request.end` are the caller's. */
+/** Sends the head of a request; the caller writes and ends the body. */
 export const open = (url: string, call: Call = {}): OpenRequest => {
   const started = performance.now()
   const request = Http.request(url, {
@@ -59,7 +59,7 @@ export const open = (url: string, call: Call = {}): OpenRequest => {
       )
     })
   })
-  // A test may end before the answer; its failure is then of no interest.
+  // A test may end before the answer; a failure of the answer is then ignored.
   answer.catch(() => undefined)
   return { request, answer }
 }
@@ -79,7 +79,7 @@ export const clients = "/api/v1/developer/crm/clients"
 
 export const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 
-/** A page of the project's clients. */
+/** Requests a page of the project's clients. */
 export const listClients = (url: string, token: string, call: Call = {}): Promise<Answer> =>
   send(`${url}${clients}?limit=1`, { ...call, headers: { ...bearer(token), ...call.headers } })
 
@@ -102,7 +102,7 @@ export const createClient = (
     json: { displayName }
   })
 
-/** The answer is the problem `code`, whole and well formed (contract §2). */
+/** Asserts that the answer is the problem `code`, complete and well formed (contract §2). */
 export const expectProblem = (answer: Answer, status: number, code: string): void => {
   assertMatches(answer, {
     status,
@@ -117,11 +117,11 @@ export const expectProblem = (answer: Answer, status: number, code: string): voi
   assert.match(String(answer.headers["content-type"]), /^application\/problem\+json/)
 }
 
-/** Status and problem code of an answer, for sets of what was seen: `200`, `503 service_unavailable`. */
+/** Returns the status and problem code of an answer, such as `200` or `503 service_unavailable`. */
 export const kindOf = ({ body, status }: Answer): string =>
   typeof body === "object" && body !== null && "code" in body ? `${status} ${String(body.code)}` : String(status)
 
-/** Sends requests, `concurrency` at a time, until it is stopped; then returns all answers. */
+/** Sends requests, `concurrency` at a time, until it is stopped; records all answers. */
 export const stream = (concurrency: number, request: (n: number) => Promise<Answer>) => {
   const answers: Array<Answer> = []
   const failures: Array<unknown> = []

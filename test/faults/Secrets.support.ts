@@ -1,8 +1,8 @@
-/** Secrets of services, and where else they must not be: the text of a database. */
+/** Secrets of services, and the text of a database, which must not contain them. */
 import { serviceEnv } from "./Projects.support.ts"
 import { secrets as ofProviders } from "./Providers.support.ts"
 
-/** Secrets that every service of a test is given, by its database. */
+/** Returns the secrets that every service of a test has. */
 export const givenSecrets = (databaseUrl: string): ReadonlyArray<readonly [string, string]> => [
   ["SECRET_KEY", serviceEnv(databaseUrl).SECRET_KEY],
   ["the password of the database", decodeURIComponent(new URL(databaseUrl).password)],
@@ -10,7 +10,7 @@ export const givenSecrets = (databaseUrl: string): ReadonlyArray<readonly [strin
   ["the token of a bot", ofProviders.token]
 ]
 
-/** Every row of every table as text; binary columns are in hex. */
+/** Returns every row of every table as text; binary columns are in hex. */
 export const dump = async (query: (text: string) => Promise<ReadonlyArray<Record<string, unknown>>>) => {
   const tables = await query(`
     SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace

@@ -1,6 +1,6 @@
 /**
- * No secret is in what the service prints, exports, shows and answers, and none is in clear in its database, after every
- * mutation, every command that lists something, hostile requests and the deaths of PostgreSQL and Redis (contract §3, §15).
+ * No secret is in what the service prints, exports, shows and answers, and none is unencrypted in its database, after every
+ * mutation, every command that lists something, hostile requests and kills of PostgreSQL and Redis (contract §3, §15).
  */
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
@@ -28,7 +28,7 @@ const api = "/api/v1/developer"
 
 const operate = (...[args, options]: Parameters<typeof run>) => Effect.runPromise(run(args, options))
 
-/** Requests that carry a secret where none belongs. */
+/** Returns requests that have a secret in the wrong place. */
 const misplaced = (token: string, secret: string): ReadonlyArray<readonly [path: string, call: Call]> => {
   const headers = bearer(token)
   const post = { method: "POST", headers: { ...headers, "idempotency-key": "misplaced-secret" } }
@@ -116,12 +116,12 @@ describe("secrets", () => {
       return stdout
     }
 
-    // Every mutation, while the database and the limiter die.
-    const told: Array<Answer> = []
+    // Every mutation, while the database and the limiter are killed.
+    const commandAnswers: Array<Answer> = []
     const scene: Scene = {
       env: parts.env,
       project,
-      calls: makeCalls(parts, token, (answer) => told.push(answer)),
+      calls: makeCalls(parts, token, (answer) => commandAnswers.push(answer)),
       ledger: makeLedger()
     }
     const turns = async (caller: Caller) => {
@@ -147,9 +147,9 @@ describe("secrets", () => {
     const webhookSecrets = [...scene.ledger.secrets.values()].flatMap((secrets) => [...secrets])
     const redisPassword = randomBytes(24).toString("base64url")
     const wrongPassword = randomBytes(24).toString("base64url")
-    const [webhookSecret = assert.fail("No webhook has told its secret")] = webhookSecrets
+    const [webhookSecret = assert.fail("No answer had the secret of a webhook")] = webhookSecrets
 
-    // A provider that repeats what it was given.
+    // A provider that echoes what it received.
     project.provider.answerWith(({ headers, response }) =>
       response.writeHead(400).end(JSON.stringify({ ok: false, error_code: 400, description: ofProviders, headers }))
     )
@@ -209,7 +209,7 @@ describe("secrets", () => {
       })
     )
 
-    // Processes that do not come up, and one whose limiter is away.
+    // Processes that fail to start, and one without its limiter.
     const limited = await startService({ env: { ...env, ADMIN_PORT: "0", ...redisAway } })
     await ask(`${limited.url}${api}/crm/clients`, { headers: bearer(token) })
     const failing = [away.href, refused.href].map((url) => launchService({ env: { ...env, DATABASE_URL: url } }))
@@ -222,7 +222,7 @@ describe("secrets", () => {
     for (const [n, { path, text }] of collector.received.entries()) texts.set(`collector ${path} ${n}`, text)
     for (const [n, { text }] of answers.entries()) texts.set(`answer ${n}`, text)
     // A secret is answered once, by the first answer to the command that created it or requested it.
-    for (const [n, { headers, text }] of told.entries()) {
+    for (const [n, { headers, text }] of commandAnswers.entries()) {
       const isFirst = headers["idempotent-replayed"] === undefined
       texts.set(`answer to a command ${n}`, isFirst ? text.replace(/"signingSecret":"[^"]+"/, "") : text)
     }
@@ -247,6 +247,6 @@ describe("secrets", () => {
     assert.isAbove(collector.received.filter(({ text }) => text.includes('"spanId"')).length, 10)
     assert.include(texts.get("table api_keys"), token.slice(3, 15))
     assert.match(texts.get("table webhook_secrets") ?? "", /\\x[0-9a-f]{40}/)
-    assert.isTrue(told.some(({ text }) => text.includes("whsec_")))
+    assert.isTrue(commandAnswers.some(({ text }) => text.includes("whsec_")))
   }, 240_000)
 })

@@ -1,4 +1,4 @@
-/** Sends to a provider of the test's own, for tests that break what is around them. */
+/** Sends to a provider of the test, for tests of failures around them. */
 import { assert } from "@effect/vitest"
 import { assertMatches } from "../support/Matches.ts"
 import { botToken, conversations, messagesPath, telegramChannel, text } from "../contract/Messages.support.ts"
@@ -9,7 +9,7 @@ import { type Answer, bearer, type Call, expectProblem, send } from "./Requests.
 
 type File = Parameters<typeof project>[1]
 
-/** A provider that answers so, and a project whose one conversation is there, over telegram: nothing is sent twice. */
+/** Starts a provider, and creates a project with one conversation, over telegram, so that nothing is sent twice. */
 export const openProject = async (databaseUrl: string, answering: Answering, file: File = {}) => {
   const provider = await opened(receiver(answering))
   const token = await project(databaseUrl, {
@@ -20,7 +20,7 @@ export const openProject = async (databaseUrl: string, answering: Answering, fil
   return { provider, token }
 }
 
-/** Sends the text that all tests send. */
+/** Sends the text that all tests use. */
 export const sendMessage = (url: string, token: string, key: string, call: Call = {}): Promise<Answer> =>
   send(`${url}${messagesPath(conversations.telegram)}`, {
     ...call,
@@ -29,7 +29,7 @@ export const sendMessage = (url: string, token: string, key: string, call: Call 
     json: { text }
   })
 
-/** The 503 of a send: what it always is, whatever is broken. Tells the message's id, where that is known. */
+/** Asserts the 503 of a send, which is the same for every failure. Returns the message's id if it is known. */
 export const expectUnknown = (answer: Answer): string | null => {
   expectProblem(answer, 503, "provider_outcome_unknown")
   assert.isAtLeast(Number(answer.headers["retry-after"]), 1)

@@ -1,4 +1,4 @@
-/** Sends while Redis, PostgreSQL or a process fails: 503 has a single meaning (contract §4, §8, §15). */
+/** Sends while Redis, PostgreSQL or a process fails: 503 has one meaning (contract §4, §8, §15). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { held, taken } from "../contract/Messages.support.ts"
@@ -12,7 +12,7 @@ import { expectProblem, isReady, listClients, send } from "./Requests.support.ts
 import { expectSent, expectUnknown, openProject, sendMessage } from "./Sends.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-/** A bucket that no test sees filled up again. */
+/** Returns a limit whose bucket is not refilled during a test. */
 const bucket = (limit: number) => ({ project: { rateLimits: { messages: { limit, windowSeconds: 360_000 } } } })
 
 describe("sends without Redis", () => {
@@ -24,7 +24,7 @@ describe("sends without Redis", () => {
   })
   const startOn = ({ url }: Redis) => startService({ env: { ...serviceEnv(databaseUrl), REDIS_URL: url } })
 
-  /** The whole bucket and no more, while all other requests are answered that the limiter is unavailable. */
+  /** Asserts that a process allows exactly the bucket, while other requests are refused because the limiter is unavailable. */
   const expectBucket = async (service: Service, token: string, limit: number) => {
     for (let left = limit - 1; left >= 0; left--) {
       const answer = await sendMessage(service.url, token, `${service.pid}-${left}`)
@@ -48,7 +48,7 @@ describe("sends without Redis", () => {
     await Promise.all(services.map(isReady))
     const { provider, token } = await openProject(databaseUrl, taken, bucket(3))
     const [one, two] = services
-    // Together they have three, as long as it is there.
+    // While Redis is there, they have three sends together.
     for (const service of [one, two, one])
       expectSent(await sendMessage(service.url, token, `${service.pid}-${provider.hits.length}`), false)
     expectProblem(await sendMessage(two.url, token, "none-left"), 429, "rate_limit_exceeded")
@@ -98,7 +98,7 @@ describe("sends without PostgreSQL", () => {
     const service = await start()
     expectSent(await sendMessage(service.url, token, "before"), false)
     await cluster.kill()
-    // A known token, one that was never seen, one that is none; a new key, and one that was used.
+    // A known token with a new and with a used key, a token that was never used; below, an invalid token.
     const answers = await Promise.all([
       sendMessage(service.url, token, "while-it-is-away"),
       sendMessage(service.url, token, "before"),
@@ -133,7 +133,7 @@ describe("sends without PostgreSQL", () => {
   })
 })
 
-/** Fails until the message is sent. */
+/** Sends a message; fails unless it was sent. */
 const whenSent = async ({ url }: Service, token: string, key: string) => {
   const answer = await sendMessage(url, token, key)
   if (answer.status !== 200) expectUnknown(answer)
@@ -156,7 +156,7 @@ describe("a send during SIGTERM", () => {
       expectUnknown(answer)
       assert.strictEqual(answer.headers.connection, "close")
     }
-    // Any other request, and one that is not quite a send.
+    // Other requests get the usual 503.
     expectProblem(await listClients(service.url, token), 503, "service_unavailable")
     gate.letGo()
     expectSent(await first, false)

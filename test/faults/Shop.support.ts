@@ -1,4 +1,4 @@
-/** A project with a webhook for its deals, a receiver, and the state of both in the database. */
+/** A project with a webhook for its deals, a receiver, and queries of their state in the database. */
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import type { EventType } from "../../src/api/integrations/Events.ts"
@@ -10,7 +10,7 @@ import { project, session } from "./Projects.support.ts"
 import { bearer, send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-/** A receiver whose answers can be changed. */
+/** Starts a receiver whose answers can be changed. */
 export const listen = async (first: Answering) => {
   let answer = first
   const shop = await opened(receiver((hit, n) => answer(hit, n)))
@@ -20,13 +20,13 @@ export const listen = async (first: Answering) => {
       answer = next
       for (const { response } of shop.hits) if (!response.writableEnded && !response.destroyed) response.end()
     },
-    /** The number of arrivals of each event. */
+    /** Returns the arrivals of each event. */
     seen: () => Map.groupBy(shop.hits, (hit) => String(bodyOf(hit)["id"]))
   }
 }
 export type Listening = Awaited<ReturnType<typeof listen>>
 
-/** SQL text on a session that is made anew when it breaks; what is asked may be asked twice. */
+/** Opens a session for SQL text that reconnects when it breaks; a statement may then run twice. */
 export const lastingSession = async (databaseUrl: string) => {
   let query = await session(databaseUrl)
   return (text: string) =>
@@ -42,7 +42,7 @@ export const lastingSession = async (databaseUrl: string) => {
 
 type Headers = Readonly<Record<string, string>>
 
-/** A new project whose webhook is subscribed to the events of deals, with queries of its records. */
+/** Opens a new project whose webhook is subscribed to the events of deals, with queries of its records. */
 export const openShop = async (
   databaseUrl: string,
   api: Service,
@@ -72,7 +72,7 @@ export const openShop = async (
   })
   assert.strictEqual(configured.status, 200)
   const count = async (what: string) => Number((await query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
-  const ofUs = `WHERE project_id = '${id}'`
+  const ofProject = `WHERE project_id = '${id}'`
   return {
     id,
     token,
@@ -80,44 +80,44 @@ export const openShop = async (
     call,
     /** The answer that configured the webhook; its body has the signing secret. */
     configured,
-    /** Creates a deal, trying again under the same key for as long as it takes. */
+    /** Creates a deal; retries under the same key until it succeeds. */
     create: (key: string, of = api, headers: Headers = {}) =>
       eventually(async () => {
         const { status } = await call(of, "POST", "crm/deals", key, { title: key }, headers)
         assert.strictEqual(status, 201)
       }),
-    deals: () => count(`deals ${ofUs}`),
+    deals: () => count(`deals ${ofProject}`),
     inState: (...states: ReadonlyArray<string>) =>
-      count(`deliveries ${ofUs} AND status IN (${states.map((state) => `'${state}'`).join()})`),
-    inFlight: async () => Number((await query(`SELECT in_flight FROM endpoint_health ${ofUs}`))[0]?.["in_flight"]),
-    events: async () => (await query(`SELECT id FROM events ${ofUs}`)).map((row) => String(row["id"])),
-    /** The endpoint is left alone, as if it had asked so: claims find nothing. */
-    rest: () => query(`UPDATE endpoint_health SET resting_until = 'infinity' ${ofUs}`),
-    resume: () => query(`UPDATE endpoint_health SET resting_until = NULL ${ofUs}`),
-    /** Makes pending deliveries due long ago, also for a claim that has begun before and does not name their endpoint. */
+      count(`deliveries ${ofProject} AND status IN (${states.map((state) => `'${state}'`).join()})`),
+    inFlight: async () => Number((await query(`SELECT in_flight FROM endpoint_health ${ofProject}`))[0]?.["in_flight"]),
+    events: async () => (await query(`SELECT id FROM events ${ofProject}`)).map((row) => String(row["id"])),
+    /** Makes the endpoint rest, as if its last answer had asked for it: claims find nothing. */
+    rest: () => query(`UPDATE endpoint_health SET resting_until = 'infinity' ${ofProject}`),
+    resume: () => query(`UPDATE endpoint_health SET resting_until = NULL ${ofProject}`),
+    /** Makes pending deliveries due for long, also for a claim that has begun before and does not name their endpoint. */
     age: async () => {
       await query(
-        `UPDATE deliveries SET available_at = available_at - interval '1 hour' ${ofUs} AND status = 'pending'`
+        `UPDATE deliveries SET available_at = available_at - interval '1 hour' ${ofProject} AND status = 'pending'`
       )
-      await query(`UPDATE endpoint_health SET next_due_at = now() - interval '1 hour' ${ofUs}`)
+      await query(`UPDATE endpoint_health SET next_due_at = now() - interval '1 hour' ${ofProject}`)
     },
-    /** The deliveries that are leased. */
+    /** Returns the deliveries that are leased. */
     leased: async () =>
-      (await query(`SELECT id FROM deliveries ${ofUs} AND status = 'delivering'`)).map((row) => String(row["id"])),
-    /** The deliveries without an outcome. */
+      (await query(`SELECT id FROM deliveries ${ofProject} AND status = 'delivering'`)).map((row) => String(row["id"])),
+    /** Returns the deliveries without an outcome. */
     unfinished: async () =>
-      (await query(`SELECT id FROM deliveries ${ofUs} AND status IN ('pending', 'delivering')`)).map((row) =>
+      (await query(`SELECT id FROM deliveries ${ofProject} AND status IN ('pending', 'delivering')`)).map((row) =>
         String(row["id"])
       ),
-    /** As if the time of every lease had passed. Returns the deliveries, those that were just taken over included. */
+    /** Ends every lease. Returns these deliveries and those that were just taken over. */
     endLeases: async () =>
       (
         await query(`
           WITH ended AS (
-            UPDATE deliveries SET leased_until = now() ${ofUs} AND status = 'delivering' RETURNING id
+            UPDATE deliveries SET leased_until = now() ${ofProject} AND status = 'delivering' RETURNING id
           )
           SELECT id FROM ended
-          UNION SELECT id FROM deliveries ${ofUs} AND attempt_log->-1->>'errorCode' = 'lease_lost'
+          UNION SELECT id FROM deliveries ${ofProject} AND attempt_log->-1->>'errorCode' = 'lease_lost'
             AND (attempt_log->-1->>'finishedAt')::timestamptz > now() - interval '10 seconds'`)
       ).map((row) => String(row["id"]))
   }

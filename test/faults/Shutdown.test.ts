@@ -36,14 +36,14 @@ const token = await project(databaseUrl)
 const start = (env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...env } })
 
-/** A connection that is kept and used again. */
+/** Creates an agent with one persistent connection. */
 const keptAlive = () => {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })
   defer(() => agent.destroy())
   return agent
 }
 
-/** The head and a part of the body of a create, which the service has by the time this returns. */
+/** Sends the head and a part of the body of a create; returns after the service has received them. */
 const openCreate = async (url: string, key: string, displayName: string, call: Call = {}) => {
   const body = JSON.stringify({ displayName })
   const { answer, request } = open(`${url}${clients}`, {
@@ -60,13 +60,13 @@ const openCreate = async (url: string, key: string, displayName: string, call: C
   defer(() => request.destroy())
   const [first = "", ...rest] = body
   request.write(first)
-  // Later requests are answered later.
+  // Later requests are handled after these bytes.
   await eventually(() => assert.isAbove(Number(request.socket?.bytesWritten), 0))
   for (const _ of [1, 2, 3]) await send(`${url}/healthz`)
   return { answer, request, rest: rest.join("") }
 }
 
-/** A path without dependencies, which shows when new requests are refused. */
+/** Waits until new requests are refused, using a path without dependencies. */
 const isDraining = (service: Service) =>
   eventually(async () => assert.strictEqual((await send(`${service.url}/nothing-here`)).status, 503))
 
@@ -91,7 +91,7 @@ describe("a service on SIGTERM", () => {
     service.kill("SIGTERM")
     await isDraining(service)
     expectGoingAway(await send(`${service.url}/readyz`))
-    // It still runs.
+    // The process still runs.
     assert.strictEqual((await send(`${service.url}/healthz`)).status, 200)
     expectGoingAway(await listClients(service.url, token))
     expectGoingAway(await createClient(service.url, token, "late-comer", "Late"))
@@ -140,7 +140,7 @@ describe("a service on SIGTERM", () => {
     await isDraining(service)
     holding.request.end(holding.rest)
     assert.strictEqual((await held).status, 201)
-    // Alone in flight now.
+    // From here on it is the only request in flight.
     await sleep(500)
     request.end(body)
     assert.strictEqual((await answer).status, 201)
@@ -235,7 +235,7 @@ describe("the embedded PostgreSQL", () => {
     assert.strictEqual((await createClient(first.url, key, "kept-client", "Kept")).status, 201)
     const postmaster = postmasterOf(directory) ?? 0
     assert.isTrue(isRunning(postmaster))
-    // As Ctrl-C on a terminal and a supervisor's kill of a whole group would reach it, were it in the same one.
+    // In the same group, it would get Ctrl-C from a terminal, and a supervisor's signals to the group.
     assert.notStrictEqual(groupOf(postmaster), groupOf(first.pid))
 
     assert.deepStrictEqual(await first.stop(), inGoodOrder)

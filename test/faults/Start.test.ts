@@ -1,4 +1,4 @@
-/** The start of the service: its output and logs, and the routes of its roles and ports (contract §13 to §15). */
+/** The start of the service: output, logs, roles and ports (contract §13 to §15). */
 import { Schema } from "effect"
 import { mkdir, readFile, writeFile } from "node:fs/promises"
 import { createServer } from "node:net"
@@ -26,7 +26,7 @@ const token = await project(databaseUrl)
 const start = (env: Readonly<Record<string, string>> = {}, ...args: ReadonlyArray<string>) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...env }, args })
 
-/** A start that ends by itself. */
+/** Starts a service that exits by itself; returns its exit code and output. */
 const fail = async (env: Readonly<Record<string, string>>, ...args: ReadonlyArray<string>) => {
   const running = launchService({ env, args })
   const { code } = await running.exited
@@ -97,7 +97,7 @@ describe("a start with settings", () => {
     const { code, lines, stdout } = await fail(faulty)
     assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
     assert.deepStrictEqual(lines.map((line) => line.split(" ")[0]).sort(), Object.keys(faulty).sort())
-    // Each says what is wrong, and no more than that of a secret.
+    // Each line names the fault without the value of a secret.
     for (const line of lines) assert.match(line, /^\S+ (must|is) .+/)
     assert.notInclude(lines.join(), "c2hvcnQ=")
   })
@@ -237,7 +237,7 @@ describe("the metrics", () => {
     assert.notInclude(text, "nobody")
     assert.notInclude(text, "dk_")
 
-    // The operators' port serves nothing else.
+    // This port serves nothing else.
     for (const path of ["/", clients, "/openapi.json"]) {
       expectProblem(await send(`http://127.0.0.1:${admin}${path}`, { headers: bearer(token) }), 404, "route_not_found")
     }
@@ -300,7 +300,7 @@ describe("the logs", () => {
 
   const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-  /** Sends each text where a caller could put it by mistake; no answer and no log line may show what follows its prefix. */
+  /** Sends each text where a caller could put it by mistake; no answer and no log line may contain it after its prefix. */
   const hides = async (format: string, texts: ReadonlyArray<string>, ask: (url: string, text: string) => Asked) => {
     const service = await start({ LOG_FORMAT: format, LOG_LEVEL: "trace" })
     for (const text of texts) {
@@ -369,7 +369,7 @@ describe("a start that waits", () => {
   })
 })
 
-describe("a key under DATA_DIR that is not the one that was made", () => {
+describe("an invalid key file under DATA_DIR", () => {
   it.each(["", "c2hvcnQ="])("stops the start: %j", async (text) => {
     const directory = await temporaryDirectory()
     await mkdir(directory, { recursive: true })

@@ -1,4 +1,4 @@
-/** The work of a killed worker is taken over long before its lease ends (contract §8, §9). */
+/** Takeover of a killed worker's messages and recipients long before their leases end (contract §8, §9). */
 import { assert } from "@effect/vitest"
 import { it, describe } from "vitest"
 import { assertMatches } from "../support/Matches.ts"

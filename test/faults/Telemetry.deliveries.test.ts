@@ -30,7 +30,7 @@ const start = (env: Readonly<Record<string, string>>, role: Role = "all") =>
 const startWith = async (collector: Collector, role?: Role, env: Readonly<Record<string, string>> = {}) =>
   start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }, role)
 
-/** A trace of the caller, as its `traceparent`. */
+/** Creates a trace of a caller, with the header `traceparent`. */
 const newTrace = (flags = "01") => {
   const traceId = randomBytes(16).toString("hex")
   return { traceId, headers: { traceparent: `00-${traceId}-00f067aa0ba902b7-${flags}` } }
@@ -43,23 +43,24 @@ const flushed = async (...services: ReadonlyArray<Service>) => {
 const settled = (shop: Shop) =>
   eventually(async () => assert.strictEqual(await shop.inState("pending", "delivering"), 0))
 
-/** Spans of requests that we made, the statements at the database apart. */
+/** Returns the client spans that are no database statements. */
 const attemptsIn = (spans: ReadonlyArray<Span>) =>
   spans.filter(({ attributes, kind }) => kind === spanKind.client && !("db.system.name" in attributesOf(attributes)))
 
-/** The `traceparent` that a receiver got. */
-const toldOf = ({ headers }: Hit) => headers["traceparent"]
+/** Returns the `traceparent` that a receiver got. */
+const receivedTraceparent = ({ headers }: Hit) => headers["traceparent"]
 
 const traceparentOf = ({ spanId, traceId }: Span) => `00-${traceId}-${spanId}-01`
 
-/** The attempt that a hit belongs to. */
+/** Returns the span of the attempt that a hit belongs to. */
 const spanOf = (spans: ReadonlyArray<Span>, hit: Hit | undefined): Span => {
-  const [span, ...more] = spans.filter((span) => hit !== undefined && traceparentOf(span) === toldOf(hit))
-  if (span === undefined || more.length > 0) throw new Error(`${hit && toldOf(hit)} is not one of the spans`)
+  const [span, ...more] = spans.filter((span) => hit !== undefined && traceparentOf(span) === receivedTraceparent(hit))
+  if (span === undefined || more.length > 0)
+    throw new Error(`${hit && receivedTraceparent(hit)} is not one of the spans`)
   return span
 }
 
-/** A deal whose events go to a receiver with the given answers, in a trace; returns the exported spans of the trace. */
+/** Creates a deal in a trace, with these answers of its receiver; returns the exported spans of the trace. */
 const tracedDeal = async (...answers: ReadonlyArray<Answering>) => {
   const collector = await startCollector()
   const [api, worker] = [await startWith(collector, "api"), await startWith(collector, "worker")]
@@ -127,7 +128,7 @@ describe("the span of a delivery attempt", () => {
     const shop = await openShop(databaseUrl, service, receiver.url)
     const { headers, traceId } = newTrace()
     const worker = await startWith(collector, "worker")
-    // As if another key had sealed it.
+    // As if it had been sealed with another key.
     await shop.query(`UPDATE webhook_secrets SET sealed = sha512(sealed) WHERE project_id = '${shop.id}'`)
     await shop.create("deal-unsigned", service, headers)
     await settled(shop)
@@ -143,7 +144,7 @@ describe("the span of a delivery attempt", () => {
   it.each([
     ["its caller does not record is recorded all the same, under the caller's trace id", {}, "01", 1],
     ["the sampler does not record is not recorded", { OTEL_TRACES_SAMPLER: "parentbased_always_off" }, "00", 0]
-  ] as const)("in a trace that %s, and the receiver is told so", async (_, env, flags, recorded) => {
+  ] as const)("in a trace that %s, and the receiver gets the same flag", async (_, env, flags, recorded) => {
     const collector = await startCollector()
     const service = await startWith(collector, "all", env)
     const receiver = await listen(ok)
@@ -152,7 +153,7 @@ describe("the span of a delivery attempt", () => {
     await shop.create("deal-unsampled", service, headers)
     await settled(shop)
     await flushed(service)
-    assertMatches(receiver.hits.map(toldOf), [new RegExp(`^00-${traceId}-[0-9a-f]{16}-${flags}$`)])
+    assertMatches(receiver.hits.map(receivedTraceparent), [new RegExp(`^00-${traceId}-[0-9a-f]{16}-${flags}$`)])
     const spans = collector.spans().filter((span) => span.traceId === traceId)
     assert.strictEqual(attemptsIn(spans).length, recorded)
     if (recorded === 0) assert.deepStrictEqual(spans, [])

@@ -39,7 +39,7 @@ const route = "/api/v1/developer/messaging/conversations/:conversationId/message
 const refuse: Answering = ({ response }) =>
   void response.writeHead(400).end(`{"ok":false,"error_code":400,"description":"${secrets.token}"}`)
 
-/** The calls of providers in a trace. */
+/** Returns the provider calls of a trace. */
 const callsIn = (spans: ReadonlyArray<Span>) =>
   spans.filter(({ kind, name }) => kind === spanKind.client && name === "POST")
 
@@ -86,7 +86,7 @@ describe("the span of a provider call", () => {
     assert.notProperty(telegram?.headers, "traceparent")
   })
 
-  it("is in the same trace when another process repeats the call or the process died", async () => {
+  it("is in the same trace when another process repeats the call or the process is killed", async () => {
     const [scene, collector] = await Promise.all([openScene(databaseUrl), startCollector()])
     const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
     const [later, lost] = [testMessages("later"), testMessages("lost")]
@@ -96,7 +96,7 @@ describe("the span of a provider call", () => {
     const { reached } = scene.provider.trap(lost.length, acceptSilently)
     const cut = lost.map((each) => scene.post(api, each, caller).then(resultOf, () => "cut"))
     await reached
-    // The exported spans of earlier calls.
+    // Waits for the export of the earlier calls.
     await eventually(() => assert.isAtLeast(callsIn(traceOf(collector)).length, 2))
     api.kill("SIGKILL")
     assert.deepStrictEqual(await Promise.all(cut), ["cut", "cut"])
@@ -115,12 +115,12 @@ describe("the span of a provider call", () => {
     })
     assert.deepStrictEqual(await worker.stop(), inGoodOrder)
     const calls = callsIn(traceOf(collector))
-    const told503 = calls.filter(({ attributes }) => attributesOf(attributes)["error.type"] === "http_503")
+    const answered503 = calls.filter(({ attributes }) => attributesOf(attributes)["error.type"] === "http_503")
     assert.deepStrictEqual(
-      told503.map(({ status }) => status?.code),
+      answered503.map(({ status }) => status?.code),
       [spanStatus.error, spanStatus.error]
     )
-    // Two that were put off, and the one that may be repeated.
+    // Two postponed calls, their two retries, and the retry of the lost call that may be repeated.
     assert.lengthOf(calls, 5)
     for (const { headers, key } of scene.provider.calls.slice(4).filter(({ kind }) => kind === "http")) {
       const span = calls.find(({ spanId }) => headers["traceparent"] === `00-${traceId}-${spanId}-01`)

@@ -1,4 +1,4 @@
-/** A problem can be found in the trace and in the log (contract §2, §15). */
+/** The trace and the log lines of a problem (contract §2, §15). */
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
@@ -22,7 +22,7 @@ const start = async (env: Readonly<Record<string, string>> = {}) => {
 
 const flushed = async (service: Service) => assert.deepStrictEqual(await service.stop(), inGoodOrder)
 
-/** A request in a trace of its own, under an id of its own. */
+/** Creates the headers of a request with a new trace and a new request id. */
 const newCall = () => {
   const [traceId, requestId] = [randomBytes(16).toString("hex"), `req-${randomBytes(6).toString("hex")}`]
   return {
@@ -33,7 +33,7 @@ const newCall = () => {
 }
 type NewCall = ReturnType<typeof newCall>
 
-/** The attributes of a call's only server span that describe its end. */
+/** Returns the attributes of a call's only server span that describe its result. */
 const endOf = (collector: Collector, { traceId }: NewCall) => {
   const [server, ...more] = collector
     .spans()
@@ -49,7 +49,7 @@ const endOf = (collector: Collector, { traceId }: NewCall) => {
 
 type Asking = (service: Service, call: NewCall) => Promise<Answer>
 
-/** Makes calls in sequence, and checks that each server span describes its answer. */
+/** Makes calls in sequence, and asserts that each server span describes its answer. */
 const expectEnds = async (
   { collector, service }: Awaited<ReturnType<typeof start>>,
   asked: ReadonlyArray<readonly [status: number, code: string | undefined, ask: Asking]>
@@ -158,7 +158,7 @@ describe("a line of the log", () => {
   })
 })
 
-// Background fibers look for work several times a second: a look that finds nothing is not worth a trace.
+// Background fibers poll several times a second: a poll that finds nothing must not export spans.
 it("an idle worker exports no spans", async () => {
   const [collector, databaseUrl] = await Promise.all([startCollector(), database()])
   const query = await session(databaseUrl)
@@ -171,10 +171,10 @@ it("an idle worker exports no spans", async () => {
     args: ["--role", "worker"]
   })
   const before = await commits()
-  // Each of its fibers has looked by then, most of them often.
+  // By then each of the fibers has polled, most of them often.
   await eventually(async () => assert.isAbove(await commits(), before + 60))
   assert.deepStrictEqual(await worker.stop(), inGoodOrder)
-  // Its start is exported, which shows that the export works.
+  // The span of its start shows that the export works.
   assert.include(
     collector.spans().map(({ name }) => name),
     "migrate"

@@ -19,7 +19,7 @@ const startWith = async (env: Readonly<Record<string, string>> = {}) => {
   return { collector, service: await start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }) }
 }
 
-/** Asks for the client `cli_ada`, as part of a trace. */
+/** Requests the client `cli_ada` in a trace. */
 const askIn = (service: Service, traceId: string, flags = "01") =>
   send(`${service.url}${clients}/cli_ada`, {
     headers: { ...bearer(token), traceparent: `00-${traceId}-00f067aa0ba902b7-${flags}` }
@@ -65,26 +65,26 @@ describe("exported traces", () => {
     await send(`${service.url}/no/such/path`)
     await send(`${service.url}${clients}`, { method: "DELETE", headers: bearer(token) })
     await flushed(service)
-    const told = serverSpans(collector).map(({ attributes, name }) => {
+    const recorded = serverSpans(collector).map(({ attributes, name }) => {
       const all = attributesOf(attributes)
       return [name, all["http.request.method"], all["http.route"], all["http.response.status_code"]]
     })
     const route = "/api/v1/developer/crm/clients"
-    assert.includeDeepMembers(told, [
+    assert.includeDeepMembers(recorded, [
       [`GET ${route}`, "GET", route, 200],
       [`POST ${route}`, "POST", route, 201],
       [`POST ${route}`, "POST", route, 400],
       [`GET ${route}`, "GET", route, 401]
     ])
-    // Names of what is unknown would be as many as callers like.
+    // Paths and methods that no operation has are in no name, as callers could create any number of names.
     for (const name of ["/no/such/path", "DELETE /"]) {
       assert.deepStrictEqual(
-        told.map(([name]) => String(name)).filter((each) => each.includes(name)),
+        recorded.map(([name]) => String(name)).filter((each) => each.includes(name)),
         []
       )
     }
     assert.includeMembers(
-      told.map((each) => each[3]),
+      recorded.map((each) => each[3]),
       [404, 405]
     )
   })
@@ -141,7 +141,7 @@ describe("samplers", () => {
       { OTEL_TRACES_SAMPLER: "parentbased_traceidratio", OTEL_TRACES_SAMPLER_ARG: "0" },
       { ...none, one: true }
     ],
-    // A caller can't switch its traces off.
+    // A caller can't disable its traces.
     [{}, every]
   ])("%j", async (env, expected) => {
     assert.deepStrictEqual(await sampled(env), expected)
@@ -207,7 +207,7 @@ describe("exported metrics and logs", () => {
     ])
     assert.strictEqual(of.at(-1)?.count, 2)
     assert.include(collector.logs().join("\n"), "GET /nowhere 404")
-    // The exporter of logs does not take the place of the log.
+    // Exported lines are also printed.
     assert.include(service.stderr(), "GET /nowhere 404")
   })
 })

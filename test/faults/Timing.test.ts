@@ -1,6 +1,6 @@
 /**
  * Ids of another project and ids that do not exist cost the service the same work, so that the time of an answer does
- * not distinguish them either (contract §2). `SAMPLES=2000` compares the times of as many requests of each kind.
+ * not distinguish them either (contract §2). `SAMPLES=2000` compares the times of that many requests of each kind.
  */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
@@ -20,7 +20,7 @@ import { send } from "./Requests.support.ts"
 
 const timed = Number(process.env["SAMPLES"] ?? 0)
 
-/** Two requests that differ in an id alone. */
+/** Two requests that differ only in an id. */
 interface Pair {
   readonly name: string
   readonly sample: Sample
@@ -28,7 +28,7 @@ interface Pair {
   readonly missing: Change
 }
 
-/** An id that no project has, as long as the foreign one. */
+/** Returns an id that no project has, of the same length as the foreign one. */
 const absentOf = (reference: Reference) =>
   reference.form === "uuid" ? missingOf(reference) : reference.foreign.replaceAll(/[a-z]/g, "x")
 
@@ -59,18 +59,18 @@ const pairs: ReadonlyArray<Pair> = [
   }))
 ]
 
-/** Ids that name no record, or of which those that name none are ignored. */
+/** Members that reference no record, or whose unknown ids are ignored. */
 const others = new Set([
   "body/externalId",
   "body/stageIds",
   "body/loyaltyLevelIds",
   "body/readyStampOfferIds",
-  // Compared with the project of the token, before anything is read.
+  // Compared with the project of the token before anything is read.
   "body/expectedProjectId",
   "query/expectedProjectId"
 ])
 
-/** Records that the other project of the world lacks. */
+/** Seeds records for the references above in the other project. */
 const moreForeign = Effect.gen(function* () {
   const { seed } = yield* TestServer
   yield* seed({
@@ -79,7 +79,7 @@ const moreForeign = Effect.gen(function* () {
   })
 })
 
-/** The statements of a request, without those that look up its credential. */
+/** Returns the statements of a request, without those that look up its credential. */
 const statementsOf = <E, R>(request: Effect.Effect<Answer, E, R>) =>
   Effect.gen(function* () {
     const wire = yield* Wire
@@ -89,7 +89,7 @@ const statementsOf = <E, R>(request: Effect.Effect<Answer, E, R>) =>
     return { code: codeOf(answer), sent: sent.filter((statements) => statements.length > 0) }
   })
 
-/** The normal deviate of the Mann-Whitney test: 0 where neither of two samples tends to be larger. */
+/** Returns the normal deviate of the Mann-Whitney test: 0 if neither of two samples tends to be larger. */
 const deviate = (a: ReadonlyArray<number>, b: ReadonlyArray<number>) => {
   const all = [...a.map((value) => ({ value, first: 1 })), ...b.map((value) => ({ value, first: 0 }))]
   const ranks = all
@@ -125,7 +125,7 @@ layer(services, { excludeTestServices: true })("an id of another project", (it) 
       Effect.gen(function* () {
         const { ask, own } = yield* World
         yield* moreForeign
-        // The first of each prepares its statements.
+        // The first round prepares the statements.
         for (const round of [0, 1]) {
           const of = yield* statementsOf(ask(sample, own, foreign))
           const without = yield* statementsOf(ask(sample, own, missing))
@@ -168,7 +168,7 @@ layer(services, { excludeTestServices: true })("an id of another project", (it) 
             yield* restore(pair.sample, own.projectId)
             const [foreign, missing]: [Array<number>, Array<number>] = [[], []]
             for (let n = -20; n < timed; n++) {
-              // Each is as often the first of the two as the other.
+              // Each kind is first equally often.
               const order = n % 2 === 0 ? [foreign, missing] : [missing, foreign]
               for (const times of order) {
                 const millis = yield* timeOf(pair, times === foreign ? pair.foreign : pair.missing)
@@ -182,7 +182,7 @@ layer(services, { excludeTestServices: true })("an id of another project", (it) 
             )
           }
           console.log(`medians of ${timed} foreign and as many missing ids\n${lines.join("\n")}`)
-          // By chance one of a hundred million runs has a pair beyond this.
+          // By chance, one in a hundred million runs has a pair beyond this.
           assert.isBelow(largest, 6)
         }).pipe(Effect.scoped),
       1_800_000

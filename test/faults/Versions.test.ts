@@ -1,6 +1,6 @@
 /**
- * The version before and this one run together on one database, under load and without an error; a migration that fails
- * half way leaves the version before serving, and is run again.
+ * The previous version and this one run together on one database, under load and without an error. A migration that fails
+ * halfway leaves the previous version serving, and is run again.
  */
 import { assert } from "@effect/vitest"
 import { Redacted, Schema } from "effect"
@@ -37,10 +37,10 @@ const git = async (args: ReadonlyArray<string>, env: Readonly<Record<string, str
 
 const linesOf = (text: string) => text.split("\n").filter((line) => line !== "")
 
-/** A migration without what may change in it after its release: comments and white space. */
+/** Returns a migration without the parts that may change after its release: comments and white space. */
 const withoutComments = (text: string) => text.replaceAll(/\/\*[^]*?\*\/|\/\/.*|--.*|\s+/g, "")
 
-/** The number of migrations that a commit lacks, if those that it has are unchanged; otherwise undefined. */
+/** Returns the number of migrations that a commit lacks; undefined if one of its migrations differs from this version's. */
 const missingIn = async (commit: string, now: ReadonlyMap<string, string>, read: (blob: string) => Promise<string>) => {
   // `mode blob id<tab>name`
   const files = linesOf(await git(["ls-tree", `${commit}:migrations`])).map((line) => line.split(/\s+/))
@@ -55,13 +55,13 @@ const candidates = 40
 
 interface VersionBefore {
   readonly commit: string
-  /** The migrations that this version has and that one has not. */
+  /** Number of this version's migrations that the commit lacks. */
   readonly newer: number
 }
 
 /**
- * The last commit before a migration that this version has: its migrations are the first of those of now. Where no
- * commit that is known lacks only some, it is one of the same migrations. Undefined without a history.
+ * Finds the last commit before one of this version's migrations; its migrations are the first ones of this version. If no
+ * known commit lacks only some, it returns one with the same migrations. Returns undefined without a history.
  */
 const findVersionBefore = async (): Promise<VersionBefore | undefined> => {
   const directory = Path.join(checkout, "migrations")
@@ -89,11 +89,11 @@ const findVersionBefore = async (): Promise<VersionBefore | undefined> => {
   }
 }
 
-/** Writes the source of a commit into a directory of the test's own, which uses the packages of this checkout. */
+/** Writes the source of a commit into a temporary directory, which uses the packages of this checkout. */
 const sourceOf = async (commit: string): Promise<string> => {
   const directory = await temporaryDirectory()
   const source = Path.join(directory, "source")
-  // An index of its own: that of the checkout stays as it is.
+  // A separate index, so that the checkout's index is unchanged.
   const env = { GIT_INDEX_FILE: Path.join(directory, "index") }
   await git(["read-tree", commit], env)
   await git(["checkout-index", "--all", `--prefix=${source}/`], env)
@@ -103,7 +103,7 @@ const sourceOf = async (commit: string): Promise<string> => {
 
 const decodeToken = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Struct({ token: Schema.String })))
 
-/** Applies a project file and issues a token by the commands of a source. */
+/** Applies a project file and issues a token with the commands of a source. */
 const applyBy =
   (source: string, env: Readonly<Record<string, string>>): typeof project =>
   async (_, file = {}) => {
@@ -125,7 +125,7 @@ const completes = /INSERT INTO effect_sql_migrations/
 
 const cursorOf = Schema.decodeUnknownSync(Schema.Struct({ nextCursor: Schema.String }))
 
-/** Each replica answers with what another has done under a key, and goes on where the page of another ended. */
+/** Asserts that each replica replays the answers of the others, and continues their pages. */
 const expectSame = async (token: string, replicas: ReadonlyArray<Service>) => {
   for (const name of ["one", "two"]) {
     const answers = await Promise.all(replicas.map(({ url }) => createClient(url, token, `the-same-key-${name}`, name)))
@@ -146,7 +146,7 @@ const expectSame = async (token: string, replicas: ReadonlyArray<Service>) => {
   }
 }
 
-/** The answer to a request that reaches a process just before the balancer has removed it. */
+/** Whether the answer is that of a process that drains, which it sends just before the balancer removes it. */
 const isDrain = ({ headers, status, text }: Answer) =>
   status === 503 && headers["connection"] === "close" && text.includes("This process is shutting down")
 
@@ -155,7 +155,7 @@ const withoutHistory = "the version before is not in the history of this checkou
 describe("the version before and this one", () => {
   requires("git")
 
-  it("serve one database together under load, and migrations that fail half way are run again", async ({ skip }) => {
+  it("serve one database together under load, and migrations that fail halfway are run again", async ({ skip }) => {
     const before = await findVersionBefore()
     if (before === undefined) return skip(withoutHistory)
     const source = await sourceOf(before.commit)
@@ -164,7 +164,7 @@ describe("the version before and this one", () => {
     const startOld = () => startService({ env, source })
     const old = await startOld()
 
-    // Callers of every mutation, on the replicas in turn. An operator has the commands of one version alone.
+    // Callers of every mutation, on the replicas in turn. The operator's commands are not called: they belong to one version.
     let serving: ReadonlyArray<Service> = [old]
     let turn = 0
     const nextReplica = () => serving[turn++ % serving.length] ?? old
@@ -174,10 +174,10 @@ describe("the version before and this one", () => {
       openProject(databaseUrl, apply),
       apply(databaseUrl, { project: { id: "other", name: "other" } })
     ])
-    const heard = (answer: Answer) => {
+    const onAnswer = (answer: Answer) => {
       if (answer.status >= 500 && !isDrain(answer)) failed.push(`${answer.status} ${answer.text}`)
     }
-    const calls = makeCalls({ api: nextReplica }, project.token, heard)
+    const calls = makeCalls({ api: nextReplica }, project.token, onAnswer)
     const scene: Scene = { env, project, calls, ledger: makeLedger() }
     const { others, retries } = await openCallers(scene)
     const callers = runCallers()
@@ -185,14 +185,14 @@ describe("the version before and this one", () => {
     const stops = others.map((caller) => callers.run(caller, 100))
     const migrations = async () =>
       Number((await project.query("SELECT count(*) FROM effect_sql_migrations"))[0]?.["count"])
-    const goesOn = () => {
+    const untilProgress = () => {
       const answered = calls.answered()
       return eventually(() => assert.isAbove(calls.answered(), answered + 30))
     }
 
     const roll = async () => {
-      await goesOn()
-      // Before it has recorded that a migration is complete, its connection breaks, then it is killed.
+      await untilProgress()
+      // In two starts, the connection breaks, or the process is killed, before a migration is recorded as complete.
       for (const fault of before.newer > 0 ? (["tear", "kill"] as const) : []) {
         const applied = await migrations()
         const wire = await openProxy(databaseUrl)
@@ -204,21 +204,21 @@ describe("the version before and this one", () => {
         gate.open()
         const { code } = await failing.exited
         assert.deepStrictEqual([code, await migrations()], [fault === "tear" ? 1 : null, applied])
-        await goesOn()
+        await untilProgress()
       }
 
       const first = await startService({ env })
-      // A replica of the earlier version that restarts finds migrations that are unknown to it.
+      // A restarted replica of the previous version finds migrations that it does not have.
       const restarted = await startOld()
       serving = [old, first, restarted]
-      await goesOn()
+      await untilProgress()
       await expectSame(other, [first, old, restarted])
 
       assert.deepStrictEqual([calls.counts.refused, calls.counts.cut], [0, 0])
       for (const replica of [old, restarted]) {
         serving = replica === old ? [first, restarted] : [first]
         assert.deepStrictEqual(await replica.stop(), inGoodOrder)
-        await goesOn()
+        await untilProgress()
       }
       await Promise.all(stops.map((stop) => stop()))
       await settled(scene)

@@ -8,7 +8,7 @@ const judged = (addresses: ReadonlyArray<string>, allowed = networksOf([])) =>
 const all = (addresses: ReadonlyArray<string>, judgement: string) =>
   addresses.map((address) => `${address} ${judgement}`)
 
-// First and last address of every row of the registries, and the neighbours of the blocks.
+// First and last address of every row of the registries, and the addresses next to the blocks.
 const refusedIPv4 =
   "0.0.0.0 0.255.255.255 10.0.0.0 10.255.255.255 100.64.0.0 100.127.255.255 127.0.0.0 127.0.0.1 127.255.255.255 " +
   "169.254.0.0 169.254.169.254 169.254.255.255 172.16.0.0 172.31.255.255 192.0.0.0 192.0.0.7 192.0.0.8 192.0.0.11 " +

@@ -1,4 +1,4 @@
-/** A delivery that was claimed ahead is sent to the webhook as it is at the time of the send (contract §10). */
+/** A delivery that was claimed ahead uses the webhook's configuration at the time of the send (contract §10). */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestServer } from "../support/TestServer.ts"
@@ -7,10 +7,10 @@ import { until, untilRows } from "../support/Waiting.ts"
 
 const inAll = 80
 const answered = 20
-/** As many as are sent to an endpoint at a time. */
+/** Number of deliveries that are sent to an endpoint at a time. */
 const width = 4
 
-/** A webhook whose endpoint answers some deliveries, and keeps its answers to the next; the others are claimed ahead. */
+/** Opens a webhook whose endpoint answers some deliveries and holds the next answers; the others are claimed ahead. */
 const openAhead = Effect.gen(function* () {
   const held: Array<Hit> = []
   let holding = true
@@ -26,7 +26,7 @@ const openAhead = Effect.gen(function* () {
   yield* rest("-infinity")
   yield* project.created()
   yield* until(() => held.length === width)
-  // Else this is no test of it.
+  // Otherwise nothing was claimed ahead.
   assert.isAbove((yield* project.health()).inFlight, width)
   const leases = Effect.orDie(project.sql<{ readonly end: Date }>`
     SELECT leased_until AS end FROM deliveries WHERE project_id = ${project.projectId} AND status = 'delivering'`)
@@ -35,7 +35,7 @@ const openAhead = Effect.gen(function* () {
     ...project,
     shop,
     secret,
-    /** Waits until all that was claimed ahead is returned, then gives the answers that are missing. */
+    /** Waits until all deliveries that were claimed ahead are returned, then sends the held answers. */
     release: untilRows(leases, (rows) => rows.filter(({ end }) => end.getTime() <= before).length === width).pipe(
       Effect.andThen(
         Effect.sync(() => {

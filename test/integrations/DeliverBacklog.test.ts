@@ -1,4 +1,4 @@
-/** Long queues that end: disabled webhooks and expired deliveries, in batches (contract §10). */
+/** Long queues of disabled webhooks and of expired deliveries, which are dead-lettered in batches (contract §10). */
 import { assert, describe, it as test } from "@effect/vitest"
 import { Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
@@ -50,7 +50,7 @@ layerOf({}, "api")("a backlog of deliveries", (it) => {
       yield* disable(sql, endpoint, null, "gone")
       assert.deepStrictEqual(yield* webhook(), { enabled: false, version: 2 })
       assert.strictEqual(yield* countOf(sql, projectId, "status = 'pending'"), 2 * deadLetterBatch + 501)
-      // Each batch is a transaction of its own: a crash between two loses nothing.
+      // Each batch is a separate transaction: a crash between two batches loses nothing.
       const batches = []
       for (let more = true; more;) {
         const [batch = assert.fail()] = yield* discard(sql)
@@ -94,7 +94,7 @@ layerOf({}, "api")("a backlog of deliveries", (it) => {
       const shown = (yield* listed(projectId, "--status", "dead")).find(({ deliveryId }) => deliveryId === dead?.id)
       assert.deepInclude(shown, { status: "dead", attempts: 0, lastErrorCode: "expired", nextAttemptAt: null })
 
-      // A retry command makes it young again.
+      // A retry command resets its age.
       assert.strictEqual((yield* retry("shop", dead?.id ?? "")).status, 200)
       assert.deepStrictEqual(yield* expire(sql, age), [{ count: 0, more: false }])
     }).pipe(Effect.orDie)

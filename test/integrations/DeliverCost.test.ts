@@ -1,4 +1,4 @@
-/** The rows that a claim reads: those of the endpoints that it visits, with any number of parked or idle ones (contract §10). */
+/** Rows that a claim reads: only those of visited endpoints, with any number of parked or idle ones (contract §10). */
 import { PgClient } from "@effect/sql-pg"
 import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
@@ -10,10 +10,10 @@ import { TestServer } from "../support/TestServer.ts"
 import { open, layerOf } from "./Deliveries.support.ts"
 
 const parked = 2_000
-/** Deliveries that wait for one endpoint: so many that any index but that of the queue would be noticed. */
+/** Deliveries for one endpoint, enough that a scan by any index but the queue's shows. */
 const waiting = 10_000
 
-/** Rows that the transaction has read from a table, by index or not. */
+/** Returns the number of rows that the transaction has read from the tables, by index or not. */
 const reads = (sql: PgClient.PgClient) =>
   Effect.map(
     sql<{ readonly rows: number }>`
@@ -22,7 +22,7 @@ const reads = (sql: PgClient.PgClient) =>
     ([row]) => row?.rows ?? 0
   )
 
-/** Claims in a transaction that counts what it reads. */
+/** Claims in a transaction; returns the number of claims and of rows that were read. */
 const counted = (sql: PgClient.PgClient, named: ReadonlyArray<Named>) =>
   sql.withTransaction(
     Effect.gen(function* () {
@@ -33,7 +33,7 @@ const counted = (sql: PgClient.PgClient, named: ReadonlyArray<Named>) =>
     })
   )
 
-/** Runs statements on a connection like that of the service's claims. */
+/** Runs statements on a connection with the settings of the service's claims. */
 const asService = <E, R>(
   { databaseUrl }: TestServer["Service"],
   run: (sql: PgClient.PgClient) => Effect.Effect<void, E, R>

@@ -1,4 +1,4 @@
-/** Results that can't be recorded because of a defect, such as a statement that the database refuses for good. */
+/** Results that can't be recorded because of a defect, such as a statement that the database always refuses. */
 import { assert, describe, it } from "@effect/vitest"
 import { ConfigProvider, Context, Effect, Layer, Option, Redacted, References } from "effect"
 import { DeliveryLoop } from "../../src/integrations/DeliveryLoop.ts"
@@ -47,7 +47,7 @@ describe("a defect in recording results", () => {
       yield* project.created()
       yield* until(() => sent === 1)
       yield* Context.get(loop, DeliveryLoop).drain
-      // Its lease ends by the database's clock, and the delivery is sent again.
+      // Its lease ends by the database's clock; then the delivery is sent again.
       assert.deepInclude((yield* project.deliveries())[0], { status: "delivering", attempts: 1 })
     }).pipe(Effect.provideService(References.MinimumLogLevel, "None"), Effect.scoped)
   )

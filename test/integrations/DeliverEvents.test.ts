@@ -1,4 +1,4 @@
-/** Events from the change to the receiver (contract §10). */
+/** Delivery of events, from the change to the receiver (contract §10). */
 import { assert } from "@effect/vitest"
 import { Effect, Layer, Redacted, Schema } from "effect"
 import { PgClient } from "@effect/sql-pg"
@@ -19,7 +19,7 @@ const decodeEvent = Schema.decodeUnknownEffect(Schema.Union(eventTypes.map(event
   errors: "all"
 })
 
-/** Tasks as an operator's process has them. */
+/** Returns the layer of tasks, as in an operator's process. */
 const tasksOf = (url: string) =>
   Tasks.layer.pipe(
     Layer.provide(Notifier.layerInline),
@@ -132,7 +132,7 @@ layerOf({ WEBHOOK_SECRET_OVERLAP: "5s" })("an event", (it) => {
     })
   )
 
-  it.effect("is signed three times at most, by the newest secrets, however often they are rotated", () =>
+  it.effect("is signed at most three times, by the newest secrets, however often they are rotated", () =>
     Effect.gen(function* () {
       const shop = yield* receiver()
       const project = yield* open(yield* TestServer)
@@ -161,7 +161,7 @@ layerOf({ WEBHOOK_SECRET_OVERLAP: "5s" })("an event", (it) => {
       const moved = yield* project.configure("shop", next.url, 1)
       assert.strictEqual(moved.status, 200)
       yield* project.finished
-      // Whatever came of the first: this one goes to the new place at once.
+      // Whatever the result of the first delivery, this one goes to the new URL at its first attempt.
       yield* project.created()
       yield* until(() => next.hits.length > 0)
       yield* project.finished

@@ -1,4 +1,4 @@
-/** Deliveries that fail: what is tried again, when, and what is given up (contract §10). */
+/** Failed deliveries: which are retried and when, and which are dead-lettered (contract §10). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
@@ -19,8 +19,8 @@ import { until, untilRows } from "../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
 
-/** The outcome of each attempt. */
-const cameTo = (row: DeliveryRow | undefined) => row?.log.map(({ errorCode, statusCode }) => statusCode ?? errorCode)
+/** Returns the result of each attempt: its status code, or its error code. */
+const resultsOf = (row: DeliveryRow | undefined) => row?.log.map(({ errorCode, statusCode }) => statusCode ?? errorCode)
 
 const times = (row: DeliveryRow | undefined) =>
   (row?.log ?? []).map(({ finishedAt, startedAt }) => [Date.parse(startedAt), Date.parse(finishedAt)] as const)
@@ -66,7 +66,7 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
       for (const [n, [name, , code]] of failures.entries()) {
         const row = rows.find(({ installation }) => installation === names[n])
         assert.deepInclude(row, { status: "dead", attempts: 3, retries: 2, availableAt: null }, name)
-        assert.deepStrictEqual(cameTo(row), [code, code, code], name)
+        assert.deepStrictEqual(resultsOf(row), [code, code, code], name)
         assert.deepStrictEqual(
           row?.log.map(({ number }) => number),
           [1, 2, 3]
@@ -96,18 +96,18 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
       yield* project.subscribe("closed", `http://127.0.0.1:${closed}/`, created)
       yield* project.subscribe("nowhere", "https://no-such-name.invalid/", created)
       yield* project.subscribe("private", "https://hooks.example.com/", created)
-      // Taken while it was allowed; then the operator closed the network.
+      // Configured while its network was allowed; then the operator disallowed the network.
       yield* project.sql`
         UPDATE webhooks SET endpoint_url = 'https://10.0.0.1/'
         WHERE project_id = ${project.projectId} AND installation_id = 'private'`
       yield* project.created()
       yield* project.finished
       const rows = yield* project.deliveries()
-      const told = (name: string) => cameTo(rows.find(({ installation }) => installation === name))
-      assert.deepStrictEqual(told("closed"), ["connect_failed", "connect_failed", "connect_failed"])
-      assert.deepStrictEqual(told("private"), ["address_refused", "address_refused", "address_refused"])
-      // A resolver that is away may take its time.
-      for (const code of told("nowhere") ?? []) assert.include(["dns_failed", "timeout"], code)
+      const results = (name: string) => resultsOf(rows.find(({ installation }) => installation === name))
+      assert.deepStrictEqual(results("closed"), ["connect_failed", "connect_failed", "connect_failed"])
+      assert.deepStrictEqual(results("private"), ["address_refused", "address_refused", "address_refused"])
+      // A resolver that is unavailable may cause a timeout.
+      for (const code of results("nowhere") ?? []) assert.include(["dns_failed", "timeout"], code)
       for (const { attempts, status } of rows) assert.deepStrictEqual([status, attempts], ["dead", 3])
     })
   )
@@ -156,7 +156,7 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("an endpoint that is gone (410)", (it
       const project = yield* open(yield* TestServer, ["shop", "other"])
       yield* project.subscribe("shop", shop.url, created)
       yield* project.subscribe("other", other.url, created)
-      // One that waits for its retry.
+      // A delivery that waits for its retry.
       yield* project.created()
       yield* untilRows(project.deliveries("shop"), ([row]) => row?.log.length === 1)
       code = 410
@@ -165,7 +165,7 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("an endpoint that is gone (410)", (it
       assert.deepStrictEqual(yield* project.webhook(), { enabled: false, version: 2 })
       const [waiting, gone] = yield* project.deliveries("shop")
       assert.deepInclude(waiting, { attempts: 1, status: "dead" })
-      assert.deepStrictEqual([gone?.attempts, cameTo(gone)], [1, [410]])
+      assert.deepStrictEqual([gone?.attempts, resultsOf(gone)], [1, [410]])
       assert.strictEqual((yield* project.health()).inFlight, 0)
       problemOf(yield* project.retry("shop", gone?.id ?? ""), 409, "webhook_state_conflict")
 

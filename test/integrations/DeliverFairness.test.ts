@@ -1,4 +1,4 @@
-/** No endpoint gets more than its share, and none waits for another (contract §10). */
+/** Fairness: no endpoint gets more than its share, and none waits for another (contract §10). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { hang, open, receiver, serve, slowly } from "./Deliveries.support.ts"
@@ -48,12 +48,12 @@ describe("two servers on one database", () => {
 })
 
 describe("an endpoint that hangs", () => {
-  // Longer than the test waits for anything.
-  const patient = { WEBHOOK_TIMEOUT: "60s" }
+  // Longer than any wait of the tests.
+  const longTimeout = { WEBHOOK_TIMEOUT: "60s" }
 
   it.live("with 200 queued deliveries has four in flight and delays no other endpoint", () =>
     Effect.gen(function* () {
-      const server = yield* serve(patient)
+      const server = yield* serve(longTimeout)
       const [stuck, healthy] = [yield* receiver(hang), yield* receiver()]
       const [project, neighbour] = [yield* open(server, ["stuck", "healthy"]), yield* open(server)]
       yield* project.subscribe("stuck", stuck.url, created)
@@ -74,7 +74,7 @@ describe("an endpoint that hangs", () => {
 
   it.live("together with 39 more delays no other endpoint", () =>
     Effect.gen(function* () {
-      const server = yield* serve(patient)
+      const server = yield* serve(longTimeout)
       const [stuck, healthy] = [yield* receiver(hang), yield* receiver()]
       const names = Array.from({ length: 40 }, (_, n) => `stuck${n}`)
       const [project, neighbour] = [yield* open(server, names), yield* open(server)]
@@ -97,7 +97,7 @@ describe("an endpoint that hangs", () => {
       yield* neighbour.subscribe("shop", healthy.url, created)
       yield* many(6, () => project.create({ title: "Queued" }))
       yield* until(() => stuck.hits.length >= 800)
-      // Longer than an attempt takes, several times over: as endpoints become suspect, and are parked.
+      // Several times the duration of an attempt, while endpoints become suspect and are parked.
       let n = 0
       while (stuck.hits.length < 2_000) {
         yield* neighbour.created()

@@ -1,4 +1,4 @@
-/** Endpoints that fail are parked and probed (contract §10), at times that the test sets. */
+/** Parking and probing of endpoints that fail (contract §10), at times that the test sets. */
 import { assert, describe, it as test } from "@effect/vitest"
 import { Duration, Effect, Option } from "effect"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
@@ -12,7 +12,7 @@ import { until, untilRows } from "../support/Waiting.ts"
 
 const minute = 60_000
 const day = 24 * 60 * minute
-/** The middle of the jitter: pauses are as configured. */
+/** The middle of the jitter, so that pauses are as configured. */
 const middle = 0.5
 const schedule = Array.from({ length: 10_000 }, () => Duration.seconds(5))
 
@@ -22,7 +22,7 @@ const answered = (status: number, retryAfter?: number): Outcome => ({
   retryAfter: Option.map(Option.fromUndefinedOr(retryAfter), (seconds) => Duration.seconds(seconds))
 })
 
-/** A project whose webhook `shop` has as many deliveries due as the test wants, and no worker but the test. */
+/** Opens a project whose webhook `shop` has `deals` due deliveries, without a worker: the test claims and records. */
 const openAt = Effect.fnUntraced(function* (deals: number) {
   const server = yield* TestServer
   const project = yield* open(server)
@@ -30,7 +30,7 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
   for (let n = 0; n < deals; n++) yield* project.created()
   const { projectId, sql } = project
   const endpoint = { projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop") }
-  /** Claims. The endpoint is named, as after a notice, or found by its row alone. */
+  /** Claims deliveries. The endpoint is named, as after a notice, or found by its row alone. */
   const claimed = (concurrency = 4, named = true) =>
     Effect.orDie(
       claim(sql, {
@@ -50,7 +50,7 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
     ...project,
     claimed,
     recorded,
-    /** Lets time pass: everything that is set for a time moves closer. */
+    /** Simulates the passage of time by moving all due times closer. */
     wait: (millis: number) =>
       Effect.orDie(sql`
         WITH passed AS (SELECT ${millis}::float8 * interval '1 millisecond' AS time),
@@ -60,14 +60,14 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
         UPDATE endpoint_health SET parked_until = parked_until - time, resting_until = resting_until - time,
           next_due_at = next_due_at - time
         FROM passed WHERE project_id = ${projectId}`),
-    /** The rest of the endpoint's pause, in whole seconds. */
+    /** Returns the rest of the endpoint's pause in whole seconds. */
     pause: Effect.map(
       Effect.orDie(sql<{ readonly seconds: number | null }>`
         SELECT round(extract(epoch FROM parked_until - now()))::float8 AS seconds
         FROM endpoint_health WHERE project_id = ${projectId}`),
       ([row]) => row?.seconds ?? null
     ),
-    /** One attempt that fails, on its own. */
+    /** Claims one delivery and records a failure. */
     failed: Effect.fnUntraced(function* (outcome: Outcome = answered(500)) {
       const claims = yield* claimed(1)
       assert.strictEqual(claims.length, 1)
@@ -124,7 +124,7 @@ layerOf({}, "api")("an endpoint", (it) => {
         yield* shop.failed()
         yield* shop.wait(minute)
       }
-      // 15 minutes apart, a month has 2,880.
+      // A month of probes, 15 minutes apart.
       yield* shop.sql`UPDATE endpoint_health SET failed_probes = 2880 WHERE project_id = ${shop.projectId}`
       yield* shop.wait(day)
       yield* shop.failed()

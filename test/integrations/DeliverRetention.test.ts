@@ -1,4 +1,4 @@
-/** The retention of deliveries with their attempt logs, and of events (contract §10: 30 days). */
+/** Retention of deliveries with their attempt logs, and of events (contract §10: 30 days). */
 import { assert, describe, it as test, layer } from "@effect/vitest"
 import { ConfigProvider, Duration, Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
@@ -21,11 +21,11 @@ import { open, receiver, serve } from "./Deliveries.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
 const day = 86_400_000
-/** When the test begins, by its clock. */
+/** Start of the test by its clock. */
 const now = 0
 const ago = (days: number) => new Date(now - days * day)
 
-/** The loop on the database of the test, with nothing to send. */
+/** The delivery loop on the database of the test, with nothing to send. */
 const loop = DeliveryLoop.layer.pipe(
   Layer.provide(Layer.succeed(Sender, { send: () => Effect.die("Nothing was due") })),
   Layer.provide(SecretBox.layer),
@@ -47,12 +47,12 @@ interface Past {
   readonly name: string
   readonly status: State
   readonly created: Date
-  /** Null for what is open. */
+  /** Null for open deliveries. */
   readonly finished: Date | null
   readonly count?: number
 }
 
-/** Deliveries to an installation, each of an event of its own; all are named alike, and numbered. */
+/** Inserts deliveries to an installation, each of its own event, named `name` with a number. */
 const insert = Effect.fnUntraced(function* (projectId: string, { count = 1, created, finished, name, status }: Past) {
   const sql = yield* SqlClient.SqlClient
   yield* sql`
@@ -62,7 +62,7 @@ const insert = Effect.fnUntraced(function* (projectId: string, { count = 1, crea
   yield* deliver(projectId, { count, created, finished, name, status }, name)
 }, Effect.orDie)
 
-/** Deliveries of events that are there. */
+/** Inserts deliveries of existing events. */
 const deliver = Effect.fnUntraced(function* (projectId: string, past: Past, events: string) {
   const { count = 1, created, finished, name, status } = past
   const sql = yield* SqlClient.SqlClient
@@ -75,7 +75,7 @@ const deliver = Effect.fnUntraced(function* (projectId: string, past: Past, even
     FROM generate_series(1, ${count}::int) n`
 }, Effect.orDie)
 
-/** Names of what is left, each with how many there are of it. */
+/** Returns the number of remaining rows by name. */
 const left = Effect.fnUntraced(function* (table: "deliveries" | "events", projectId: string) {
   const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<{ readonly name: string; readonly count: number }>`
@@ -84,10 +84,10 @@ const left = Effect.fnUntraced(function* (table: "deliveries" | "events", projec
   return Object.fromEntries(rows.map(({ count, name }) => [name, count]))
 }, Effect.orDie)
 
-/** A real moment, so that those who wait don't take the processor from those who work. */
+/** A pause in real time, so that polling tests leave the processor to the loop. */
 const moment = TestClock.withLive(Effect.sleep("20 millis"))
 
-/** Lets a minute pass again and again, so that the loop looks, until nothing of some names is left. */
+/** Advances the clock by minutes, so that the loop runs, until no rows with these names are left. */
 const untilGone = (table: "deliveries" | "events", projectId: string, names: ReadonlyArray<string>) =>
   TestClock.adjust(Duration.minutes(1)).pipe(
     Effect.andThen(moment),
@@ -99,7 +99,7 @@ const old = ["delivered", "dead", "ancient"]
 const young = { "young delivered": 1, "young dead": 1, retried: 1 }
 const openOnes = { waiting: 1, underway: 1 }
 
-/** A project with deliveries of every age and state. */
+/** Creates a project with deliveries of every age and state. */
 const openProject = Effect.fnUntraced(function* (projectId: string, count: number) {
   const sql = yield* SqlClient.SqlClient
   yield* makeProject(projectId)
@@ -110,14 +110,14 @@ const openProject = Effect.fnUntraced(function* (projectId: string, count: numbe
     { name: "ancient", status: "dead", created: ago(900), finished: ago(890) },
     { name: "young delivered", status: "delivered", created: ago(29.98), finished: ago(29.98) },
     { name: "young dead", status: "dead", created: ago(32), finished: ago(29.98) },
-    // Created long ago; what counts is when it was over. What is open was retried since, else it would expire.
+    // Created long ago; the time of the end counts. Open ones were retried since, otherwise they would expire.
     { name: "retried", status: "delivered", created: ago(300), finished: ago(29.98) },
     { name: "waiting", status: "pending", created: ago(300), finished: null },
     { name: "underway", status: "delivering", created: ago(300), finished: null }
   ] as const) {
     yield* insert(projectId, past)
   }
-  // A second delivery of an event whose other one is old, and one of an event whose other one is still open.
+  // A second delivery of an event whose first is old, and one of an event whose first is still open.
   const both = { created: ago(40), name: "of both", status: "delivered" } as const
   yield* insert(projectId, { ...both, finished: ago(39) })
   yield* deliver(projectId, { ...both, name: "young of both", finished: ago(29.96) }, "of both")
@@ -133,7 +133,7 @@ layer(TestDatabase.layer)("a delivery that finished more than 30 days ago", (it)
       yield* openProject("c", 1)
       yield* Layer.build(loop)
 
-      // Batch after batch, without a pause: the clock stands still.
+      // Batch after batch, without a pause: the clock is not advanced.
       const gone = [...old, "of both", "done of waiting"]
       for (const project of projects) {
         yield* Effect.andThen(moment, left("deliveries", project)).pipe(
@@ -147,7 +147,7 @@ layer(TestDatabase.layer)("a delivery that finished more than 30 days ago", (it)
         assert.deepStrictEqual(yield* left("events", project), { ...young, ...openOnes, "of both": 1 })
       }
 
-      // The young grow old, too.
+      // Later, the younger deliveries are deleted, too.
       yield* TestClock.adjust(Duration.minutes(30))
       for (const project of projects) {
         yield* untilGone("deliveries", project, Object.keys(young))
@@ -177,7 +177,7 @@ describe("the delivery loop", () => {
       const long = new Date(Date.now() - 40 * day)
       const past = { name: "old", status: "delivered", created: long, finished: long, count: 20_000 } as const
       yield* insert(projectId, past).pipe(Effect.provideService(SqlClient.SqlClient, sql))
-      // Twenty batches take more time than anything is waited for here.
+      // Twenty batches then take longer than any wait of the test.
       yield* sql`
         CREATE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN PERFORM pg_sleep(2); RETURN NULL; END $$`

@@ -9,7 +9,7 @@ const created = ["crm.deal.created.v1"]
 
 const hour = 3_600_000
 
-/** When a delivery is to be tried again whose first attempt was answered so, and how long after that attempt that is. */
+/** Answers a first attempt; returns the time of the next attempt, and the milliseconds from the first attempt's end. */
 const retryOf = Effect.fnUntraced(function* (code: number, retryAfter: string) {
   const shop = yield* receiver(status(code, { "retry-after": retryAfter }))
   const project = yield* open(yield* TestServer)
@@ -27,7 +27,7 @@ const waits = (code: number, retryAfter: string) => Effect.map(retryOf(code, ret
 const isWithin = (wait: number, from: number, to: number, what: string) =>
   assert.isTrue(wait >= from && wait <= to, `${what}: ${wait}`)
 
-/** A time of whole seconds, as HTTP writes it. */
+/** Returns a time in whole seconds, in the format of HTTP. */
 const inFuture = (millis: number) => new Date(Date.now() + millis).toUTCString()
 
 layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("Retry-After", (it) => {
@@ -74,12 +74,12 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "1s" })("Retry-After near the end of the sched
       }
       yield* project.created()
       yield* project.finished
-      const told = (yield* project.deliveries()).map(({ attempts, installation, status }) => [
+      const outcomes = (yield* project.deliveries()).map(({ attempts, installation, status }) => [
         installation,
         status,
         attempts
       ])
-      assert.sameDeepMembers(told, [
+      assert.sameDeepMembers(outcomes, [
         ["last", "dead", 2],
         ["taken", "delivered", 1]
       ])

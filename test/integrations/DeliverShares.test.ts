@@ -8,7 +8,7 @@ import { open, layerOf } from "./Deliveries.support.ts"
 
 const shops = ["shop1", "shop2", "shop3"]
 
-/** Three endpoints with ten due deliveries each, and how many a claim leases of each. */
+/** Creates three endpoints with ten due deliveries each; returns a claim that counts the leases of each endpoint. */
 const scene = Effect.fnUntraced(function* () {
   const server = yield* TestServer
   const { created, projectId, sql, subscribe } = yield* open(server, shops)
@@ -41,12 +41,12 @@ layerOf({}, "api")("a claim with few slots", (it) => {
       const { claimFor } = yield* scene()
       assert.deepStrictEqual((yield* claimFor(5, 10)).toSorted(), [1, 2, 2])
       assert.deepStrictEqual(yield* claimFor(0, 10), [0, 0, 0])
-      // Seven are lacking now, and there are seven slots: each endpoint has what may be leased of it.
+      // Seven more may be leased, and there are seven slots: each endpoint gets its limit.
       assert.deepStrictEqual(
         (yield* claimFor(7, 6)).toSorted((a, b) => a - b),
         [4, 4, 5]
       )
-      // All have their concurrency in flight. What is leased ahead needs no slot.
+      // All have their concurrency in flight. Leasing ahead needs no slot.
       assert.deepStrictEqual(yield* claimFor(0, 8), [2, 2, 2])
     }).pipe(Effect.orDie)
   )

@@ -1,11 +1,11 @@
-/** A delivery loop that can't do its work: the process is not ready until it can (contract §10, §15). */
+/** Readiness of a process whose delivery loop can't work (contract §10, §15). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
 import { startServer } from "../support/TestServer.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
-/** Lets time pass in steps, so that statements end between them, until something holds. */
+/** Advances the clock in steps, with time for statements in between, until something holds. */
 const passUntil = <A, E, R>(look: Effect.Effect<A, E, R>, holds: (found: A) => boolean) =>
   TestClock.adjust("1 second").pipe(
     Effect.andThen(TestClock.withLive(Effect.sleep("50 millis"))),
@@ -13,11 +13,11 @@ const passUntil = <A, E, R>(look: Effect.Effect<A, E, R>, holds: (found: A) => b
     Effect.repeat({ until: holds })
   )
 
-/** The loop itself, not its maintenance. */
+/** Matches the name of the loop, not of its maintenance. */
 const namesLoop = /\bdeliveries(?! [a-z])/
 
 layer(TestDatabase.layer)("a delivery loop whose statements all fail", (it) => {
-  it.effect("makes the process not ready, though it tries again and again, until one succeeds", () =>
+  it.effect("makes the process not ready while it retries, until a statement succeeds", () =>
     Effect.gen(function* () {
       const { sql, url } = yield* startServer()
       const ready = Effect.promise(async () => {
@@ -25,7 +25,7 @@ layer(TestDatabase.layer)("a delivery loop whose statements all fail", (it) => {
         return { status: answer.status, text: await answer.text() }
       })
       assert.strictEqual((yield* ready).status, 200)
-      // The error of PostgreSQL when its disk is full: the loop keeps its results and tries again.
+      // PostgreSQL's error when its disk is full: the loop keeps its results and retries.
       yield* Effect.orDie(sql`
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'no space left'; END $$`)

@@ -1,4 +1,4 @@
-/** Moves between the states of a delivery, by the statement that makes each, and the fence that stale results do not pass. */
+/** Moves between the states of a delivery by the statement of each move, and the fence that refuses stale results. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import type { Worker } from "../../src/platform/background/Worker.ts"
@@ -17,10 +17,10 @@ const minute = 60_000
 const day = 24 * 60 * minute
 const workerId = 1n
 
-/** A worker that counts no other as dead. */
+/** A worker that considers no other worker dead. */
 const worker: Worker["Service"] = { id: workerId, leaseId: () => workerId, isDead: (sql) => sql`false` }
 
-/** A project with one due delivery, and no worker but the test. */
+/** Opens a project with one due delivery, without a worker: the test claims and records. */
 const openOne = Effect.fnUntraced(function* () {
   const server = yield* TestServer
   const project = yield* open(server)
@@ -87,13 +87,13 @@ const recordAll = ({ sql }: Pick<Shop, "sql">, results: ReadonlyArray<Result>) =
 const recordOne = (shop: Shop, claim: Pick<Claim, keyof Result & keyof Claim>, on: Result["on"]) =>
   Effect.orDie(recordAll(shop, [resultFor(claim, on)]))
 
-/** Has every lease of the project expired. */
+/** Ends every lease of the project. */
 const endLeases = ({ projectId, sql }: Shop) =>
   Effect.orDie(sql`
     UPDATE deliveries SET leased_until = now() - interval '1 second'
     WHERE project_id = ${projectId} AND status = 'delivering'`)
 
-/** Brings a new delivery into a state by the shortest way. */
+/** Moves a new delivery into a state with the fewest steps. */
 const bring: Readonly<Record<State, (shop: Shop) => Effect.Effect<unknown>>> = {
   pending: () => Effect.void,
   delivering: claimOne,
@@ -101,7 +101,7 @@ const bring: Readonly<Record<State, (shop: Shop) => Effect.Effect<unknown>>> = {
   dead: (shop) => Effect.flatMap(claimOne(shop), (claim) => recordOne(shop, claim, "exhausted"))
 }
 
-/** The current attempt of the project's delivery, whatever its state. */
+/** Returns the current attempt of the project's delivery, whatever its state. */
 const current = Effect.fnUntraced(function* (shop: Shop) {
   const [row] = yield* shop.sql<Claim>`
     SELECT project_id AS "projectId", installation_id AS "installationId", id, attempts AS attempt,
@@ -113,7 +113,7 @@ const current = Effect.fnUntraced(function* (shop: Shop) {
 const recorded = (on: Result["on"]) => (shop: Shop) =>
   Effect.flatMap(current(shop), (claim) => recordOne(shop, claim, on))
 
-/** The statement of each move, run on the delivery whatever state it is in. */
+/** The statement of each move, run on the delivery whatever its state. */
 const run: Readonly<Record<Move, (shop: Shop) => Effect.Effect<unknown>>> = {
   claimed: (shop) => claimFor(shop, []),
   succeeded: recorded("succeeded"),
@@ -159,7 +159,7 @@ const run: Readonly<Record<Move, (shop: Shop) => Effect.Effect<unknown>>> = {
   retried: (shop) => Effect.flatMap(current(shop), ({ id }) => shop.retry("shop", id))
 }
 
-/** All that is stored of a delivery and of its endpoint. */
+/** Returns all stored data of a delivery and of its endpoint. */
 const everything = (shop: Shop) =>
   Effect.orDie(shop.sql`
     SELECT to_jsonb(deliveries) AS delivery,
@@ -169,7 +169,7 @@ const everything = (shop: Shop) =>
 
 const stateOf = (shop: Shop) => Effect.map(shop.deliveries(), ([row]) => row ?? assert.fail())
 
-const isOnTheWay = (state: State) => (state === "delivering" ? 1 : 0)
+const inFlightOf = (state: State) => (state === "delivering" ? 1 : 0)
 
 layerOf({}, "api")("the states of a delivery", (it) => {
   for (const from of states) {
@@ -179,7 +179,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
       it.effect(title, () =>
         Effect.gen(function* () {
           const shop = yield* openOne()
-          // A new delivery is found by the notice of it; from the first visit on by the mark of its endpoint.
+          // A new delivery is found by its notice; after the first claim, by the mark of its endpoint.
           yield* Effect.flatMap(
             claimFor(shop),
             Effect.forEach((claim) => recordOne(shop, claim, "unsent"))
@@ -194,7 +194,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
           if (move === undefined) assert.deepStrictEqual(yield* everything(shop), before)
           assert.strictEqual(after.availableAt !== null, ["pending", "delivering"].includes(after.status))
           assert.strictEqual(after.finishedAt !== null, ["delivered", "dead"].includes(after.status))
-          assert.strictEqual((yield* shop.health()).inFlight, isOnTheWay(after.status))
+          assert.strictEqual((yield* shop.health()).inFlight, inFlightOf(after.status))
         })
       )
     }
@@ -216,7 +216,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
         yield* recordOne(shop, stale, on)
         assert.deepStrictEqual(yield* everything(shop), before, `${on} while another has it`)
 
-        // Both in one batch: only that of the lease in force counts, once.
+        // Both in one batch: only the result of the current lease counts, once.
         yield* recordAll(shop, [resultFor(stale, on), resultFor(claim, "succeeded")])
         const row = yield* stateOf(shop)
         assert.deepInclude(row, { status: "delivered", attempts: 2 })
@@ -229,7 +229,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
         )
         assert.strictEqual((yield* shop.health()).inFlight, 0)
 
-        // And twice the same is once.
+        // A repeated result changes nothing.
         const done = yield* everything(shop)
         yield* recordOne(shop, claim, "succeeded")
         yield* recordOne(shop, claim, "failed")
@@ -340,7 +340,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
           const results = claims.map((claim, index) =>
             resultFor(claim, outcomes[(n + round + index) % 4] ?? "succeeded")
           )
-          // In an order of its own, as other workers have it.
+          // Half of the workers record in reverse order.
           yield* recordAll(project, n % 2 === 0 ? results : results.toReversed())
           if (round % 7 === n) yield* discard(sql)
         }

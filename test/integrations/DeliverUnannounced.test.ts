@@ -1,4 +1,4 @@
-/** Deliveries that no notice announces, and a loop that fails: both go on by themselves (contract §10). */
+/** Deliveries without a notice, and a loop that fails: both recover without help (contract §10). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
@@ -7,7 +7,7 @@ import { until, untilRows } from "../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
 
-/** Commits an event with its delivery as a process does that ends before its NOTIFY. */
+/** Commits an event with its delivery, like a process that is killed before its NOTIFY. */
 const commit = (sql: SqlClient.SqlClient, projectId: string) =>
   Effect.orDie(sql`
     WITH event AS (

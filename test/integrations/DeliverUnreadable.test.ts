@@ -1,4 +1,4 @@
-/** Webhooks whose secret the service's `SECRET_KEY` does not open: they have their failures to themselves. */
+/** Webhooks whose secret the service's `SECRET_KEY` does not open: they affect no other webhook. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { open, receiver, serve, verifies } from "./Deliveries.support.ts"
@@ -12,7 +12,7 @@ describe("a webhook whose secret can't be opened", () => {
       const old = yield* serve({}, "api")
       const project = yield* open(old)
       const shop = yield* receiver()
-      // Started while nothing is stored: later it would not start.
+      // Started before anything is stored: afterwards its key would be refused.
       yield* serve({ DATABASE_URL: old.databaseUrl, SECRET_KEY: otherKey }, "worker")
       yield* project.subscribe("shop", shop.url)
       yield* project.created()
@@ -45,17 +45,17 @@ describe("a webhook whose secret can't be opened", () => {
 })
 
 describe("a webhook whose older secret can't be opened", () => {
-  it.live("is signed with the one in force", () =>
+  it.live("is signed with the current one", () =>
     Effect.gen(function* () {
       const project = yield* open(yield* serve())
       const shop = yield* receiver()
       yield* project.subscribe("shop", shop.url)
-      const inForce = yield* project.rotate("shop", 1)
+      const current = yield* project.rotate("shop", 1)
       yield* project.sql`UPDATE webhook_secrets SET sealed = sha512(sealed) WHERE retires_at <> 'infinity'`
       yield* project.created()
       yield* project.finished
       assert.deepStrictEqual(
-        shop.hits.map((hit) => verifies(inForce, hit)),
+        shop.hits.map((hit) => verifies(current, hit)),
         [true]
       )
     }).pipe(Effect.scoped)

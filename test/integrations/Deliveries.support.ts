@@ -1,4 +1,4 @@
-/** Webhooks of a project's installations, receivers that answer as a test says, and what the database holds of both. */
+/** Webhooks of a project's installations, receivers with given answers, and the stored rows of both. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
@@ -11,7 +11,7 @@ import type { Answer } from "../support/ContractHttp.ts"
 import { type Environment, type Parts, startServer, TestServer } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
 
-/** A delivery as it came. */
+/** A received delivery. */
 export interface Hit {
   readonly at: number
   readonly path: string
@@ -24,7 +24,7 @@ export interface Receiver {
   readonly port: number
   readonly url: string
   readonly hits: ReadonlyArray<Hit>
-  /** Requests that came and are not answered, now and at most. */
+  /** Current and maximum number of requests without an answer. */
   readonly open: () => number
   readonly mostOpen: () => number
 }
@@ -32,7 +32,7 @@ export interface Receiver {
 /** The answer of a receiver to a delivery; `n` counts from 0. */
 export type Answering = (hit: Hit, n: number) => void
 
-/** Answers with a status, and with headers. */
+/** Answers with a status and headers. */
 export const status =
   (code: number, headers: Readonly<Record<string, string>> = {}): Answering =>
   ({ response }) =>
@@ -40,7 +40,7 @@ export const status =
 
 export const ok = status(200)
 
-/** Takes its time. */
+/** Answers 200 after a delay in milliseconds. */
 export const slowly =
   (millis: number): Answering =>
   ({ response }) =>
@@ -50,7 +50,7 @@ export const hang: Answering = () => {}
 
 export const reset: Answering = ({ response }) => void response.socket?.resetAndDestroy()
 
-/** Answers one attempt after the other in these ways, each over a connection of its own. */
+/** Answers attempts in turn, each over a new connection. */
 export const inTurn =
   (...answers: ReadonlyArray<Answering>): Answering =>
   (hit, n) => {
@@ -58,7 +58,7 @@ export const inTurn =
     answers[n]?.(hit, n)
   }
 
-/** A receiver on loopback that ends with the test. */
+/** Starts a receiver on loopback, which ends with the scope. */
 export const receiver = (answer: Answering = ok) =>
   Effect.acquireRelease(
     Effect.callback<Receiver & { readonly close: () => void }>((resume) => {
@@ -108,14 +108,14 @@ export const receiver = (answer: Answering = ok) =>
     ({ close }) => Effect.sync(close)
   )
 
-/** Settings under which loopback may be called, and a delivery is dead within a second. */
+/** Settings that permit calls to loopback, and with which a failing delivery is dead within a second. */
 export const settings = {
   WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8",
   WEBHOOK_RETRY_SCHEDULE: "50ms,100ms",
   WEBHOOK_TIMEOUT: "5s"
 }
 
-/** Declares tests of a server that they share, with these settings. */
+/** Declares tests that share a server with these settings. */
 export const layerOf = (environment: Environment = {}, role?: Parameters<typeof startServer>[1]) =>
   layer(TestServer.layer({ ...settings, ...environment }, role), { excludeTestServices: true })
 
@@ -130,7 +130,7 @@ const everyType = [
   "crm.task.completed.v1"
 ]
 
-/** A project with deals, and installations without webhooks. */
+/** Opens a project with deals, and installations without webhooks. */
 export const open = Effect.fnUntraced(function* (
   server: TestServer["Service"],
   installations: ReadonlyArray<string> = ["shop"],
@@ -154,7 +154,7 @@ export const open = Effect.fnUntraced(function* (
     ...callsOf(server, seeded),
     sql: server.sql,
     configure,
-    /** Configures a new webhook, and returns its secret. */
+    /** Configures a new webhook; returns its secret. */
     subscribe: (id: string, endpointUrl: string, eventTypes = everyType) =>
       Effect.map(configure(id, endpointUrl, null, eventTypes), secretOf),
     rotate: (id: string, expectedVersion: number) =>
@@ -169,7 +169,7 @@ export const open = Effect.fnUntraced(function* (
           WHERE project_id = ${projectId} AND installation_id = ${installation}`),
         ([webhook = assert.fail("no webhook")]) => webhook
       ),
-    /** Waits until no delivery is open any more. */
+    /** Waits until no delivery is open. */
     finished: untilRows(
       Effect.orDie(server.sql`
         SELECT FROM deliveries WHERE project_id = ${projectId} AND status IN ('pending', 'delivering')`),
@@ -205,7 +205,7 @@ export interface DeliveryRow {
   readonly log: ReadonlyArray<Logged>
 }
 
-/** A project's deliveries, the oldest first. */
+/** Returns a project's deliveries, the oldest first. */
 export const deliveriesOf = (sql: SqlClient.SqlClient, projectId: string, installation?: string) =>
   Effect.orDie(sql<DeliveryRow>`
     SELECT deliveries.id, installation_id AS installation, type, status, attempts, retries,
@@ -232,23 +232,23 @@ export const healthOf = (sql: SqlClient.SqlClient, projectId: string, installati
 
 const decodeBody = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Unknown)))
 
-/** The body of a hit. */
+/** Decodes the body of a hit. */
 export const bodyOf = ({ body }: Hit) => decodeBody(body)
 
-/** The headers of a request that Standard Webhooks defines. */
+/** Returns the headers of a request that Standard Webhooks defines. */
 const signed = ({ headers }: Hit) => ({
   "webhook-id": String(headers["webhook-id"]),
   "webhook-timestamp": String(headers["webhook-timestamp"]),
   "webhook-signature": String(headers["webhook-signature"])
 })
 
-/** Whether a hit is signed with a secret, too, however long ago it came. */
+/** Whether one of a hit's signatures is by this secret, whatever its time. */
 export const isSignedWith = (secret: string, hit: Hit): boolean => {
   const { "webhook-id": id, "webhook-signature": signatures, "webhook-timestamp": seconds } = signed(hit)
   return signatures.split(" ").includes(new Webhook(secret).sign(id, new Date(Number(seconds) * 1000), hit.body))
 }
 
-/** Whether a hit is signed with a secret, too, and came within the last five minutes. */
+/** Whether one of a hit's signatures is by this secret, and its time is within the last five minutes. */
 export const verifies = (secret: string, hit: Hit): boolean => {
   try {
     new Webhook(secret).verify(hit.body, signed(hit))

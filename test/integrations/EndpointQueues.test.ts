@@ -1,4 +1,4 @@
-/** What is claimed ahead for a quick endpoint: enough that it never waits for a claim. */
+/** The number of deliveries claimed ahead for a quick endpoint: enough that it never waits for a claim. */
 import { assert, describe, it } from "@effect/vitest"
 import { DeliveryId, EventId, InstallationId, ProjectId } from "../../src/api/Ids.ts"
 import type { Claim } from "../../src/integrations/Deliveries/Claim.ts"
@@ -6,7 +6,7 @@ import { type EndpointQueues, make } from "../../src/integrations/Deliveries/End
 
 const endpoint = { projectId: ProjectId.make("prj_1"), installationId: InstallationId.make("shop") }
 
-/** A claimed delivery, by its number. */
+/** Creates a claimed delivery by its number. */
 const claimOf = (due: number): Claim => ({
   ...endpoint,
   id: DeliveryId.make(`dlv_${due}`),
@@ -24,7 +24,7 @@ const claimOf = (due: number): Claim => ({
   traceparent: ""
 })
 
-/** A queue of width 1 that is quick from time 1 on, and whose last claim has leased so many, from 1 on, of the 16 ahead. */
+/** Creates a queue of width 1 that is quick from time 1 on; its last claim leased `leased` of at most 16 ahead. */
 const filled = (leased: number) => {
   const queues = make(1, () => {})
   queues.named([endpoint], 0, 1_000)
@@ -39,7 +39,7 @@ const filled = (leased: number) => {
   return queues
 }
 
-/** Ends a delivery, at a time. */
+/** Ends a delivery at a time. */
 const end = (queues: EndpointQueues<Claim>, due: number, now: number) =>
   queues.next(claimOf(due), { succeeded: true, millis: 1, now })
 

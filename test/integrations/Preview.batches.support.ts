@@ -1,8 +1,8 @@
-/** Any batch, profile and clients: few ids, addresses and field names, so that most records meet others. */
+/** Arbitrary batches, profiles and clients, with few ids, addresses and field names, so that most records match others. */
 import * as fc from "fast-check"
 import { type Client, ownFields, type Profile, type StagedRecord, type Type, types } from "./Preview.model.support.ts"
 
-/** External names: those that JavaScript's objects have for themselves, and some that UTF-8 sorts otherwise than UTF-16. */
+/** External names: own members of JavaScript's objects, and some whose order differs between UTF-8 and UTF-16. */
 const name = fc.constantFrom("name", "mail", "mail2", "tel", "tags", "__proto__", "constructor", "\u{1f600}", "\uffee")
 
 const emails = ["ada@example.org", "Ada@Example.ORG", "bo@example.org", "KIT@example.org"]
@@ -10,7 +10,7 @@ const phones = ["+4915112345678", "+442071838750", "+15550100"]
 const names = ["Ada", "Bo", "ada", "\u{1f600}\u00e4"]
 const tags = [[], ["a"], ["a", "b"], ["b", "a"], ["A"]]
 
-/** Values of all kinds; some fit one field, some several, some none. */
+/** Values of all kinds; some are valid for one field, some for several, some for none. */
 export const value: fc.Arbitrary<unknown> = fc.oneof(
   { weight: 3, arbitrary: fc.constantFrom<unknown>(null, ...emails, ...phones, ...names, ...tags) },
   fc.constantFrom<unknown>(
@@ -45,7 +45,7 @@ export const value: fc.Arbitrary<unknown> = fc.oneof(
 
 const externalId = fc.constantFrom("1", "2", "3", "4", "5", "6", "7", "8", "9", "\u{1f600}", "\uffee")
 
-/** Contacts as they mostly are, so that many have a client. */
+/** Typical contacts, so that many match a client. */
 const plausible = fc.record(
   {
     name: fc.constantFrom(...names),
@@ -67,7 +67,7 @@ export const records = fc.array(record, { minLength: 1, maxLength: 25, size: "ma
 
 const usual = { name: "displayName", mail: "email", tel: "phone", tags: "tags" }
 
-/** From every name, or some, to any own field of its type. */
+/** Maps some or all names to any own field of a type. */
 const mapping = (type: Type) =>
   fc
     .array(fc.tuple(name, fc.constantFrom("restricted", ...Object.keys(ownFields[type]))), { maxLength: 9 })

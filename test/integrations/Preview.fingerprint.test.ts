@@ -1,4 +1,4 @@
-/** The fingerprint: the same for the same batch in any order, another for any change (contract §11). */
+/** The fingerprint: equal for the same batch in any order, different after any change (contract §11). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
@@ -62,7 +62,7 @@ layer(services)("the fingerprint of a preview", (it) => {
 
   it.effect("differs after any change", () =>
     Effect.gen(function* () {
-      /** A change of one record: of its type, its id, or a field's name or value; or the record once more, or not at all. */
+      /** Changes one record: its type, its id, or a field's name or value; or repeats or removes the record. */
       const change = (record: StagedRecord): fc.Arbitrary<ReadonlyArray<StagedRecord>> =>
         fc.oneof(
           fc.constantFrom<ReadonlyArray<StagedRecord>>(

@@ -1,4 +1,4 @@
-/** A plain model of the import preview (contract §11), record by record and in memory. */
+/** A model of the import preview (contract §11) that handles one record at a time, in memory. */
 import { createHash } from "node:crypto"
 
 export type Type = "contact" | "organization" | "lead" | "deal" | "task" | "activity" | "note"
@@ -27,7 +27,7 @@ export interface Client {
   readonly createdAt: string
 }
 
-// The types of contract §7, as far as the values of these tests go.
+// The types of contract §7, as far as these tests use their values.
 
 const isText = (max: number) => (value: unknown) =>
   typeof value === "string" && value !== "" && [...value].length <= max
@@ -49,7 +49,7 @@ const sale = {
   expectedCloseDate: orNull(isDay)
 }
 
-/** Values that fit each own field. */
+/** Predicates for the valid values of each own field. */
 export const ownFields: { readonly [T in Type]: Readonly<Record<string, (value: unknown) => boolean>> } = {
   contact: {
     displayName: isText(160),
@@ -67,7 +67,7 @@ export const ownFields: { readonly [T in Type]: Readonly<Record<string, (value: 
   note: { body: isText(10_000) }
 }
 
-/** -1, 0 or 1, by UTF-16 code units. */
+/** Compares texts by UTF-16 code units; returns -1, 0 or 1. */
 export const compare = (one: string, other: string): number => {
   for (let i = 0; i < Math.min(one.length, other.length); i++) {
     const difference = one.charCodeAt(i) - other.charCodeAt(i)
@@ -76,7 +76,7 @@ export const compare = (one: string, other: string): number => {
   return Math.sign(one.length - other.length)
 }
 
-/** RFC 8785. */
+/** Serializes a value by RFC 8785. */
 export const canonical = (value: unknown): string => {
   if (typeof value !== "object" || value === null) return JSON.stringify(value)
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`
@@ -101,7 +101,7 @@ interface Unsupported {
   readonly reason: "not_mapped" | "restricted" | "unsupported_type"
 }
 
-/** The preview of a batch that is ready for one. */
+/** Returns the preview of a batch that has a profile. */
 export const previewOf = (
   installationId: string,
   profile: Profile,

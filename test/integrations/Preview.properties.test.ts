@@ -1,4 +1,4 @@
-/** For any staged records: the preview is that of a plain model of contract §11. */
+/** Previews of random batches, compared with a model of contract §11. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
@@ -14,11 +14,11 @@ layer(services)("any batch", (it) => {
       const seen = { update: 0, skip: 0, duplicates: 0, unsupported: 0 }
       for (const [index, batch] of fc.sample(batches, 150).entries()) {
         const projectId = `any ${index}`
-        const told = JSON.stringify(batch, null, 1)
+        const text = JSON.stringify(batch, null, 1)
         const { clients, other, profile, records } = batch
         yield* apply(projectId, { importProfile: profile, stagedRecords: records }, { clients })
         const answer = yield* preview(projectId)
-        assert.deepStrictEqual(answer, previewOf("ins", profile, records, clients), told)
+        assert.deepStrictEqual(answer, previewOf("ins", profile, records, clients), text)
 
         const { counts, duplicateCount, estimatedChanges, unsupportedFields } = answer
         const { create, skip, update } = estimatedChanges
@@ -33,9 +33,9 @@ layer(services)("any batch", (it) => {
         seen.unsupported += unsupportedFields.length
 
         yield* apply(projectId, { importProfile: other })
-        assert.deepStrictEqual(yield* preview(projectId), previewOf("ins", other, records, clients), told)
+        assert.deepStrictEqual(yield* preview(projectId), previewOf("ins", other, records, clients), text)
       }
-      // The samples are worth something.
+      // Each kind occurs in the samples.
       for (const [what, count] of Object.entries(seen)) assert.isAbove(count, 20, what)
     })
   )

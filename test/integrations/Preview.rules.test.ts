@@ -1,4 +1,4 @@
-/** The version of the rules is stored with each batch: a release with other rules evaluates it again. */
+/** The version of the rules is stored with each batch: a release with other rules reevaluates the batch. */
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect, Exit, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
@@ -11,7 +11,7 @@ import { apply, contact, preview, services, usual } from "./Preview.support.ts"
 
 const lengths = [0, 1, 2, 99, 100, 101, 159, 160, 161, 254, 255, 9_999, 10_000, 10_001]
 const letters = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZ"]
-/** All that can be a currency. */
+/** Every text of the form of a currency code. */
 const codes = letters.flatMap((one) => letters.flatMap((two) => letters.map((three) => one + two + three)))
 const mails = ["a@b.c", "a.b+c@d-e.fg", "A@B.C", ".a@b.c", "a@b", "a b@c.d", "a@b..c", "a@-b.c", "\u00e4@b.c"].concat(
   [64, 65].map((length) => `${"a".repeat(length)}@b.c`),
@@ -56,7 +56,7 @@ describe("the version of the preview rules", () => {
 })
 
 layer(services)("a batch judged by another version of the rules", (it) => {
-  /** As an earlier release would have left it, which knew no phones. */
+  /** Changes a batch to the state that an earlier release without phones would have left. */
   const outdate = Effect.fnUntraced(function* (projectId: string) {
     const sql = yield* SqlClient.SqlClient
     yield* sql`
@@ -80,7 +80,7 @@ layer(services)("a batch judged by another version of the rules", (it) => {
     })
   )
 
-  it.effect("is judged again when the background starts, and no other batch is", () =>
+  it.effect("is judged again when the background fibers start, and no other batch is", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const batches = sql<{ readonly rules: number | null }>`SELECT rules FROM staged_batches WHERE project_id = 'anew'`

@@ -1,4 +1,4 @@
-/** A batch of 20,000 records: judged in portions, compared with as many clients in one statement that never goes quadratic. */
+/** A batch of 20,000 records: evaluated in portions, and compared with as many clients by a statement that is not quadratic. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
 import { DatabaseUrl, operatorLayer } from "../../src/platform/Database.ts"
@@ -9,7 +9,7 @@ import { contact, projects, usual } from "./Preview.support.ts"
 
 const size = 20_000
 
-/** A tenth are deals. The contacts match clients by id or by email, or none; a seventh share one phone. */
+/** Returns a record. A tenth are deals. The contacts match clients by id or by email, or none; a seventh share one phone. */
 const recordAt = (index: number): StagedRecord =>
   index % 10 === 9
     ? {
@@ -50,7 +50,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("20,000 staged
   it.effect("are previewed in time without planner statistics of their project", () =>
     Effect.gen(function* () {
       const { databaseUrl, issue, seed, send, sql } = yield* TestServer
-      // As the command does it: on a connection that is given the time that it takes.
+      // Like the command, on a connection with a longer statement timeout.
       const operator = projects.pipe(
         Layer.provide(operatorLayer),
         Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(databaseUrl)))
@@ -60,7 +60,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("20,000 staged
       const installations = [{ id: "ins", name: "Shop", importProfile: usual, stagedRecords }]
       const text = JSON.stringify({ project: { id: "big", name: "Big" }, installations })
 
-      // The statistics are those of another project: the planner expects at most one row of this one.
+      // The statistics are those of another project, so the planner expects at most one row of this one.
       yield* seed({
         clients: Array.from({ length: 300 }, (_, index) => ({
           id: `${index}`,
@@ -100,7 +100,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("20,000 staged
         estimatedChanges: { create: size - differing - skip, update: differing, skip }
       })
 
-      // The same file again writes none of them anew.
+      // The same file again rewrites no record.
       const written = sql`
         SELECT count(*), min(xmin::text), max(xmin::text) FROM (
           SELECT xmin FROM staged_records WHERE project_id = 'big'

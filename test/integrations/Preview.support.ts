@@ -1,4 +1,4 @@
-/** Project files that stage records, and the previews of them. */
+/** Project files with staged records, and their previews. */
 import { Effect, Layer } from "effect"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
 import { Preview } from "../../src/integrations/Preview.ts"
@@ -7,12 +7,12 @@ import { secretBox } from "../support/SecretBox.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import type { Client, Profile, StagedRecord } from "./Preview.model.support.ts"
 
-/** The services that apply files; the files have no secrets. */
+/** The service that applies files; the files have no secrets. */
 export const projects = Projects.layer.pipe(Layer.provide(secretBox(Buffer.alloc(32, 1).toString("base64"))))
 
 export const services = Layer.mergeAll(projects, Preview.layer).pipe(Layer.provideMerge(TestDatabase.layer))
 
-/** The installation of a file; the default id is `ins`. */
+/** An installation of a file; the default id is `ins`. */
 export interface Installation {
   readonly id?: string
   readonly status?: "active" | "disabled"
@@ -20,7 +20,7 @@ export interface Installation {
   readonly stagedRecords?: ReadonlyArray<StagedRecord>
 }
 
-/** Applies a file with an installation, and what else it says. */
+/** Applies a file with an installation and optional clients. */
 export const apply = Effect.fnUntraced(function* (
   projectId: string,
   installation: Installation,
@@ -37,7 +37,7 @@ export const preview = Effect.fnUntraced(function* (projectId: string, installat
   return yield* preview(ProjectId.make(projectId), InstallationId.make(installationId))
 })
 
-/** A profile that maps external names to own fields as they come to mind. */
+/** A typical profile, which maps external names to own fields. */
 export const usual = {
   version: 1,
   mappings: {

@@ -12,7 +12,7 @@ import { apply, contact, type Installation, preview, projects, services, usual }
 const counts = { contact: 0, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 0 }
 
 layer(services)("a preview", (it) => {
-  /** Stages a batch under the usual profile, in a project of its own, and previews it. */
+  /** Stages a batch under the usual profile, in a separate project, and previews it. */
   const previewed = Effect.fnUntraced(function* (
     projectId: string,
     stagedRecords: NonNullable<Installation["stagedRecords"]>,
@@ -33,7 +33,7 @@ layer(services)("a preview", (it) => {
         { entityType: "note", externalId: "1", fields }
       ])
       assert.deepStrictEqual(answer.counts, { ...counts, contact: 2, organization: 1, note: 1 })
-      // An id is the type's own.
+      // External ids are unique per type.
       assert.strictEqual(answer.duplicateCount, 0)
       assert.deepStrictEqual(answer.estimatedChanges, { create: 4, update: 0, skip: 0 })
     })
@@ -80,7 +80,7 @@ layer(services)("a preview", (it) => {
       const clients = [
         { id: "b", displayName: "younger", ...at("2026-01-02T00:00:00.000Z") },
         { id: "\u{1f600}", displayName: "by id, later", ...at("2026-01-01T00:00:00.000Z") },
-        // Ids compare by byte: in UTF-16 this one would come after the emoji.
+        // Ids compare by bytes: by UTF-16 units this one would come after the emoji.
         { id: "\uffee", displayName: "oldest", status: "archived", ...at("2026-01-01T00:00:00.000Z") }
       ]
       const { estimatedChanges } = yield* previewed("oldest", [contact("1", { name: "oldest" })], { clients })
@@ -120,7 +120,7 @@ layer(services)("a preview", (it) => {
   )
 })
 
-// In Turkish the small form of I has no dot.
+// In Turkish, the lowercase of I has no dot.
 it.effect("a preview finds emails in any letter case in a database of any locale", () =>
   Effect.gen(function* () {
     const client = PgClient.layer({ url: yield* makeDatabase({ empty: true, language: "tr" }), maxConnections: 1 })

@@ -1,4 +1,4 @@
-/** Replays against a plain model: whatever is stored and whatever is selected, each delivery goes out again exactly once. */
+/** Replays of random deliveries with random selections: each selected delivery is repeated exactly once. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import fc from "fast-check"
@@ -13,7 +13,7 @@ import { open, layerOf } from "./Deliveries.support.ts"
 const types = ["crm.deal.created.v1", "crm.deal.updated.v1", "crm.task.created.v1"] as const
 const subscribed: ReadonlyArray<(typeof types)[number]> = types.slice(0, 2)
 
-/** Milliseconds from which the model counts. */
+/** Start of the model's time, in milliseconds since 1970. */
 const epoch = Date.parse("2026-01-01T00:00:00Z")
 
 const stored = fc.record({
@@ -23,7 +23,7 @@ const stored = fc.record({
   status: fc.constantFrom("dead" as const, "delivered" as const, "pending" as const),
   isReplay: fc.constantFrom(true, false, false)
 })
-/** Often all of it, so that runs have more to make than fits. */
+/** Often the whole time, so that there is more to release than one run may. */
 const period = fc.oneof(fc.constant([0, 22] as const), fc.tuple(fc.nat({ max: 22 }), fc.nat({ max: 22 })))
 const wanted = fc.record({
   period,
@@ -68,7 +68,7 @@ const run = Effect.fnUntraced(function* (all: ReadonlyArray<Stored>, { eventType
     installationId: InstallationId.make("shop"),
     since: new Date(epoch + Math.min(...period)),
     until: new Date(epoch + Math.max(...period)),
-    // As the service does: those that the webhook subscribes to.
+    // As in the service, only subscribed types.
     eventTypes: subscribed.filter((type) => eventTypes.length === 0 || eventTypes.includes(type)),
     filter
   }
@@ -98,7 +98,7 @@ const run = Effect.fnUntraced(function* (all: ReadonlyArray<Stored>, { eventType
     SELECT replay_of AS "replayOf" FROM deliveries
     WHERE project_id = ${project.projectId} AND replay_id = 'rpl' ORDER BY replay_of`.pipe(Effect.orDie)
   for (let state = "running"; state === "running";) {
-    // Two runs, before each of which the pace allows deliveries; then the endpoint answers, after a second.
+    // Two runs, before each of which the pace permits deliveries; then the endpoint answers, after a second.
     for (let n = 0; n < 2; n++) {
       yield* Effect.orDie(sql`
         UPDATE replays SET paced_at = now() - interval '1 hour' WHERE project_id = ${project.projectId}`)
@@ -112,7 +112,7 @@ const run = Effect.fnUntraced(function* (all: ReadonlyArray<Stored>, { eventType
         WHERE project_id = ${project.projectId} AND replay_id = 'rpl' AND finished_at IS NULL RETURNING 1
       )
       SELECT (SELECT count(*)::int FROM ended) AS count, state FROM replays WHERE project_id = ${project.projectId}`)
-    // Of four places they take two.
+    // A replay has at most two of the endpoint's four deliveries in flight.
     assert.isAtMost(open?.count ?? 0, 2)
     state = open?.state ?? ""
   }

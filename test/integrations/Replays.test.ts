@@ -1,4 +1,4 @@
-/** Replays (contract §13): which deliveries go out again, how they look, and that live ones come first. */
+/** Replays (contract §13): which deliveries are repeated, with which content, and that live ones come first. */
 import { assert } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
 import { at, documentOf, run as runCommand } from "../cli/Cli.support.ts"
@@ -36,7 +36,7 @@ const List = Schema.Struct({
 const longAgo = "2026-01-01T00:00:00Z"
 const farAway = "2099-01-01T00:00:00Z"
 
-/** A project with one webhook, and the commands of replays. */
+/** Opens a project with one webhook, and returns it with the commands of replays. */
 const start = Effect.fnUntraced(function* (to: Receiver) {
   const server = yield* TestServer
   const project = yield* open(server)
@@ -140,9 +140,9 @@ layerOf()("a replay", (it) => {
     })
   )
 
-  it.effect("never has more in flight than half of the endpoint's places, and a live delivery does not wait", () =>
+  it.effect("never has more than half of the endpoint's concurrency in flight, and a live delivery does not wait", () =>
     Effect.gen(function* () {
-      // Slow at first, then never: what is in flight at the end stays there.
+      // The first answers count as slow; later ones never come, so that deliveries stay in flight.
       const to = yield* receiver((hit, n) => (n < 40 ? ok : hang)(hit, n))
       const shop = yield* start(to)
       for (let n = 0; n < 40; n++) yield* shop.created()
@@ -153,14 +153,14 @@ layerOf()("a replay", (it) => {
       const { replayId } = yield* shop.replay("--status", "all", "--pace", "1000")
       yield* until(() => to.open() === 2)
       yield* shop.created()
-      // The live one is sent although the replay waits.
+      // The live delivery is sent although the replay waits.
       yield* until(() => to.open() === 3)
       assert.strictEqual((yield* shop.repeats).length, 2)
       yield* shop.command("cancel-replay", "--replay", String(replayId))
     })
   )
 
-  it.effect("is cancelled: what is not sent is not sent, and nothing is attempted again", () =>
+  it.effect("is cancelled: no further delivery is sent, and none is retried", () =>
     Effect.gen(function* () {
       const to = yield* receiver((hit, n) => (n < 20 ? ok : status(500))(hit, n))
       const shop = yield* start(to)
@@ -182,7 +182,7 @@ layerOf()("a replay", (it) => {
     })
   )
 
-  it.effect("waits while its webhook is disabled, and goes on when it is enabled", () =>
+  it.effect("waits while its webhook is disabled, and continues when it is enabled", () =>
     Effect.gen(function* () {
       const to = yield* receiver(slowly(50))
       const shop = yield* start(to)

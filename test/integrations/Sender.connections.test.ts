@@ -16,7 +16,7 @@ describe("a connection to an endpoint", () => {
       const hook = yield* answering(answerOf(200))
       for (let i = 0; i < 5; i++) assert.strictEqual(resultOf(yield* send(url(hook))), 200)
       assert.strictEqual(hook.connections(), 1)
-      // Another name is another endpoint, wherever it is.
+      // Another name is another endpoint, even at the same address.
       assert.strictEqual(resultOf(yield* send(url(hook, "other.test"))), 200)
       assert.strictEqual(hook.connections(), 2)
     }).pipe(Effect.provide(sender()))
@@ -171,7 +171,7 @@ describe("an endpoint's address", () => {
         )
       assert.strictEqual(yield* refusing("127.0.0.1"), "address_refused")
       assert.strictEqual(yield* refusing("::ffff:127.0.0.1", "64:ff9b::7f00:1", "169.254.169.254"), "address_refused")
-      // Public, but plain http is for allowed networks.
+      // Public, but plain http is permitted only to allowed networks.
       assert.strictEqual(yield* refusing("192.0.0.9"), "address_refused")
       assert.strictEqual(hook.connections(), 0)
     })
@@ -223,7 +223,7 @@ describe("an endpoint's address", () => {
       })
       const outcomes = []
       for (const _ of answers) outcomes.push(resultOf(yield* send(url(hook))))
-      // Not even a connection that is kept serves a name that leads elsewhere now.
+      // A kept connection is not reused either once its name resolves to another address.
       assert.deepStrictEqual(outcomes, [200, "address_refused", "address_refused", 200])
       assert.strictEqual(lookups, 4)
       assert.strictEqual(rebound.connections(), 0)

@@ -1,10 +1,10 @@
-/** Senders that find the endpoints of a test. */
+/** Senders that resolve names to the endpoints of a test. */
 import { Duration, Effect, Layer } from "effect"
 import { networksOf } from "../../src/integrations/Addresses.ts"
 import { type Delivery, type Outcome, Sender } from "../../src/integrations/Sender.ts"
 import { Names, NameUnresolved } from "../../src/integrations/Sender/Names.ts"
 
-/** Names that are all at the same addresses. */
+/** Resolves every name to the same addresses. */
 export const at = (...addresses: ReadonlyArray<string>) => names(() => Effect.succeed(addresses))
 
 export const names = (resolve: Names["Service"]["resolve"]) => Layer.succeed(Names, { resolve })
@@ -17,7 +17,7 @@ export interface SenderOptions {
   readonly names?: Layer.Layer<Names>
 }
 
-/** A sender that may go to loopback, where it takes every name to be. */
+/** Creates a sender that may call loopback, and resolves every name to it by default. */
 export const sender = (options: SenderOptions = {}) =>
   Sender.layerNoDeps({
     timeout: Duration.fromInputUnsafe(options.timeout ?? "10 seconds"),
@@ -29,5 +29,5 @@ export const send = (url: string, delivery: Partial<Delivery> = {}): Effect.Effe
     sender.send({ url, body: Buffer.from("{}"), headers: { "content-type": "application/json" }, ...delivery })
   )
 
-/** The outcome of a delivery: its status or its error code. */
+/** Returns the status of an outcome, or its error code. */
 export const resultOf = (outcome: Outcome) => (outcome._tag === "answered" ? outcome.status : outcome.code)

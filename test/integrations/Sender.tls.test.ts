@@ -33,7 +33,7 @@ describe("a delivery over TLS", () => {
       })
       assert.strictEqual(resultOf(yield* send(at(hook))), 200)
       assert.deepStrictEqual(serverNames.splice(0), ["hooks.test", `hooks.test:${hook.port}`])
-      // The name with a dot at its end is the same to DNS and TLS, and stays as it is in HTTP.
+      // A trailing dot makes no difference for DNS and TLS, and is kept in HTTP.
       assert.strictEqual(resultOf(yield* send(at(hook, "hooks.test."))), 200)
       assert.deepStrictEqual(serverNames.splice(0), ["hooks.test", `hooks.test.:${hook.port}`])
       assert.strictEqual(resultOf(yield* send(at(hook, "other.test"))), "tls_failed")

@@ -1,4 +1,4 @@
-/** The slots of attempts in flight: what endpoints that hang or fail may hold, and what is left for the others. */
+/** Slots of attempts in flight: the limits of endpoints that hang or fail, and the slots left for the others. */
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import {
@@ -33,7 +33,7 @@ describe("slots", () => {
     assert.strictEqual(slots.used(), agedSlots + healthySlots)
   })
 
-  it("are never negative, and all free in the end", () => {
+  it("are never negative, and are all free at the end", () => {
     const step = fc.record({ take: fc.boolean(), suspect: fc.boolean(), count: fc.nat(700), pass: fc.nat(400) })
     fc.assert(
       fc.property(fc.array(step, { maxLength: 40 }), (steps) => {

@@ -1,4 +1,4 @@
-/** The circuit breakers of channels, by a clock of the test's (contract §8). */
+/** Circuit breakers of channels, under a test clock (contract §8). */
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Fiber, Layer, Option } from "effect"
 import { TestClock } from "effect/testing"
@@ -12,7 +12,7 @@ const unreachable: Outcome = { _tag: "postponed", errorCode: "connect_failed", r
 const broken: Outcome = { _tag: "unknown", errorCode: "http_500" }
 const busy: Outcome = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() }
 
-/** Calls a channel, and returns the outcome, or that no call was made. */
+/** Calls a channel; returns the outcome, or that no call was made. */
 const call = Effect.fnUntraced(function* (channel: Channel, outcome: Outcome) {
   const { guard } = yield* Circuits
   return yield* guard(channel, Effect.succeed(outcome)).pipe(

@@ -1,4 +1,4 @@
-/** The classification of contract §8, held against what comes over a wire. */
+/** Classification of providers' answers by contract §8. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { type Meaning, meaningOf, statuses } from "../../src/messaging/Outcomes.ts"
@@ -18,7 +18,7 @@ import {
   unknown
 } from "./Connectors.support.ts"
 
-/** The contract, status by status. */
+/** Returns the meaning of a status by the contract. */
 const expected = (status: number): Meaning => {
   if (status >= 200 && status <= 299) return "accepted"
   if (status === 429 || status === 503) return "postponed"
@@ -26,13 +26,13 @@ const expected = (status: number): Meaning => {
   return "unknown"
 }
 
-/** Every status that HTTP has room for in a whole answer. */
+/** All statuses from 200 to 599. */
 const all = Array.from({ length: 400 }, (_, i) => i + 200)
 
-/** The first and the last status of each row, and what is beside them. */
+/** The first and last status of each row of the table, and their neighbours. */
 const edges = [200, 299, 300, 399, 400, 407, 408, 409, 428, 429, 430, 499, 500, 502, 503, 504, 599, 600, 999]
 
-/** An endpoint that answers with the status at the end of the path. */
+/** Starts an endpoint that answers with the status at the end of the path. */
 const byPath = (body: string) =>
   endpoint(({ socket, text }) => socket.write(reply(Number(/^POST \S*?(\d{3}) /.exec(text)?.[1]), body)))
 
@@ -69,11 +69,11 @@ describe("an answer of the http provider", () => {
 
   it.live("accepts with any string as id in any JSON object", () =>
     Effect.gen(function* () {
-      const told = (body: string, status = 200) =>
+      const outcomeOf = (body: string, status = 200) =>
         Effect.flatMap(answering(reply(status, body)), (provider) => send(http(provider)))
-      assert.deepStrictEqual(yield* told(` {"more":[{}],"providerMessageId" : "a-1" }\n`), accepted("a-1"))
-      assert.deepStrictEqual(yield* told(`{"providerMessageId":"\\u00e4 🚲"}`, 202), accepted("ä 🚲"))
-      assert.deepStrictEqual(yield* told(`{"providerMessageId":""}`, 299), accepted(""))
+      assert.deepStrictEqual(yield* outcomeOf(` {"more":[{}],"providerMessageId" : "a-1" }\n`), accepted("a-1"))
+      assert.deepStrictEqual(yield* outcomeOf(`{"providerMessageId":"\\u00e4 🚲"}`, 202), accepted("ä 🚲"))
+      assert.deepStrictEqual(yield* outcomeOf(`{"providerMessageId":""}`, 299), accepted(""))
       const unreadable = [
         "{}",
         "null",
@@ -87,11 +87,11 @@ describe("an answer of the http provider", () => {
         `{"providerMessageId":"8812"`,
         `{"providerMessageId":"8812"}}`,
         `providerMessageId=8812`,
-        // Neither can be stored.
+        // PostgreSQL can store neither of these.
         `{"providerMessageId":"a\\u0000"}`,
         `{"providerMessageId":"a\\ud83d"}`
       ]
-      for (const body of unreadable) assert.deepStrictEqual(yield* told(body), unknown("unreadable_answer"), body)
+      for (const body of unreadable) assert.deepStrictEqual(yield* outcomeOf(body), unknown("unreadable_answer"), body)
       const noUtf8 = Buffer.concat([Buffer.from(`{"providerMessageId":"`), Buffer.from([0xff]), Buffer.from(`"}`)])
       const provider = yield* endpoint(({ socket }) => {
         socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${noUtf8.byteLength}\r\n\r\n`)
@@ -103,14 +103,14 @@ describe("an answer of the http provider", () => {
 })
 
 describe("an answer of Telegram", () => {
-  const told = (status: number, body: string, ...headers: ReadonlyArray<string>) =>
+  const outcomeOf = (status: number, body: string, ...headers: ReadonlyArray<string>) =>
     Effect.flatMap(answering(reply(status, body, ...headers)), (provider) => send(telegram(provider)))
 
   it.live("accepts with the message's id as a string", () =>
     Effect.gen(function* () {
-      assert.deepStrictEqual(yield* told(200, taken.telegram), accepted("8812"))
+      assert.deepStrictEqual(yield* outcomeOf(200, taken.telegram), accepted("8812"))
       const whole = `{"ok":true,"result":{"message_id":9007199254740991,"chat":{"id":-5,"type":"private"},"text":"x"}}`
-      assert.deepStrictEqual(yield* told(200, whole), accepted("9007199254740991"))
+      assert.deepStrictEqual(yield* outcomeOf(200, whole), accepted("9007199254740991"))
     }).pipe(Effect.provide(connectors()))
   )
 
@@ -147,12 +147,12 @@ describe("an answer of Telegram", () => {
         ""
       ]
       for (const body of bodies) {
-        assert.deepStrictEqual(yield* told(200, body), unknown("unreadable_answer"), body)
-        assert.deepStrictEqual(yield* told(404, body), refused("http_404"), body)
-        assert.deepStrictEqual(yield* told(408, body), unknown("http_408"), body)
-        assert.deepStrictEqual(yield* told(429, body), postponed("http_429"), body)
-        assert.deepStrictEqual(yield* told(502, body), unknown("http_502"), body)
-        assert.deepStrictEqual(yield* told(503, body, "retry-after: 7"), postponed("http_503", 7), body)
+        assert.deepStrictEqual(yield* outcomeOf(200, body), unknown("unreadable_answer"), body)
+        assert.deepStrictEqual(yield* outcomeOf(404, body), refused("http_404"), body)
+        assert.deepStrictEqual(yield* outcomeOf(408, body), unknown("http_408"), body)
+        assert.deepStrictEqual(yield* outcomeOf(429, body), postponed("http_429"), body)
+        assert.deepStrictEqual(yield* outcomeOf(502, body), unknown("http_502"), body)
+        assert.deepStrictEqual(yield* outcomeOf(503, body, "retry-after: 7"), postponed("http_503", 7), body)
       }
       const meant = { refused, postponed: (code: string) => postponed(code), unknown }
       for (const status of edges) {
@@ -167,7 +167,7 @@ describe("an answer of Telegram", () => {
   it.live("that contradicts itself or has no message id is unknown", () =>
     Effect.gen(function* () {
       for (const status of [302, 400, 403, 429, 500, 503]) {
-        assert.deepStrictEqual(yield* told(status, taken.telegram), unknown("unreadable_answer"), `${status}`)
+        assert.deepStrictEqual(yield* outcomeOf(status, taken.telegram), unknown("unreadable_answer"), `${status}`)
       }
       for (const result of [
         "",
@@ -178,7 +178,7 @@ describe("an answer of Telegram", () => {
         `,"result":{"message_id":1.5}`,
         `,"result":{"message_id":9007199254740993}`
       ]) {
-        assert.deepStrictEqual(yield* told(200, `{"ok":true${result}}`), unknown("unreadable_answer"), result)
+        assert.deepStrictEqual(yield* outcomeOf(200, `{"ok":true${result}}`), unknown("unreadable_answer"), result)
       }
     }).pipe(Effect.provide(connectors()))
   )

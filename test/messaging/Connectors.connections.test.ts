@@ -1,4 +1,4 @@
-/** The connection of a call is its own. */
+/** Connections to providers: each call has its own. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { answering, endpoint } from "../support/Endpoints.ts"

@@ -109,7 +109,7 @@ describe("a provider call is postponed when it", () => {
   )
 })
 
-/** What of an answer is faulty or late, `integrations/Sender.answers` has in full: both send with `platform/outbound/Exchange`. */
+/** `integrations/Sender.answers` tests all invalid and late answers: both send with `platform/outbound/Exchange`. */
 describe("a provider call is unknown when it", () => {
   it.effect("is not read within its deadline", () =>
     Effect.gen(function* () {
@@ -201,7 +201,7 @@ describe("a provider call is unknown when it", () => {
   it.live("is refused by TLS after the request was sent", () =>
     Effect.gen(function* () {
       yield* trusted
-      // With TLS 1.3 the server misses our certificate only after the handshake has ended for us.
+      // With TLS 1.3, the server rejects the missing client certificate only after the client's handshake has ended.
       const provider = yield* endpoint(() => {}, {
         tls: { ...tls, requestCert: true, rejectUnauthorized: true, minVersion: "TLSv1.3" }
       })
@@ -214,7 +214,7 @@ describe("a provider call is unknown when it", () => {
       const garbage = [
         "SSH-2.0-OpenSSH_9.9\r\n",
         "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
-        // More than it says: what is within the length is no JSON.
+        // The answer is longer than its length; the part within the length is not JSON.
         `HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n${taken.http}`
       ]
       for (const text of garbage) {

@@ -1,4 +1,4 @@
-/** The requests of connectors (contract §8). */
+/** Requests of the connectors (contract §8). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, References, Schema } from "effect"
 import { TestClock } from "effect/testing"
@@ -25,7 +25,7 @@ import {
 
 const json = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Unknown))
 
-/** The last request of an endpoint: its first line, its headers with names in lower case, and its body. */
+/** Returns the last request of an endpoint: its first line, its headers with lower-case names, and its body. */
 const last = ({ received }: Endpoint) => {
   const [head = "", body = ""] = received.at(-1)?.text.split("\r\n\r\n") ?? []
   const [line = "", ...fields] = head.split("\r\n")
@@ -137,7 +137,7 @@ describe("the telegram connector", () => {
         ["/", ""],
         ["/telegram/v1", "/telegram/v1"],
         ["/telegram//", "/telegram"],
-        // White space around a URL is no part of it.
+        // White space around a URL is ignored.
         [" ", ""]
       ]) {
         assert.deepStrictEqual(yield* send(telegramTo(`http://127.0.0.1:${provider.port}${base}`)), accepted("8812"))

@@ -4,8 +4,8 @@ import { Effect } from "effect"
 import { answering, answerOf } from "../support/Endpoints.ts"
 import { expectOfBoth, connectors, postponed, reply, send, telegram } from "./Connectors.support.ts"
 
-describe("the delay that a provider asks for", () => {
-  // The clock of these tests stands at the beginning of 1970.
+describe("the delay that a provider requests", () => {
+  // The test clock starts at the beginning of 1970.
   it.effect("is Retry-After in seconds or as a date, at most an hour", () =>
     Effect.gen(function* () {
       for (const [value, seconds] of [

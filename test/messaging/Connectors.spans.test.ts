@@ -1,4 +1,4 @@
-/** The spans and logs of provider calls, and the values that they must not contain. */
+/** Spans and logs of provider calls, and the values that they must not contain. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Logger, Option, Predicate, References } from "effect"
 import type { Outcome } from "../../src/messaging/Outcomes.ts"
@@ -21,7 +21,7 @@ import {
   token
 } from "./Connectors.support.ts"
 
-/** All values of a span or an outcome, as a text. */
+/** Returns all values of a span or an outcome as text. */
 const shown = (value: unknown): string =>
   JSON.stringify(value, (_, inner: unknown) => {
     if (inner instanceof Map) return [...inner]
@@ -55,7 +55,7 @@ describe("the span of a provider call", () => {
       ] as const) {
         const { spans } = yield* recorded(send(channel).pipe(Effect.withSpan("cause")))
         const [cause, ...calls] = spans
-        const told = calls.map((call) => ({
+        const described = calls.map((call) => ({
           name: call.name,
           kind: call.kind,
           parent: Option.map(call.parent, ({ spanId }) => spanId),
@@ -63,7 +63,7 @@ describe("the span of a provider call", () => {
           attributes: Object.fromEntries(call.attributes)
         }))
         const parent = Option.fromUndefinedOr(cause?.spanId)
-        assert.deepStrictEqual(told, [
+        assert.deepStrictEqual(described, [
           { name: "POST", kind: "client", parent, failed: "error.type" in attributes, attributes }
         ])
       }
@@ -72,13 +72,13 @@ describe("the span of a provider call", () => {
 
   it.live("has the caller's attributes and the server's name and default port", () =>
     Effect.gen(function* () {
-      const told = (url: string) =>
+      const attributesOf = (url: string) =>
         Effect.map(recorded(send(httpTo(url)).pipe(Effect.annotateSpans("project.id", "prj_1"))), ({ spans }) =>
           ["server.address", "server.port", "project.id"].map((name) => spans[0]?.attributes.get(name))
         )
-      assert.deepStrictEqual(yield* told("http://provider.invalid/x"), ["provider.invalid", 80, "prj_1"])
-      assert.deepStrictEqual(yield* told("https://provider.invalid/x"), ["provider.invalid", 443, "prj_1"])
-      assert.deepStrictEqual(yield* told("http://[::1]:1/x"), ["::1", 1, "prj_1"])
+      assert.deepStrictEqual(yield* attributesOf("http://provider.invalid/x"), ["provider.invalid", 80, "prj_1"])
+      assert.deepStrictEqual(yield* attributesOf("https://provider.invalid/x"), ["provider.invalid", 443, "prj_1"])
+      assert.deepStrictEqual(yield* attributesOf("http://[::1]:1/x"), ["::1", 1, "prj_1"])
     }).pipe(Effect.provide(connectors()))
   )
 
@@ -97,23 +97,23 @@ describe("the span of a provider call", () => {
     Effect.gen(function* () {
       const logged: Array<unknown> = []
       const logger = Logger.make(({ cause, message }) => void logged.push(message, cause))
-      const told = yield* recorded(effect).pipe(
+      const traced = yield* recorded(effect).pipe(
         Effect.provide(Logger.layer([logger])),
         Effect.provideService(References.MinimumLogLevel, "All")
       )
-      assert.isAtLeast(told.spans.length, 1)
-      for (const { attributes, links, name, status } of told.spans) {
-        const text = shown([name, [...attributes], links, status, told.value, logged])
+      assert.isAtLeast(traced.spans.length, 1)
+      for (const { attributes, links, name, status } of traced.spans) {
+        const text = shown([name, [...attributes], links, status, traced.value, logged])
         for (const secret of secrets) assert.notInclude(text, secret)
       }
       assert.deepStrictEqual(logged, [])
-      return told.value
+      return traced.value
     })
 
   it.live("contains no secret, text or recipient, however the call ends", () =>
     Effect.gen(function* () {
       const { port: nobody } = yield* Effect.scoped(endpoint(() => {}))
-      // Providers that send everything back to where it came from.
+      // Some of the providers echo the request in their answers.
       const echo = (status: number) =>
         endpoint(({ socket, text }) =>
           socket.write(reply(status, JSON.stringify({ ok: false, error_code: status, description: text })))

@@ -1,4 +1,4 @@
-/** Channels of every provider at endpoints of a test, and what their connectors make of them. */
+/** Channels of every provider at endpoints of a test, and the outcomes of their connectors. */
 import { assert } from "@effect/vitest"
 import { ConfigProvider, Duration, Effect, Fiber, Layer, Option, Schema, Tracer } from "effect"
 import { TestClock } from "effect/testing"
@@ -10,7 +10,7 @@ import { Settings } from "../../src/platform/Settings.ts"
 import type { Endpoint } from "../support/Endpoints.ts"
 import { untilLive } from "../support/Waiting.ts"
 
-/** The connectors of a process with this environment; without one they wait as long as a slow machine may need. */
+/** The connectors of a process with this environment; by default they have a long timeout, for slow machines. */
 export const connectors = (environment: Record<string, string> = { PROVIDER_TIMEOUT: "1h" }) =>
   Connectors.layer.pipe(
     Layer.provide(Settings.layer),
@@ -34,13 +34,13 @@ type Port = Pick<Endpoint, "port">
 export const http = ({ port }: Port) => httpTo(`http://127.0.0.1:${port}/send`)
 export const telegram = ({ port }: Port) => telegramTo(`http://127.0.0.1:${port}`)
 
-/** Both providers that are spoken to over a network, at one endpoint. */
+/** Returns channels of both network providers at one endpoint. */
 export const both = ({ port }: Port, origin = "http://127.0.0.1"): ReadonlyArray<ChannelConfig> => [
   httpTo(`${origin}:${port}/send`),
   telegramTo(`${origin}:${port}`)
 ]
 
-/** Sends to both, and holds each outcome to be this one. */
+/** Sends to both providers; asserts the outcome of each. */
 export const expectOfBoth = Effect.fnUntraced(function* (
   to: Port,
   outcome: Outcome,
@@ -59,10 +59,10 @@ export const message: Outgoing = {
 export const send = (channel: ChannelConfig, outgoing: Outgoing = message): Effect.Effect<Outcome, never, Connectors> =>
   Effect.flatMap(Connectors, (connectors) => connectors.send(channel, outgoing))
 
-/** A send that is under way, with the clock in the test's hand. */
+/** Starts a send under a test clock, without waiting for its outcome. */
 export const start = (channel: ChannelConfig) => Effect.forkChild(send(channel), { startImmediately: true })
 
-/** Lets the deadline of 10 s pass once a condition holds, and returns the outcome. */
+/** Starts a send, advances the clock by the deadline of 10 s once a condition holds, and returns the outcome. */
 export const overdue = (channel: ChannelConfig, when: () => boolean) =>
   Effect.gen(function* () {
     const sending = yield* start(channel)
@@ -80,14 +80,14 @@ export const postponed = (errorCode: string, seconds?: number): Outcome => ({
   retryAfter: Option.map(Option.fromUndefinedOr(seconds), Duration.seconds)
 })
 
-/** A whole answer with a body. */
+/** Returns a complete answer with a body. */
 export const reply = (status: number, body: string, ...headers: ReadonlyArray<string>) =>
   [`HTTP/1.1 ${status} Told so`, `content-length: ${Buffer.byteLength(body)}`, ...headers, "", body].join("\r\n")
 
-/** The answer of each provider that has accepted a message; the id as the connector returns it. */
+/** Each provider's answer to an accepted message; 8812 is the id that the connector returns. */
 export const taken = { http: `{"providerMessageId":"8812"}`, telegram: `{"ok":true,"result":{"message_id":8812}}` }
 
-/** Keeps every span that an effect makes. */
+/** Runs an effect; returns its value and all spans that it made. */
 export const recorded = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.suspend(() => {
     const spans: Array<Tracer.Span> = []

@@ -18,7 +18,7 @@ const pruner = (env: Readonly<Record<string, string>>) =>
 
 const now = 100 * 86_400_000
 
-/** Puts messages of a status and an age in days, named after both. */
+/** Inserts messages of a status and an age in days, named after both. */
 const putMessages = Effect.fnUntraced(function* (project: string, status: string, days: number, count: number) {
   const sql = yield* SqlClient.SqlClient
   const at = new Date(now - days * 86_400_000)
@@ -30,7 +30,7 @@ const putMessages = Effect.fnUntraced(function* (project: string, status: string
     FROM generate_series(1, ${count}::int) n`
 })
 
-/** The kinds of messages that are left, each with its number. */
+/** Returns the names of the remaining messages, each with its count. */
 const remaining = (project: string) =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient

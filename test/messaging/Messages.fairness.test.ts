@@ -1,4 +1,4 @@
-/** Messages that wait for another attempt while a provider of another project hangs (contract §8). */
+/** Messages that wait for another attempt while the provider of another project hangs (contract §8). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { conversations, open, taken, text } from "../contract/Messages.support.ts"
@@ -6,7 +6,7 @@ import { type Answering, hang, status } from "../integrations/Deliveries.support
 import { startServer } from "../support/TestServer.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
-/** Puts each message off once, and answers its next attempts so. */
+/** Postpones each message once, and then answers its further attempts with `answer`. */
 const afterwards = (answer: Answering): Answering => {
   const known = new Set<string>()
   return (hit, n) => {
@@ -20,7 +20,7 @@ const afterwards = (answer: Answering): Answering => {
 describe("a message that waits", () => {
   it.live("is attempted while a hundred of another project wait for a provider that hangs", () =>
     Effect.gen(function* () {
-      // No call that hangs ends while the test runs.
+      // No call to the hanging provider ends during the test.
       const server = yield* startServer({ PROVIDER_TIMEOUT: "10m" })
       const stuck = yield* open(server, afterwards(hang))
       const healthy = yield* open(server, afterwards(taken))
@@ -34,7 +34,7 @@ describe("a message that waits", () => {
       yield* send(healthy, 40)
       yield* untilRows(healthy.rows, (rows) => rows.every(({ status }) => status === "sent"))
       assert.strictEqual(healthy.provider.hits.length, 80)
-      // The channel that hangs holds no more than its permits.
+      // The hanging channel uses no more than its permits.
       assert.isAtMost(stuck.provider.hits.length, 100 + 16)
     }).pipe(Effect.scoped)
   )

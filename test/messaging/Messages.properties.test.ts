@@ -1,4 +1,4 @@
-/** For any actions of providers, processes and operators: a message is as in a plain model of contract §8. */
+/** Messages under random outcomes, kills and changes by operators, compared with a model of contract §8. */
 import { assert, layer } from "@effect/vitest"
 import { Clock, Duration, Effect, Exit, Fiber, Option } from "effect"
 import * as fc from "fast-check"
@@ -8,25 +8,25 @@ import type { Outcome } from "../../src/messaging/Outcomes.ts"
 import { Operator } from "../../src/platform/Audit.ts"
 import { type Call, engine, Made, openProject, type Provider, untilLater, untilLive } from "./Messages.support.ts"
 
-/** The ends of a call; `dies`: its process is killed, and the outcome is never recorded. */
+/** The end of a call; `killed`: its process is killed, and the outcome is never recorded. */
 type Ending =
-  | { readonly is: "accepted" | "refused" | "unknown" | "dies" }
+  | { readonly is: "accepted" | "refused" | "unknown" | "killed" }
   | { readonly is: "postponed"; readonly retryAfter: number | undefined }
 
-/** Changes by operators in the meantime. */
+/** A change by an operator. */
 type OutsideChange = "nothing" | "settle sent" | "settle failed" | "revoke" | "swap" | "restore"
 
 /** The state of a message in the model. */
 interface Known {
   readonly status: MessageStatus
   readonly log: ReadonlyArray<AttemptStatus>
-  /** Milliseconds from the end of the last attempt to the next; null where there is to be none. */
+  /** Milliseconds from the end of the last attempt to the next; null if there is no next one. */
   readonly next: number | null
 }
 
 const backoff = [1_000, 5_000, 30_000, 120_000]
 
-/** The next state of a message after an attempt in flight. */
+/** Returns the next state of a message after an attempt in flight. */
 const ended = ({ log }: Known, ending: Ending, idempotent: boolean): Known => {
   const before = log.slice(0, -1)
   const delay = backoff[log.length - 1] ?? null
@@ -36,7 +36,7 @@ const ended = ({ log }: Known, ending: Ending, idempotent: boolean): Known => {
     case "refused":
       return { status: "failed", log: [...before, "rejected"], next: null }
     case "unknown":
-    case "dies":
+    case "killed":
       return { status: "unknown", log: [...before, "unknown"], next: idempotent ? delay : null }
     case "postponed":
       if (delay === null) return { status: givenUp(before), log: [...before, "rejected"], next: null }
@@ -44,15 +44,15 @@ const ended = ({ log }: Known, ending: Ending, idempotent: boolean): Known => {
   }
 }
 
-/** A message that may have been sent cannot fail, except by an operator. */
+/** Returns the final status after the last attempt: a message that may have been sent fails only by an operator. */
 const givenUp = (log: ReadonlyArray<AttemptStatus>): MessageStatus => (log.includes("unknown") ? "unknown" : "failed")
 
-/** The next state of a message whose channel is gone when its next attempt is due. */
+/** Returns the next state of a message whose channel is revoked or changed when its next attempt is due. */
 const abandoned = ({ log }: Known): Known => ({ status: givenUp(log), log, next: null })
 
 const begun = (known: Known): Known => ({ ...known, log: [...known.log, "pending"] })
 
-/** The next state after an operator settles the message; undefined if that is refused. */
+/** Returns the next state after an operator settles the message; undefined if that is refused. */
 const settled = (known: Known, as: "sent" | "failed"): Known | undefined => {
   if (known.status === as) return known
   if (known.status !== "unknown") return undefined
@@ -61,9 +61,9 @@ const settled = (known: Known, as: "sent" | "failed"): Known | undefined => {
 }
 
 interface Turn {
-  /** Before the attempt is due. */
+  /** A change before the attempt is due. */
   readonly before: OutsideChange
-  /** While it is under way. */
+  /** A change while the attempt is in flight. */
   readonly meanwhile: OutsideChange
   readonly ending: Ending
 }
@@ -71,7 +71,7 @@ interface Turn {
 const ending: fc.Arbitrary<Ending> = fc.oneof(
   { weight: 1, arbitrary: fc.constantFrom<Ending>({ is: "accepted" }, { is: "refused" }) },
   { weight: 4, arbitrary: fc.constant<Ending>({ is: "unknown" }) },
-  { weight: 1, arbitrary: fc.constant<Ending>({ is: "dies" }) },
+  { weight: 1, arbitrary: fc.constant<Ending>({ is: "killed" }) },
   {
     weight: 4,
     arbitrary: fc
@@ -79,17 +79,20 @@ const ending: fc.Arbitrary<Ending> = fc.oneof(
       .map((retryAfter): Ending => ({ is: "postponed", retryAfter }))
   }
 )
-const meddling = fc.oneof(
+const outsideChange = fc.oneof(
   { weight: 12, arbitrary: fc.constant<OutsideChange>("nothing") },
   fc.constantFrom<OutsideChange>("settle sent", "settle failed", "revoke", "swap", "restore")
 )
-/** As many as there can be attempts, and one for a sixth that is never to come. */
-const turns = fc.array(fc.record({ before: meddling, meanwhile: meddling, ending }), { minLength: 6, maxLength: 6 })
+/** One turn for each possible attempt, and one for a sixth that must not happen. */
+const turns = fc.array(fc.record({ before: outsideChange, meanwhile: outsideChange, ending }), {
+  minLength: 6,
+  maxLength: 6
+})
 
 const outcomeOf = (ending: Ending): Outcome => {
   switch (ending.is) {
-    // Ends that come after the caller has given up.
-    case "dies":
+    // The provider's answer comes after the lease has ended.
+    case "killed":
     case "accepted":
       return { _tag: "accepted", providerMessageId: "p" }
     case "refused":
@@ -127,7 +130,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
     hasChannel = what === "restore"
   })
 
-  /** Asserts that the message is that of the model. */
+  /** Asserts that the message equals the model's; returns the time of its next attempt. */
   const assertKnown = Effect.fnUntraced(function* () {
     const row = yield* project.row
     const last = row.log.at(-1)
@@ -141,7 +144,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
     return next
   })
 
-  /** The call of the attempt that has begun: it is the message's own, and the only one. */
+  /** Returns the call of the attempt that has begun; asserts that it is the message's, and the only one. */
   const callOf = Effect.fnUntraced(function* () {
     assert.strictEqual(calls.length - from, known.log.length)
     const call: Call = calls.at(-1) ?? assert.fail("no call")
@@ -152,8 +155,8 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
   const end = Effect.fnUntraced(function* (call: Call, { ending, meanwhile }: Turn) {
     yield* changeFromOutside(meanwhile)
     const wasSettled = known.log.at(-1) !== "pending"
-    if (ending.is === "dies" && !wasSettled) {
-      // Its lease is found to be over.
+    if (ending.is === "killed" && !wasSettled) {
+      // Its lease ends, and a retrier finds that.
       yield* TestClock.adjust("14 seconds")
       assert.strictEqual((yield* project.row).log.at(-1)?.status, "pending")
       yield* untilLater(project.row, (row) => !row.attempting)
@@ -172,7 +175,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
       yield* changeFromOutside(turn.before)
       const due = yield* assertKnown()
       if (due === null) continue
-      // Never before its time.
+      // There is no attempt before its time.
       yield* TestClock.adjust(due.getTime() - (yield* Clock.currentTimeMillis) - 1)
       yield* TestClock.withLive(Effect.sleep("10 millis"))
       assert.strictEqual(calls.length - from, known.log.length)
@@ -193,12 +196,12 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
       assert.deepStrictEqual([message.deliveryStatus, replayed], [known.status, false])
     }
     yield* untilLive(project.row, (row) => !row.attempting)
-    // A result that came too late has had its time, too.
+    // Waits until a late result has been handled, too.
     yield* TestClock.withLive(Effect.sleep("5 millis"))
     yield* assertKnown()
   }
 
-  // There is no further call, not even after a replay.
+  // No further call is made, not even after a replay.
   assert.isNull(known.next)
   const before = yield* project.row
   yield* TestClock.adjust("1 hour")
@@ -217,7 +220,7 @@ layer(engine)("a message", (it) => {
           fc.asyncProperty(fc.constantFrom<Provider>("sandbox", "sandbox", "telegram"), turns, (provider, turns) =>
             Effect.runPromiseWith(context)(run(provider, turns))
           ),
-          // A counterexample is to be resultOf before the test times out.
+          // A counterexample has to be found before the test times out.
           { numRuns: 25, interruptAfterTimeLimit: 45_000 }
         )
       )

@@ -12,7 +12,7 @@ import { untilLater } from "./Messages.support.ts"
 
 const isUnderWay = ({ attempting }: MessageRow) => attempting
 
-/** A project whose messages get these answers in order, under a test clock. */
+/** Opens a project whose messages get these answers in order, under a test clock. */
 const start = Effect.fnUntraced(function* (...answers: readonly [Answering, ...ReadonlyArray<Answering>]) {
   const project = yield* open(yield* TestServer, script(...answers))
   const { provider, row } = project
@@ -28,7 +28,7 @@ const start = Effect.fnUntraced(function* (...answers: readonly [Answering, ...R
   }
 })
 
-/** A message that waits for its time only: once it was attempted, all that was due before was attempted too. */
+/** Sends a message and waits for its second attempt; by then, everything that was due before has been attempted, too. */
 const sentinel = Effect.fnUntraced(function* () {
   const { send, untilIs } = yield* start(status(503), taken)
   const { messageId } = messageReceiptOf(yield* send("http"))

@@ -1,4 +1,4 @@
-/** Every move of a message's life, by the statement that makes it, and the fence that stale results don't pass. */
+/** Every move between the states of a message by its statement, and the fence that refuses stale results. */
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import type { AttemptStatus, MessageStatus } from "../../src/api/messaging/Messaging.ts"
@@ -12,7 +12,7 @@ import { newKey } from "../contract/Requests.ts"
 import { limitsOf, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 
-/** Contract §8. To stay what it is, and be tried again, is no move there. */
+/** The moves of contract §8; a retry in the same status is not one of them. */
 const contract: Readonly<Record<MessageStatus, ReadonlyArray<MessageStatus>>> = {
   pending: ["sent", "retrying", "unknown", "failed"],
   retrying: ["sent", "unknown", "failed"],
@@ -27,11 +27,11 @@ describe("the state machine of messages", () => {
     const made = moves.flatMap(({ from, to }) =>
       from.filter((state) => state !== to).map((state) => `${state} → ${to}`)
     )
-    const told = Object.entries(contract).flatMap(([from, to]) => to.map((to) => `${from} → ${to}`))
-    assert.deepStrictEqual([...new Set(made)].toSorted(), told.toSorted())
+    const allowed = Object.entries(contract).flatMap(([from, to]) => to.map((to) => `${from} → ${to}`))
+    assert.deepStrictEqual([...new Set(made)].toSorted(), allowed.toSorted())
   })
 
-  it("leads an attempt to each final state", () => {
+  it("moves an attempt to each final state", () => {
     const ends = moves.flatMap((move) => ("attempt" in move ? [move.attempt] : []))
     assert.deepStrictEqual([...new Set(ends)].toSorted(), attemptContract)
   })
@@ -41,7 +41,7 @@ const minute = 60_000
 const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null, nextAttemptAt: null }
 const ended = (status: AttemptStatus) => ({ ...begun, status, finishedAt: new Date(0).toISOString(), errorCode: "x" })
 
-/** The possible states of a message. Due times and ends of leases are a minute from now, when the statements run. */
+/** The possible states of a message. `availableIn` is a minute: the statements run at the due time or end of the lease. */
 const places = {
   pending: { status: "pending", attempting: true, availableIn: minute, attempt: begun },
   "retrying, waiting": { status: "retrying", availableIn: minute, attempt: ended("retrying") },
@@ -67,7 +67,7 @@ const underWay = new Set<Place>(["pending", "retrying, under way", "unknown, und
 const waiting = new Set<Place>(["retrying, waiting", "unknown, waiting"])
 const isUnknown = (place: Place) => place.startsWith("unknown")
 
-/** A message in a state, in a project that only the test uses. */
+/** Creates a message in a state, in a project that only the test uses. */
 const openAt = Effect.fnUntraced(function* (place: Place) {
   const server = yield* TestServer
   const project = yield* open(server)
@@ -111,11 +111,11 @@ const attemptOf = ({ id, projectId }: Shop, number: number): Attempt => ({
 const resultOf = (on: Event): Result => ({
   on,
   providerMessageId: on === "accepted" ? "p" : null,
-  errorCode: on === "accepted" ? null : "told",
+  errorCode: on === "accepted" ? null : "some_code",
   delayMillis: on === "postponed" || on === "unclear" ? minute : null
 })
 
-/** The outcomes of a call: the status of the message, and of the attempt. */
+/** The outcomes of a call: event, status of the message, and status of the attempt. */
 const ends = [
   ["accepted", "sent", "accepted"],
   ["refused", "failed", "rejected"],
@@ -215,14 +215,14 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
           })
         } else if (underWay.has(place)) {
           assert.deepInclude(claims[0], { messageId: shop.id, number: 1, lost: true })
-          // A repeated request meanwhile does not report it as in flight.
+          // A repeated request does not report the message as in flight.
           assert.deepInclude(row, { status: "unknown", attempts: 1, attempting: true, availableAt: shop.leaseEnd })
         } else {
           assert.deepStrictEqual(claims, [])
           return assert.deepStrictEqual(yield* shop.everything, before)
         }
         assert.lengthOf(claims, 1)
-        // It is leased, so no other process has it.
+        // It is leased, so no other process can claim it.
         assert.deepStrictEqual(yield* claimIn(shop, shop.now), [])
       })
     )
@@ -238,7 +238,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
           const before = yield* shop.everything
           const claims = yield* claimIn(shop, shop.now)
           if (!waiting.has(place)) {
-            // The call under way was made while there was a channel: it still has to be recorded.
+            // The attempt in flight began while the channel existed: its result is still recorded.
             assert.deepStrictEqual(
               claims.map(({ lost }) => lost),
               underWay.has(place) ? [true] : []

@@ -1,4 +1,4 @@
-/** Sends and what repeats them, as the service puts them together, over providers that a test speaks for. */
+/** The services that send and retry messages, with providers whose answers a test controls. */
 import { assert } from "@effect/vitest"
 import { Clock, ConfigProvider, Context, Deferred, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -22,14 +22,14 @@ import type { MessageRow } from "../contract/Messages.support.ts"
 import { databaseClock } from "../support/DatabaseClock.ts"
 import { type File, services, textOf } from "../project/Projects.support.ts"
 
-/** A call of a provider that waits for what the test says of it. */
+/** A provider call that waits for the test's answer. */
 export interface Call {
   readonly messageId: string
   readonly at: number
   readonly answer: (outcome: Outcome) => Effect.Effect<unknown>
 }
 
-/** Every call that was made, the oldest first. */
+/** All calls, the oldest first. */
 export class Made extends Context.Service<Made, { readonly calls: ReadonlyArray<Call> }>()(
   "developer-api/test/messaging/Made"
 ) {}
@@ -53,12 +53,12 @@ const providers = Layer.effectContext(
 
 const settings = Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: {} }))))
 
-/** A worker whose leases end by their time alone. */
-const aloneInTheWorld = Layer.succeed(Worker, { id: 1n, leaseId: () => null, isDead: (sql) => sql`false` })
+/** A worker that considers no other worker dead, so that leases end only by their time. */
+const soleWorker = Layer.succeed(Worker, { id: 1n, leaseId: () => null, isDead: (sql) => sql`false` })
 
-/** With the clock in the test's hand: `PROVIDER_TIMEOUT` is 10 s, and a lease 15 s. */
+/** The services under a test clock: `PROVIDER_TIMEOUT` is 10 s, and a lease 15 s. */
 export const engine = Layer.mergeAll(Sending.layer, Retrier.layer, Messages.layer).pipe(
-  Layer.provide([Calls.layer, Circuits.layer, aloneInTheWorld]),
+  Layer.provide([Calls.layer, Circuits.layer, soleWorker]),
   Layer.provide([Supervisor.layer, databaseClock]),
   Layer.provide(Providers.layerNoDeps),
   Layer.provideMerge(providers),
@@ -76,7 +76,7 @@ const channelOf = (provider: Provider, status: "active" | "revoked" = "active"):
     ? { id: "channel", providerType: "sandbox", displayName: "C", status }
     : { id: "channel", providerType: "telegram", displayName: "C", status, config: { token: "1:a" } }
 
-/** A new project with one conversation, and what can be done to it. */
+/** Creates a project with one conversation; returns its operations. */
 export const openProject = Effect.fnUntraced(function* (provider: Provider) {
   const [sql, projects, sending, messages] = [
     yield* SqlClient.SqlClient,
@@ -104,14 +104,14 @@ export const openProject = Effect.fnUntraced(function* (provider: Provider) {
   }
   return {
     projectId,
-    /** Always the same request, under the same key. */
+    /** Sends the same request each time, under the same key. */
     send: Effect.suspend(() =>
       sending.send(command(projectId, request), conversationId, payload.text).pipe(Effect.orDie)
     ),
     settle: (id: string, as: "sent" | "failed") => messages.settle(projectId, id, as),
     revoke: apply(channelOf(provider, "revoked")),
     restore: apply(channelOf(provider)),
-    /** Makes the channel one of another provider. */
+    /** Changes the channel to another provider. */
     swap: apply({
       id: "channel",
       providerType: "http",
@@ -127,15 +127,15 @@ export const openProject = Effect.fnUntraced(function* (provider: Provider) {
   }
 })
 
-/** Waits for what takes no time of the clock, but that of the machine. */
+/** Polls in real time until something holds, without advancing the clock. */
 export const untilLive = <A, R>(look: Effect.Effect<A, never, R>, holds: (found: A) => boolean) =>
   TestClock.withLive(
     Effect.delay(look, "5 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout("20 seconds"), Effect.orDie)
   )
 
 /**
- * Lets time pass, a look of the retrier at a time, until something holds. While something is under way time waits for it: a
- * slow machine is no reason to miss a state that lasts as short as the shortest backoff.
+ * Advances the clock in steps of the retrier's interval until something holds. While an attempt is in flight, the clock waits
+ * for it, so that a slow machine does not miss a state that lasts only as long as the shortest backoff.
  */
 export const untilLater = Effect.fnUntraced(
   function* <A, R>(
@@ -143,11 +143,13 @@ export const untilLater = Effect.fnUntraced(
     holds: (found: A) => boolean,
     isUnderWay: (found: A) => boolean = () => false
   ) {
-    // An attempt in flight may also be that of a dead process, which ends by time alone.
+    // The attempt may belong to a killed process; then only time ends it.
     for (let waits = 0, found = yield* look; !holds(found); found = yield* look) {
       if (isUnderWay(found) && ++waits % 50 > 0) yield* TestClock.withLive(Effect.sleep("5 millis"))
       else yield* Effect.andThen(TestClock.adjust("250 millis"), TestClock.withLive(Effect.sleep("20 millis")))
     }
   },
-  Effect.raceFirst(TestClock.withLive(Effect.andThen(Effect.sleep("45 seconds"), Effect.die("It never came to it"))))
+  Effect.raceFirst(
+    TestClock.withLive(Effect.andThen(Effect.sleep("45 seconds"), Effect.die("The condition did not hold within 45 s")))
+  )
 )

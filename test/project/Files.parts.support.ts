@@ -1,4 +1,4 @@
-/** Parts of generated project files. */
+/** Arbitrary parts of project files. */
 import * as fc from "fast-check"
 
 export const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: null })
@@ -6,11 +6,11 @@ export const text = (maxLength: number) =>
   fc
     .string({ unit: "binary", minLength: 1, maxLength })
     .filter((value) => value.isWellFormed() && !value.includes("\u0000"))
-/** Any id, but often one that an earlier file has used. */
+/** An arbitrary id, often one that other files use, too. */
 export const id = fc.oneof(text(160), fc.constantFrom("a", "b", "c", "d"))
 export const byId = { selector: ({ id }: { readonly id: string }) => id, maxLength: 6 }
 
-/** Every member but the required ones may be absent. */
+/** Generates a record; all members except the required ones may be absent. */
 export const record = <T, K extends keyof T>(members: { [P in keyof T]: fc.Arbitrary<T[P]> }, requiredKeys: Array<K>) =>
   fc.record(members, { requiredKeys })
 
@@ -37,7 +37,7 @@ const name = fc.oneof(text(100), fc.constantFrom("a", "b", "__proto__"))
 const entityType = fc.constantFrom("contact", "organization", "lead", "deal", "task", "activity", "note")
 
 const fields = fc.array(fc.tuple(name, fc.jsonValue({ maxDepth: 3 })), { maxLength: 4 }).map((pairs) =>
-  // Text that the database can't store is refused, and tested apart.
+  // Text that the database can't store is refused, and tested separately.
   Object.fromEntries(pairs.filter(([, value]) => !/\\\\u(0000|d[89a-f])/i.test(JSON.stringify(value))))
 )
 
@@ -69,7 +69,7 @@ interface Channel {
   readonly id: string
 }
 
-/** Most have their config: a new one without it is refused. */
+/** Arbitrary channels. Most have their config, as a new channel without one is refused. */
 export const channels = fc.uniqueArray(
   fc
     .record({
@@ -100,7 +100,7 @@ const conversationIds = ["0193f0cb-0000-4000-8000-00000000000", "0193F0CB-0000-4
   ["a", "B", "c"].map((last) => `${id}${last}`)
 )
 
-/** Addresses on these channels, without repeats. */
+/** Generates addresses on these channels, without repeats. */
 export const addressesOn = (channels: ReadonlyArray<Channel>) =>
   channels.length === 0
     ? fc.constant([])
@@ -112,7 +112,7 @@ export const addressesOn = (channels: ReadonlyArray<Channel>) =>
         { selector: ({ address, channelId }) => JSON.stringify([channelId, address]), maxLength: 4 }
       )
 
-/** Conversations on these channels, with clients of the file or without. */
+/** Generates conversations on these channels, with or without clients of the file. */
 export const conversationsOn = (channels: ReadonlyArray<Channel>, clientId: fc.Arbitrary<string | null>) =>
   channels.length === 0
     ? fc.constant([])

@@ -114,7 +114,7 @@ describe("faults in the shape of a project file", () => {
   })
 
   it("name the expected type or choice", () => {
-    const told = faults({
+    const messages = faults({
       project: { ...project, contactCapacity: "5" },
       members: {},
       channels: [{ id: "c", providerType: "smoke", displayName: "C" }],
@@ -129,8 +129,8 @@ describe("faults in the shape of a project file", () => {
       /^clients\/0\/status: .*"active".*"archived"$/,
       /^clients\/1: .*object$/
     ]
-    assert.strictEqual(told.length, expected.length, told.join("\n"))
-    for (const [index, pattern] of expected.entries()) assert.match(told[index] ?? "", pattern)
+    assert.strictEqual(messages.length, expected.length, messages.join("\n"))
+    for (const [index, pattern] of expected.entries()) assert.match(messages[index] ?? "", pattern)
   })
 
   it("refuse every member in a sandbox's config", () => {

@@ -1,4 +1,4 @@
-/** The segments, templates and campaigns of an applied file, and the members of clients that campaigns use. */
+/** Segments, templates and campaigns of applied files, and the members of clients that campaigns use. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
@@ -34,7 +34,7 @@ layer(services)("segments of a project file", (it) => {
       assert.deepStrictEqual(yield* rowsOf("segments", id), [changed])
       assert.deepStrictEqual(yield* membersOf(id), ["s c"])
 
-      // Absent members are kept; the list is never absent.
+      // Omitted members are kept; the list of clients is required.
       const last = yield* anHourLater
       yield* apply(id, { segments: [{ id: "s", name: "T", clientIds: [] }] })
       const emptied = { ...changed, name: "T", contact_count: 0, updated_at: last }
@@ -46,7 +46,7 @@ layer(services)("segments of a project file", (it) => {
   it.effect("are unchanged by another order of their clients", () =>
     Effect.gen(function* () {
       const id = "sets"
-      // Neither bytes nor UTF-16 units alone put these in order.
+      // The order of these ids differs between bytes, UTF-16 units and numbers.
       const ids = ["a", "\u{10000}", "\uffee", "B", "10", "9"]
       const of = (clientIds: ReadonlyArray<string>) => [{ id: "s", name: "S", clientIds }]
       yield* apply(id, { clients: ids.map((id) => ({ id, displayName: id })), segments: of(ids) })
@@ -135,7 +135,7 @@ layer(services)("campaigns of a project file", (it) => {
 })
 
 layer(services)("clients of a project file", (it) => {
-  it.effect("are consenting, suppressed and merged as the file says, and unchanged when it is silent", () =>
+  it.effect("are consenting, suppressed and merged as in the file, and keep members that a file omits", () =>
     Effect.gen(function* () {
       const id = "consent"
       yield* anHourLater
@@ -144,7 +144,7 @@ layer(services)("clients of a project file", (it) => {
       )
       yield* apply(id, {
         clients: [
-          // Into one that comes after it.
+          // The other client comes later in the file.
           { id: "a", displayName: "A", marketingConsent: true, suppressed: true, mergedIntoClientId: "b" },
           { id: "b", displayName: "B" }
         ]

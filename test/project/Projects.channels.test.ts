@@ -1,4 +1,4 @@
-/** The channels that applying a file results in, and what it has to say of them. */
+/** The channels that an applied file creates or changes, and its faults. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
@@ -20,14 +20,14 @@ const http = { url: "https://chat.example/send", signingSecret: "whsec_c2VjcmV0"
 const telegram = { token: "123:abc" }
 const telegramApi = "https://api.telegram.org"
 
-/** Channels called `c0`, `c1`, …; what is not said of them is `channel`. */
+/** Returns a file with channels `c0`, `c1`, …; omitted members have defaults. */
 const fileOf = (...channels: ReadonlyArray<object>): { readonly channels: ReadonlyArray<Channel> } => ({
   channels: channels.map((channel, index) => ({ id: `c${index}`, providerType: "http", displayName: "C", ...channel }))
 })
 
 const refused = (id: string, ...channels: ReadonlyArray<object>) => faultsOf(textOf(id, fileOf(...channels)))
 
-/** The row of the only channel after a file that says this of it. */
+/** Applies a file with one channel; returns the channel's row. */
 const after = Effect.fnUntraced(function* (id: string, channel: object) {
   yield* apply(id, fileOf(channel))
   const [row = assert.fail()] = yield* rowsOf("channels", id)
@@ -79,16 +79,16 @@ layer(services)("channels of a project file", (it) => {
       const kinds = [{ config: http }, { providerType: "telegram", config: telegram }, { providerType: "sandbox" }]
       yield* apply(id, fileOf(...kinds))
       const sql = yield* SqlClient.SqlClient
-      // Any row that is written gets a new xmin.
+      // A row that is written gets a new xmin.
       const rows = sql`SELECT *, xmin::text FROM channels WHERE project_id = ${id} ORDER BY id`
       const before = yield* rows
-      const silent = [{}, { providerType: "telegram" }, { providerType: "sandbox" }]
-      const told = [
+      const implicit = [{}, { providerType: "telegram" }, { providerType: "sandbox" }]
+      const explicit = [
         { config: { signingSecret, url }, status: "active" },
         { providerType: "telegram", config: { token: telegram.token, apiBaseUrl: telegramApi } },
         { providerType: "sandbox", config: {} }
       ]
-      for (const channels of [kinds, silent, told]) {
+      for (const channels of [kinds, implicit, explicit]) {
         yield* anHourLater
         const { unchanged } = yield* apply(id, fileOf(...channels))
         assert.deepStrictEqual(unchanged, { project: 1, channels: 3 })
@@ -107,11 +107,11 @@ layer(services)("channels of a project file", (it) => {
       assert.deepStrictEqual({ ...changed, config: created["config"] }, created)
       assert.notDeepEqual(config, created["config"])
       assert.deepStrictEqual(yield* configOf(id, "c0"), { ...http, url: "http://10.0.0.1/" })
-      // Two different secrets look equal unless they are opened.
+      // Sealed values are always different, so the config has to be opened to compare it.
       const secret = { url: "http://10.0.0.1/", signingSecret: "whsec_bmV4dA" }
       assert.strictEqual((yield* apply(id, fileOf({ config: secret }))).updated["channels"], 1)
       assert.deepStrictEqual(yield* configOf(id, "c0"), secret)
-      // A config is one value: what it requires is never kept from the old one.
+      // A config is one value: required members are never kept from the old one.
       assert.deepStrictEqual(yield* refused(id, { config: { url: http.url } }), [
         "channels/0/config/signingSecret: is required"
       ])
@@ -205,7 +205,7 @@ layer(services)("channels of a project file", (it) => {
     Effect.gen(function* () {
       yield* apply("mine", fileOf({ config: http }))
       const mine = yield* rowsOf("channels", "mine")
-      // Were it the same channel, this would keep its config, or be another provider's.
+      // If both projects shared the channel, these files would keep its config or change its provider.
       assert.deepStrictEqual(yield* refused("theirs", {}), [`channels/0/config: ${isNew}`])
       assert.deepStrictEqual(yield* refused("theirs", { providerType: "telegram" }), [`channels/0/config: ${isNew}`])
       assert.strictEqual((yield* apply("theirs", fileOf({ config: http }))).created["channels"], 1)

@@ -1,4 +1,4 @@
-/** Applying while others write: other applies, and the API's creates and patches. */
+/** Applies concurrent with other writes: other applies, and creates and patches of the API. */
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Fiber, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -17,11 +17,11 @@ const withApi = Layer.mergeAll(Clients.layer, Deals.layer).pipe(
   Layer.provideMerge(services)
 )
 
-/** A command of a project under a key of its own; keys and bodies need not differ otherwise. */
+/** Creates a command of a project under a key; keys and bodies need not differ otherwise. */
 const commandOf = (projectId: string, key: string) =>
   command(ProjectId.make(projectId), { endpoint: { identifier: "test" }, headers: { "idempotency-key": key } })
 
-/** Whether the API takes a create. */
+/** Creates a client through the API; returns whether it was created. */
 const create = Effect.fnUntraced(function* (projectId: string, key: string) {
   const clients = yield* Clients
   return yield* clients.create(commandOf(projectId, key), { displayName: "API" }).pipe(
@@ -30,7 +30,7 @@ const create = Effect.fnUntraced(function* (projectId: string, key: string) {
   )
 })
 
-/** Whether the API takes a patch. */
+/** Patches a client through the API; returns whether it was patched. */
 const patch = Effect.fnUntraced(function* (projectId: string, key: string, id: string, changes: ClientPatch) {
   const clients = yield* Clients
   return yield* clients.patch(commandOf(projectId, key), ClientId.make(id), changes).pipe(
@@ -119,7 +119,7 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
       const sql = yield* SqlClient.SqlClient
       const id = "in-flight"
       yield* apply(id)
-      const { applying, go } = yield* onceTold(apply(id, { project: { contactCapacity: 1 } }))
+      const { applying, go } = yield* forkPaused(apply(id, { project: { contactCapacity: 1 } }))
       yield* sql.withTransaction(
         Effect.gen(function* () {
           assert.isTrue(yield* create(id, "key-1"))
@@ -138,7 +138,7 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
       const sql = yield* SqlClient.SqlClient
       const id = "patched"
       yield* apply(id, { clients: [{ id: "c", displayName: "old" }] })
-      const { applying, go } = yield* onceTold(
+      const { applying, go } = yield* forkPaused(
         apply(id, { project: { name: "changed" }, clients: [{ id: "c", displayName: "new" }] })
       )
       yield* sql.withTransaction(
@@ -153,7 +153,7 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
     })
   )
 
-  it.effect("as a patch of a deal that it changes, goes on from what the patch set", () =>
+  it.effect("as a patch of a deal that it changes, starts from the patched deal", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const id = "patched-deal"
@@ -162,7 +162,7 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
         pipelines: [{ id: "p", name: "P", stages }],
         deals: [{ id: "d", title: "old", pipelineId: "p" }]
       })
-      const { applying, go } = yield* onceTold(
+      const { applying, go } = yield* forkPaused(
         Effect.all([
           faultsOf(textOf(id, { pipelines: [{ id: "p", name: "P", stages: stages.slice(0, 1) }] })),
           apply(id, { deals: [{ id: "d", title: "new" }] })
@@ -185,7 +185,7 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
     })
   )
 
-  it.effect("as another apply that changes a channel's config, goes on from what that has set", () =>
+  it.effect("as another apply that changes a channel's config, starts from the changed config", () =>
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const id = "config"
@@ -193,7 +193,7 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
         channels: [{ id: "t", providerType: "telegram" as const, displayName: "T", config }]
       })
       yield* apply(id, channels({ token: "1" }))
-      const { applying, go } = yield* onceTold(apply(id, channels({ token: "3" })))
+      const { applying, go } = yield* forkPaused(apply(id, channels({ token: "3" })))
       yield* sql.withTransaction(
         Effect.gen(function* () {
           yield* apply(id, channels({ token: "2", apiBaseUrl: "http://127.0.0.1:8081" }))
@@ -215,17 +215,17 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
   )
 })
 
-/** A fiber that waits for a signal. It is started outside of the transaction that it races, or it would be part of it. */
-const onceTold = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
-  const told = yield* Deferred.make<void>()
-  const applying = yield* Effect.forkChild(Effect.andThen(Deferred.await(told), effect))
-  return { applying, go: Deferred.succeed(told, undefined) }
+/** Forks an effect that waits for `go`. It is forked outside of the concurrent transaction; otherwise it would join it. */
+const forkPaused = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
+  const signal = yield* Deferred.make<void>()
+  const applying = yield* Effect.forkChild(Effect.andThen(Deferred.await(signal), effect))
+  return { applying, go: Deferred.succeed(signal, undefined) }
 })
 
-/** Waits until a statement of this database that holds `text` waits for a lock. */
+/** Waits until a statement of this database that contains `text` waits for a lock. */
 const untilLocked = Effect.fnUntraced(function* (text: string) {
   const sql = yield* SqlClient.SqlClient
-  // Within a transaction PostgreSQL shows the same activity until its snapshot is cleared.
+  // Within a transaction, PostgreSQL shows the same activity until the snapshot is cleared.
   const look = Effect.andThen(
     sql`SELECT pg_stat_clear_snapshot()`,
     sql`

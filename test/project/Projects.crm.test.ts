@@ -1,4 +1,4 @@
-/** Loyalty, tickets and tasks of an applied file. */
+/** Loyalty, tickets and tasks of applied files. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { anHourLater, apply, type File, rowsOf, services } from "./Projects.support.ts"
@@ -9,7 +9,7 @@ type Rating = NonNullable<File["tickets"]>[number]["rating"]
 const named = (...ids: ReadonlyArray<string>) => ids.map((id) => ({ id, name: id.toUpperCase() }))
 
 layer(services)("loyalty in a project file", (it) => {
-  /** The only client's loyalty and version after a file that says this of it. */
+  /** Applies a file with one client and this loyalty; returns the client's loyalty and version. */
   const after = Effect.fnUntraced(function* (id: string, loyalty?: Loyalty) {
     yield* apply(id, { clients: [{ id: "c", displayName: "C", ...(loyalty !== undefined && { loyalty }) }] })
     const [row] = yield* rowsOf("clients", id)
@@ -116,7 +116,7 @@ layer(services)("tickets of a project file", (it) => {
 })
 
 layer(services)("tasks of a project file", (it) => {
-  it.effect("are created, completed and reopened as a file says", () =>
+  it.effect("are created, completed and reopened by files", () =>
     Effect.gen(function* () {
       const id = "tasks"
       const after = Effect.fnUntraced(function* (members: Partial<NonNullable<File["tasks"]>[number]> = {}) {

@@ -1,4 +1,4 @@
-/** The deals that applying a file results in, and the ones that no file may result in. */
+/** Deals of applied files: their members, defaults and rules. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { anHourLater, apply, faultsOf, type File, rowsOf, services, stateOf, textOf } from "./Projects.support.ts"
@@ -16,11 +16,11 @@ const fileOf = (...deals: ReadonlyArray<Deal>) => ({
   deals: deals.map((deal, index) => ({ id: `d${index}`, title: "T", ...deal }))
 })
 
-/** A project with two pipelines, `p` the default, and these deals. */
+/** Applies a project with two pipelines, `p` the default, and these deals. */
 const given = (id: string, ...deals: ReadonlyArray<Deal>) =>
   apply(id, { project: { defaultPipelineId: "p" }, pipelines, ...fileOf(...deals) })
 
-/** The deals after a file with these members, in their order. */
+/** Applies a file with these members; returns the deals in order. */
 const after = Effect.fnUntraced(function* (id: string, ...deals: ReadonlyArray<Deal>) {
   yield* apply(id, fileOf(...deals))
   return yield* rowsOf("deals", id)
@@ -129,7 +129,7 @@ layer(services)("deals of a project file", (it) => {
       yield* given(id, {}, { stageId: "p2" }, { pipelineId: "q" }, { pipelineId: "q", stageId: "q2" })
       const places = Effect.map(rowsOf("deals", id), (rows) => rows.map(({ stage_id }) => stage_id).join(" "))
       assert.strictEqual(yield* places, "p1 p2 q1 q2")
-      // The default of before doesn't count, nor does it move what is there.
+      // The previous default is not used, and existing deals are not moved.
       const reversed = pipelines.map((pipeline) => ({ ...pipeline, stages: pipeline.stages.toReversed() }))
       const deals = [...fileOf({}, {}, {}, {}).deals, { id: "d4", title: "T" }]
       yield* apply(id, { project: { defaultPipelineId: "q" }, pipelines: reversed, deals })
@@ -142,7 +142,7 @@ layer(services)("deals of a project file", (it) => {
         yield* faultsOf(textOf(id, { project: { defaultPipelineId: "r" }, deals: [{ id: "d5", title: "T" }] })),
         ["project/defaultPipelineId: names nothing in pipelines, here or in the project"]
       )
-      // Another pipeline alone moves to its first stage, the same one keeps the stage.
+      // A new pipeline without a stage moves a deal to its first stage; the same pipeline keeps the stage.
       yield* after(id, { pipelineId: "q" }, { pipelineId: "p" }, { stageId: "q1" }, { pipelineId: "p", stageId: "p1" })
       assert.strictEqual(yield* places, "q2 p2 q1 p1 q2")
     })
@@ -243,7 +243,7 @@ layer(services)("deals of a project file", (it) => {
           "deals/4/closedAt: must be null while the deal is open"
         ]
       )
-      // From won to lost and back it stays closed.
+      // It stays closed from won to lost and back.
       const later = yield* anHourLater
       const moved = yield* after(id, { status: "lost" }, { status: "lost" }, { status: "won" }, {})
       assert.deepStrictEqual(times(moved), [later, start, then, null])

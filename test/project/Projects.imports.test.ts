@@ -1,4 +1,4 @@
-/** Import profiles and staged records of a project file, as they are stored, kept, replaced and refused. */
+/** Import profiles and staged records of project files: how they are stored, kept, replaced and refused. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
@@ -37,7 +37,7 @@ layer(services)("a project file's imports", (it) => {
       assert.deepStrictEqual(yield* recordsOf("twice"), [note, ada])
       const before = yield* stagedOf("twice")
       assert.strictEqual(yield* stage("twice", { importProfile: profile, stagedRecords: [note, ada] }), "unchanged")
-      // The order of members is none.
+      // The order of members has no meaning.
       const turned = { ...ada, fields: { mail: ada.fields.mail, name: ada.fields.name } }
       assert.strictEqual(yield* stage("twice", { stagedRecords: [note, turned] }), "unchanged")
       assert.strictEqual(yield* stage("twice", {}), "unchanged")
@@ -50,7 +50,7 @@ layer(services)("a project file's imports", (it) => {
       yield* stage("replace", { importProfile: profile, stagedRecords: [ada, note] })
       assert.strictEqual(yield* stage("replace", { stagedRecords: [note] }), "updated")
       assert.deepStrictEqual(yield* recordsOf("replace"), [note])
-      // On their order it depends which is the duplicate.
+      // Their order matters: the later one of two equal records is the duplicate.
       assert.strictEqual(yield* stage("replace", { stagedRecords: [note, ada] }), "updated")
       assert.strictEqual(yield* stage("replace", { stagedRecords: [ada, note] }), "updated")
       assert.deepStrictEqual(yield* recordsOf("replace"), [ada, note])
@@ -80,7 +80,7 @@ layer(services)("a project file's imports", (it) => {
       assert.deepStrictEqual(sameRecords, records)
       assert.deepInclude(others?.[0], { email: null, mapped: { firstName: "Ada@example.org" } })
       assert.deepInclude(changed?.[0], { fingerprint: batch?.[0]?.["fingerprint"] })
-      // The order of its members is none, either.
+      // The order of its members has no meaning, either.
       const turned = { contact: { mail: "firstName", name: "restricted" } }
       assert.strictEqual(yield* stage("profile", { importProfile: { version: 1, mappings: turned } }), "unchanged")
       assert.strictEqual(yield* stage("profile", { importProfile: { version: 2, mappings } }), "updated")
@@ -114,10 +114,10 @@ layer(services)("a project file's imports", (it) => {
           "person": {}}, "more": 1}, "stagedRecords": [{"entityType": "person", "externalId": "", "fields": {"": 1, "${"x".repeat(101)}": 1}},
           {"entityType": "note", "externalId": "1", "fields": {"a": 1e400, "b": "\\u0000"}, "version": 1}, {"fields": []}]}]}`
       )
-      const told = yield* faultsOf(text)
+      const faults = yield* faultsOf(text)
       const at = "installations/0"
       assert.deepStrictEqual(
-        told.map((fault) => fault.replace(/: must be .*/, ": must be").replace("x".repeat(101), "x…")),
+        faults.map((fault) => fault.replace(/: must be .*/, ": must be").replace("x".repeat(101), "x…")),
         [
           `${at}/importProfile/more: is not known here`,
           `${at}/importProfile/version: must be`,

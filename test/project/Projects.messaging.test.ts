@@ -1,4 +1,4 @@
-/** The conversations that applying a file results in, and the addresses of clients. */
+/** Conversations of applied files, and the addresses of clients. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
@@ -67,7 +67,7 @@ layer(services)("conversations of a project file", (it) => {
     })
   )
 
-  it.effect("refer to clients and channels of the file or the project only", () =>
+  it.effect("reference clients and channels of the file or the project only", () =>
     Effect.gen(function* () {
       const id = "leads"
       const conversations = [
@@ -109,7 +109,7 @@ layer(services)("addresses of a project file", (it) => {
   const fileOf = (lists: Readonly<Record<string, ReadonlyArray<Address> | undefined>>) => ({
     clients: Object.entries(lists).map(([id, addresses]) => ({ id, displayName: "C", ...(addresses && { addresses }) }))
   })
-  /** The addresses of a project: `client/0/channel+address`, as they stand. */
+  /** Returns the addresses of a project in order, as `client/0/channel+address`. */
   const addressesOf = Effect.fnUntraced(function* (projectId: string) {
     const rows = yield* rowsOf("client_addresses", projectId)
     return rows.map(
@@ -174,7 +174,7 @@ layer(services)("addresses of a project file", (it) => {
         "clients/0/addresses/3: repeats clients/0/addresses/0",
         "clients/1/addresses/4: repeats clients/1/addresses/1"
       ])
-      // No two channels and addresses are run together into one.
+      // Pairs of channel and address whose concatenation is ambiguous stay distinct.
       const tricky = ["k", 'k"', 'k","l'].map((id) => ({ id, providerType: "sandbox" as const, displayName: "C" }))
       const near = [
         { channelId: 'k","l', address: "1" },
@@ -186,7 +186,7 @@ layer(services)("addresses of a project file", (it) => {
     })
   )
 
-  it.effect("refer to channels of the file or the project only", () =>
+  it.effect("reference channels of the file or the project only", () =>
     Effect.gen(function* () {
       const id = "on"
       yield* apply("on-other", { channels, ...fileOf({ a: at("k1") }) })

@@ -1,10 +1,10 @@
-/** The effect of applying a file on pipelines and stages, and the stages that it does not remove. */
+/** Pipelines and stages of applied files, and the stages that a file must keep. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { apply, faultsOf, projectRow, rowsOf, services, stateOf, textOf } from "./Projects.support.ts"
 
-/** A pipeline called `id`, its stages in order: `a`, or `a:Name`. */
+/** Returns a pipeline called `id` with its stages in order: `a`, or `a:Name`. */
 const pipeline = (id: string, ...stages: ReadonlyArray<string>) => ({
   id,
   name: id.toUpperCase(),
@@ -14,7 +14,7 @@ const pipeline = (id: string, ...stages: ReadonlyArray<string>) => ({
   })
 })
 
-/** The stages of a project: `pipeline/0/stage/name`, as they stand. */
+/** Returns the stages of a project in order, as `pipeline/0/stage/name`. */
 const stagesOf = Effect.fnUntraced(function* (projectId: string) {
   const rows = yield* rowsOf("stages", projectId)
   return rows.map(({ id, name, pipeline_id, position }) => [pipeline_id, position, id, name].join("/")).toSorted()
@@ -93,17 +93,17 @@ layer(services)("pipelines of a project file", (it) => {
       const before = yield* stateOf(id)
       const refused = (file: Parameters<typeof textOf>[1]) => faultsOf(textOf(id, file))
 
-      // Dropped, under deals that the file doesn't name.
+      // Removed, with deals in it that the file does not contain.
       assert.deepStrictEqual(yield* refused({ pipelines: [pipeline("q", "d"), pipeline("p", "c")] }), [
         "pipelines/1/stages: must keep the stage a: the deal 1 is in it",
         "pipelines/1/stages: must keep the stage b: the deal 2 is in it"
       ])
-      // Moved to another pipeline, under a deal that stays on this one, whether or not the file names it.
+      // Moved to another pipeline, with a deal in it that stays, whether or not the file contains the deal.
       const moved = [pipeline("p", "b", "c"), pipeline("q", "d", "a")]
-      const told = ["pipelines/0/stages: must keep the stage a: the deal 1 is in it"]
-      assert.deepStrictEqual(yield* refused({ pipelines: moved }), told)
-      assert.deepStrictEqual(yield* refused({ pipelines: moved, deals: [{ id: "1", title: "T" }] }), told)
-      // Dropped, under deals that the file puts there.
+      const expected = ["pipelines/0/stages: must keep the stage a: the deal 1 is in it"]
+      assert.deepStrictEqual(yield* refused({ pipelines: moved }), expected)
+      assert.deepStrictEqual(yield* refused({ pipelines: moved, deals: [{ id: "1", title: "T" }] }), expected)
+      // Removed, with deals in it that the file adds.
       assert.deepStrictEqual(yield* refused({ pipelines: [pipeline("p", "a", "b")], deals: [deal("4", "c")] }), [
         "deals/0/stageId: names nothing in stages, here or in the project",
         "pipelines/0/stages: must keep the stage c: the deal 4 is in it"

@@ -1,4 +1,4 @@
-/** For any file: a second application changes nothing, and a refused one changes nothing at all. */
+/** Random project files: a second application changes nothing, and a refused one changes nothing either. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import * as fc from "fast-check"
@@ -24,7 +24,7 @@ const instant = fc
   .map((date) => date.toISOString().replace("Z", "+05:30"))
 const named = fc.uniqueArray(fc.record({ id, name: text(160) }), byId)
 
-/** Three pipelines: each has a stage that it keeps, and they share three more, which files drop and move at will. */
+/** Three pipelines: each keeps one stage, and they share three more, which files remove and move. */
 const pipelines = fc
   .record({
     ids: fc.subarray(["p", "q", "r"], { minLength: 2 }),
@@ -55,7 +55,7 @@ const rating = fc
   .tuple(fc.integer({ min: 1, max: 5 }), fc.constantFrom("customer" as const, "operator" as const), maybe(text(1000)))
   .map(([score, by, comment]) => ({ score, by, comment }))
 
-/** A file that is good by itself. What an earlier one left can still stand against it, by way of the shared stages. */
+/** A file that is valid by itself. Records of an earlier file may make it invalid, through the shared stages. */
 const file: fc.Arbitrary<File> = fc
   .record({
     members: fc.uniqueArray(
@@ -68,7 +68,7 @@ const file: fc.Arbitrary<File> = fc
     stampOffers: named,
     channels,
     clientIds: fc.uniqueArray(id, { maxLength: 6 }),
-    // Few, so that none stays for long where a later file takes its stage away.
+    // Few ids, so that a later file that removes a stage often moves the deals in it, too.
     dealIds: fc.subarray(["a", "b", '\u0001"', "__proto__"])
   })
   .chain(({ clientIds, dealIds, ...targets }) => {
@@ -202,7 +202,7 @@ const file: fc.Arbitrary<File> = fc
   })
 
 layer(services)("any project file", (it) => {
-  // One project takes all files in turn, so most of them meet records that an earlier one left.
+  // All files are applied to one project in turn, so most of them change records of earlier files.
   it.effect("changes nothing when it is applied again, or refused", () =>
     Effect.gen(function* () {
       const { apply } = yield* Projects

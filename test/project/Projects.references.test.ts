@@ -16,7 +16,7 @@ const targets = {
   ]
 }
 
-/** Every reference that a file can hold. The first three parts lead to each other, the rest to `targets`. */
+/** Every reference that a file can have. The first three parts reference each other, the rest reference `targets`. */
 const referring = {
   project: { defaultPipelineId: "p" },
   clients: [
@@ -36,7 +36,7 @@ const referring = {
 }
 
 layer(services)("references of a project file", (it) => {
-  it.effect("lead to records of the file or the project only", () =>
+  it.effect("are to records of the file or the project only", () =>
     Effect.gen(function* () {
       yield* apply("references-other", { ...targets, ...referring })
       const { deals, project, tasks, tickets } = referring
@@ -81,7 +81,7 @@ layer(services)("references of a project file", (it) => {
     })
   )
 
-  it.effect("may lead to what is archived or inactive", () =>
+  it.effect("may be to archived or inactive records", () =>
     Effect.gen(function* () {
       const report = yield* apply("archived", {
         ...targets,
@@ -94,7 +94,7 @@ layer(services)("references of a project file", (it) => {
     })
   )
 
-  it.effect("that lead nowhere are reported with all other faults between records, without effect", () =>
+  it.effect("to missing records are reported with all other faults between records, without effect", () =>
     Effect.gen(function* () {
       const id = "faulty"
       const uuid = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"

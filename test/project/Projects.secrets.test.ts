@@ -1,4 +1,4 @@
-/** The configs of channels: where they can't be read, by whom, and what is said of them. */
+/** Secrecy of the configs of channels: in the database, under another key, and in messages about channels. */
 import { assert, layer } from "@effect/vitest"
 import { Cause, Effect, Exit, Logger, Redacted, Tracer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -20,7 +20,7 @@ const http = { url: "https://chat.example/send?key=hidden-in-the-url", signingSe
 const telegram = { token: "4711:hidden-token", apiBaseUrl: "http://hidden-base:8081" }
 
 const secrets = ["hidden-in-the-url", "chat.example", "aGlkZGVuLXNpZ25pbmc", "4711:hidden-token", "hidden-base"]
-/** The forms in which they could be read: as text, and the text in hex and in base64 at any offset. */
+/** Readable forms of the secrets: plain, and encoded in hex and in base64 at any offset. */
 const forms = secrets.flatMap((secret) => [
   secret,
   Buffer.from(secret).toString("hex"),
@@ -90,7 +90,7 @@ layer(services)("configs of channels", (it) => {
             `channels/0/config: ${unreadable}`,
             `channels/1/config: ${unreadable}`
           ])
-          // The rest of the config is unreadable.
+          // The rest of the config can't be read.
           assert.deepStrictEqual(yield* faultsOf(textOf(id, { channels: [token] })), [
             `channels/0/config/apiBaseUrl: ${unreadable}`
           ])
@@ -119,7 +119,7 @@ layer(services)("configs of channels", (it) => {
         })
       )
       assert.strictEqual((yield* faultsOf(textOf(id, silent))).length, 2)
-      // Another provider's is of no use, readable or not.
+      // The config of another provider is not used, readable or not.
       const changed = channel("h", { providerType: "telegram", config: { token: "1" } })
       yield* apply(id, { channels: [changed] })
       assert.deepStrictEqual(yield* configOf(id, "h"), { token: "1", apiBaseUrl: "https://api.telegram.org" })
@@ -161,7 +161,7 @@ layer(services)("messages about channels", (it) => {
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const { apply: applyText } = yield* Projects
-      const said: Array<unknown> = []
+      const output: Array<unknown> = []
       const captureOutput = Effect.fnUntraced(function* (text: string) {
         const spans: Array<Tracer.Span> = []
         const tracer = Tracer.make({
@@ -174,11 +174,11 @@ layer(services)("messages about channels", (it) => {
         const exit = yield* Effect.exit(applyText(text)).pipe(
           Effect.tap((exit) => Effect.logError("applied", exit)),
           Effect.withTracer(tracer),
-          Effect.provide(Logger.layer([Logger.make(({ cause, message }) => said.push(message, cause))]))
+          Effect.provide(Logger.layer([Logger.make(({ cause, message }) => output.push(message, cause))]))
         )
         assert.isNotEmpty(spans)
-        said.push(exit, ...spans)
-        if (Exit.isFailure(exit)) said.push(Cause.pretty(exit.cause), Cause.squash(exit.cause))
+        output.push(exit, ...spans)
+        if (Exit.isFailure(exit)) output.push(Cause.pretty(exit.cause), Cause.squash(exit.cause))
         return exit
       })
       const { signingSecret, url } = http
@@ -194,21 +194,21 @@ layer(services)("messages about channels", (it) => {
         [{ providerType: telegram.token, config: http }]
       ].map((channels) => channels.map((of) => channel("c", of)))
       for (const channels of refused) {
-        const exit = yield* captureOutput(JSON.stringify({ project: { id: "said", name: "N" }, channels }))
+        const exit = yield* captureOutput(JSON.stringify({ project: { id: "output", name: "N" }, channels }))
         assert.isTrue(Exit.isFailure(exit), JSON.stringify(channels))
       }
-      assert.isTrue(Exit.isSuccess(yield* captureOutput(textOf("said", all))))
-      assert.isTrue(Exit.isFailure(yield* Effect.exit(underAnotherKey(apply("said", silent)))))
+      assert.isTrue(Exit.isSuccess(yield* captureOutput(textOf("output", all))))
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(underAnotherKey(apply("output", silent)))))
       yield* sql`ALTER TABLE channels ADD CONSTRAINT broken CHECK (display_name <> 'broken')`
       const broken = { channels: all.channels.map((of) => ({ ...of, displayName: "broken" })) }
-      const died = yield* captureOutput(textOf("said", broken))
+      const died = yield* captureOutput(textOf("output", broken))
       assert.isTrue(Exit.isFailure(died) && Cause.hasDies(died.cause))
-      const text = said
+      const text = output
         .map((one) => inspect(one, { depth: 30, maxArrayLength: null, maxStringLength: null }))
         .join("\n")
       assert.include(text, "broken")
       assert.include(text, "signingSecret")
-      assertHidden(text, "what was said")
+      assertHidden(text, "the output")
     })
   )
 })

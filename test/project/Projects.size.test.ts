@@ -1,4 +1,4 @@
-/** Applying large files: a constant number of statements for each part, and none whose plan goes quadratic. */
+/** Large files: a constant number of statements for each part, and none whose cost is quadratic. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { apply, manyClients, services } from "./Projects.support.ts"

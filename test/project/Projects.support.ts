@@ -20,10 +20,10 @@ export const services = Projects.layer.pipe(
 /** Runs an effect as if `SECRET_KEY` had been changed. */
 export const underAnotherKey = Effect.provide(Layer.fresh(Projects.layer.pipe(Layer.provideMerge(secretBox(keyOf(2))))))
 
-/** Moves the clock to a time that no test before has seen. */
+/** Advances the clock to a time that no test has used yet; returns it. */
 export const anHourLater = Effect.andThen(TestClock.adjust("1 hour"), DateTime.nowAsDate)
 
-/** The text of a file for a project, its tests' name being its id. */
+/** Returns the text of a file for a project; the project's id is the name of the test. */
 export const textOf = (
   id: string,
   file: Omit<File, "project"> & { readonly project?: Partial<File["project"]> } = {}
@@ -34,7 +34,7 @@ export const apply = Effect.fnUntraced(function* (...[id, file]: Parameters<type
   return yield* projects.apply(textOf(id, file))
 })
 
-/** The faults of a file that must not be applied. */
+/** Returns the faults of a file; fails if the file is applied. */
 export const faultsOf = Effect.fnUntraced(function* (text: string) {
   const projects = yield* Projects
   return (yield* Effect.flip(projects.apply(text))).faults
@@ -68,7 +68,7 @@ const orders: Partial<Record<Table, ReadonlyArray<string>>> = {
   templates: ["id", "version"]
 }
 
-/** All rows of a project, ordered by id. */
+/** Returns all rows of a project, ordered by id. */
 export const rowsOf = Effect.fnUntraced(function* (table: Table, projectId: string) {
   const sql = yield* SqlClient.SqlClient
   const order = orders[table] ?? ["id"]
@@ -76,7 +76,7 @@ export const rowsOf = Effect.fnUntraced(function* (table: Table, projectId: stri
     SELECT * FROM ${sql(table)} WHERE project_id = ${projectId} ORDER BY ${sql.csv(order.map((column) => sql`${sql(column)}`))}`
 })
 
-/** The config of a channel as it was sealed; it has to be there. */
+/** Returns the opened config of a channel. */
 export const configOf = Effect.fnUntraced(function* (projectId: string, channelId: string) {
   const sql = yield* SqlClient.SqlClient
   const box = yield* SecretBox
@@ -87,18 +87,18 @@ export const configOf = Effect.fnUntraced(function* (projectId: string, channelI
   return config
 })
 
-/** All that a project has staged, and what was made of it. */
+/** Returns a project's staged records and the evaluation of them. */
 export const stagedOf = Effect.fnUntraced(function* (projectId: string) {
   const sql = yield* SqlClient.SqlClient
   return yield* Effect.forEach(
     ["staged_batches", "staged_records", "staged_contacts"],
-    // With the column that distinguishes one write of a row from the next.
+    // xmin shows whether a row was written again.
     (table) =>
       sql`SELECT xmin::text, * FROM ${sql(table)} AS staged WHERE project_id = ${projectId} ORDER BY staged::text`
   )
 })
 
-/** Everything that the project file says of a project, as it is stored. */
+/** Returns everything that is stored of a project file. */
 export const stateOf = Effect.fnUntraced(function* (projectId: string) {
   return [
     yield* projectRow(projectId),
@@ -107,7 +107,7 @@ export const stateOf = Effect.fnUntraced(function* (projectId: string) {
   ]
 })
 
-/** The project's row but for its revision, which counts the files. */
+/** Returns the project's row without its revision, which counts the files. */
 export const projectRow = Effect.fnUntraced(function* (projectId: string) {
   const sql = yield* SqlClient.SqlClient
   const [row] = yield* sql`SELECT * FROM projects WHERE project_id = ${projectId}`
@@ -116,7 +116,7 @@ export const projectRow = Effect.fnUntraced(function* (projectId: string) {
   return rest
 })
 
-/** `count` clients with ids that sort in order, and what else they share. */
+/** Returns `count` clients whose ids sort in order, with shared members. */
 export const manyClients = (
   count: number,
   shared: Partial<NonNullable<File["clients"]>[number]> = {}

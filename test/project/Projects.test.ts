@@ -1,4 +1,4 @@
-/** The values that applying a project file writes, keeps and refuses. */
+/** The values that an applied project file writes, keeps and refuses. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"

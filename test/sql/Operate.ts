@@ -1,4 +1,4 @@
-/** Does once what operators can do: every page and action of the console, and their commands. */
+/** Runs everything that operators can do once: every page and action of the console, and their commands. */
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import type { actions } from "../../src/console/Actions.ts"
@@ -19,7 +19,7 @@ const always = { since: "2026-01-01T00:00:00Z", until: "2099-01-01T00:00:00Z" }
 
 const decodeReplay = Schema.decodeUnknownEffect(Schema.Struct({ replayId: Schema.String }))
 
-/** The last replay of a project. */
+/** Returns the last replay of a project. */
 const latestReplay = ({ projectId, sql }: FilledProject) =>
   sql<{ id: string; state: string }>`
     SELECT id, state FROM replays WHERE project_id = ${projectId} ORDER BY created_at DESC, id DESC LIMIT 1`.pipe(
@@ -29,13 +29,13 @@ const latestReplay = ({ projectId, sql }: FilledProject) =>
 const untilReplay = (project: FilledProject, state: string) =>
   untilRows(latestReplay(project), ([replay]) => replay?.state === state)
 
-/** Has the endpoint rest: a replay makes no delivery for it meanwhile, so it can be cancelled, however long that takes. */
+/** Makes the endpoint rest: a replay then makes no delivery for it, so it can be cancelled at any time. */
 const rest = ({ projectId, sql }: FilledProject) =>
   sql`UPDATE endpoint_health SET resting_until = now() + interval '1 hour' WHERE project_id = ${projectId}`.pipe(
     Effect.orDie
   )
 
-/** A form of each action. They are sent in this order. */
+/** Returns a form for each action, in the order in which they are sent. */
 const formsOf = (
   { dead }: FilledProject,
   replay: string
@@ -49,7 +49,7 @@ const formsOf = (
   "/console/settle": { message: "msg_1", as: "sent" }
 })
 
-/** Opens every page of the console, and carries out every action. */
+/** Opens every page of the console, and sends every form. */
 const browse = Effect.fnUntraced(function* (server: Console, project: FilledProject, replay: string) {
   const { cookie } = yield* signIn(server)
   const pages = [...pagesOf(project), `/console/deliveries?project=${project.projectId}&cursor=${project.dead.id}`]
@@ -76,7 +76,7 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   const { dead, projectId } = project
   const of = ["--project", projectId]
   const shop = [...of, "--installation", "shop"]
-  /** Starts a replay of all that a project has, and returns its id. */
+  /** Starts a replay of all deliveries of a project; returns its id. */
   const replay = (id: string, pace: number) => {
     const range = ["--since", always.since, "--until", always.until, "--status", "all", "--pace", String(pace)]
     return command("deliveries", "replay", "--project", id, "--installation", "shop", ...range).pipe(
@@ -101,11 +101,11 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   yield* rest(shown)
   yield* browse(server, shown, yield* replay(shown.projectId, 1))
 
-  // As an earlier run has left the project that ended early: this one clears away what that one has removed.
+  // The state that an interrupted deletion leaves: the command continues it.
   yield* sql`UPDATE projects SET deleted_at = now() WHERE project_id = ${projectId}`.pipe(Effect.orDie)
   yield* command("project", "delete", ...of, "--confirm", projectId)
 
-  // The secrets move to another key and back, as the service still has the first one.
+  // Reseals the secrets with another key and back, because the service still has the first key.
   const otherKey = Buffer.alloc(32, 8).toString("base64")
   for (const [key, previous] of [
     [otherKey, secretKey],
@@ -113,6 +113,6 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   ] as const) {
     yield* run(["secrets", "reseal"], { env: { ...env, SECRET_KEY: key, SECRET_KEY_PREVIOUS: previous } })
   }
-  // The findings depend on the walk. The statement about a pooler needs a direct address, too.
+  // The findings depend on the walk. The statement about a pooler also needs a direct address.
   yield* run(["doctor"], { env: { ...env, DATABASE_DIRECT_URL: databaseUrl } })
 })

@@ -1,4 +1,4 @@
-/** The statements that were built in this process, by their text. */
+/** The statements that this process has built, by their text. */
 import type { PgClient } from "@effect/sql-pg"
 import { Predicate } from "effect"
 import { readFileSync } from "node:fs"
@@ -7,13 +7,13 @@ import { fileURLToPath } from "node:url"
 
 const root = resolve(import.meta.dirname, "../..")
 
-/** A line of a source file that begins an SQL template. */
+/** A line of a source file on which an SQL template begins. */
 export interface Place {
   readonly file: string
   readonly line: number
 }
 
-/** A template, and those inside it. */
+/** A template, and the templates inside it. */
 export interface Template {
   readonly place: Place
   readonly parts: ReadonlyArray<Template>
@@ -24,10 +24,10 @@ export interface Built {
   readonly pool: PgClient.PgPoolConfig
 }
 
-/** By text. The first place that builds a text counts. */
+/** Built statements by text, each with the first place that built it. */
 export const built = new Map<string, Built>()
 
-/** Every place of the source that has built an SQL template. */
+/** All places of the source that have built an SQL template. */
 export const reached = new Set<string>()
 
 export const nameOf = ({ file, line }: Place): string => `${file}:${line}`
@@ -40,7 +40,7 @@ interface Compiles {
 const isStatement = (value: unknown): value is Compiles & object =>
   Predicate.hasProperty(value, "compile") && typeof value.compile === "function"
 
-/** Records a template with what it was called with. Templates that tests build are left out. */
+/** Records a template with its arguments. Templates that tests build are ignored. */
 export const record = (template: unknown, args: ReadonlyArray<unknown>, pool: PgClient.PgPoolConfig): void => {
   const [strings, ...parameters] = args
   if (!isStatement(template) || !Predicate.hasProperty(strings, "raw")) return
@@ -53,7 +53,7 @@ export const record = (template: unknown, args: ReadonlyArray<unknown>, pool: Pg
   if (!built.has(text)) built.set(text, { template: made, pool })
 }
 
-/** The templates of a parameter: a template itself, or a fragment that joins several. */
+/** Returns the templates in a parameter: the parameter itself, or the parts of a fragment that joins several. */
 const partsOf = (parameter: unknown): ReadonlyArray<Template> => {
   if (!Predicate.isObject(parameter)) return []
   const own = templateOf.get(parameter)
@@ -61,7 +61,7 @@ const partsOf = (parameter: unknown): ReadonlyArray<Template> => {
   return "segments" in parameter && Array.isArray(parameter.segments) ? parameter.segments.flatMap(partsOf) : []
 }
 
-/** The places of a template and of all inside it, level by level. */
+/** Returns the places of a template and of all templates inside it, level by level. */
 export const placesOf = (template: Template): ReadonlyArray<Place> => {
   const levels = [[template]]
   for (let level = [template]; level.length > 0;) {
@@ -81,7 +81,7 @@ const linesOf = (file: string) => readFileSync(resolve(root, file), "utf8").spli
 
 const declared = /^\s*(?:(?:export )?(?:const|function|class) (\w+)\b(?! = yield\*)|(\w+): Effect\.fn)/
 
-/** The declaration around a place: the nearest above it that is indented less. */
+/** Returns the declaration around a place: the nearest one above it that is indented less. */
 export const declarationAt = ({ file, line }: Place): string => {
   const lines = linesOf(file).slice(0, line).toReversed()
   let least = Number.POSITIVE_INFINITY
@@ -95,10 +95,10 @@ export const declarationAt = ({ file, line }: Place): string => {
   return ""
 }
 
-/** The tag of an SQL template with its type argument, on one line or several. No other tag, such as that of HTML, is one. */
+/** Matches the tag of an SQL template with its type argument, on one line or several, but no other tag, such as that of HTML. */
 const begun = /\bsql(?:<[^`]*?>)?`/g
 
-/** The places of a file at which a template begins. */
+/** Returns the places of a file at which a template begins. */
 export const templatesIn = (file: string): ReadonlyArray<Place> => {
   const text = readFileSync(resolve(root, file), "utf8")
   return [...text.matchAll(begun)].flatMap(({ 0: tag, index }) => {

@@ -1,4 +1,4 @@
-/** The client of `@effect/sql-pg`, which records each statement that is built with it, and the place that builds it. */
+/** The client of `@effect/sql-pg`, wrapped to record each statement that is built with it, and the place that builds it. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect } from "effect"
 import { record } from "./Recorded.ts"

@@ -1,4 +1,4 @@
-/** `npm run sql` shows every statement. */
+/** Checks that `npm run sql` shows every statement. */
 import { assert, describe, it } from "vitest"
 import { checkout, runToEnd } from "../support/Process.ts"
 import { join } from "node:path"

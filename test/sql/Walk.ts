@@ -10,7 +10,7 @@ import { secretKey, TestServer } from "../support/TestServer.ts"
 
 const api = "/api/v1/developer"
 
-/** Every query of a list that leads to another statement. */
+/** Queries of lists, one for each different statement. */
 const queries = [
   "crm/clients?",
   "crm/clients?status=active&",
@@ -23,7 +23,7 @@ const queries = [
   "campaigns/audience-segments?"
 ]
 
-/** One command of each kind, in an order in which all are allowed. */
+/** One command of each kind, in an order in which all of them succeed. */
 const campaignCommands = [
   { operation: "rename", name: "Renamed", expectedVersion: 1 },
   { operation: "bind_template", templateId: "tpl_own", templateVersion: 1 },
@@ -47,7 +47,7 @@ export const walk = Effect.gen(function* () {
   const command = (...args: ReadonlyArray<string>) =>
     run([...args, "--json"], { env: { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey } })
 
-  /** A first request, its replay, many at once, and one that refers to nothing. */
+  /** Sends a first request, its replay, many requests concurrently, and one with references to missing records. */
   const ask = Effect.fnUntraced(function* (sample: Sample) {
     const key = newKey()
     yield* restore(sample, own.projectId)
@@ -91,7 +91,7 @@ export const walk = Effect.gen(function* () {
   yield* apply(projectId, { campaigns: [{ id: "cmp_gone", name: "Gone" }] })
   yield* json("PATCH", "campaigns/cmp_gone", { operation: "delete", expectedVersion: 1 }, token)
 
-  // An endpoint that accepts, one that fails, and one that is gone.
+  // An endpoint that answers 204, one that answers 500, and one that answers 410.
   const statuses: Readonly<Record<string, number>> = { ins_own: 204, ins_new: 500, ins_staged: 410 }
   for (const [installation, status] of Object.entries(statuses)) {
     const { port } = yield* endpoint(({ socket }) => socket.write(answerOf(status)))
@@ -120,6 +120,6 @@ export const walk = Effect.gen(function* () {
   yield* command("messages", "list", "--project", own.projectId)
   yield* command("messages", "settle", "--project", own.projectId, "--message", "msg_none", "--as", "sent")
 
-  // The loops in the background: deliveries, retries, campaigns, pruning.
+  // Waits for the background fibers: deliveries, retries, campaigns, pruning.
   yield* Effect.sleep(Duration.seconds(4))
 })

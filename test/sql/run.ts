@@ -1,9 +1,10 @@
 /**
- * `npm run sql`: prints the SQL statements of the service, each as it is sent to PostgreSQL but for its white space, with
- * its declaration and the source lines that it is made of. With `--plans` each is followed by its generic plan on a freshly migrated database.
+ * `npm run sql`: prints the SQL statements of the service, each as it is sent to PostgreSQL apart from white space, with its
+ * declaration and the source lines that build it. With `--plans`, each is followed by its generic plan on a freshly migrated
+ * database.
  *
- * The service itself builds and sends the statements while `Walk.ts` uses it; a proxy before PostgreSQL tells those that
- * are sent from their parts. The end lists every SQL template of the source that the walk has not reached.
+ * The service itself builds and sends the statements while `Walk.ts` uses it; a proxy before PostgreSQL distinguishes sent
+ * statements from their parts. The last lines list every SQL template of the source that the walk has not reached.
  */
 import { NodeRuntime } from "@effect/platform-node"
 import { PgClient } from "@effect/sql-pg"
@@ -21,7 +22,7 @@ import { operate } from "./Operate.ts"
 import { type Built, built, declarationAt, nameOf, placesOf, reached, templatesIn } from "./Recorded.ts"
 import { walk } from "./Walk.ts"
 
-/** Words that start a line at the level of their brackets. All other text continues the line. */
+/** Matches words that start a line at the level of their brackets. All other text continues the previous line. */
 const leading = new RegExp(
   "^(?:" +
     [
@@ -57,7 +58,7 @@ const withPlans = process.argv.includes("--plans")
 
 const on = (url: string) => Effect.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 }))
 
-/** A new database, prepared by an effect. */
+/** Creates a database and prepares it by an effect; returns its URL. */
 const makeDatabase = Effect.fnUntraced(function* <E>(
   cluster: string,
   name: string,
@@ -70,7 +71,7 @@ const makeDatabase = Effect.fnUntraced(function* <E>(
   return url.href
 })
 
-/** An index whose creation ended early: the migrations, which the service applies when it starts, drop it. */
+/** Leaves an index whose creation was interrupted: the migrations, which the service applies when it starts, drop it. */
 const leaveInvalidIndex = Effect.gen(function* () {
   const sql = yield* PgClient.PgClient
   yield* sql`CREATE TABLE unfinished (id int)`
@@ -78,7 +79,7 @@ const leaveInvalidIndex = Effect.gen(function* () {
   yield* sql`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'unfinished_id'::regclass`
 })
 
-/** The texts of all statements that the service sends while it is used. */
+/** Returns the texts of all statements that the service sends while it is used. */
 const sentTexts = Effect.fnUntraced(function* (databaseUrl: string) {
   const wire = yield* startWireProxy(databaseUrl)
   yield* Effect.gen(function* () {
@@ -89,13 +90,13 @@ const sentTexts = Effect.fnUntraced(function* (databaseUrl: string) {
   return new Set(wire.take().flatMap(({ statements }) => statements))
 })
 
-/** The outermost template outside of `src/platform` names a statement. */
+/** Returns the name of a statement: its outermost template outside of `src/platform`. */
 const titleOf = ({ template }: Built): string => {
   const place = placesOf(template).find(({ file }) => !file.startsWith("src/platform/")) ?? template.place
   return `${place.file} ${declarationAt(place)}`
 }
 
-/** The plan that PostgreSQL makes for any parameters, in a session like those of the statement's pool. */
+/** Returns the generic plan of a statement, in a session like those of the statement's pool. */
 const planOf = (databaseUrl: string, text: string, { pool }: Built) =>
   Effect.gen(function* () {
     const sql = yield* PgClient.PgClient

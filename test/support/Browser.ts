@@ -1,9 +1,9 @@
-/** A browser of the machine. */
+/** A browser that is installed on the machine. */
 import { Effect } from "effect"
 import { chromium } from "playwright-core"
 import { pathOf } from "./Programs.ts"
 
-/** Starts Chromium, without what it would ask of its own; it ends with the scope. */
+/** Starts Chromium without its background requests; it ends with the scope. */
 export const startBrowser = Effect.acquireRelease(
   Effect.promise(() =>
     chromium.launch({

@@ -46,7 +46,7 @@ export type AudienceShape = typeof AudienceShape.Type
 
 const decodeAudience = decodes(Schema.Struct({ audience: Schema.NullOr(AudienceShape) }))
 
-/** Holds an answer to be the audience of a campaign, whose numbers add up, with the campaign's version. */
+/** Asserts that an answer is the audience of a campaign with consistent counts; returns it with the campaign's version. */
 export const audienceOf = (answer: Answer) => {
   assertJson(answer, 200)
   const { audience } = decodeAudience(answer.json)

@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import type { Answer } from "./ContractHttp.ts"
 
-/** Decodes a body with a schema, without additional members. */
+/** Creates a decoder of bodies that rejects additional members. */
 export const decodes = <A, I>(schema: Schema.Codec<A, I>) =>
   Schema.decodeUnknownSync(schema, { onExcessProperty: "error", errors: "all" })
 
@@ -11,7 +11,7 @@ const problemMembers = {
   type: Schema.String,
   title: Schema.String,
   status: Schema.Int,
-  // Held against the contract by one test of its own, so that its absence doesn't hide everything else.
+  // A separate test requires it, so that its absence does not hide all other results.
   detail: Schema.optionalKey(Schema.String),
   instance: Schema.String,
   code: Schema.String
@@ -45,7 +45,7 @@ interface ProblemBody {
 
 const titles = new Map<string, string>()
 
-/** Holds an answer to be the problem of a code, in every part, and returns its body. */
+/** Asserts that an answer is the problem of a code, in every member; returns its body. */
 export const problemOf = (answer: Answer, status: number, code: string): ProblemBody => {
   assert.deepStrictEqual([answer.status, codeOf(answer)], [status, code], answer.text)
   assert.strictEqual(answer.headers["content-type"], "application/problem+json")
@@ -60,18 +60,18 @@ export const problemOf = (answer: Answer, status: number, code: string): Problem
 
 const Coded = Schema.Struct({ code: Schema.String })
 
-/** The code of a problem; undefined where there is none. */
+/** Returns the code of a problem; undefined if there is none. */
 export const codeOf = (answer: Answer): string | undefined =>
   Schema.is(Coded)(answer.json) ? answer.json.code : undefined
 
-/** Holds an answer to be `validation_failed` and returns the locations of its faults, sorted. */
+/** Asserts that an answer is `validation_failed`; returns the sorted locations of its faults. */
 export const faultsOf = (answer: Answer): ReadonlyArray<string> =>
   Object.keys(problemOf(answer, 400, "validation_failed").errors ?? {}).toSorted()
 
-/** Holds that something is wrong at a location, whatever else is. */
+/** Asserts that an answer has a fault at a location; it may have others. */
 export const assertFault = (answer: Answer, location: string) => assert.include(faultsOf(answer), location)
 
-/** The `x-request-id`, which every answer carries. */
+/** Returns the `x-request-id`, which every answer has. */
 export const requestIdOf = (answer: Answer): string => {
   const id = answer.headers["x-request-id"]
   assert.isString(id, "x-request-id is missing")
@@ -79,7 +79,7 @@ export const requestIdOf = (answer: Answer): string => {
   return String(id)
 }
 
-/** Holds that an answer stands behind the limiter of a policy, and returns what remains. */
+/** Asserts that an answer has the headers of a policy's rate limiter; returns the number of remaining tokens. */
 export const remainingOf = (answer: Answer, policy: string): number => {
   assert.match(String(answer.headers["ratelimit-policy"]), new RegExp(`^"${policy}";q=[1-9][0-9]*;w=[1-9][0-9]*$`))
   const match = new RegExp(`^"${policy}";r=(0|[1-9][0-9]*);t=(0|[1-9][0-9]*)$`).exec(
@@ -89,7 +89,7 @@ export const remainingOf = (answer: Answer, policy: string): number => {
   return Number(match?.[1])
 }
 
-/** Holds that the limiter was not asked. */
+/** Asserts that no rate limiter was used. */
 export const assertUnlimited = (answer: Answer) => {
   assert.notProperty(answer.headers, "ratelimit-policy")
   assert.notProperty(answer.headers, "ratelimit")
@@ -166,14 +166,14 @@ export const NoteShape = Schema.Struct({
 })
 export type NoteShape = typeof NoteShape.Type
 
-/** Holds an answer to be a success that is JSON. */
+/** Asserts that an answer is a success with a JSON body. */
 export const assertJson = (answer: Answer, status: number) => {
   assert.strictEqual(answer.status, status, answer.text)
   assert.match(String(answer.headers["content-type"]), /^application\/json(; ?charset=utf-8)?$/i)
   requestIdOf(answer)
 }
 
-/** Holds answers to be records of a shape, with their version as `ETag`. */
+/** Creates an assertion that an answer is a record of a shape, with its version as `ETag`. */
 const recordOf = <A extends { readonly version: number }, I>(shape: Schema.Codec<A, I>) => {
   const decode = decodes(shape)
   return (answer: Answer): A => {
@@ -184,7 +184,7 @@ const recordOf = <A extends { readonly version: number }, I>(shape: Schema.Codec
   }
 }
 
-/** Holds answers to be pages of records of a shape, with a `Link` exactly while there is a next one. */
+/** Creates an assertion that an answer is a page of records of a shape, with a `Link` exactly if there is a next page. */
 export const pagesOf = <A, I>(shape: Schema.Codec<A, I>) => {
   const decode = decodes(
     Schema.Struct({ items: Schema.Array(shape), nextCursor: Schema.NullOr(Schema.NonEmptyString) })
@@ -204,7 +204,7 @@ export const pageOf = pagesOf(ClientShape)
 export const dealOf = recordOf(DealShape)
 export const dealPageOf = pagesOf(DealShape)
 
-/** No operation answers with a single note. */
+/** Pages of notes; no operation answers with a single note. */
 export const notePageOf = pagesOf(NoteShape)
 
 const receiptMembers = { resourceId: Schema.NonEmptyString, changed: Schema.Boolean }
@@ -217,7 +217,7 @@ const decodeSecretReceipt = decodes(
   })
 )
 
-/** Whether an answer repeats that of an earlier request. */
+/** Whether an answer is a replay. */
 export const replayedOf = ({ headers }: Answer) => {
   const replayed = headers["idempotent-replayed"]
   assert.include([undefined, "true"], replayed)
@@ -230,7 +230,7 @@ export const versionOf = ({ headers }: Answer) => {
   return Number(match?.[1])
 }
 
-/** Holds an answer to be the receipt of a mutation with a version. */
+/** Asserts that an answer is the receipt of a mutation of a versioned record. */
 export const receiptOf = (answer: Answer, status: 200 | 201) => {
   assertJson(answer, status)
   return { ...decodeReceipt(answer.json), version: versionOf(answer), replayed: replayedOf(answer) }
@@ -243,14 +243,14 @@ export const secretOf = (answer: Answer) => {
   return { ...decodeSecretReceipt(answer.json), version: versionOf(answer) }
 }
 
-/** Holds an answer to be a receipt with a signing secret, or the repeat of one, without. */
+/** Asserts that an answer is a receipt with a signing secret, or a replay of one, without it. */
 export const secretReceiptOf = (answer: Answer) => {
   if (replayedOf(answer)) return receiptOf(answer, 200)
   const { signingSecret: _, ...receipt } = secretOf(answer)
   return { ...receipt, replayed: false }
 }
 
-/** Holds an answer to be the receipt of a mutation of what has no version. */
+/** Asserts that an answer is the receipt of a mutation of a record without a version. */
 export const unversionedReceiptOf = (answer: Answer) => {
   assertJson(answer, 200)
   assert.notProperty(answer.headers, "etag")

@@ -1,24 +1,24 @@
-/** Requests on `node:http`, one connection each: what fetch would refuse to send, or make right on the way, goes out as it is. */
+/** Requests on `node:http`, one connection each. Requests that fetch would refuse or correct are sent unchanged. */
 import { Effect } from "effect"
 import { type IncomingHttpHeaders, request as open } from "node:http"
 import { connect } from "node:net"
 
 export interface Request {
-  /** GET when absent. */
+  /** GET if absent. */
   readonly method?: string
-  /** Path and query, sent as they are. */
+  /** Path and query, sent unchanged. */
   readonly path: string
   /** Becomes `Authorization: Bearer …`. */
   readonly token?: string | undefined
   /** Becomes `idempotency-key`. */
   readonly key?: string | undefined
-  /** They win over what the other members say. */
+  /** Headers that replace those of the other members. */
   readonly headers?: Readonly<Record<string, string>>
   /** Sent as `application/json`. */
   readonly json?: unknown
-  /** Sent as it is, with no type but what `headers` say. */
+  /** Sent unchanged, without a content type unless `headers` has one. */
   readonly body?: string | Uint8Array
-  /** Sends the body without telling its length. */
+  /** Sends the body in chunks, without its length. */
   readonly chunked?: boolean
 }
 
@@ -26,7 +26,7 @@ export interface Answer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly text: string
-  /** The body, where it is JSON. */
+  /** The body if it is JSON. */
   readonly json: unknown
 }
 
@@ -71,7 +71,7 @@ const parse = (text: string): unknown => {
   }
 }
 
-/** Writes bytes to a connection, and reads what comes back until the server closes it. */
+/** Writes bytes to a connection; returns what is received until the server closes it. */
 export const sendBytes = (base: string, bytes: string | Uint8Array): Effect.Effect<string> =>
   Effect.callback<string, Error>((resume) => {
     const { hostname, port } = new URL(base)

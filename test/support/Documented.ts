@@ -1,4 +1,4 @@
-/** Holds real requests and answers to what the OpenAPI document says of them, with Ajv as the judge. */
+/** Validation of real requests and answers against the OpenAPI document, by Ajv. */
 import { assert } from "@effect/vitest"
 import { Ajv2020 } from "ajv/dist/2020.js"
 import formats from "ajv-formats"
@@ -11,7 +11,7 @@ const document = OpenApi.fromApi(documented(Api))
 
 const ajv = new Ajv2020({ strict: false, allErrors: true })
 formats.default(ajv)
-// An endpoint is read by the URL standard, which takes more than what RFC 3986 calls a URI.
+// Endpoint URLs follow the URL standard, which accepts more than RFC 3986.
 ajv.addFormat("uri", true)
 ajv.addSchema(document, "document")
 

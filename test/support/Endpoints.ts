@@ -1,12 +1,12 @@
-/** Endpoints that answer as a test says, to the byte. All end with the test. */
+/** Endpoints whose answers a test determines byte by byte. All end with the scope. */
 import { Effect } from "effect"
 import { createServer, type Socket } from "node:net"
 import { createServer as createTlsServer, type TlsOptions } from "node:tls"
 
-/** A whole request that came over a connection. */
+/** A complete request on a connection. */
 export interface Received {
   readonly socket: Socket
-  /** The number of connections when it came, including its own. */
+  /** The number of connections at its arrival, including its own. */
   readonly connection: number
   /** The number of earlier requests over all connections. */
   readonly earlier: number
@@ -24,11 +24,11 @@ export interface EndpointOptions {
   readonly host?: string
   readonly port?: number
   readonly tls?: TlsOptions
-  /** In place of waiting for a request. */
+  /** Handles a new connection instead of waiting for a request. */
   readonly connected?: (socket: Socket) => void
 }
 
-/** An endpoint on loopback that does as `answer` says with each whole request. */
+/** Starts an endpoint on loopback that calls `answer` with each complete request. */
 export const endpoint = (answer: (received: Received) => void, options: EndpointOptions = {}) =>
   Effect.acquireRelease(
     Effect.callback<Endpoint & { readonly close: () => void }>((resume) => {
@@ -82,9 +82,9 @@ const isWhole = (text: string) => {
   return end >= 0 && text.length >= end + 4 + length
 }
 
-/** An endpoint that answers every request with the same bytes. */
+/** Starts an endpoint that answers every request with the same bytes. */
 export const answering = (...lines: ReadonlyArray<string>) => endpoint(({ socket }) => socket.write(lines.join("\r\n")))
 
-/** A whole answer of a status, with further header lines. */
+/** Returns a complete answer with a status and further header lines. */
 export const answerOf = (status: number, ...headers: ReadonlyArray<string>) =>
   [`HTTP/1.1 ${status} Told so`, "content-length: 2", ...headers, "", "ok"].join("\r\n")

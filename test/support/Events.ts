@@ -12,7 +12,7 @@ const eventTypes = [
 ] as const
 export type EventType = (typeof eventTypes)[number]
 
-/** Subscribes an installation of the project to events; the default is all. */
+/** Subscribes an installation of the project to events, by default to all. */
 export const subscribe = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   projectId: string,
@@ -27,7 +27,7 @@ export const subscribe = Effect.fnUntraced(function* (
     VALUES (${projectId}, ${installationId}, 'https://example.com/hook', ${[...types]}, ${enabled}, 1)`
 }, Effect.orDie)
 
-/** Switches a webhook on or off. */
+/** Enables or disables a webhook. */
 export const enable = (sql: SqlClient.SqlClient, projectId: string, installationId: string, enabled: boolean) =>
   Effect.orDie(sql`
     UPDATE webhooks SET enabled = ${enabled} WHERE project_id = ${projectId} AND installation_id = ${installationId}`)
@@ -38,15 +38,15 @@ interface Row {
   readonly data: unknown
   readonly traceparent: string
   readonly occurredAt: Date
-  /** The installations that get it, in order. */
+  /** The installations that receive it, in order. */
   readonly installations: ReadonlyArray<string>
 }
 
 const strict = { onExcessProperty: "error", errors: "all" } as const
 
 /**
- * The project's events in their order, each with its deliveries. The `data` of each is held to be what its type says.
- * Changes of one millisecond stand in the order of their record's versions.
+ * Returns the project's events in order, each with its deliveries. Decodes the `data` of each by the schema of its type.
+ * Changes of one millisecond are ordered by the versions of their record.
  */
 export const eventsOf = (sql: SqlClient.SqlClient, projectId: string) =>
   sql<Row>`

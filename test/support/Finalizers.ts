@@ -3,22 +3,22 @@ import { Effect, Exit, Scope } from "effect"
 
 const finalizers: Array<() => unknown> = []
 
-/** Runs `finalizer` after the current test, or after the whole file when none runs yet. The last one runs first. */
+/** Runs `finalizer` after the current test, or after the whole file if no test runs yet. The last one runs first. */
 export const defer = (finalizer: () => unknown): void => {
   finalizers.push(finalizer)
 }
 
-/** Opens a resource that ends with the test, or with the file when no test runs yet. */
+/** Opens a resource that ends with the test, or with the file if no test runs yet. */
 export const opened = <A, E>(resource: Effect.Effect<A, E, Scope.Scope>): Promise<A> => {
   const scope = Scope.makeUnsafe()
   defer(() => Effect.runPromise(Scope.close(scope, Exit.void)))
   return Effect.runPromise(Scope.provide(resource, scope))
 }
 
-/** The number of finalizers that wait. */
+/** Returns the number of pending finalizers. */
 export const finalizerCount = (): number => finalizers.length
 
-/** Runs the finalizers above a height. */
+/** Runs finalizers, the last first, until `to` of them are left. */
 export const runFinalizers = async (to: number): Promise<void> => {
   const failures: Array<unknown> = []
   while (finalizers.length > to) {

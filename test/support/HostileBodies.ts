@@ -1,8 +1,8 @@
-/** Bodies of at most 256 KiB that are made to cost as much as possible, by what they attack. */
+/** Bodies of at most 256 KiB that are made to be as expensive as possible, by their method. */
 
 interface HostileBody {
   readonly body: string
-  /** Whether the answer has to leave faults out. */
+  /** Whether the answer has to omit faults. */
   readonly omits?: boolean
 }
 

@@ -3,13 +3,13 @@ import { assert } from "@effect/vitest"
 import { Predicate } from "effect"
 
 /**
- * Asserts that `actual` has every member of `expected`, at any depth. Arrays have the same length; a pattern in
- * `expected` stands for any text that it matches.
+ * Asserts that `actual` has every member of `expected`, at any depth. Arrays must have the same length; a pattern in
+ * `expected` matches text.
  */
 export const assertMatches = (actual: unknown, expected: unknown, message?: string): void =>
   assert.deepStrictEqual(part(actual, expected), expected, message)
 
-/** The part of `actual` that `expected` describes. */
+/** Returns the part of `actual` that `expected` describes. */
 const part = (actual: unknown, expected: unknown): unknown => {
   if (expected instanceof RegExp) return typeof actual === "string" && expected.test(actual) ? expected : actual
   if (Array.isArray(expected) && Array.isArray(actual)) {

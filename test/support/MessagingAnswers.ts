@@ -70,14 +70,14 @@ const decodeMessageReceipt = decodes(MessageReceiptShape)
 
 export const sourcePageOf = pagesOf(SourceShape)
 
-/** Holds an answer to be the source of a conversation, which has no version. */
+/** Asserts that an answer is the source of a conversation, which has no version. */
 export const conversationSourceOf = (answer: Answer) => {
   assertJson(answer, 200)
   assert.notProperty(answer.headers, "etag")
   return decodeConversationSource(answer.json)
 }
 
-/** Holds an answer to be the receipt of a message that is neither unknown nor failed; it has no version. */
+/** Asserts that an answer is the receipt of a message that is neither unknown nor failed; it has no version. */
 export const messageReceiptOf = (answer: Answer) => {
   assertJson(answer, 200)
   assert.notProperty(answer.headers, "etag")
@@ -87,7 +87,7 @@ export const messageReceiptOf = (answer: Answer) => {
   return { ...receipt, replayed: replayedOf(answer) }
 }
 
-/** Holds an answer to be the problem of a message that was not sent. */
+/** Asserts that an answer is the problem of a message that was not sent. */
 export const refusedOf = (answer: Answer) => {
   const { detail, messageId = null } = problemOf(answer, 409, "provider_conflict")
   assert.notProperty(answer.headers, "retry-after")
@@ -101,7 +101,7 @@ export const unknownOf = (answer: Answer) => {
   return { messageId, retryAfter: Number(answer.headers["retry-after"]), replayed: replayedOf(answer) }
 }
 
-/** The content of an answer to a send: its kind, the message, and whether it is a replay. */
+/** Returns the kind of an answer to a send, the message's id, and whether it is a replay. */
 export const sendOf = (answer: Answer) => {
   const [kind, { messageId, replayed }] =
     answer.status === 409

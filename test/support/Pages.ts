@@ -1,4 +1,4 @@
-/** Walks through the pages of a list. */
+/** Reads all pages of a list. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 
@@ -7,7 +7,7 @@ interface Page {
   readonly nextCursor: string | null
 }
 
-/** The ids of all pages, from the first to the last; `page` requests the page of a query. */
+/** Returns the ids of each page, from the first page to the last; `page` requests the page of a query. */
 export const walkPages = Effect.fnUntraced(function* <E, R>(
   page: (query: string) => Effect.Effect<Page, E, R>,
   query: string,

@@ -1,4 +1,4 @@
-/** A throwaway PostgreSQL for the whole test run: fast, as nothing of it has to outlive a crash. */
+/** A temporary PostgreSQL for the whole test run: fast, because it does not have to survive a crash. */
 import { Effect, ManagedRuntime, Redacted } from "effect"
 import { mkdtemp, readFile, rm } from "node:fs/promises"
 import * as Os from "node:os"
@@ -14,13 +14,13 @@ const flags = {
   shared_buffers: "64MB"
 }
 
-/** Starts one below the system's temporary directory. `url` is a superuser's; `stop` removes everything. */
+/** Starts a server below the system's temporary directory. `url` is a superuser's; `stop` removes everything. */
 export const startPostgres = async (): Promise<{ readonly url: string; readonly stop: () => Promise<void> }> => {
   const directory = await mkdtemp(Path.join(Os.tmpdir(), "developer-api-test-"))
   const runtime = ManagedRuntime.make(EmbeddedPostgres.layer({ directory, flags }))
   const stop = async () => {
     await runtime.dispose()
-    // The layer leaves the server to others who are connected; here those are leaks of tests, and it goes.
+    // The layer leaves the server running for other connected users; here these are leaks of tests, and it is stopped.
     const lock = await readFile(Path.join(directory, "postgres", "postmaster.pid"), "utf8").catch(() => undefined)
     if (lock !== undefined) await Effect.runPromise(Postmaster.stop(Number.parseInt(lock, 10)))
     await rm(directory, { recursive: true, force: true })

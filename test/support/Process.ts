@@ -1,4 +1,4 @@
-/** The real service as a child process, and the certainty that nothing a test started outlives it. */
+/** The real service as a child process. No process that a test starts outlives the test. */
 import { Effect } from "effect"
 import * as ChildProcess from "node:child_process"
 import { readdirSync, readFileSync } from "node:fs"
@@ -19,7 +19,7 @@ const node = process.execPath
 const children = new Set<ChildProcess.ChildProcess>()
 const directories = new Set<string>()
 
-// No hook runs when the test process itself is ended.
+// Ends children when the test process itself ends, because no hook runs then.
 process.once("exit", () => {
   for (const child of children) child.kill("SIGKILL")
   for (const directory of directories) {
@@ -28,20 +28,20 @@ process.once("exit", () => {
   }
 })
 
-/** Signals a process that may be gone already. */
+/** Signals a process that may have exited already. */
 export const kill = (pid: number, signal: NodeJS.Signals): void => {
   try {
     process.kill(pid, signal)
   } catch {
-    // It is gone.
+    // It has exited.
   }
 }
 
-/** State, parent and process group of a process in /proc; undefined if it does not exist. */
+/** Returns state, parent and process group of a process from /proc; undefined if it does not exist. */
 const statOf = (pid: number) => {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, "utf8")
-    // `pid (name) S …`: the name may hold blanks and brackets.
+    // `pid (name) S …`: the name may contain blanks and brackets.
     const [state = "", parent, group] = text.slice(text.lastIndexOf(")") + 2).split(" ")
     return { state, parent: Number(parent), group: Number(group) }
   } catch {
@@ -54,17 +54,17 @@ export const isRunning = (pid: number): boolean => !/^[ZX]?$/.test(statOf(pid)?.
 
 export const groupOf = (pid: number): number | undefined => statOf(pid)?.group
 
-/** Resident memory of a process in MiB. */
+/** Returns the resident memory of a process in MiB. */
 export const residentMebibytes = (pid: number): number =>
   Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024
 
-/** The processes that a process has started and that run. */
+/** Returns the running children of a process. */
 export const childrenOf = (pid: number): ReadonlyArray<number> =>
   readdirSync("/proc")
     .map(Number)
     .filter((child) => child > 0 && statOf(child)?.parent === pid && isRunning(child))
 
-/** The process id of the PostgreSQL whose cluster is `<directory>/postgres`. */
+/** Returns the process id of the PostgreSQL whose cluster is `<directory>/postgres`. */
 export const postmasterOf = (directory: string): number | undefined => {
   try {
     return Number.parseInt(readFileSync(Path.join(directory, "postgres", "postmaster.pid"), "utf8"), 10)
@@ -73,7 +73,7 @@ export const postmasterOf = (directory: string): number | undefined => {
   }
 }
 
-/** A directory of the test's own; a PostgreSQL that runs below it is stopped before it is removed. */
+/** Creates a directory for one test; a PostgreSQL that runs in it is stopped before the directory is removed. */
 export const temporaryDirectory = async (): Promise<string> => {
   const directory = await mkdtemp(Path.join(await realpath(Os.tmpdir()), "developer-api-faults-"))
   directories.add(directory)
@@ -89,14 +89,14 @@ export const temporaryDirectory = async (): Promise<string> => {
   return directory
 }
 
-/** Each worker of the test runner has ports of its own, and comes back to one after all the others. */
+/** Each worker of the test runner has its own range of ports, and reuses a port only after all the others. */
 const ports = 5_000
 const firstPort = 10_000 + (Number(process.env["VITEST_POOL_ID"] ?? 0) % 2) * ports
 let nextPort = Math.floor(Math.random() * ports)
 
 /**
- * Returns a free port below those that systems use for outgoing connections. While its server is down, a client that
- * connects to it could otherwise be given this very port, and connect to itself.
+ * Returns a free port below the range that systems use for outgoing connections. A port in that range could be assigned to a
+ * client that connects to the port while its server is down, and the client would be connected to itself.
  */
 export const freePort = async (): Promise<number> => {
   while (true) {
@@ -117,7 +117,7 @@ export interface Ended {
   readonly signal: NodeJS.Signals | null
 }
 
-/** A child process and all that it has printed. */
+/** A child process and all of its output. */
 export interface Running {
   readonly pid: number
   readonly stdout: () => string
@@ -125,11 +125,11 @@ export interface Running {
   readonly exited: Promise<Ended>
   readonly hasExited: () => boolean
   readonly kill: (signal: NodeJS.Signals) => void
-  /** Waits until standard output matches; fails with all the output when the process ends before. */
+  /** Waits until standard output matches; fails with all output if the process ends before. */
   readonly prints: (pattern: RegExp) => Promise<RegExpExecArray>
 }
 
-/** Starts a program. It is killed when the test ends, and must not have printed a secret. */
+/** Starts a program. It is killed after the test; the test fails if it has printed a secret. */
 export const spawn = (
   file: string,
   args: ReadonlyArray<string>,
@@ -137,7 +137,7 @@ export const spawn = (
 ): Running => {
   const child = ChildProcess.spawn(file, args, {
     cwd: checkout,
-    // No setting of the machine reaches the service.
+    // The machine's settings do not reach the service.
     env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env },
     stdio: ["ignore", "pipe", "pipe"]
   })
@@ -205,7 +205,7 @@ export interface ServiceOptions {
   readonly args?: ReadonlyArray<string>
 }
 
-/** Starts the service as `npm start` does, ready or not; on a port of the system's choice unless `PORT` is given. */
+/** Starts the service as `npm start` does, without waiting for readiness; on any free port unless `PORT` is given. */
 export const launchService = ({ args = [], env = {}, source = checkout }: ServiceOptions): Running =>
   spawn(node, [Path.join(source, "src/main.ts"), ...args], {
     PORT: "0",
@@ -215,14 +215,14 @@ export const launchService = ({ args = [], env = {}, source = checkout }: Servic
 
 export interface Service extends Running {
   readonly url: string
-  /** Asks for an orderly end, and waits for it: for 20 s, which is more than any test here gives a service. */
+  /** Sends SIGTERM, and waits at most 20 s for the end. */
   readonly stop: () => Promise<Ended | "still running">
 }
 
-/** An end as it should be. */
+/** The end of a process that shut down in good order. */
 export const inGoodOrder: Ended = { code: 0, signal: null }
 
-/** Waits for a process to end, but not for ever. */
+/** Waits until a process ends, for a limited time. */
 export const ended = ({ exited }: Running, millis = 20_000): Promise<Ended | "still running"> =>
   Promise.race([exited, sleep(millis, "still running" as const, { ref: false })])
 

@@ -1,4 +1,4 @@
-/** Programs beyond Node and npm that some tests run, found on PATH. */
+/** Programs besides Node and npm that some tests run, found on PATH. */
 import { accessSync, constants } from "node:fs"
 import { delimiter, join } from "node:path"
 import { beforeEach } from "vitest"
@@ -35,7 +35,7 @@ const missing = (program: Program) => {
   return `${names[0]} is not on PATH; install it with: apt-get install ${debian}`
 }
 
-/** Returns the path of a program. Throws an error that names the package to install when it is missing. */
+/** Returns the path of a program. Throws an error that names the package to install if it is missing. */
 export const pathOf = (program: Program): string => {
   const path = find(program)
   if (path === undefined) throw new Error(missing(program))
@@ -45,7 +45,7 @@ export const pathOf = (program: Program): string => {
 /** Whether every test has to run. */
 export const isContinuousIntegration = (process.env["CI"] ?? "") !== ""
 
-/** Skips the tests of the current suite when a program is missing. They run, and fail, when `CI` is set. */
+/** Skips the tests of the current suite if a program is missing. They run, and fail, if `CI` is set. */
 export const requires = (program: Program): void => {
   beforeEach(({ skip }) => {
     if (find(program) === undefined && !isContinuousIntegration) skip(missing(program))

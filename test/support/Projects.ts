@@ -1,9 +1,9 @@
-/** Projects for tests that start below the project file. */
+/** Projects for tests that do not use a project file. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { ProjectId } from "../../src/api/Ids.ts"
 
-/** A project with an active member and one who has left. */
+/** Creates a project with an active and an inactive member. */
 export const makeProject = Effect.fnUntraced(function* (id: string) {
   const sql = yield* SqlClient.SqlClient
   yield* sql`

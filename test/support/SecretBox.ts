@@ -3,7 +3,7 @@ import { Layer, Redacted } from "effect"
 import { SecretBox } from "../../src/platform/SecretBox.ts"
 import { SecretKey } from "../../src/platform/SecretKey.ts"
 
-/** The box of a service with this `SECRET_KEY`, and with these keys in `SECRET_KEY_PREVIOUS`. */
+/** The secret box of a service with this `SECRET_KEY`, and with these keys in `SECRET_KEY_PREVIOUS`. */
 export const secretBox = (key: string, ...previous: ReadonlyArray<string>) =>
   SecretBox.layer.pipe(
     Layer.provide(

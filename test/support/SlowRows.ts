@@ -1,10 +1,10 @@
-/** Rows that take a while to change. */
+/** Tables whose rows are slow to change. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 
 /**
- * Makes each change to a row of a table take a while from here on, so that those who change it at the same time are sure
- * to meet: without this one is mostly through before the next has come.
+ * Slows down each change of a row of a table, so that concurrent changes certainly overlap. Otherwise one change often ends
+ * before the next begins.
  */
 export const slowDown = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,

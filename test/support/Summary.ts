@@ -1,6 +1,6 @@
 /**
- * The last lines of a test run: why tests were skipped, and the ten slowest files of a run of many. A run whose tests, or
- * what they run in their process, print something that looks like a secret fails.
+ * The last lines of a test run: why tests were skipped, and the ten slowest files of a run with more than ten. The run fails
+ * if its tests, or code in their process, print text of the form of a secret.
  */
 import type { Reporter, TestModule } from "vitest/node"
 import { secretsIn } from "./Secrets.ts"

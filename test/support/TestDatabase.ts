@@ -14,7 +14,7 @@ const urlOf = (database: string) => {
 
 const administrator = Layer.suspend(() => PgClient.layer({ url: urlOf("postgres"), maxConnections: 1 }))
 
-/** A new database with every migration applied, or with none when `empty`, then in a `language` of its own if need be. */
+/** Creates a database with every migration applied, or an `empty` one, which may have an ICU locale for a `language`. */
 export const makeDatabase = (options?: { readonly empty?: boolean; readonly language?: string }) =>
   Effect.acquireRelease(
     Effect.gen(function* () {
@@ -35,7 +35,7 @@ export const makeDatabase = (options?: { readonly empty?: boolean; readonly lang
 export class TestDatabase extends Context.Service<TestDatabase, { readonly url: Redacted.Redacted }>()(
   "developer-api/test/TestDatabase"
 ) {
-  /** The database, and a client of it like the service's, for mutations, too. */
+  /** A database, with clients like the service's for statements and for mutations. */
   static readonly layer = Layer.effect(
     Mutations,
     Effect.map(PgClient.PgClient, (sql) => makeMutationClient({ sql, reads: sql, permits: 40 }))

@@ -1,4 +1,4 @@
-/** The real service, in this process, on a port of its own and a fresh database. */
+/** The real service, in this process, on its own port and a fresh database. */
 import { ConfigProvider, Context, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { HttpServer } from "effect/http"
 import { SqlClient } from "effect/sql"
@@ -19,16 +19,16 @@ type File = (typeof ProjectFile)["Encoded"]
 /** The members of a project file, all optional. */
 export type Parts = Omit<File, "project"> & { readonly project?: Partial<File["project"]> }
 
-/** So many that no test meets the limit unless it wants to. */
+/** A rate limit that no test reaches unintentionally. */
 const plenty = { limit: 1_000_000, windowSeconds: 1 }
 
-/** A project, and a token that may do everything in it. */
+/** A project, and a token with every scope in it. */
 export interface Seeded {
   readonly projectId: string
   readonly token: string
 }
 
-/** Environment variables of the service; `DATABASE_URL` instead of a database of its own. */
+/** Environment variables of the service; with `DATABASE_URL` it does not get a new database. */
 export type Environment = Readonly<Record<string, string>>
 
 export const secretKey = Buffer.alloc(32, 7).toString("base64")
@@ -47,14 +47,14 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
     Layer.provideMerge(application(role)),
     Layer.provide(Layer.merge(ConfigProvider.layer(provider), databaseClock))
   )
-  // A memo map of its own: two servers of one test share nothing.
+  // A separate memo map, so that two servers of one test share nothing.
   const context = yield* Layer.buildWithMemoMap(layer, yield* Layer.makeMemoMap, yield* Effect.scope)
   const projects = Context.get(context, Projects)
   const keys = Context.get(context, ApiKeys)
   const sql = Context.get(context, SqlClient.SqlClient)
   const url = HttpServer.formatAddress(Context.get(context, HttpServer.HttpServer).address)
 
-  /** Applies a project file; the project's name is its id, and its rate limits are wide unless the file says otherwise. */
+  /** Applies a project file; the project's name is its id, and its rate limits are wide unless the file sets them. */
   const apply = (projectId: string, { project, ...parts }: Parts = {}) =>
     projects
       .apply(
@@ -70,7 +70,7 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
       )
       .pipe(Effect.orDie)
 
-  /** Issues a key and returns its token. The defaults are every scope, an hour, and no member. */
+  /** Issues a key and returns its token, by default with every scope, for an hour, without a member. */
   const issue = (
     projectId: string,
     options: {
@@ -98,15 +98,15 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
     sql,
     apply,
     issue,
-    /** Ends the key of a token. */
+    /** Revokes the key of a token. */
     revoke: (token: string) => Effect.orDie(keys.revoke(KeyId.make(token.slice(3, 15)))),
-    /** A new project as the parts of a file describe it, and a token for it. */
+    /** Creates a project from the parts of a file, and a token for it. */
     seed: Effect.fnUntraced(function* (parts?: Parts): Effect.fn.Return<Seeded> {
       const projectId = `prj_${randomBytes(6).toString("hex")}`
       yield* apply(projectId, parts)
       return { projectId, token: yield* issue(projectId) }
     }),
-    /** Every answer is held to the OpenAPI document. */
+    /** Sends a request; asserts that the answer matches the OpenAPI document. */
     send: (request: Request): Effect.Effect<Answer> =>
       Effect.tap(send(url, request), (answer) => Effect.sync(() => assertDocumented(request, answer))),
     sendBytes: (bytes: string | Uint8Array): Effect.Effect<string> => sendBytes(url, bytes)
@@ -116,7 +116,7 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
 export class TestServer extends Context.Service<TestServer, Effect.Success<ReturnType<typeof startServer>>>()(
   "developer-api/test/TestServer"
 ) {
-  /** Wants the live clock: `layer(TestServer.layer(), { excludeTestServices: true })`. */
+  /** Requires the live clock: `layer(TestServer.layer(), { excludeTestServices: true })`. */
   static readonly layer = (environment?: Environment, role?: Role) =>
     Layer.effect(TestServer, startServer(environment, role))
 }

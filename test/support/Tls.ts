@@ -1,8 +1,8 @@
-/** A certificate for tests, and how to trust it. */
+/** A certificate for tests, and trust in it. */
 import { Effect } from "effect"
 import { getCACertificates, setDefaultCACertificates } from "node:tls"
 
-/** Signed by itself for `hooks.test` and `localhost`, until 2120. */
+/** A self-signed certificate for `hooks.test` and `localhost`, valid until 2120. */
 export const tls = {
   key: `-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg2Y0kvoUTqslReRc/
@@ -21,7 +21,7 @@ RwIgO+Tdrk8BmH0XtEvbdRM0WjLU7WSEZF2xyjVQ7VQfdcg=
 -----END CERTIFICATE-----`
 }
 
-/** An authority that this process trusts, while the test runs. */
+/** Makes this process trust the certificate until the scope closes. */
 export const trusted = Effect.acquireRelease(
   Effect.sync(() => {
     const before = getCACertificates("default")

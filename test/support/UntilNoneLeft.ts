@@ -1,7 +1,7 @@
 import { eventually } from "./Waiting.ts"
-/** Waiting for an end that is far away, and may be as far as it likes. */
+/** Waiting of unlimited length, as long as there is progress. */
 
-/** Waits until nothing is left, for as long as there is less and less. */
+/** Waits until nothing is left; fails if the number stops decreasing. */
 export const untilNoneLeft = async (count: () => Promise<number>): Promise<void> => {
   let left = await count()
   while (left > 0) {

@@ -3,17 +3,17 @@ import { Effect } from "effect"
 import { TestClock } from "effect/testing"
 import { vi } from "vitest"
 
-/** Longer than anything takes that a test waits for, also on a loaded machine. */
+/** Milliseconds, longer than any expected wait, also on a loaded machine. */
 const limit = 60_000
 
-/** Waits until a condition holds, by the clock of the test. */
+/** Waits until a condition holds, by the test's clock. */
 export const until = (condition: () => boolean) =>
   Effect.sleep("5 millis").pipe(Effect.repeat({ until: condition }), Effect.timeout(limit), Effect.orDie)
 
-/** Waits until a condition holds, by the system's clock, in a test whose own clock stands still. */
+/** Waits until a condition holds, by the system's clock, in a test with a test clock. */
 export const untilLive = (condition: () => boolean) => TestClock.withLive(until(condition))
 
-/** Repeats a query until its answer holds. */
+/** Repeats a query until its result satisfies `holds`. */
 export const untilRows = <A>(query: Effect.Effect<A>, holds: (answer: A) => boolean) =>
   Effect.delay(query, "20 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout(limit), Effect.orDie)
 

@@ -1,6 +1,6 @@
 /** The messages of PostgreSQL's protocol: https://www.postgresql.org/docs/current/protocol-message-formats.html */
 
-/** Requests that PostgreSQL answers together: a simple query, or everything up to a Sync. */
+/** Requests that PostgreSQL answers together: a simple query, or all messages up to a Sync. */
 export interface RoundTrip {
   /** The statements that it executes. */
   readonly statements: ReadonlyArray<string>
@@ -8,14 +8,14 @@ export interface RoundTrip {
 
 const protocol3 = 196_608
 
-/** Splits what one side sends into messages. */
+/** Splits the bytes that one side sends into messages. */
 const messages = (side: "client" | "database", onMessage: (type: string, body: Buffer) => void) => {
   let pending = Buffer.alloc(0)
   let started = side === "database"
   return (chunk: Buffer) => {
     pending = Buffer.concat([pending, chunk])
     while (true) {
-      // The startup message has no type, nor has a request for TLS before it.
+      // The startup message has no type, and neither has a request for TLS before it.
       const head = started ? 1 : 0
       if (pending.length < head + 4) return
       const length = head + pending.readInt32BE(head)
@@ -57,13 +57,13 @@ export const requestReader = (onRoundTrip: (roundTrip: RoundTrip) => void) => {
   })
 }
 
-/** Reads the process id of a connection's backend, and the ends of its answers. */
+/** Reads the process id of a connection's backend, and detects the ends of its answers. */
 export const answerReader = (events: { readonly onBackend: (pid: number) => void; readonly onAnswer: () => void }) => {
   let isReady = false
   return messages("database", (type, body) => {
     if (type === "K") events.onBackend(body.readInt32BE(0))
     if (type !== "Z") return
-    // The first ReadyForQuery ends the start of the connection.
+    // The first ReadyForQuery ends the connection's startup.
     if (isReady) events.onAnswer()
     isReady = true
   })

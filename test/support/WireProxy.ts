@@ -1,21 +1,21 @@
 /**
- * A TCP proxy before PostgreSQL: records round trips and their SQL, holds or cuts chosen ones, stops carrying anything, and
- * turns to another server.
+ * A TCP proxy before PostgreSQL: records round trips and their SQL, holds or cuts selected ones, stops forwarding, and
+ * switches to another server.
  */
 import { Effect } from "effect"
 import { connect, createServer, type Socket } from "node:net"
 import { opened } from "./Finalizers.ts"
 import { answerReader, requestReader, type RoundTrip } from "./WireMessages.ts"
 
-/** A connection whose round trip is held: `requested`, before PostgreSQL receives it, or `answered`, before the client does. */
+/** A connection with a held round trip: `requested`, before PostgreSQL receives it, or `answered`, before the client does. */
 export interface Held {
   /** The process id of its backend. */
   readonly backend: number
-  /** Sends the round trip to PostgreSQL, but nothing to the client. Resolves once it is answered or the connection ends. */
+  /** Sends the round trip to PostgreSQL, but no answer to the client. Resolves when it is answered or the connection ends. */
   readonly pass: () => Promise<void>
   /** Sends half of it to PostgreSQL. */
   readonly tear: () => Promise<void>
-  /** Sends everything that was held, and holds nothing any more. */
+  /** Sends everything that was held, and ends the hold. */
   readonly release: () => void
   /** Ends the connection on both sides. */
   readonly cut: () => void
@@ -23,19 +23,19 @@ export interface Held {
 
 /** Holds the round trips in which a statement matches. */
 export interface Gate {
-  /** Whether a round trip is held whose client still waits. */
+  /** Whether a round trip is held and its client still waits. */
   readonly isWaiting: () => boolean
-  /** The oldest held round trip whose client still waits, or the next one. */
+  /** Returns the oldest held round trip whose client still waits, or the next one. */
   readonly next: () => Promise<Held>
-  /** Holds nothing more, and ends the connections of what is held. */
+  /** Ends the hold, and the connections that are held. */
   readonly open: () => void
 }
 
 /** Holds the next round trips in which a statement matches. */
 export interface Trap {
-  /** Resolves when as many are held as were asked for. */
+  /** Resolves when `count` round trips are held. */
   readonly reached: Promise<void>
-  /** Ends the connections of what is held. */
+  /** Ends the held connections. */
   readonly cut: () => void
   /** Sends everything that is held. */
   readonly release: () => void
@@ -53,14 +53,14 @@ interface Watch {
   readonly onHeld: (held: Held, client: Socket) => void
 }
 
-/** The traffic of a proxy, and the statements that it watches for. */
+/** The traffic of a proxy, and the statements to hold. */
 interface Traffic {
   readonly watches: Set<Watch>
   readonly backends: Set<number>
   roundTrips: Array<RoundTrip>
 }
 
-/** Passes on what both sides of a connection send, as far as no watch holds it. */
+/** Forwards what both sides of a connection send, unless a watch holds it. */
 const carry = (client: Socket, database: Socket, traffic: Traffic) => {
   let [backend, asked, answered] = [0, 0, 0]
   let requests: Array<Buffer> | undefined
@@ -82,7 +82,7 @@ const carry = (client: Socket, database: Socket, traffic: Traffic) => {
     },
     onAnswer: () => void answered++
   })
-  /** Resolves once that many round trips are answered, or none will be any more. */
+  /** Resolves when this many round trips are answered, or the connection has ended. */
   const untilAnswered = (due: number) =>
     new Promise<void>((resolve) => {
       const look = () => {
@@ -95,7 +95,7 @@ const carry = (client: Socket, database: Socket, traffic: Traffic) => {
     })
   const held = (chunk: Buffer, before: number, due: number): Held => {
     const sendSilently = async (bytes: Buffer) => {
-      // Answers to earlier round trips reach the client.
+      // Answers to earlier round trips are still forwarded to the client.
       await untilAnswered(before)
       answers ??= []
       database.write(bytes)
@@ -142,7 +142,7 @@ const carry = (client: Socket, database: Socket, traffic: Traffic) => {
     readAnswers(chunk)
     notify()
   })
-  // Written data arrives before either side closes.
+  // All written data is sent before the other side closes.
   client.once("close", () => database.destroySoon())
   database.once("close", () => {
     client.destroySoon()
@@ -213,7 +213,7 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
     for (const socket of both) {
       sockets.add(socket)
       socket.on("close", () => sockets.delete(socket))
-      // Either end may go first when the test is over.
+      // Either side may close first at the end of a test.
       socket.on("error", () => socket.destroy())
     }
     const [, database] = both
@@ -238,19 +238,19 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
   return {
     /** The database's URL through the proxy. */
     url: url.href,
-    /** The round trips since the last call. */
+    /** Returns the round trips since the last call. */
     take: () => traffic.roundTrips.splice(0),
-    /** The process ids of the backends that it is connected to. */
+    /** Returns the process ids of the connected backends. */
     backends: (): ReadonlyArray<number> => [...traffic.backends],
-    /** Holds every round trip in which a statement matches, until it is opened. */
+    /** Holds every round trip in which a statement matches, until the gate is opened. */
     gate: (statement: RegExp): Gate => gateOf(statement, traffic.watches),
-    /** Holds the next round trips in which a statement matches, with everything after them on their connections. */
+    /** Holds the next round trips in which a statement matches, and everything after them on their connections. */
     trap: (wanted: Catch): Trap => trapOf(wanted, traffic.watches),
-    /** Open connections carry nothing any more, and stay open on both sides. New ones work. */
+    /** Stops forwarding on open connections, which stay open on both sides. New connections work. */
     blackHole: () => {
       for (const socket of sockets) socket.removeAllListeners("data").removeAllListeners("close").resume()
     },
-    /** Ends the open connections, accepts new ones, and carries nothing on them until `heal`. */
+    /** Ends the open connections, accepts new ones, and forwards nothing on them until `heal`. */
     hang: () => {
       isHanging = true
       destroyAll()
@@ -259,7 +259,7 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
       isHanging = false
       destroyAll()
     },
-    /** Ends the open connections, and passes new ones on to another port. */
+    /** Ends the open connections, and forwards new ones to another port. */
     turnTo: (other: number) => {
       port = other
       destroyAll()

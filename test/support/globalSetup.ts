@@ -7,7 +7,7 @@ import { startPostgres } from "./Postgres.ts"
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** A superuser's URL of the cluster; the path names the database `postgres`. */
+    /** A superuser's URL of the cluster, with the database `postgres`. */
     readonly postgresUrl: string
   }
 }

@@ -1,4 +1,4 @@
-/** The time in which a long queue ends after its webhook is disabled, and the effect on a healthy endpoint. */
+/** Time until a long queue is empty after its webhook was disabled, and the effect on a healthy endpoint. */
 import { Effect } from "effect"
 import { disable } from "../../../src/integrations/Deliveries/DeadLetter.ts"
 import { anotherDatabase, service } from "../Stage.ts"
@@ -13,9 +13,9 @@ import { installationId, projectId } from "./Work.ts"
 
 export interface Options {
   readonly rounds: number
-  /** Events of the healthy endpoint, in a round. */
+  /** Events of the healthy endpoint per round. */
   readonly events: number
-  /** Deliveries that wait for the webhook that is disabled. */
+  /** Queued deliveries of the webhook that is disabled. */
   readonly parked: number
 }
 

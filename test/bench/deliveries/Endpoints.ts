@@ -1,10 +1,10 @@
-/** The receiver's process, as the bench sees it. */
+/** The benchmark's access to the process of the receiver. */
 import { Effect, type Redacted, Schedule } from "effect"
 import { randomBytes } from "node:crypto"
 import { BenchFailed, script, start } from "../Stage.ts"
 import type { Arrivals, Arrived, Ports, ReceiverPlan } from "./Protocol.ts"
 
-/** The secret of all signatures. */
+/** Secret of all signatures. */
 export const secret = `whsec_${randomBytes(32).toString("base64")}`
 
 export interface Endpoints {
@@ -18,11 +18,11 @@ export interface Endpoints {
   readonly answer: Effect.Effect<void, BenchFailed>
   readonly forget: Effect.Effect<void, BenchFailed>
   readonly arrivals: Effect.Effect<Arrivals, BenchFailed>
-  /** Waits until so many deliveries have come. */
+  /** Waits until this many deliveries have arrived. */
   readonly received: (count: number) => Effect.Effect<Arrived, BenchFailed>
 }
 
-/** Repeats an effect until its result holds, for a minute at most. */
+/** Repeats an effect until its result satisfies `holds`, for at most a minute. */
 export const until = <A, E, R>(what: string, question: Effect.Effect<A, E, R>, holds: (answer: A) => boolean) =>
   question.pipe(
     Effect.repeat({ until: holds, schedule: Schedule.spaced("10 millis") }),

@@ -1,4 +1,4 @@
-/** The time from a commit to the arrival of each event in a flow of commands. */
+/** Latency of events, from commit to arrival, in a flow of commands. */
 import { Effect } from "effect"
 import { randomUUID } from "node:crypto"
 import { quantile } from "../Figures.ts"
@@ -7,7 +7,7 @@ import type { Endpoints } from "./Endpoints.ts"
 import type { Ours } from "./Ours.ts"
 import { projectId } from "./Work.ts"
 
-/** A deal made by a real request. */
+/** Creates a deal by a real request. */
 const createDeal = ({ token, url }: Ours, title: string) =>
   Effect.tryPromise({
     try: async (signal) => {
@@ -25,14 +25,17 @@ const createDeal = ({ token, url }: Ours, title: string) =>
     catch: (cause) => new BenchFailed({ message: `No deal: ${String(cause)}` })
   })
 
-/** When the events of deliveries were committed, in milliseconds since 1970. */
+/** Returns the commit times of deliveries' events, in milliseconds since 1970. */
 const commits = ({ sql }: Ours, deliveries: ReadonlyArray<string>) =>
   sql<{ readonly id: string; readonly committed: number }>`
     SELECT deliveries.id, extract(epoch FROM pg_xact_commit_timestamp(events.xmin))::float8 * 1000 AS committed
     FROM deliveries JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
     WHERE deliveries.project_id = ${projectId} AND deliveries.id = ANY(${deliveries}::text[])`
 
-/** Creates deals, each after a pause or as soon as the one before is answered, whose events go to one endpoint. */
+/**
+ * Creates deals whose events go to one endpoint; each follows the answer of the previous one, at least `pace` milliseconds
+ * after its start. Returns quantiles of the latency in milliseconds.
+ */
 export const flow = Effect.fnUntraced(function* (service: Ours, endpoints: Endpoints, events: number, pace: number) {
   yield* endpoints.forget
   for (let i = 0; i < events; i++) {

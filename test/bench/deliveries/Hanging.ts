@@ -10,9 +10,9 @@ import { makeWork, projectId } from "./Work.ts"
 
 export interface Options {
   readonly rounds: number
-  /** Events of the healthy endpoint, in a round. */
+  /** Events of the healthy endpoint per round. */
   readonly events: number
-  /** Endpoints that hang, each with a backlog from the start. */
+  /** Number of endpoints that hang, each with a backlog from the start. */
   readonly hanging: number
 }
 
@@ -20,7 +20,7 @@ const backlog = 50
 /** Milliseconds from one command to the next. */
 const pace = 100
 
-/** Rounds follow each other without a pause: the first begins as the endpoints begin to hang. */
+/** Measures rounds without a pause between them; the first begins when the endpoints begin to hang. */
 export const measure = Effect.fnUntraced(function* ({ endpoints, url }: Scene, { events, hanging, rounds }: Options) {
   const [healthy = ""] = endpoints.urls
   const urls = [healthy, ...Array.from({ length: hanging }, () => endpoints.hanging)]

@@ -1,4 +1,4 @@
-/** The time from a commit to the arrival of its event while nothing else happens. */
+/** Latency of an event, from commit to arrival, on an otherwise idle service. */
 import { Effect } from "effect"
 import { anotherDatabase, service } from "../Stage.ts"
 import { flow } from "./Flow.ts"
@@ -10,7 +10,7 @@ import { projectId } from "./Work.ts"
 
 export interface Options {
   readonly rounds: number
-  /** In a round. */
+  /** Events per round. */
   readonly events: number
 }
 

@@ -1,4 +1,4 @@
-/** The effect of other endpoints on one: the latency of its events while one is dead and one hangs, and without those. */
+/** Latency of one endpoint's events, alone and while another endpoint is dead and another one hangs. */
 import { Effect } from "effect"
 import { anotherDatabase, service } from "../Stage.ts"
 import { until } from "./Endpoints.ts"
@@ -11,13 +11,13 @@ import { installationId, makeWork, projectId } from "./Work.ts"
 
 export interface Options {
   readonly rounds: number
-  /** Of the healthy endpoint, in a round. */
+  /** Events of the healthy endpoint per round. */
   readonly events: number
-  /** That wait for each of the others from the start. */
+  /** Deliveries queued for each of the other endpoints at the start. */
   readonly backlog: number
 }
 
-/** A project of three: a healthy endpoint, a dead one and one that hangs; the last two are disabled. */
+/** Opens a project with three endpoints: a healthy one, a dead one and one that hangs; the last two are disabled. */
 const openThree = Effect.fnUntraced(function* ({ endpoints, url }: Scene) {
   const { dead, hanging, urls } = endpoints
   const three = [urls[0] ?? "", dead, hanging]
@@ -30,7 +30,7 @@ const openThree = Effect.fnUntraced(function* ({ endpoints, url }: Scene) {
 
 const others = [installationId(1), installationId(2)]
 
-/** Switches the dead one and the one that hangs, their failures forgotten. */
+/** Enables or disables the dead endpoint and the one that hangs, and resets their failures. */
 const enable = ({ sql }: Ours, enabled: boolean) => sql`
   WITH switched AS (
     UPDATE webhooks SET enabled = ${enabled} WHERE project_id = ${projectId} AND installation_id = ANY(${others}::text[])
@@ -40,7 +40,7 @@ const enable = ({ sql }: Ours, enabled: boolean) => sql`
   FROM switched
   WHERE health.project_id = switched.project_id AND health.installation_id = switched.installation_id`
 
-/** A flow to the healthy one, while the others are there, too, and each has a backlog; afterwards they are gone again. */
+/** Measures a flow to the healthy endpoint while the others are enabled, each with a backlog; then disables them. */
 const amongOthers = Effect.fnUntraced(function* (service: Ours, scene: Scene, { backlog, events }: Options) {
   const { endpoints } = scene
   yield* endpoints.hang
@@ -64,7 +64,7 @@ const pace = 20
 const alone = "healthy alone"
 const neighbours = "beside dead and hanging"
 
-/** The latency of events on an idle service, one at a time; then beside others, and alone. */
+/** Measures the latency of events on an idle service, one at a time: alone, and beside the other endpoints. */
 export const measure = Effect.fnUntraced(function* (scene: Scene, options: Options) {
   const service = yield* openThree(scene)
   const { events, rounds } = options

@@ -1,6 +1,6 @@
 /**
- * What ours is compared with: job queues on PostgreSQL whose workers do the same for a delivery. Each stands in a database
- * of its own on the same server, and records in it what is done.
+ * The opponents of the service: job queues on PostgreSQL whose workers do the same for a delivery. Each has its own database
+ * on the same server, and records there what is done.
  */
 import { Effect, Redacted } from "effect"
 import { makeWorkerUtils } from "graphile-worker"
@@ -11,7 +11,7 @@ import { type Endpoints, secret } from "./Endpoints.ts"
 import type { Job } from "./Protocol.ts"
 import { eventType, installationId, projectId, traceparent, type Work } from "./Work.ts"
 
-/** A job has all data that its worker needs. */
+/** Converts work to a job that has all the data that the worker needs. */
 const jobOf =
   ({ urls }: Endpoints) =>
   ({ data, endpoint, eventId, id, occurredAt }: Work): Job => ({
@@ -28,11 +28,11 @@ const jobOf =
     }
   })
 
-/** The operations of the libraries, as promises. */
+/** Runs an operation of a library, which returns a promise. */
 const call = <A>(run: () => Promise<A>) =>
   Effect.tryPromise({ try: run, catch: (cause) => new BenchFailed({ message: String(cause) }) })
 
-/** `inFlight` is the number of jobs that run at a time. */
+/** Starts graphile-worker; `inFlight` is the number of jobs that run concurrently. */
 export const graphileWorker = Effect.fnUntraced(function* (
   url: Redacted.Redacted,
   endpoints: Endpoints,
@@ -40,7 +40,7 @@ export const graphileWorker = Effect.fnUntraced(function* (
 ) {
   const sql = yield* connect(url)
   const program = script("graphile-worker", "deliveries/graphile-worker.ts", secret)
-  // It reports every finished job unless that is disabled.
+  // graphile-worker logs every finished job unless that is disabled.
   const { name, pid } = yield* start(program, url, { NO_LOG_SUCCESS: "1", IN_FLIGHT: String(inFlight) })
   const utils = yield* Effect.acquireRelease(
     call(() => makeWorkerUtils({ connectionString: Redacted.value(url) })),

@@ -1,4 +1,4 @@
-/** The service as a contender, and projects for it: installations that have a webhook each. */
+/** The service as a contender, and projects for it: installations with a webhook each. */
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
@@ -23,8 +23,8 @@ const projectFile = (id: ProjectId, installations: number) => ({
 const box = SecretBox.layer.pipe(Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(secretKey)))))
 
 /**
- * A project with a webhook for each URL, as the configure operation leaves it, and a token for everything. So many of the
- * first are told of new deals.
+ * Creates a project with a webhook for each URL, in the state that the configure operation leaves, and returns a token with
+ * all scopes. The first `subscribed` webhooks receive the events of new deals.
  */
 export const open = Effect.fnUntraced(function* (
   sql: PgClient.PgClient,
@@ -52,7 +52,7 @@ export const open = Effect.fnUntraced(function* (
   return token
 }, Effect.provide(box))
 
-/** Events and their deliveries as commands leave them, only that they are all there at once. */
+/** Stores events and their deliveries as commands do, but all at once. */
 export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>) => {
   const rows = work.map((one) => ({ ...one, installation: installationId(one.endpoint) }))
   return Effect.andThen(
@@ -79,20 +79,20 @@ export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>) => {
 /** Whether no delivery of the project is open. */
 export const done = (sql: PgClient.PgClient) =>
   Effect.map(
-    // In the order of the index of open ones, so that no finished one is read with any statistics.
+    // Ordered by the index of open deliveries, so that no finished one is read, whatever the statistics are.
     sql`
       SELECT FROM deliveries WHERE project_id = ${projectId} AND finished_at IS NULL
       ORDER BY installation_id, available_at, id LIMIT 1`,
     (rows) => rows.length === 0
   )
 
-/** The service at work on a project, and what is needed to send it commands. */
+/** The running service, and what is needed to send commands to it. */
 export interface Ours extends Contender, Running {
   readonly sql: PgClient.PgClient
   readonly token: string
 }
 
-/** Starts the service on a database, after the project and the other records are created. */
+/** Creates the project and the other records on a database, then starts the service on it. */
 export const ours = Effect.fnUntraced(function* <E, R>(
   program: Program,
   url: Redacted.Redacted,
@@ -101,7 +101,7 @@ export const ours = Effect.fnUntraced(function* <E, R>(
 ) {
   const sql = yield* connect(url)
   const token = yield* prepare(sql)
-  // Known tables, as after the first minute; those that are still empty are left as a new service has them.
+  // Analyzed as after the first minute; tables that are still empty are left as on a new service.
   yield* sql`ANALYZE projects, installations, webhooks, webhook_secrets, endpoint_health`
   const running = yield* start(program, url, { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8", ...env })
   const made: Ours = { ...running, sql, token, give: (work) => give(sql, work), done: done(sql) }

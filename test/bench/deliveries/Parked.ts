@@ -1,4 +1,4 @@
-/** The cost of parked endpoints and their deliveries for healthy ones. */
+/** Cost of parked endpoints and their deliveries for healthy endpoints. */
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Layer, Redacted } from "effect"
 import { ProjectId } from "../../../src/api/Ids.ts"
@@ -16,17 +16,17 @@ import { installationId, projectId } from "./Work.ts"
 
 export interface Options {
   readonly rounds: number
-  /** To healthy endpoints, in a round. */
+  /** Deliveries to healthy endpoints per round. */
   readonly deliveries: number
-  /** Commands after them, one by one, whose events have their time taken. */
+  /** Commands that follow one by one; the latency of their events is measured. */
   readonly events: number
-  /** Deliveries that wait for parked endpoints, and parked endpoints at most. */
+  /** Number of deliveries for parked endpoints, and maximum number of parked endpoints. */
   readonly parked: number
 }
 
 const parkedProject = ProjectId.make("parked")
 
-/** So many endpoints, dead for long, with an equal part each of what waits. */
+/** Creates parked endpoints, and divides the queued deliveries equally among them. */
 const park = Effect.fnUntraced(function* (sql: PgClient.PgClient, dead: string, endpoints: number, deliveries: number) {
   yield* open(sql, parkedProject, [dead], { subscribed: 0 })
   yield* sql`
@@ -48,7 +48,7 @@ const park = Effect.fnUntraced(function* (sql: PgClient.PgClient, dead: string, 
   yield* sql`VACUUM ANALYZE installations, webhooks, endpoint_health`
 })
 
-/** As the service's client of deliveries has it. */
+/** Planner settings of the service's client for deliveries. */
 const planned = {
   enable_seqscan: "off",
   enable_hashjoin: "off",
@@ -56,7 +56,7 @@ const planned = {
   plan_cache_mode: "force_generic_plan"
 }
 
-/** Claims without effect, each as it is when nothing is due and a notice names an endpoint. */
+/** Measures claims that find nothing due, although a notice names an endpoint. */
 const claims = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   const client = yield* Layer.build(PgClient.layer({ url, maxConnections: 1, startupParameters: planned }))
   const sql = yield* Effect.provideContext(PgClient.PgClient, client)
@@ -83,7 +83,7 @@ export const measure = Effect.fnUntraced(function* (scene: Scene, options: Optio
   for (const variant of variants) {
     const prepare = Effect.fnUntraced(function* (sql: PgClient.PgClient) {
       if (variant.endpoints > 0) yield* park(sql, endpoints.dead, variant.endpoints, parked)
-      // A deal is one delivery.
+      // One delivery per deal.
       return yield* open(sql, projectId, endpoints.urls, { subscribed: 1 })
     })
     const database = yield* anotherDatabase(url, `parked_${variant.endpoints}`)

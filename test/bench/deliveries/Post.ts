@@ -1,14 +1,14 @@
-/** The work of both opponents for a job: they sign it by Standard Webhooks and POST it on kept connections. */
+/** The work of both opponents for a job: sign it by Standard Webhooks and POST it on persistent connections. */
 import { createHmac } from "node:crypto"
 import { Agent, request } from "node:http"
 import type { Job } from "./Protocol.ts"
 
-/** The contract's deadline. */
+/** The contract's deadline in milliseconds. */
 const deadline = 15_000
 
 const agent = new Agent({ keepAlive: true })
 
-/** Endpoints share a secret here, and it is at hand: the service keeps one for each, and opens it for each attempt. */
+/** Creates the handler of a job. All endpoints share `secret` here; the service opens each endpoint's own for each attempt. */
 export const poster = (secret: string) => {
   const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64")
   return ({ event, id, traceparent, url }: Job): Promise<void> =>

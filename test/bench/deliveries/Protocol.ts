@@ -2,13 +2,13 @@
 
 /** The first message to the receiver. */
 export interface ReceiverPlan {
-  /** It has so many endpoints that answer, each on a port of its own as real ones are hosts of their own. */
+  /** Number of endpoints that answer, each on its own port as real ones are different hosts. */
   readonly endpoints: number
   /** The secret that verifies signatures. */
   readonly secret: string
 }
 
-/** The URLs of the receiver's endpoints. */
+/** The ports of the receiver's endpoints. */
 export interface Ports {
   readonly answering: ReadonlyArray<number>
   readonly hanging: number
@@ -16,21 +16,21 @@ export interface Ports {
 
 /** The arrivals since the last reset of the receiver; times are in milliseconds since 1970. */
 export interface Arrived {
-  /** Deliveries by their ids, however often each came. */
+  /** Number of distinct deliveries. */
   readonly count: number
   readonly first: number
   readonly last: number
-  /** Deliveries that came once more. */
+  /** Arrivals of deliveries that had already arrived. */
   readonly repeats: number
-  /** Signatures that were checked, a sample, and those that did not hold. */
+  /** Checked signatures, a sample; `forged` counts the invalid ones. */
   readonly checked: number
   readonly forged: number
 }
 
-/** When each delivery was first seen, by its id. */
+/** The time of each delivery's first arrival, by its id. */
 export type Arrivals = ReadonlyArray<readonly [id: string, at: number]>
 
-/** A job of an opponent: where it goes, under which id, and what is said there. */
+/** A job of an opponent: URL, id and event. */
 export interface Job {
   readonly id: string
   readonly url: string

@@ -1,10 +1,10 @@
-/** Deliveries that wait, each of an event of its own. */
+/** Queued deliveries, each of its own event. */
 import type { PgClient } from "@effect/sql-pg"
 import { Effect } from "effect"
 import type { ProjectId } from "../../../src/api/Ids.ts"
 import { eventType, traceparent } from "./Work.ts"
 
-/** Adds so many to the installations of a project, an equal part to each. */
+/** Adds deliveries to the installations of a project, an equal part to each. */
 export const queueFor = (
   sql: PgClient.PgClient,
   project: ProjectId,

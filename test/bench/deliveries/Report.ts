@@ -13,7 +13,7 @@ export interface Comparison {
   readonly rounds: ReadonlyArray<Readonly<Record<string, Figures>>>
 }
 
-/** The heads of the columns, and digits after the point. */
+/** Title and decimal places of each column. */
 const columns: Readonly<Record<string, readonly [head: string, digits: number]>> = {
   deliveriesPerSecond: ["DELIVERIES/S", 0],
   p50: ["P50 MS", 1],
@@ -39,7 +39,7 @@ const ratioOf = (comparison: Comparison, name: string, to: string, field: string
 const byField = (comparison: Comparison, values: (field: string) => ReadonlyArray<number>) =>
   Object.fromEntries(fieldsOf(comparison).map((field) => [field, spread(values(field))]))
 
-/** For `--json`. */
+/** Returns the comparison as the document of `--json`. */
 export const document = (comparison: Comparison) => ({
   ...Object.fromEntries(
     comparison.names.map((name) => [name, byField(comparison, (field) => valuesOf(comparison, name, field))])
@@ -52,7 +52,7 @@ export const document = (comparison: Comparison) => ({
   rounds: comparison.rounds
 })
 
-/** A line for each that was measured, and one for each ratio: the median, and the range in brackets. */
+/** Returns a table with a line for each contender and each ratio: the median, and the range in brackets. */
 export const text = (comparison: Comparison): string => {
   const fields = fieldsOf(comparison)
   const lines = comparison.names.map((name) => [

@@ -1,18 +1,18 @@
-/** The parts that all comparisons share. */
+/** The environment that all comparisons share. */
 import { Effect, type Redacted } from "effect"
 import { parentOf } from "../Cpu.ts"
 import { connect, database } from "../Stage.ts"
 import { type Endpoints, make as makeEndpoints } from "./Endpoints.ts"
 
 export interface Scene {
-  /** PostgreSQL, to make databases on. */
+  /** PostgreSQL, on which databases are created. */
   readonly url: Redacted.Redacted
-  /** Its process. */
+  /** The process id of the postmaster. */
   readonly postmaster: number
   readonly endpoints: Endpoints
 }
 
-/** PostgreSQL as it comes: every commit is flushed. Only that it keeps the time of each, to tell how old news is. */
+/** PostgreSQL's defaults, with every commit flushed; commit times are recorded to measure latency. */
 const flags = { track_commit_timestamp: "on" }
 
 export const make = Effect.fnUntraced(function* (endpoints: number) {

@@ -1,4 +1,4 @@
-/** Deliveries a second: work that is there at once, from the first that arrives to the last one recorded. */
+/** Deliveries per second of work that is added at once, from the first arrival to the last recorded delivery. */
 import type { PgClient } from "@effect/sql-pg"
 import { Effect, Option } from "effect"
 import { childrenMillis, cpuMillis } from "../Cpu.ts"
@@ -12,7 +12,7 @@ import type { Scene } from "./Scene.ts"
 import { takeTurns } from "./Turns.ts"
 import { makeWork, projectId } from "./Work.ts"
 
-/** One round of a contender. */
+/** Runs one round of a contender. */
 export const drain = Effect.fnUntraced(function* (
   { endpoints, postmaster }: Scene,
   contender: Contender,
@@ -40,7 +40,7 @@ export interface Options {
   readonly profile: Option.Option<string>
 }
 
-/** The distribution of the work: endpoints, deliveries in flight to one of them, and in all. */
+/** Distribution of the work: endpoints, and deliveries in flight per endpoint and in total. */
 interface Shape {
   readonly title: string
   readonly endpoints: number
@@ -48,7 +48,7 @@ interface Shape {
   readonly inFlight: number
 }
 
-/** Four in flight to each of many endpoints, as configured by default. */
+/** Four deliveries in flight to each of many endpoints, as configured by default. */
 export const many = (endpoints: number): Shape => ({
   title: `${endpoints} endpoints`,
   endpoints,
@@ -58,7 +58,7 @@ export const many = (endpoints: number): Shape => ({
 
 export const one: Shape = { title: "one endpoint, 32 in flight", endpoints: 1, perEndpoint: 32, inFlight: 32 }
 
-/** The service beside its opponents. */
+/** Measures the service and its opponents. */
 export const measure = Effect.fnUntraced(function* (
   whole: Scene,
   { deliveries, profile, rounds }: Options,
@@ -78,7 +78,7 @@ export const measure = Effect.fnUntraced(function* (
     yield* graphileWorker(yield* anotherDatabase(url, name("graphile_worker")), endpoints, shape.inFlight),
     yield* pgBoss(yield* anotherDatabase(url, name("pg_boss")), endpoints, shape.inFlight)
   ]
-  // The first deliveries do not count, as code is compiled and connections are opened.
+  // The first round is not counted: code is compiled and connections are opened.
   for (const contender of contenders) yield* drain(scene, contender, deliveries)
   const comparison: Comparison = {
     title: shape.title,

@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { progress } from "../Options.ts"
 import type { Figures } from "./Report.ts"
 
-/** Rounds of all, one after the other, who comes first in one coming last in the next. Gives them by name. */
+/** Runs rounds of all contenders in an order that rotates from round to round. Returns the figures of each round by name. */
 export const takeTurns = Effect.fnUntraced(function* <A extends { readonly name: string }, E, R>(
   what: string,
   all: ReadonlyArray<A>,
@@ -16,8 +16,8 @@ export const takeTurns = Effect.fnUntraced(function* <A extends { readonly name:
     for (const one of order) {
       const found = yield* run(one)
       figures[one.name] = found
-      const told = Object.entries(found).map(([name, value]) => `${name} ${value.toFixed(1)}`)
-      yield* progress(`${what} ${i + 1}/${rounds}: ${one.name}: ${told.join(", ")}`)
+      const line = Object.entries(found).map(([name, value]) => `${name} ${value.toFixed(1)}`)
+      yield* progress(`${what} ${i + 1}/${rounds}: ${one.name}: ${line.join(", ")}`)
     }
     done.push(figures)
   }

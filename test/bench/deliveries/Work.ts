@@ -1,4 +1,4 @@
-/** The deliveries: events as real commands create them, the same for every contender. */
+/** The deliveries: events like those of real commands, the same for every contender. */
 import { Effect } from "effect"
 import { InstallationId, ProjectId } from "../../../src/api/Ids.ts"
 import { newId } from "../../../src/platform/NewId.ts"
@@ -16,10 +16,10 @@ export const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331
 export interface Work {
   readonly id: string
   readonly eventId: string
-  /** Which of the endpoints. */
+  /** Index of the endpoint. */
   readonly endpoint: number
   readonly occurredAt: string
-  /** JSON. */
+  /** Data of the event as JSON. */
   readonly data: string
 }
 
@@ -43,7 +43,7 @@ const dealOf = (id: string, i: number, createdAt: string) => ({
   updatedAt: createdAt
 })
 
-/** So many events, the endpoints in turn. */
+/** Creates events for the endpoints in turn. */
 export const makeWork = (count: number, endpoints: number) =>
   Effect.forEach(
     Array.from({ length: count }, (_, i) => i),

@@ -1,12 +1,12 @@
 /**
- * The endpoints, in a process of their own: many that answer 200 at once, and one that never answers until it is told to.
- * It keeps what came and when, and checks the signatures of a sample.
+ * The endpoints, in their own process: many that answer 200 at once, and one that holds its answers back on request. It
+ * records the time of each arrival, and checks the signatures of a sample.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import { Webhook } from "standardwebhooks"
 import type { Arrivals, Arrived, Ports, ReceiverPlan } from "./Protocol.ts"
 
-/** One of so many signatures is checked. */
+/** One in this many signatures is checked. */
 const sample = 50
 
 const plan = (text: string): ReceiverPlan => JSON.parse(text)
@@ -17,7 +17,7 @@ let seen = new Map<string, number>()
 let repeats = 0
 let checked = 0
 let forged = 0
-/** Of the clock that does not jump; wall time itself has no fractions of a millisecond. */
+/** Start of the monotonic clock in milliseconds since 1970. Wall time has no fractions of a millisecond. */
 let origin = 0
 let held: Array<ServerResponse> | undefined = []
 
@@ -83,7 +83,7 @@ const ports: Ports = {
   })
 }
 
-/** The requests of the benchmark; a change is made before it is answered. */
+/** Handlers of the benchmark's requests; a change is made before the answer is sent. */
 const control: Readonly<Record<string, () => Ports | Arrived | Arrivals | null>> = {
   "/ports": () => ports,
   "/arrived": arrived,

@@ -4,7 +4,7 @@ import type { Effect } from "effect"
 import type { SqlError } from "effect/sql"
 import { randomUUID } from "node:crypto"
 
-/** A request as autocannon and fetch both take it. */
+/** A request in the form that autocannon and fetch both accept. */
 export interface Request {
   readonly method: "GET" | "POST" | "PATCH"
   readonly path: string
@@ -20,16 +20,16 @@ export interface Answer {
 
 /** The records of the requests of a round. */
 export interface Stock {
-  /** Names the records that are made for this round alone. */
+  /** Names the records that are created for this round. */
   readonly batch: string
-  /** Of the pages that a list walks through; null is the first page. */
+  /** Cursors of the pages that a list reads; null is the first page. */
   readonly cursors: ReadonlyArray<string | null>
 }
 
-/** The requests of one connection, in sequence: the same over and over, or another each time. */
+/** The requests of one connection, in sequence: a list that repeats, or a new request each time. */
 export type Traffic = ReadonlyArray<Request> | (() => Request)
 
-/** The requests of some traffic, one by one. */
+/** Returns a function that returns the requests of some traffic one by one. */
 export const requestsOf = (traffic: Traffic): (() => Request) => {
   if (typeof traffic === "function") return traffic
   let sent = 0
@@ -40,14 +40,14 @@ export const requestsOf = (traffic: Traffic): (() => Request) => {
   }
 }
 
-/** A request that is refused, and what the contract wants to be said of it. */
+/** A request that is refused, and the problem that the contract requires. */
 export interface Refusal {
   readonly request: Request
-  /** In place of the right one. */
+  /** Replaces the valid token. */
   readonly token?: string
   readonly status: number
   readonly code: string
-  /** The location of a fault. */
+  /** The locations of the faults. */
   readonly locations?: ReadonlyArray<string>
   readonly currentVersion?: number
 }
@@ -56,9 +56,9 @@ export interface Refusal {
 export const ownColumns = ["id", "created_at", "updated_at"]
 
 export interface Case {
-  /** By the number of the connection. The first requests of one connection say the same in every batch. */
+  /** Takes the number of the connection. The first requests of a connection are the same in every batch. */
   readonly traffic: (stock: Stock, connection: number) => Traffic
-  /** Makes the records of a batch, by SQL. */
+  /** Creates the records of a batch by SQL. */
   readonly prepare?: (
     sql: PgClient.PgClient,
     batch: string,
@@ -68,21 +68,21 @@ export interface Case {
   readonly status: 200 | 201
   readonly policy: "read" | "write"
   readonly etag?: (request: Request) => string
-  /** Whether the page has a next one. */
+  /** Whether a next page exists. */
   readonly linked?: boolean
   /** Whether the answer repeats that of an earlier request. */
   readonly replayed?: boolean
-  /** Throws unless a body is as it has to be. */
+  /** Throws unless a body is correct. */
   readonly check: (body: unknown) => void
 
-  /** A LIKE pattern that makes out its statement, among those that a server sends. */
+  /** A LIKE pattern that identifies its statement among those that a server sends. */
   readonly statement: string
-  /** The table of the one row that it writes. Where there is none, a request repeated gets the same answer. */
+  /** The table of the row that the request writes. Without it, a repeated request gets the same answer. */
   readonly writes?: "clients" | "deals" | "notes"
   readonly refusals: ReadonlyArray<Refusal>
 }
 
-/** A request that changes something, with a new key unless one is given. */
+/** Creates a request of a mutation, with a new key unless one is given. */
 export const command = (
   method: "POST" | "PATCH",
   path: string,

@@ -18,7 +18,7 @@ export const cases: Record<CaseName, Case> = {
   "note-patch": patchNote
 }
 
-/** Everything that an answer lacks. */
+/** Returns every difference between an answer and the correct one. */
 export const faultsOf = (
   { check, etag, linked = false, policy, replayed = false, status }: Case,
   request: Request,

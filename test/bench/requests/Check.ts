@@ -1,4 +1,4 @@
-/** Whether the contenders do the same: right answers, equal ones, from the same statements. */
+/** Comparison of the contenders: correct and equal answers, from the same statements. */
 import type { PgClient } from "@effect/sql-pg"
 import { Effect, Schema } from "effect"
 import { isDeepStrictEqual } from "node:util"
@@ -9,7 +9,7 @@ import { makeCursors } from "./fastify/Cursor.ts"
 import { clientCount, deepPlace, projectId } from "./Seed.ts"
 import { BenchFailed, type Running, secretKey } from "../Stage.ts"
 
-/** Number of pages that the list reads, over and over. */
+/** Number of pages that the list reads repeatedly. */
 const pageCount = 20
 
 type Contenders = readonly [Running, Running]
@@ -24,7 +24,7 @@ const ask = ({ url }: Running, token: string, { path, ...request }: Request) =>
     catch: (cause) => new BenchFailed({ message: `No answer: ${String(cause)}` })
   })
 
-/** Sends one request of a case and fails unless its answer is right. */
+/** Sends one request of a case; fails unless its answer is correct. Returns the answer. */
 export const sample = Effect.fnUntraced(function* (contender: Running, token: string, request: Request, of: Case) {
   const answer = yield* ask(contender, token, request)
   const faults = faultsOf(of, request, answer)
@@ -44,14 +44,14 @@ const decodeProblem = Schema.decodeUnknownSync(
   })
 )
 
-/** The parts of a problem that the contract fixes: all but the texts of its faults. */
+/** Returns the parts of a problem that the contract fixes: everything but the texts of its faults. */
 const fixedParts = ({ body, headers, status }: Answer) => {
   const { errors, ...problem } = decodeProblem(body)
   const locations = errors && Object.keys(errors).toSorted()
   return { ...problem, sent: status, contentType: headers["content-type"]?.split(";")[0], locations }
 }
 
-/** Fails unless both refuse a request in the same way, the one that the contract wants. */
+/** Fails unless both contenders refuse a request in the same way, as the contract requires. */
 const refuse = Effect.fnUntraced(function* (
   contenders: Contenders,
   token: string,
@@ -79,7 +79,7 @@ const refuse = Effect.fnUntraced(function* (
   }
 })
 
-/** The text of a statement without its line breaks and the numbers of its parameters. */
+/** Returns the text of a statement without line breaks and numbers of parameters. */
 const normal = (text: string) =>
   text
     .replace(/\$[0-9]+/g, "$")
@@ -94,7 +94,7 @@ const lastStatement = (sql: PgClient.PgClient, { statement }: Case) =>
     Effect.map((rows) => normal(rows[0]?.query ?? ""))
   )
 
-/** The row that a command wrote, without what makes it another than its like. */
+/** Returns the row that a command wrote, without the columns that differ between equal commands. */
 const rowOf = (sql: PgClient.PgClient, table: string, { body }: Answer) =>
   sql<{ readonly row: unknown }>`
     SELECT to_jsonb(made) - ${ownColumns}::text[] AS row FROM ${sql(table)} AS made
@@ -114,8 +114,8 @@ const differ = (name: CaseName, what: string, values: ReadonlyArray<unknown>) =>
       })
 
 /**
- * Compares the answers of one case. What reads is asked the same and answers the same; what writes is asked alike, leaves
- * the same row, and the one repeats what the other was told. Gives whether both sent the same statement.
+ * Compares the answers of one case. Equal reads must get equal answers. Equal commands must leave equal rows, and each
+ * contender must replay the answer of the other. Returns whether both sent the same statement.
  */
 const compareCase = Effect.fnUntraced(function* (
   contenders: Contenders,
@@ -151,11 +151,11 @@ const compareCase = Effect.fnUntraced(function* (
   return statements[0] === statements[1]
 })
 
-/** A cursor with 100,000 records before it, and enough pages after it. */
+/** Returns a cursor with 100,000 records before it, and enough pages after it. */
 const deepCursor = () =>
   makeCursors(secretKey).encode([projectId, "listClients", { status: "all" }], deepPlace(clientCount))
 
-/** Walks pages of the list from a cursor on, each of the contenders going on where the other's cursor ends. */
+/** Reads pages of the list from a cursor on. The contenders alternate, so each continues from a cursor of the other. */
 const walk = Effect.fnUntraced(function* (contenders: Contenders, token: string, from: string | null) {
   const cursors: Array<string | null> = [from]
   for (let i = 0; cursors.length < pageCount; i++) {
@@ -167,9 +167,9 @@ const walk = Effect.fnUntraced(function* (contenders: Contenders, token: string,
 })
 
 /**
- * Compares the contenders before the first round, in the cases that are to be measured. Wrong requests are refused alike,
- * and each contender replays what the other did. That their statements differ is a note only: a checkout may do the same
- * with others.
+ * Compares the contenders in the measured cases, before the first round. Both must refuse wrong requests in the same way,
+ * and replay each other's answers. Different statements give only a note, as another checkout may get the same result with
+ * other statements.
  */
 export const compare = Effect.fnUntraced(function* (
   contenders: Contenders,

@@ -1,14 +1,14 @@
-/** Rounds summed up: medians, the ratio of the contenders round by round, and a table to read. */
+/** Summary of the rounds: medians, the ratio of the contenders round by round, and a table. */
 import { table } from "../../../src/cli/Output.ts"
 import { fixed, median, ranged, round, spread } from "../Figures.ts"
 import type { CaseName } from "./Cases.ts"
 import type { Round } from "./Round.ts"
 
-/** The rounds of one case, pair by pair: the same moment of the machine for both. */
+/** The rounds of one case in pairs; both rounds of a pair were measured at about the same time. */
 export interface MeasuredCase {
   readonly case: CaseName
   readonly rounds: ReadonlyArray<readonly [Round, Round]>
-  /** Rounds of one connection: what a lone request takes. */
+  /** Rounds with one connection: the time of a lone request. */
   readonly lone: ReadonlyArray<readonly [Round, Round]>
 }
 
@@ -31,7 +31,7 @@ const summary = (names: readonly [string, string], { case: name, lone, rounds }:
   lone
 })
 
-/** The document of `--json`. */
+/** Returns the document of `--json`. */
 export const document = (
   names: readonly [string, string],
   measured: ReadonlyArray<MeasuredCase>,
@@ -39,13 +39,13 @@ export const document = (
   notes: ReadonlyArray<string>
 ) => ({ settings, notes, contenders: names, cases: measured.map((one) => summary(names, one)) })
 
-/** The conditions of the measurement. */
+/** Returns notes on the conditions of the measurement. */
 export const remarks = (measured: ReadonlyArray<MeasuredCase>): ReadonlyArray<string> =>
   measured
     .filter(({ rounds }) => rounds.flat().some(({ loadBusy }) => loadBusy > 0.9))
     .map(({ case: name }) => `${name}: the load was busy all the time, so the servers may be faster, and further apart`)
 
-/** The table: a line for each contender of each case, and their ratio under them. */
+/** Returns the table, with a line for each contender of each case and their ratio below. */
 export const text = (
   names: readonly [string, string],
   measured: ReadonlyArray<MeasuredCase>,

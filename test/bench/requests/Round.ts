@@ -21,9 +21,9 @@ export interface Round {
   readonly p99: number
   /** CPU time of the server's process per request. */
   readonly cpuMicros: number
-  /** CPU use of the load itself, of one core. Near 1, the load was the limit. */
+  /** CPU use of the load generator, as a part of one core. Near 1, the load generator was the limit. */
   readonly loadBusy: number
-  /** Of an answer, headers included. */
+  /** Average size of an answer, including headers. */
   readonly bytes: number
   readonly failures: number
 }

@@ -1,4 +1,4 @@
-/** The project that is there before anything is measured. */
+/** The project that exists before the measurement. */
 import type { PgClient } from "@effect/sql-pg"
 import { ProjectId } from "../../../src/api/Ids.ts"
 
@@ -6,7 +6,7 @@ export const projectId = ProjectId.make("bench")
 
 export const clientCount = 10_000
 export const dealCount = 1_000
-/** Each connection patches so many notes in turn. */
+/** Number of notes that each connection patches in turn. */
 export const notesPerConnection = 20
 
 const padded = (i: number) => String(i).padStart(5, "0")
@@ -15,7 +15,7 @@ export const clientId = (i: number): string => `cli_seed_${padded(i)}`
 export const dealId = (i: number): string => `deal_seed_${padded(i)}`
 export const noteId = (batch: string, connection: number, i: number): string => `note_${batch}_${connection}_${i}`
 
-/** The members of a client, also in creates. */
+/** Returns the members of a client, also for creates. */
 export const person = (i: number) => ({
   displayName: `Ada Lovelace ${i}`,
   firstName: "Ada",
@@ -26,7 +26,7 @@ export const person = (i: number) => ({
   externalId: `crm-${i}`
 })
 
-/** The members of a deal, also in creates: on the project's default pipeline. */
+/** Returns the members of a deal on the default pipeline, also for creates. */
 export const business = (i: number) => ({
   title: `Analytical engine no. ${i}`,
   clientId: clientId((i * 7919) % clientCount),
@@ -64,11 +64,11 @@ export const projectFile = () => ({
   }))
 })
 
-/** Each connection patches so many clients in turn. */
+/** Number of clients that each connection patches in turn. */
 export const clientsPerConnection = 20
 export const ownClientId = (batch: string, connection: number, i: number): string => `cli_${batch}_${connection}_${i}`
 
-/** The clients of a batch, at version 1. */
+/** Creates the clients of a batch, at version 1. */
 export const makeClients = (sql: PgClient.PgClient, batch: string, connections: number) => {
   const ids = Array.from({ length: connections * clientsPerConnection }, (_, i) =>
     ownClientId(batch, Math.floor(i / clientsPerConnection), i % clientsPerConnection)
@@ -78,7 +78,7 @@ export const makeClients = (sql: PgClient.PgClient, batch: string, connections: 
     SELECT ${projectId}, id, 'Ada Lovelace', 'Ada', '{vip}', 'active', 1, now(), now() FROM unnest(${ids}::text[]) AS id`
 }
 
-/** Clients older than those of the project file, for a list to be deep in. */
+/** Number of clients older than those of the project file, for deep pages of the list. */
 export const oldCount = 100_000
 const oldClientId = (i: number): string => `cli_old_${String(i).padStart(6, "0")}`
 const oldTime = (i: number) => new Date(Date.UTC(2025, 0, 1) + i * 1_000)
@@ -91,10 +91,10 @@ export const makeOldClients = (sql: PgClient.PgClient) => sql`
     ${oldTime(0)}::timestamptz + i * interval '1 second', ${oldTime(0)}::timestamptz
   FROM generate_series(0, ${oldCount - 1}::int) AS i`
 
-/** A place that so many records of the list follow: all others come before it. */
+/** Returns the place in the list after which `left` records follow. */
 export const deepPlace = (left: number) => ({ createdAt: oldTime(left), id: oldClientId(left) })
 
-/** The notes of a batch, at version 1. A project file has none. */
+/** Creates the notes of a batch, at version 1. A project file has no notes. */
 export const makeNotes = (sql: PgClient.PgClient, batch: string, connections: number) => {
   const notes = Array.from({ length: connections * notesPerConnection }, (_, i) => {
     const onConnection = i % notesPerConnection

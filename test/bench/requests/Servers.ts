@@ -1,4 +1,4 @@
-/** The servers that are compared, on one prepared database. */
+/** The compared servers, on one prepared database. */
 import { Effect } from "effect"
 import { ChildProcess, ChildProcessSpawner } from "effect/process"
 import { fileURLToPath } from "node:url"
@@ -9,10 +9,10 @@ import { makeNotes, makeOldClients, projectFile } from "./Seed.ts"
 
 export const fastify = script("fastify", "requests/fastify.ts")
 
-/** PostgreSQL as it comes: every commit is flushed. Only what it shows of a running statement is more than usual. */
+/** PostgreSQL's defaults, with every commit flushed; only the visible length of a running statement is larger. */
 const flags = { track_activity_query_size: "16384" }
 
-/** Everything that a comparison needs: the servers, a token that all of them take, and a session to look around. */
+/** Starts the servers; returns them with a token that all of them accept and a session for inspection. */
 export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program>) {
   keepOff()
   const url = yield* database(flags)
@@ -20,14 +20,14 @@ export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program
   const token = yield* openProject(sql, projectFile())
   yield* makeNotes(sql, resting.batch, resting.connections)
   yield* makeOldClients(sql)
-  // Plans are made once per connection, and for the tables as they are then known.
+  // Plans are made once per connection, with the statistics of that time.
   yield* sql`VACUUM ANALYZE`
   const contenders: Array<Running> = []
   for (const program of programs) contenders.push(yield* start(onOneCore(program), url))
   return { contenders, sql, token }
 })
 
-/** A round of load in a process of its own; gives what it printed. */
+/** Runs a round of load in its own process; returns its output. */
 export const load = Effect.fnUntraced(function* (plan: string) {
   const spawner = yield* ChildProcessSpawner.ChildProcessSpawner
   const path = fileURLToPath(new URL("load.ts", import.meta.url))

@@ -1,11 +1,11 @@
 /**
- * The yardstick: clients get, list and create, deals create and notes patch, written by hand on Fastify and pg as a good
- * engineer would, with the same work per request as the service: token, scopes, rate limit, request id, validation,
- * statements, events, ETag, replay, problems.
+ * The reference implementation: clients get, list, create and patch, deals create and notes patch, written by hand on Fastify
+ * and pg as a good engineer would, with the same work per request as the service: token, scopes, rate limit, request id,
+ * validation, statements, events, ETag, replay, problems.
  *
- * Where the two differ: this one tells the faults of one slot of a request at a time (the service gathers all, on its
- * error path only), and sends one statement at a time on each of its 20 connections (as pg does) where the service
- * pipelines on as many and watches their sockets.
+ * Differences: it reports the faults of one slot of a request at a time, where the service gathers all (on its error path
+ * only). It sends one statement at a time on each of its 20 connections, as pg does, where the service pipelines on as many
+ * connections and watches their sockets.
  */
 import pg from "pg"
 import { makeApp } from "./fastify/App.ts"
@@ -17,7 +17,7 @@ import { notes } from "./fastify/Notes.ts"
 
 const { DATABASE_URL: connectionString = "", PORT = "0", SECRET_KEY: secret = "" } = process.env
 
-// "2026-11-20 10:00:00.12" of `timestamp` is made into the text of JSON without a `Date`.
+// Converts "2026-11-20 10:00:00.12" of `timestamp` to the text of JSON without a `Date`.
 pg.types.setTypeParser(
   pg.types.builtins.TIMESTAMP,
   (text) => `${text.slice(0, 10)}T${text.slice(11, 19)}.${text.slice(20).padEnd(3, "0")}Z`

@@ -1,6 +1,6 @@
 /**
- * A round of load in a process of its own, so that it shares no event loop with a server. It prints what it measured
- * between a short run-up and the end: a request's time is taken by autocannon, the server's CPU time from /proc.
+ * A round of load in its own process, so that it shares no event loop with a server. It prints the figures of the time
+ * between a short warm-up and the end: autocannon measures the requests, /proc has the server's CPU time.
  */
 import autocannon from "autocannon"
 import { cpuMillis } from "../Cpu.ts"
@@ -8,7 +8,7 @@ import { quantile } from "../Figures.ts"
 import { cases } from "./Cases.ts"
 import type { Round, RoundPlan } from "./Round.ts"
 
-const runUp = 500
+const warmUp = 500
 
 const plan = (text: string): RoundPlan => JSON.parse(text)
 const { case: name, connections, pid, seconds, stock, token, url } = plan(process.argv[2] ?? "{}")
@@ -18,7 +18,7 @@ const withToken = (request: autocannon.Request): autocannon.Request => ({
   headers: { ...request.headers, authorization: `Bearer ${token}` }
 })
 
-/** The requests of one connection. Those that never change are made into bytes once. */
+/** Returns the requests of one connection. Requests that never change are serialized once. */
 const requests = (connection: number): ReadonlyArray<autocannon.Request> => {
   const traffic = cases[name].traffic(stock, connection)
   return typeof traffic === "function"
@@ -39,7 +39,7 @@ const run = autocannon(
   {
     url,
     connections,
-    duration: seconds + runUp / 1000,
+    duration: seconds + warmUp / 1000,
     setupClient: (client) => client.setRequests(requests(opened++))
   },
   (error, result) => {
@@ -73,4 +73,4 @@ setTimeout(() => {
     own = process.cpuUsage(own)
     millis = performance.now() - from
   }, seconds * 1000)
-}, runUp)
+}, warmUp)

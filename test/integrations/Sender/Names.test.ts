@@ -4,10 +4,10 @@ import { TestClock } from "effect/testing"
 import { createSocket } from "node:dgram"
 import { cached, Names, NameUnresolved } from "../../../src/integrations/Sender/Names.ts"
 
-/** The answers of a DNS server: addresses, no such name, a failure, or none. */
+/** An answer of a DNS server: addresses, no such name, a failure, or none. */
 type Answer = ReadonlyArray<string> | "NXDOMAIN" | "SERVFAIL" | "silence"
 
-/** A DNS server on loopback (RFC 1035, section 4), and what it was asked. */
+/** Starts a DNS server on loopback (RFC 1035, section 4) that records its queries. */
 const dns = (answer: (name: string, family: "A" | "AAAA") => Answer) =>
   Effect.acquireRelease(
     Effect.callback<{ readonly server: string; readonly queries: ReadonlyArray<string>; readonly close: () => void }>(
@@ -44,7 +44,7 @@ const dns = (answer: (name: string, family: "A" | "AAAA") => Answer) =>
     ({ close }) => Effect.sync(close)
   )
 
-/** A record of the name in the question. IPv6 addresses are written in full here. */
+/** Returns a record for the name in the question; an IPv6 address is given as 32 hex digits. */
 const record = (family: "A" | "AAAA", address: string) => {
   const bytes =
     family === "A" ? Buffer.from(address.split(".").map(Number)) : Buffer.from(address.replaceAll(":", ""), "hex")

@@ -1,4 +1,4 @@
-/** Configs at rest: opened as what was sealed, by whom it was sealed for. */
+/** Stored configs: sealed for one channel, and opened only for it. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Redacted } from "effect"
 import fc from "fast-check"
@@ -42,7 +42,7 @@ describe("a sealed config", () => {
           const wrong = [
             open(own, channel.providerType, boxOf(2)),
             ...(JSON.stringify(own) === JSON.stringify(other) ? [] : [open(other)]),
-            // The sandbox takes no member, the others miss theirs.
+            // The sandbox permits no member; the others lack a required one.
             ...(provider === channel.providerType ? [] : [open(own, provider)])
           ]
           for (const exit of wrong) {

@@ -1,4 +1,4 @@
-/** Clients: a record, a page, and a command that is new or repeated. */
+/** Clients: a record, a page, and a command that is new or replayed. */
 import { Schema } from "effect"
 import { Client } from "../../../../src/api/crm/Clients.ts"
 import { Receipt } from "../../../../src/api/Idempotency.ts"
@@ -10,7 +10,7 @@ const pageSize = 50
 
 const getRequest = (i: number): Request => ({ method: "GET", path: `${path}/${clientId(i)}`, headers: {} })
 
-/** A page of the walk; its first has no cursor. */
+/** Requests a page of the list; the first page has no cursor. */
 export const listRequest = (cursor: string | null): Request => ({
   method: "GET",
   path: `${path}?limit=${pageSize}${cursor === null ? "" : `&cursor=${cursor}`}`,
@@ -19,7 +19,7 @@ export const listRequest = (cursor: string | null): Request => ({
 
 const createRequest = (i: number, key?: string) => command("POST", path, person(i % 100_000), key)
 
-/** Commands to run before they are replayed. */
+/** Commands that are run before they are replayed. */
 export const replayRequests = Array.from({ length: 100 }, (_, i) => createRequest(i, `bench-replay-${i}`))
 
 const strict = { onExcessProperty: "error", errors: "all" } as const
@@ -32,13 +32,13 @@ const decodePage = Schema.decodeUnknownSync(
   strict
 )
 
-/** The receipt of a command that changed something. */
+/** Decodes the receipt of a command that changed something. */
 export const decodeReceipt = Schema.decodeUnknownSync(
   Schema.Struct({ ...Receipt.fields, changed: Schema.Literal(true) }),
   strict
 )
 
-/** The address of the next page, where there is one. */
+/** Returns the cursor of the next page; null on the last page. */
 export const nextCursor = (body: unknown): string | null => decodePage(body).nextCursor
 
 const firstVersion = () => '"1"'
@@ -130,7 +130,7 @@ const patchRequest = (id: string, version: number) =>
 
 const decodeName = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Struct({ lastName: Schema.String })))
 
-/** The version that a patch finds stands in the name that it gives. */
+/** Returns the version that a patch expects, which is part of the name that it sets. */
 const versionOf = (body: string | undefined) => Number(decodeName(body).lastName.split(" ")[1])
 
 export const patch: Case = {

@@ -23,7 +23,7 @@ const invalid = (deal: object, ...locations: ReadonlyArray<string>) => ({
 export const createDeal: Case = {
   traffic: (_, connection) => {
     let sent = 0
-    // Each connection has clients of its own: a foreign key locks the row that it leads to.
+    // Each connection has its own clients: a foreign key locks the row that it references.
     return () => createRequest(business(connection * 997 + sent++))
   },
   status: 201,

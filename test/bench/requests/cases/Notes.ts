@@ -1,4 +1,4 @@
-/** Notes: patches, each at the version that the one before has left. */
+/** Notes: patches, each at the version that the previous patch left. */
 import { Schema } from "effect"
 import { NotePatch } from "../../../../src/api/crm/Notes.ts"
 import { type Case, command, type Request } from "../Case.ts"
@@ -15,7 +15,7 @@ const patchRequest = (note: string, i: number, expectedVersion: number): Request
 
 const decodePatch = Schema.decodeUnknownSync(Schema.fromJsonString(NotePatch))
 
-/** Notes that are never patched, from the start: without them the first plans would be those of an empty table. */
+/** Notes that exist from the start and are never patched: without them the first plans would be for an empty table. */
 export const resting = { batch: "seed", connections: 500 }
 const resting0 = noteId(resting.batch, 0, 0)
 

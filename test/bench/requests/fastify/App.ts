@@ -17,7 +17,7 @@ const parse = (bytes: Buffer): unknown => {
   try {
     const text = utf8.decode(bytes)
     const value: unknown = JSON.parse(text)
-    // Escapes are the one way for such characters to be in a text that is valid UTF-8.
+    // In valid UTF-8, such characters are possible only as escapes.
     if (text.includes("\\u") && isUnsafe(value)) throw invalid({ body: ["must not contain U+0000"] })
     return value
   } catch (error) {
@@ -34,7 +34,7 @@ const problemOf = (error: FastifyError | Problem): Problem => {
     return invalid(
       Object.fromEntries(
         error.validation
-          // It only says that a condition was not met; what was wrong with it stands beside it.
+          // "if" only reports that a condition was not met; another error reports the cause.
           .filter(({ keyword }) => keyword !== "if")
           .map(({ instancePath, message = "is not valid", params }) => {
             const name = params["missingProperty"] ?? params["additionalProperty"]

@@ -8,7 +8,7 @@ interface Bucket {
   at: number
 }
 
-/** Takes one token of the project's policy and says so in the answer's headers. */
+/** Creates a function that takes one token of the project's policy and sets the rate-limit headers of the answer. */
 export const makeTake = () => {
   const buckets = new Map<string, Bucket>()
 

@@ -70,7 +70,7 @@ const invalid = () =>
     headers: { "www-authenticate": 'Bearer realm="developer-api", error="invalid_token"' }
   })
 
-/** Turns an `authorization` header into the credential behind it. */
+/** Creates a function that verifies an `authorization` header and returns its credential. */
 export const makeVerify = (pool: Pool) => {
   const cache = new Map<string, { readonly entry: Promise<Entry | undefined>; until: number }>()
 
@@ -91,7 +91,7 @@ export const makeVerify = (pool: Pool) => {
     if (hit !== undefined && hit.until > now) return hit.entry
     if (cache.size >= capacity) cache.delete(cache.keys().next().value ?? keyId)
     const entry = read(keyId)
-    // Counted from the start of the read: a read that took long is stale already.
+    // The lifetime starts before the read, because the data of a slow read is already old.
     cache.set(keyId, { entry, until: now + timeToLive })
     entry.catch(() => cache.delete(keyId))
     return entry
@@ -124,7 +124,7 @@ export const makeVerify = (pool: Pool) => {
 const forbidden = (code: string, title: string, headers: Record<string, string> = {}) =>
   new Problem(403, code, title, title, { headers })
 
-/** Entitlement, module, membership and scope, in the contract's order. */
+/** Checks entitlement, module, membership and scope, in the contract's order. */
 export const authorize = (credential: Credential, scope: string): void => {
   if (!credential.entitlements.includes("developer_api")) {
     throw forbidden("entitlement_unavailable", "The project is not entitled to the developer API.")

@@ -1,9 +1,9 @@
-/** Page cursors (contract §6), in the service's format and under its key: either server takes the other's. */
+/** Page cursors (contract §6), in the service's format and with its key: each server accepts the other's cursors. */
 import { createHash, createHmac, hkdfSync, timingSafeEqual } from "node:crypto"
 import { canonicalJson } from "./Mutations.ts"
 import { Problem } from "./Problem.ts"
 
-/** A record's place in the list. Of an id too long for a cursor there is the SHA-256. */
+/** A record's place in the list. `id` is its SHA-256 if the id is too long for a cursor. */
 export interface Place {
   readonly createdAt: Date
   readonly by: "id" | "digest"

@@ -29,7 +29,7 @@ export const deals = (app: FastifyInstance, pool: Pool, guard: Guard): void => {
   )
 }
 
-/** The references of a deal, by the name of their fault. */
+/** Messages for missing references of a deal, by the name of the fault. */
 const noSuchReference: Readonly<Record<string, string>> = {
   clientId: "The project has no client with the id in clientId.",
   organizationId: "The project has no organization with the id in organizationId.",
@@ -55,7 +55,7 @@ const create = {
 
 const traceparent = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/
 
-/** The trace of the cause of an event (W3C Trace Context): that of the request, or else a new one. */
+/** Returns the trace of an event (W3C Trace Context): the trace of the request, or a new one. */
 const traceparentOf = ({ headers }: FastifyRequest): string => {
   const given = headers["traceparent"]
   const [, traceId, spanId, traceFlags = ""] = (typeof given === "string" && traceparent.exec(given)) || []

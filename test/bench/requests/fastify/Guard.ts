@@ -1,4 +1,4 @@
-/** The checks before every route: credential, permissions, rate limit, and rules that no schema has. */
+/** The checks before every route: credential, permissions, rate limit, and rules that no schema expresses. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Pool } from "pg"
 import { makeTake } from "./Buckets.ts"
@@ -40,7 +40,7 @@ export const isUnsafe = (value: unknown): boolean =>
     ? unsafe.test(value)
     : typeof value === "object" && value !== null && Object.entries(value).some((pair) => pair.some(isUnsafe))
 
-/** A `preValidation` hook: characters that no string of this API holds. */
+/** Rejects, as a `preValidation` hook, characters that no string of this API may contain. */
 export const checkTarget = async ({ params, query, url }: FastifyRequest) => {
   if (url.includes("%") && (isUnsafe(params) || isUnsafe(query))) throw invalid({ path: ["must not contain U+0000"] })
 }

@@ -1,4 +1,4 @@
-/** Idempotent mutations (contract §5): one statement when the key is new, a second look when it is not. */
+/** Idempotent mutations (contract §5): one statement when the key is new, a second look-up when it is not. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { createHash, randomBytes } from "node:crypto"
 import { setTimeout } from "node:timers/promises"
@@ -7,7 +7,7 @@ import { projectOf } from "./Guard.ts"
 import { Problem } from "./Problem.ts"
 import { findOutcome } from "./Sql.ts"
 
-/** RFC 8785, for what JSON.parse gives. */
+/** Serializes a value of JSON.parse by RFC 8785. */
 export const canonicalJson = (value: unknown): string => {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`
   if (typeof value !== "object" || value === null) return JSON.stringify(value)
@@ -17,7 +17,7 @@ export const canonicalJson = (value: unknown): string => {
   return `{${members.join(",")}}`
 }
 
-/** A UUIDv7 with a readable prefix. */
+/** Creates a UUIDv7 with a readable prefix. */
 export const newId = (prefix: string, at: Date): string => {
   const bytes = randomBytes(16)
   bytes.writeUIntBE(at.getTime(), 0, 6)
@@ -26,7 +26,7 @@ export const newId = (prefix: string, at: Date): string => {
   return `${prefix}_${bytes.toString("hex")}`
 }
 
-/** One request to change something: whose, under which key, what it says, and when it came. */
+/** One mutation: its project, idempotency key, fingerprint and time of arrival. */
 export interface Command {
   readonly projectId: string
   readonly key: string
@@ -50,11 +50,11 @@ export interface Refusal {
   readonly faults: ReadonlyArray<string>
 }
 
-/** A statement of `mutation`, and the problem behind each code of its failures. */
+/** A statement of `mutation`, and the problem for each code of its failures. */
 export interface Mutation {
   readonly name: string
   readonly text: string
-  /** Its own, after those of every mutation. */
+  /** The values of the mutation itself; they follow those that all mutations have. */
   readonly values: ReadonlyArray<unknown>
   readonly problems: Readonly<Record<string, (refusal: Refusal) => Problem>>
 }
@@ -72,13 +72,13 @@ interface Verdict extends Receipt {
 
 export type Outcome = Receipt & { readonly replayed: boolean }
 
-/** Lock not available, deadlock, serialization failure: rolled back because of others, so it is sent again. */
+/** Lock not available, deadlock, serialization failure: rolled back because of other transactions, so it is retried. */
 const contended = new Set<unknown>(["55P03", "40P01", "40001"])
-const patience = 4000
+const retryFor = 4000
 
-/** Sends until there is a row: none means that a project file is being applied, or was while the statement ran. */
-const persistently = async <A>(send: () => Promise<{ readonly rows: ReadonlyArray<A> }>): Promise<A> => {
-  const until = Date.now() + patience
+/** Retries until there is a row. No row means that a project file is being applied, or was while the statement ran. */
+const untilRow = async <A>(send: () => Promise<{ readonly rows: ReadonlyArray<A> }>): Promise<A> => {
+  const until = Date.now() + retryFor
   while (true) {
     try {
       const [row] = (await send()).rows
@@ -96,7 +96,7 @@ export const mutate = async (pool: Pool, command: Command, mutation: Mutation): 
   const { name, problems, text } = mutation
   const values = [projectId, key, fingerprint, at, ...mutation.values]
   while (true) {
-    const verdict = await persistently(() => pool.query<Verdict>({ name, text, values }))
+    const verdict = await untilRow(() => pool.query<Verdict>({ name, text, values }))
     if (verdict.claimed) return { ...verdict, replayed: false }
 
     const stored = { name: "findOutcome", text: findOutcome, values: [projectId, key] }
@@ -120,7 +120,7 @@ export const mutate = async (pool: Pool, command: Command, mutation: Mutation): 
   }
 }
 
-/** Answers an outcome; the response's schema leaves of it what a receipt has. */
+/** Sets the headers of an outcome and returns it; the response's schema selects the members of a receipt. */
 export const receipt = (reply: FastifyReply, status: 200 | 201, outcome: Outcome): Outcome => {
   reply.code(status).header("etag", `"${outcome.version}"`)
   if (outcome.replayed) reply.header("idempotent-replayed", "true")

@@ -1,4 +1,4 @@
-/** RFC 9457 problems, as contract §2 wants them. */
+/** RFC 9457 problems (contract §2). */
 import type { FastifyReply } from "fastify"
 
 export class Problem extends Error {
@@ -42,7 +42,7 @@ export const send = (reply: FastifyReply, { code, extensions, headers, message, 
       ...extensions
     })
 
-/** The faults of a request, from location to messages. */
+/** Creates the problem of an invalid request; `errors` has messages by location. */
 export const invalid = (errors: Record<string, ReadonlyArray<string>>) =>
   new Problem(400, "validation_failed", "The request does not have the required form.", "See errors.", {
     extensions: { errors }

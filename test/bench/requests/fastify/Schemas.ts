@@ -1,4 +1,4 @@
-/** JSON Schemas: ajv checks requests against them, fast-json-stringify writes answers by them. */
+/** JSON Schemas: ajv validates requests with them, fast-json-stringify serializes answers by them. */
 import { currencies } from "./Currencies.ts"
 
 const text = (maxLength: number) => ({ type: "string", minLength: 1, maxLength })
@@ -42,10 +42,10 @@ export const clientPatch = {
 }
 
 const isSet = { not: { type: "null" } }
-/** If one of the members is set, the other must be too. */
+/** Returns a schema that requires both members to be set if one is. */
 const together = (one: string, other: string) => ({
   if: { required: [one], properties: { [one]: isSet } },
-  // oxlint-disable-next-line unicorn/no-thenable -- JSON Schema calls it so, and nobody awaits a schema
+  // oxlint-disable-next-line unicorn/no-thenable -- JSON Schema has this name, and a schema is never awaited
   then: { required: [other], properties: { [other]: isSet } }
 })
 
@@ -83,7 +83,7 @@ const keyHeader = (pattern: string) => ({
   required: ["idempotency-key"],
   properties: { "idempotency-key": { type: "string", pattern } }
 })
-/** Of clients and deals, and of everything else. */
+/** Headers of commands on clients and deals; `mutationHeaders` are those of all other commands. */
 export const recordMutationHeaders = keyHeader("^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$")
 export const mutationHeaders = keyHeader("^[\\x21-\\x7E]{1,160}$")
 
@@ -105,7 +105,7 @@ export const listQuery = {
 
 export const noQuery = { type: "object", additionalProperties: false }
 
-// For answers the types are what counts: fast-json-stringify writes by them and checks nothing else.
+// Only the types of answers matter: fast-json-stringify serializes by them and checks nothing else.
 const string = { type: "string" }
 
 export const client = {

@@ -1,12 +1,12 @@
 /**
- * The statements, by hand. Prepared by name, so PostgreSQL parses each once per connection. Those of mutations do what the
- * service's do, for one command.
+ * The statements, by hand. They are prepared by name, so PostgreSQL parses each once per connection. The statements of
+ * mutations do what the service's do, for one command.
  */
 
-/** A time in UTC, of the type whose text the pool makes into that of JSON. */
+/** Returns SQL for a time in UTC, of the type whose text the pool converts to that of JSON. */
 const utc = (column: string) => `${column} AT TIME ZONE 'UTC'`
 
-/** A time as an event writes it. */
+/** Returns SQL for the text of a time in an event. */
 const text = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 const columns = `
@@ -23,7 +23,7 @@ const list = (where: string, limit: string) => `
   ORDER BY created_at DESC, id DESC
   LIMIT ${limit}`
 
-/** The lists: of all or of one status ($2), from the start or after a record named by its id or the id's digest. */
+/** Returns a list's statement: of all or of one status ($2), from the start or after a record given by its id or its digest. */
 export const listClients = (ofStatus: boolean, after: "id" | "digest" | undefined): string => {
   const n = ofStatus ? 3 : 2
   const status = ofStatus ? "AND status = $2" : ""
@@ -37,8 +37,8 @@ export const listClients = (ofStatus: boolean, after: "id" | "digest" | undefine
 }
 
 /**
- * A change between the claim of its key and the outcome, all in one statement. $1 project, $2 key, $3 fingerprint, $4 at;
- * what is particular to the change follows. No row: a project file is being applied, or was while the statement ran.
+ * Returns one statement that claims the key, applies a change and returns the outcome. $1 project, $2 key, $3 fingerprint,
+ * $4 time; the values of the change follow. No row: a project file is being applied, or was while the statement ran.
  */
 const mutation = (verdict: string, effect: string, returning = "NULL") => `
   WITH project AS MATERIALIZED (
@@ -58,7 +58,7 @@ const mutation = (verdict: string, effect: string, returning = "NULL") => `
          ${returning} AS returned
   FROM verdict`
 
-/** The events of `happened`, a query of type, data and time, with their deliveries. The change's own `traceparent` is named. */
+/** Returns SQL that stores the events of `happened`, a query of type, data and time, with their deliveries. */
 const append = (traceparent: string, happened: string) => `
   event AS (
     INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
@@ -80,8 +80,8 @@ const append = (traceparent: string, happened: string) => `
     RETURNING id
   )`
 
-/** The project's counter of active clients, locked, where there is a capacity. */
-const seat = `
+/** Locks the project's counter of active clients, if the project has a capacity. */
+const capacity = `
     SELECT projects.project_id, projects.active_clients < projects.contact_capacity AS free
     FROM projects JOIN project USING (project_id)
     WHERE project.contact_capacity IS NOT NULL
@@ -90,16 +90,16 @@ const seat = `
 /** $5 id, $6 display name, $7 first, $8 last, $9 email, $10 phone, $11 tags, $12 external id. */
 export const createClient = mutation(
   `
-  seat AS MATERIALIZED (${seat}),
+  capacity AS MATERIALIZED (${capacity}),
   verdict AS (
-    SELECT CASE WHEN seat.free IS FALSE THEN 'contact_capacity_exhausted' END AS failure,
+    SELECT CASE WHEN capacity.free IS FALSE THEN 'contact_capacity_exhausted' END AS failure,
            $5::text AS resource_id, true AS changed, 1 AS version
-    FROM project LEFT JOIN seat ON true
+    FROM project LEFT JOIN capacity ON true
   )`,
   `
-  seated AS (
+  counted AS (
     UPDATE projects SET active_clients = active_clients + 1
-    FROM claim, seat WHERE projects.project_id = seat.project_id
+    FROM claim, capacity WHERE projects.project_id = capacity.project_id
   ),
   created AS (
     INSERT INTO clients (project_id, id, display_name, first_name, last_name, email, phone, tags, external_id,
@@ -139,7 +139,7 @@ export const patchClient = mutation(
         IS DISTINCT FROM (target.display_name, target.first_name, target.last_name, target.email, target.phone, target.tags, target.external_id, target.organization_id, target.responsible_member_id, target.status) AS changed
     FROM target, next
   ),
-  seat AS MATERIALIZED (SELECT seat.* FROM diff, LATERAL (${seat}) seat WHERE diff.moved),
+  capacity AS MATERIALIZED (SELECT capacity.* FROM diff, LATERAL (${capacity}) capacity WHERE diff.moved),
   verdict AS (
     SELECT
       CASE
@@ -148,20 +148,20 @@ export const patchClient = mutation(
         WHEN p->>'responsibleMemberId' IS NOT NULL AND member.id IS NULL THEN 'member_not_found'
         WHEN p->>'organizationId' IS NOT NULL AND organization.id IS NULL THEN 'organization_not_found'
         WHEN organization.archived THEN 'organization_archived'
-        WHEN target.status = 'archived' AND seat.free IS FALSE THEN 'contact_capacity_exhausted'
+        WHEN target.status = 'archived' AND capacity.free IS FALSE THEN 'contact_capacity_exhausted'
       END AS failure,
       $5::text AS resource_id, diff.changed, target.version + diff.changed::int AS version
     FROM patch JOIN project ON true
       LEFT JOIN target ON true
       LEFT JOIN diff ON true
-      LEFT JOIN seat ON true
+      LEFT JOIN capacity ON true
       LEFT JOIN members member ON member.project_id = $1 AND member.id = p->>'responsibleMemberId'
       LEFT JOIN organizations organization ON organization.project_id = $1 AND organization.id = p->>'organizationId'
   )`,
   `
-  seated AS (
+  counted AS (
     UPDATE projects SET active_clients = active_clients + CASE next.status WHEN 'active' THEN 1 ELSE -1 END
-    FROM claim, seat, next WHERE projects.project_id = seat.project_id
+    FROM claim, capacity, next WHERE projects.project_id = capacity.project_id
   ),
   updated AS (
     UPDATE clients SET
@@ -179,7 +179,7 @@ const dangling = (member: string, column: string, table: string) => `
     WHERE referred.project_id = $1 AND referred.id = next.${column}
   ) THEN ' ${member}' END`
 
-/** The data of a new deal's event: the row that was just inserted. */
+/** SQL for the data of a new deal's event, from the row that was just inserted. */
 const createdDeal = `json_build_object('deal', json_build_object(
   'id', created.id, 'title', created.title, 'clientId', created.client_id, 'organizationId', created.organization_id,
   'pipelineId', created.pipeline_id, 'stageId', created.stage_id, 'status', created.status,
