@@ -31,7 +31,7 @@ const pause = 200
  * Creates deals, and moves every third, for as long as it is open. Callers whose answer is lost ask again under the same
  * key until there is one; while they are impatient, they never learn what became of their commands.
  */
-const trade = (shop: Shop, api: () => Service) => {
+const trade = (shop: Shop, api: () => Pick<Service, "url">) => {
   const promised: Array<string> = []
   const state = { open: true, patient: true, replays: 0 }
   let n = 0
@@ -187,7 +187,7 @@ export interface Balance {
 }
 
 /** Opens a shop with a stream of commands, and the ledger of it. `api` is the one that serves at the moment. */
-export const openLedger = async (databaseUrl: string, api: () => Service) => {
+export const openLedger = async (databaseUrl: string, api: () => Pick<Service, "url">) => {
   const usual = slowly(10)
   const receiver: Listening = await listen(usual)
   const shop = await openShop(databaseUrl, api(), receiver.url, [created, updated, moved])

@@ -1,10 +1,11 @@
 /** Traces and logs of deliveries, and the values that they must not contain (contract §10, §14, §15). */
-import { Schema } from "effect"
+import { Effect, Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
+import { run } from "../cli/Cli.support.ts"
 import { type Answering, type Hit, inTurn, ok, reset, settings, status } from "../integrations/Deliveries.support.ts"
-import { inGoodOrder, runToEnd, type Service, startService } from "../support/Process.ts"
+import { inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
   attributesOf,
@@ -164,8 +165,9 @@ describe("the span of a delivery attempt", () => {
     const receiver = await listen(ok)
     const shop = await openShop(databaseUrl, service, receiver.url, ["crm.task.created.v1"])
     for (const title of ["One", "Two"]) {
-      const args = ["src/cli.ts", "task", "create", "--project", shop.id, "--title", title]
-      assertMatches(await runToEnd(process.execPath, args, serviceEnv(databaseUrl)), inGoodOrder)
+      const args = ["task", "create", "--project", shop.id, "--title", title]
+      const { status } = await Effect.runPromise(run(args, { env: serviceEnv(databaseUrl) }))
+      assert.strictEqual(status, 0)
     }
     await eventually(() => assert.lengthOf(receiver.hits, 2))
     await settled(shop)
