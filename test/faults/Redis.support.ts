@@ -1,6 +1,7 @@
 /** A Redis server of the test's own, without persistence: what restarts is empty. */
 import * as Net from "node:net"
-import { freePort, type Running, spawn, temporaryDirectory } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { freePort, launch, type Launched, temporaryDirectory } from "../support/Process.ts"
 import { pathOf } from "../support/Programs.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -15,22 +16,22 @@ export interface Redis {
   readonly signal: (signal: "SIGSTOP" | "SIGCONT") => void
 }
 
-/** A server that is not started yet; its port is reserved. */
+/** A server that is not started yet; its port is reserved. It ends with the test that made it, or with the file. */
 export const makeRedis = async (...flags: ReadonlyArray<string>): Promise<Redis> => {
   const port = await freePort()
   const directory = await temporaryDirectory()
-  let running: Running | undefined
+  let running: Launched | undefined
+  defer(() => running?.end())
   return {
     url: `redis://127.0.0.1:${port}`,
     port,
     start: async () => {
       const args = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-      running = spawn(pathOf("redis"), [...args, "--dir", directory, ...flags])
+      running = launch(pathOf("redis"), [...args, "--dir", directory, ...flags])
       await eventually(() => ping(port))
     },
     kill: async () => {
-      running?.kill("SIGKILL")
-      await running?.exited
+      await running?.end()
     },
     signal: (signal) => running?.kill(signal)
   }
