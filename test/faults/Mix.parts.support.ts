@@ -27,8 +27,11 @@ export type Round = ReadonlyArray<readonly [part: PartName, millis: number]>
 
 export type Parts = Awaited<ReturnType<typeof startParts>>
 
-/** Two APIs and two workers on a PostgreSQL and a Redis of their own. */
-export const startParts = async (settingsOfTest: Readonly<Record<string, string>> = {}) => {
+/** Processes, by default two APIs and two workers, on a PostgreSQL and a Redis of their own. */
+export const startParts = async (
+  settingsOfTest: Readonly<Record<string, string>> = {},
+  names: ReadonlyArray<Process> = processNames
+) => {
   const cluster: Cluster = await startCluster()
   const redis = await makeRedis()
   await redis.start()
@@ -64,14 +67,15 @@ export const startParts = async (settingsOfTest: Readonly<Record<string, string>
     postgres: cluster,
     redis
   }
-  await Promise.all(processNames.map(start))
+  await Promise.all(names.map(start))
+  const apis = names.filter((name) => processes[name] === "api")
   const services = () => [...running.values()]
   let turn = 0
   return {
     databaseUrl: cluster.url,
     env,
     /** An API, alive or not: the other one than the last time. */
-    api: () => running.get(turn++ % 2 === 0 ? "api-1" : "api-2") ?? assert.fail("No API has started"),
+    api: () => running.get(apis[turn++ % apis.length] ?? "api-1") ?? assert.fail("No API has started"),
     /** Everything that the processes have printed, those that were killed and PostgreSQL included. */
     printed: async () => {
       const texts = [...ended, ...services()].map((service) => service.stdout() + service.stderr())
