@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { inGoodOrder, type Service, startService } from "../support/Process.ts"
-import { database, project, serviceEnv } from "./Projects.support.ts"
+import { database, project, serviceEnv, startHere } from "./Projects.support.ts"
 import { createClient, expectProblem, isReady, kindOf, listClients, send, stream } from "./Requests.support.ts"
 import { isUsed, requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
@@ -17,7 +17,8 @@ const startOn = ({ url }: Redis) => startService({ env: { ...serviceEnv(database
 const startPair = async () => {
   const redis = await makeRedis()
   await redis.start()
-  const [one, two] = await Promise.all([startOn(redis), startOn(redis)])
+  const start = () => startHere(databaseUrl, { REDIS_URL: redis.url })
+  const [one, two] = await Promise.all([start(), start()])
   await Promise.all([isReady(one), isReady(two)])
   return { redis, one, two }
 }
@@ -29,7 +30,7 @@ beforeAll(async () => {
 })
 
 /** Asserts that every request is answered within a second by the same 503 while the limiter is unreachable. */
-const expectUnavailable = async (service: Service, token: string) => {
+const expectUnavailable = async (service: Pick<Service, "url">, token: string) => {
   const answers = [
     await listClients(service.url, token),
     await listClients(service.url, token),
@@ -45,7 +46,7 @@ const expectUnavailable = async (service: Service, token: string) => {
   assert.strictEqual((await send(`${service.url}/healthz`)).status, 200)
 }
 
-const recovers = async (service: Service, token: string) => {
+const recovers = async (service: Pick<Service, "url">, token: string) => {
   await eventually(async () => assert.strictEqual((await listClients(service.url, token)).status, 200))
   await isReady(service)
 }
