@@ -1,13 +1,11 @@
 /** The telemetry that an OpenTelemetry collector receives (contract §14, §15). */
-import { Effect, Exit, Scope } from "effect"
 import { createServer } from "node:net"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
-import { startServer } from "../support/TestServer.ts"
-import { attributesOf, type Collector, isBelow, spanKind, startCollector } from "./Collector.support.ts"
+import { attributesOf, type Collector, isBelow, spanKind, startCollector, startExporting } from "./Collector.support.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
 
@@ -21,15 +19,10 @@ const startWith = async (env: Readonly<Record<string, string>> = {}) => {
   return { collector, service: await start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }) }
 }
 
-/** The same in the process of the tests, for what is exported whatever the process. `stop` flushes, as the end of a process does. */
+/** The same in the process of the tests, for what does not depend on the process. */
 const startHere = async (env: Readonly<Record<string, string>> = {}) => {
   const collector = await startCollector()
-  const scope = Scope.makeUnsafe()
-  const stop = () => Effect.runPromise(Scope.close(scope, Exit.void))
-  defer(stop)
-  const settings = { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }
-  const { url } = await Effect.runPromise(Scope.provide(startServer(settings), scope))
-  return { collector, service: { url, stop } }
+  return { collector, service: await startExporting(databaseUrl, collector, env) }
 }
 
 /** Asks for the client `cli_ada`, as part of a trace. */
