@@ -82,14 +82,22 @@ describe("a command with DATABASE_URL", () => {
 })
 
 describe("commands with DATA_DIR", () => {
-  it.live("create, share, start and stop the embedded database as needed, also when a signal ends them", () =>
+  it.live("create, share, start and stop the embedded database as needed, and the key that seals channel configs", () =>
     Effect.gen(function* () {
       const fs = yield* FileSystem.FileSystem
       const DATA_DIR = yield* dataDir
       const env = { DATA_DIR, PORT: "0" }
       const isRunning = fs.exists(`${DATA_DIR}/postgres/postmaster.pid`)
-      const stdin = JSON.stringify({ project: { id: "p", name: "P" } })
-      assert.strictEqual((yield* run(["project", "apply", "-"], { env, stdin })).status, 0)
+      const config = { url: "https://chat.example/", signingSecret: "whsec_c2VjcmV0" }
+      const apply = (channel: object) =>
+        run(["project", "apply", "-", "--json"], {
+          env,
+          stdin: JSON.stringify({
+            project: { id: "p", name: "P" },
+            channels: [{ id: "chat", providerType: "http", displayName: "Chat", ...channel }]
+          })
+        })
+      assert.deepInclude(documentOf(yield* apply({ config })), { created: { project: 1, channels: 1 } })
       assert.isFalse(yield* isRunning)
 
       const service = yield* start([], { entry: "main.ts", env })
@@ -97,16 +105,29 @@ describe("commands with DATA_DIR", () => {
         Effect.repeat({ until: () => service.stdout().includes("listening on") || service.child.exitCode !== null })
       )
       assert.deepStrictEqual(documentOf(yield* run([...list, "--json"], { env })), { items: [] })
+      // Only who has the key can keep a config that the file leaves out.
+      assert.deepInclude(documentOf(yield* apply({})), { unchanged: { project: 1, channels: 1 } })
       assert.isTrue(yield* isRunning)
       service.child.kill("SIGTERM")
       assert.strictEqual((yield* service.ended).status, 0)
       assert.isFalse(yield* isRunning)
 
+      // A signal ends it, too.
       const { child, ended } = yield* start(list, { env })
       yield* Effect.sleep("25 millis").pipe(Effect.andThen(isRunning), Effect.repeat({ until: (running) => running }))
       child.kill("SIGINT")
       assert.deepStrictEqual(yield* ended, { status: 130, stdout: "", stderr: "" })
       assert.isFalse(yield* isRunning)
+
+      // The service does not start either, with or without channels, and prints the reason.
+      yield* fs.writeFileString(`${DATA_DIR}/secret-key`, "garbage")
+      assert.deepStrictEqual(
+        yield* apply({}),
+        failure(
+          1,
+          `${DATA_DIR}/secret-key does not hold 32 bytes in base64: restore it, or set SECRET_KEY to the key that it held`
+        )
+      )
     }).pipe(Effect.provide(NodeServices.layer))
   )
 })

@@ -99,27 +99,6 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
       })
     )
 
-    it.effect("seals channel configs with the key in DATA_DIR, which it creates when missing", () =>
-      Effect.gen(function* () {
-        const fs = yield* FileSystem.FileSystem
-        const DATA_DIR = yield* fs.makeTempDirectoryScoped({ prefix: "developer-api-cli-" })
-        const applyThere = (stdin: string) => run(["project", "apply", "-", "--json"], { env: { DATA_DIR }, stdin })
-        const created = documentOf(yield* applyThere(withChannel("kept")))
-        assert.deepInclude(created, { created: { project: 1, channels: 1 } })
-        const again = documentOf(yield* applyThere(withChannel("kept", {})))
-        assert.deepInclude(again, { unchanged: { project: 1, channels: 1 } })
-        // The service does not start either, with or without channels, and prints the reason.
-        yield* fs.writeFileString(`${DATA_DIR}/secret-key`, "garbage")
-        assert.deepStrictEqual(
-          yield* applyThere(file("kept")),
-          failure(
-            1,
-            `${DATA_DIR}/secret-key does not hold 32 bytes in base64: restore it, or set SECRET_KEY to the key that it held`
-          )
-        )
-      }).pipe(Effect.scoped)
-    )
-
     it.effect("prints the JSON Schema, with or without a database", () =>
       Effect.gen(function* () {
         const nowhere = { env: { DATABASE_URL: "nowhere" } }

@@ -166,7 +166,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a freeze of a
       // Without it a plan could return the clients in order by chance.
       yield* server.sql`DROP INDEX clients_by_age`
       const seen = new Map<string, number>()
-      for (const generated of fc.sample(world, 100)) {
+      for (const generated of fc.sample(world, 50)) {
         const { audience, freeze, recipients } = callsOf(server, yield* server.seed(fileOf(generated)))
         for (const wanted of fc.sample(filter, 6)) {
           const what = JSON.stringify({ generated, wanted })

@@ -71,25 +71,32 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
-  walk("checks entitlement, module, membership and scope in this order", (sample) =>
-    Effect.gen(function* () {
-      const { apply, issue, send } = yield* TestServer
-      const { seed } = yield* World
-      const others = { scopes: scopes.filter((scope) => scope !== sample.scope), memberId: "mem_own" }
-      const without = modules.filter((module) => module !== sample.module)
-      const steps = [
-        [{ entitlements: [], modules: without }, "entitlement_unavailable"],
-        [{ modules: without }, "module_unavailable"],
-        [{}, "membership_unavailable"]
-      ] as const
-      for (const [project, code] of steps) {
-        const { projectId } = yield* seed({ project })
-        const token = yield* issue(projectId, others)
-        yield* apply(projectId, { project, members: [{ id: "mem_own", name: "Own", active: false }] })
-        problemOf(yield* send(requestOf(sample, token)), 403, code)
-      }
-    })
-  )
+  for (const module of modules) {
+    it.effect(`of ${module} checks entitlement, module, membership and scope in this order`, () =>
+      Effect.gen(function* () {
+        const { apply, issue, send } = yield* TestServer
+        const { seed } = yield* World
+        const without = modules.filter((each) => each !== module)
+        const steps = [
+          [{ entitlements: [], modules: without }, "entitlement_unavailable"],
+          [{ modules: without }, "module_unavailable"],
+          [{}, "membership_unavailable"]
+        ] as const
+        for (const [project, code] of steps) {
+          const { projectId } = yield* seed({ project })
+          const requests = yield* Effect.forEach(
+            Object.values(samples).filter((sample) => sample.module === module),
+            (sample) =>
+              issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope), memberId: "mem_own" }).pipe(
+                Effect.map((token) => requestOf(sample, token))
+              )
+          )
+          yield* apply(projectId, { project, members: [{ id: "mem_own", name: "Own", active: false }] })
+          for (const request of requests) problemOf(yield* send(request), 403, code)
+        }
+      })
+    )
+  }
 
   walk("counts every request that passed the credential's checks, and no other", (sample) =>
     Effect.gen(function* () {

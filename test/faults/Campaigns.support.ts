@@ -2,8 +2,8 @@
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
-import { launchService, startService } from "../support/Process.ts"
-import { untilSessionsEnd, project, serviceEnv } from "./Projects.support.ts"
+import { launchService } from "../support/Process.ts"
+import { untilSessionsEnd, project, serviceEnv, startHere } from "./Projects.support.ts"
 import { channelsOf, type Kind, kinds, startProvider } from "./Providers.support.ts"
 import { bearer, send } from "./Requests.support.ts"
 import { lastingSession } from "./Shop.support.ts"
@@ -31,7 +31,7 @@ export const openCampaigns = async (databaseUrl: string, size: number) => {
     templates: kinds.map((kind) => ({ id: kind, version: 1, name: kind, body: `${kind} to {{displayName}}` })),
     campaigns: kinds.map((kind) => ({ id: kind, name: kind }))
   })
-  const api = await startService({ args: ["--role", "api"], env: serviceEnv(databaseUrl) })
+  const api = await startHere(databaseUrl)
   const query = await lastingSession(databaseUrl)
   const command = async (campaign: Kind, json: object) => {
     const answer = await send(`${api.url}/api/v1/developer/campaigns/${campaign}`, {

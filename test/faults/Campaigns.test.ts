@@ -7,7 +7,7 @@ import { startCluster } from "./Cluster.support.ts"
 import { accept, acceptSilently, type Answering, ignore, kinds } from "./Providers.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
-const size = 500
+const size = 250
 /** A kill costs a campaign at most the calls before it, the recipients claimed ahead (0.3 s), and the calls during it. */
 const sendsPerMinute = 2_400
 const callsBetween = 15
@@ -15,10 +15,10 @@ const callsBetween = 15
 /** What the provider does with the last call of a runner: ignores, accepts without an answer, or accepts it. */
 const lastCalls: ReadonlyArray<Answering> = [ignore, acceptSilently, accept]
 /** Both kinds of provider take turns; every fifth kill includes PostgreSQL. */
-const kills = Array.from({ length: 10 }, (_, n) => ({
+const kills = Array.from({ length: 6 }, (_, n) => ({
   kind: kinds[n % kinds.length],
   lastCall: lastCalls[n % lastCalls.length] ?? accept,
-  ofPostgres: n % 5 === 4
+  ofPostgres: n % 3 === 2
 }))
 
 let scene: Scene
@@ -51,7 +51,7 @@ beforeAll(async () => {
   await eventually(async () => assert.strictEqual(await scene.running(), 0))
 }, 300_000)
 
-describe("a campaign of 500 recipients whose runner is killed ten times", () => {
+describe("a campaign of 250 recipients whose runner is killed six times", () => {
   it("sends each message once under one key to a provider with idempotency keys", async () => {
     const recipients = await scene.recipients("http")
     assert.deepStrictEqual(recipients.map(({ client }) => client).sort(), [...scene.clients].sort())

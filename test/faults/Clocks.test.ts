@@ -6,7 +6,7 @@ import { settings, slowly } from "../integrations/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
-import { database, serviceEnv } from "./Projects.support.ts"
+import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { expectSent, openProject, sendMessage } from "./Sends.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
@@ -25,10 +25,13 @@ const shifted = `data:text/javascript,${encodeURIComponent(`
 `)}`
 
 const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>>) =>
-  startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
+  startHere(databaseUrl, { ...settings, ...env }, role)
 
 const startAhead = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>>) =>
-  start(role, { ...env, NODE_OPTIONS: `--import=${shifted}` })
+  startService({
+    env: { ...serviceEnv(databaseUrl), ...settings, ...env, NODE_OPTIONS: `--import=${shifted}` },
+    args: ["--role", role]
+  })
 
 describe("a replica whose clock is 30 s ahead", () => {
   it("takes over no delivery that another worker is sending, and each arrives once", async () => {

@@ -1,9 +1,12 @@
 /** A receiver of OTLP over HTTP, as JSON. */
-import { Schema } from "effect"
+import { Effect, Exit, Schema, Scope } from "effect"
 import { createServer, type IncomingHttpHeaders } from "node:http"
 import { defer } from "../support/Finalizers.ts"
 import { freePort } from "../support/Process.ts"
 import { expectNoSecret } from "../support/Secrets.ts"
+import { type Environment, startServer } from "../support/TestServer.ts"
+import type { Role } from "../../src/server/Serve.ts"
+import { serviceEnv } from "./Projects.support.ts"
 
 const AnyValue = Schema.Struct({
   stringValue: Schema.optionalKey(Schema.String),
@@ -156,4 +159,22 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
     logRecords,
     resources: () => [...traces(), ...metrics(), ...logs()].map(({ resource }) => attributesOf(resource.attributes))
   }
+}
+
+/**
+ * Starts a service that exports to a collector, in the process of the tests. `stop` ends it and flushes, as the end of a
+ * process does.
+ */
+export const startExporting = async (
+  databaseUrl: string,
+  { url: endpoint }: Collector,
+  env: Environment = {},
+  role: Role = "all"
+) => {
+  const scope = Scope.makeUnsafe()
+  const stop = () => Effect.runPromise(Scope.close(scope, Exit.void))
+  defer(stop)
+  const settings = { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, ...env }
+  const { url } = await Effect.runPromise(Scope.provide(startServer(settings, role), scope))
+  return { url, stop }
 }

@@ -23,8 +23,9 @@ const mostConnections = async (services: ReadonlyArray<Awaited<ReturnType<typeof
   const shop = await openShop(databaseUrl, first, receiver.url)
   const sql = await session(databaseUrl)
   const of = (n: number) => services[n % services.length] ?? first
-  const writes = stream(24, (n) => shop.call(of(n), "POST", "crm/deals", `connections-${n}`, { title: `Deal ${n}` }))
-  const reads = stream(24, (n) => send(`${of(n).url}${clients}?limit=10`, { headers: bearer(shop.token) }))
+  const write = (n: number) => shop.call(of(n), "POST", "crm/deals", `connections-${n}`, { title: `Deal ${n}` })
+  const read = (n: number) => send(`${of(n).url}${clients}?limit=10`, { headers: bearer(shop.token) })
+  const [writes, reads] = [stream(24, write, 0), stream(24, read, 0)]
   let most = 0
   await eventually(async () => {
     // The test's own sessions have another application name.
@@ -32,7 +33,7 @@ const mostConnections = async (services: ReadonlyArray<Awaited<ReturnType<typeof
       SELECT count(*) FROM pg_stat_activity
       WHERE datname = current_database() AND application_name LIKE 'developer-api%'`)
     most = Math.max(most, Number(row?.["count"]))
-    assert.isAbove(Math.min(writes.answers.length, reads.answers.length), 500)
+    assert.isAbove(Math.min(writes.answers.length, reads.answers.length), 250)
   })
   await Promise.all([writes.stop(), reads.stop()])
   assert.deepStrictEqual([writes.kinds(), reads.kinds()], [["201"], ["200"]])

@@ -1,7 +1,7 @@
 /** Requests while PostgreSQL fails, and the recovery afterwards without help (contract §5, §15). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { describe, it } from "vitest"
+import { beforeAll, beforeEach, describe, it } from "vitest"
 import {
   freePort,
   inGoodOrder,
@@ -16,17 +16,20 @@ import { assertMatches } from "../support/Matches.ts"
 import { startCluster } from "./Cluster.support.ts"
 import { project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
-import { openProxy } from "../support/WireProxy.ts"
+import { openProxy, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const cluster = await startCluster()
-const token = await project(cluster.url)
+const token = await project(cluster.url, { project: { rateLimits: unlimited } })
 
-const startOn = async (url: string, role = "all") => {
-  const service = await startService({ args: ["--role", role], env: serviceEnv(url) })
+const startOn = async (url: string) => {
+  const service = await startService({ env: serviceEnv(url) })
   assert.strictEqual((await listClients(service.url, token)).status, 200)
   return service
 }
+
+/** Recovers in each test; a test that shuts a service down starts one of its own. */
+const service = await startOn(cluster.url)
 
 /** Returns the URL of the database at another port. */
 const through = (port: number) => {
@@ -59,6 +62,8 @@ const countOf = async (service: Service, key: string, displayName: string) => {
   return text.split(`"displayName":"${displayName}"`).length - 1
 }
 
+beforeEach(() => recovers(service))
+
 /** Sends a mutation until it succeeds, as a caller with retries does. */
 const insist = async (service: Service, key: string, displayName: string) => {
   const created = await eventually(async () => {
@@ -72,7 +77,6 @@ const insist = async (service: Service, key: string, displayName: string) => {
 
 describe("a service whose PostgreSQL is gone", () => {
   it("answers 503 within the limit after a kill, and recovers once it is back", async () => {
-    const service = await startOn(cluster.url)
     await cluster.kill()
     await expectUnavailable(service)
     await sleep(1_000)
@@ -83,7 +87,6 @@ describe("a service whose PostgreSQL is gone", () => {
   })
 
   it("answers 503 within the limit after a stop, and recovers once it is back", async () => {
-    const service = await startOn(cluster.url)
     const requests = stream(8, () => listClients(service.url, token))
     await cluster.stop()
     await sleep(2_000)
@@ -109,7 +112,6 @@ describe("a service whose PostgreSQL is gone", () => {
 describe("a service whose PostgreSQL crashes and recovers", () => {
   it("answers some 503 to a stream of mutations, and loses and repeats no effect", async () => {
     const own = await project(cluster.url, { project: { rateLimits: unlimited } })
-    const service = await startOn(cluster.url)
     const asked = new Set<string>()
     const requests = stream(6, async (n) => {
       const ask = () => createClient(service.url, own, `while-it-crashes-${n}`, `Crash ${n}`)
@@ -135,7 +137,6 @@ describe("a service whose PostgreSQL crashes and recovers", () => {
 
 describe("a service whose PostgreSQL hangs", () => {
   it("answers 503 within the limit, and recovers once it continues", async () => {
-    const service = await startOn(cluster.url)
     cluster.signal("SIGSTOP")
     await expectUnavailable(service)
     await expectUnavailable(service)
@@ -156,7 +157,6 @@ describe("a service whose PostgreSQL hangs", () => {
 
   it("answers other requests while one waits for a lock", async () => {
     const [blocked, other] = [await project(cluster.url, { project: { id: "blocked" } }), await project(cluster.url)]
-    const service = await startOn(cluster.url)
     await listClients(service.url, other)
     const sql = await session(cluster.url)
     await sql("BEGIN")
@@ -179,9 +179,14 @@ describe("a service whose PostgreSQL hangs", () => {
 })
 
 describe("a service whose network to PostgreSQL fails", () => {
+  let proxy: WireProxy
+  let service: Service
+  beforeAll(async () => {
+    proxy = await openProxy(cluster.url)
+    service = await startOn(proxy.url)
+  })
+
   it("replays a mutation whose answer was lost", async () => {
-    const proxy = await openProxy(cluster.url)
-    const service = await startOn(proxy.url, "api")
     const done = proxy.trap({ statement: /INSERT INTO clients/, when: "answered", count: 1 })
     const answer = createClient(service.url, token, "answer-is-lost", "Lost Answer")
     await done.reached
@@ -192,7 +197,6 @@ describe("a service whose network to PostgreSQL fails", () => {
   })
 
   it("replays a mutation whose caller was lost", async () => {
-    const service = await startOn(cluster.url)
     const sql = await session(cluster.url)
     await sql("BEGIN")
     await sql("LOCK TABLE clients IN SHARE MODE")
@@ -213,8 +217,6 @@ describe("a service whose network to PostgreSQL fails", () => {
   })
 
   it("replaces connections that carry nothing any more", async () => {
-    const proxy = await openProxy(cluster.url)
-    const service = await startOn(proxy.url)
     proxy.blackHole()
     const [first, ready] = await Promise.all([listClients(service.url, token), send(`${service.url}/readyz`)])
     for (const answer of [first, ready]) {
@@ -225,8 +227,6 @@ describe("a service whose network to PostgreSQL fails", () => {
   })
 
   it("answers 503 within the limit while new connections carry nothing, and recovers afterwards", async () => {
-    const proxy = await openProxy(cluster.url)
-    const service = await startOn(proxy.url)
     proxy.hang()
     await expectUnavailable(service)
     await expectUnavailable(service)

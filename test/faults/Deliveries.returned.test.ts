@@ -2,8 +2,7 @@
 import { assert } from "@effect/vitest"
 import { it } from "vitest"
 import { hang, ok, settings } from "../integrations/Deliveries.support.ts"
-import { startService } from "../support/Process.ts"
-import { database, serviceEnv } from "./Projects.support.ts"
+import { database, startHere } from "./Projects.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -17,9 +16,7 @@ const returns = /^\s*WITH result AS MATERIALIZED \(/
 
 it("a returned delivery that is recorded twice changes nothing the second time", async () => {
   const databaseUrl = await database()
-  const start = (url: string, role: "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
-    startService({ env: { ...serviceEnv(url), ...settings, WEBHOOK_TIMEOUT: "60s", ...env }, args: ["--role", role] })
-  const api = await start(databaseUrl, "api")
+  const api = await startHere(databaseUrl, settings)
   const receiver = await listen((hit, n) => (n < answered ? ok : hang)(hit, n))
   const shop = await openShop(databaseUrl, api, receiver.url)
   await shop.rest()
@@ -27,7 +24,7 @@ it("a returned delivery that is recorded twice changes nothing the second time",
   await shop.resume()
 
   const proxy = await openProxy(databaseUrl)
-  await start(proxy.url, "worker")
+  await startHere(proxy.url, { ...settings, WEBHOOK_TIMEOUT: "60s" }, "worker")
   await eventually(async () => {
     assert.lengthOf(receiver.hits, answered + width)
     assert.strictEqual(await shop.inFlight(), inAll - answered)

@@ -6,19 +6,22 @@ import { type Answering, hang, ok, settings } from "../integrations/Deliveries.s
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder, startService } from "../support/Process.ts"
-import { database, serviceEnv } from "./Projects.support.ts"
+import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { send } from "./Requests.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
 
-const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>> = {}) =>
+/** Sends no deliveries. */
+const api = await startHere(databaseUrl, settings)
+
+const start = (role: "all" | "worker", env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
 
 /** Opens a project with a receiver, and a process that sends no deliveries. */
 const open = async (answer: Answering) => {
-  const [api, receiver] = [await start("api"), await listen(answer)]
+  const receiver = await listen(answer)
   return { receiver, shop: await openShop(databaseUrl, api, receiver.url) }
 }
 
@@ -40,7 +43,7 @@ describe("a delivery worker that is killed", () => {
     const first = await start("worker", { WEBHOOK_TIMEOUT: "60s" })
     await Promise.all(numbers(12).map((n) => shop.create(`deal-killed-${n}`)))
     await eventually(() => assert.lengthOf(receiver.hits, 4))
-    await start("worker", { WEBHOOK_TIMEOUT: "60s" })
+    await startHere(databaseUrl, { ...settings, WEBHOOK_TIMEOUT: "60s" }, "worker")
     first.kill("SIGKILL")
     const [killed] = await shop.query("SELECT clock_timestamp()::text AS at")
     await first.exited
@@ -79,7 +82,7 @@ describe("a delivery worker that shuts down", () => {
     assert.strictEqual(await shop.inState("pending"), 6)
     assert.strictEqual(await shop.inFlight(), 0)
     receiver.answerWith(ok)
-    await start("worker")
+    await startHere(databaseUrl, settings, "worker")
     await expectAllDelivered(shop, receiver.seen)
   })
 
@@ -112,7 +115,7 @@ describe("a delivery worker that shuts down", () => {
     assert.strictEqual(await shop.inState("delivered"), 4)
     assert.strictEqual(await shop.inState("pending"), 2)
     assert.strictEqual(await shop.inFlight(), 0)
-    await start("worker")
+    await startHere(databaseUrl, settings, "worker")
     await expectAllDelivered(shop, receiver.seen)
     assert.lengthOf(receiver.hits, 6)
   })

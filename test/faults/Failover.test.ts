@@ -10,11 +10,11 @@ import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
 import * as Session from "../../src/platform/EmbeddedPostgres/Session.ts"
 import { migrate } from "../../src/platform/Migrations.ts"
 import { settings } from "../integrations/Deliveries.support.ts"
-import { childrenOf, freePort, isRunning, kill, spawn, startService, temporaryDirectory } from "../support/Process.ts"
+import { childrenOf, freePort, isRunning, kill, spawn, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { deliveryOf, openLedger } from "./Ledger.support.ts"
-import { serviceEnv, session } from "./Projects.support.ts"
+import { session, startHere } from "./Projects.support.ts"
 import { createClient, expectProblem, listClients } from "./Requests.support.ts"
 
 /** A primary with a synchronous standby, behind one address. */
@@ -91,8 +91,7 @@ const startPair = async (): Promise<Pair> => {
 describe("a primary that is killed under load", () => {
   it("loses no acknowledged command, repeats no effect, and has writes answer 503 until the standby is promoted", async () => {
     const pair = await startPair()
-    const start = (role: "api" | "worker") =>
-      startService({ env: { ...serviceEnv(pair.url), ...settings }, args: ["--role", role] })
+    const start = (role: "api" | "worker") => startHere(pair.url, settings, role)
     const [api] = await Promise.all([start("api"), start("worker"), start("worker")])
     const ledger = await openLedger(pair.url, () => api)
     const { token } = ledger.shop

@@ -15,7 +15,7 @@ import { World } from "../contract/Samples.ts"
 import { bytesOf, requestsOf } from "./Fuzz.support.ts"
 import { serviceEnv } from "./Projects.support.ts"
 
-const requests = Number(process.env["REQUESTS"] ?? 3_000)
+const requests = Number(process.env["REQUESTS"] ?? 1_500)
 const firstSeed = Number(process.env["SEED"] ?? 1)
 
 /** Requests that are sent at once and whose CPU time is measured together. Random bytes cost less: most fail early. */

@@ -15,7 +15,7 @@ import { connectionsUpTo, load, request } from "./Load.support.ts"
 import { database, project, serviceEnv, unlimited } from "./Projects.support.ts"
 import { clients, createClient, listClients, stream } from "./Requests.support.ts"
 
-const idleConnections = connectionsUpTo(Number(process.env["CONNECTIONS"] ?? 10_000))
+const idleConnections = connectionsUpTo(Number(process.env["CONNECTIONS"] ?? 4_000))
 
 const healthy = "GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
 
@@ -76,10 +76,11 @@ describe("a service with requests that arrive slowly", () => {
       await eventually(() => assert.strictEqual(kept.received.split("HTTP/1.1 200 ").length - 1, times))
     }
     await ask(1)
-    const others = stream(4, (n) => createClient(service.url, token, `beside-slow-${n}`, "Quick"))
+    const others = stream(4, (n) => createClient(service.url, token, `beside-slow-${n}`, "Quick"), 250)
     await eventually(() => assert.isTrue(connections.every(([, { ended }]) => ended)))
     await others.stop()
     assert.deepStrictEqual([others.kinds(), others.failures], [["201"], []])
+    assert.isBelow(Math.max(...others.answers.map(({ millis }) => millis)), 5_000)
     for (const [name, { received }] of connections) {
       assert.match(received, /^HTTP\/1\.1 408 Request Timeout\r\n/, name)
       assert.match(received, /^content-type: application\/problem\+json\r$/im, name)
@@ -98,6 +99,7 @@ describe("a service with thousands of idle connections", () => {
         url: service.url,
         nextRequest: () => ({ name: "list", bytes: request("GET", `${clients}?limit=1`, token) }),
         seconds,
+        rate: 400,
         connections: 16
       })
     await work(2)

@@ -1,10 +1,11 @@
 /** Rotation of keys while two replicas serve: no request fails, and no stored or issued secret is lost. */
 import { assert } from "@effect/vitest"
-import { Schema } from "effect"
+import { Effect, Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { describe, it } from "vitest"
+import { run } from "../cli/Cli.support.ts"
 import { ok, verifies } from "../integrations/Deliveries.support.ts"
-import { inGoodOrder, launchService, runToEnd, type Service, startService } from "../support/Process.ts"
+import { inGoodOrder, launchService, type Service, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { database, project, serviceEnv, unlimited } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, listClients, send, stream } from "./Requests.support.ts"
@@ -15,8 +16,8 @@ type Env = Readonly<Record<string, string>>
 const newKey = () => randomBytes(32).toString("base64")
 
 const command = async (env: Env, ...args: ReadonlyArray<string>) => {
-  const { code, stderr, stdout } = await runToEnd(process.execPath, ["src/cli.ts", ...args], env)
-  assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+  const { status, stderr, stdout } = await Effect.runPromise(run(args, { env }))
+  assert.deepStrictEqual({ status, stderr }, { status: 0, stderr: "" })
   return stdout
 }
 
@@ -94,27 +95,31 @@ describe("SECRET_KEY", () => {
     for (let n = 0; n < 3; n++) await createClient(pair.first().url, shop.token, `client-${n}`, "Robin")
 
     const secrets = new Set<string | undefined>()
-    const load = stream(6, async (n) => {
-      // A cursor of one replica goes to the other.
-      if (n % 3 === 0) {
-        const { body } = await pair.balance(n, ({ url }) => listClients(url, shop.token))
-        const path = `${clients}?limit=1&cursor=${bodyOf(body).nextCursor}`
-        return pair.balance(n + 1, ({ url }) => send(url + path, { headers: bearer(shop.token) }))
-      }
-      if (n % 3 === 1) {
-        return pair.balance(n, (of) => shop.call(of, "POST", "crm/deals", `deal-number-${n}`, { title: `deal-${n}` }))
-      }
-      // A configure on either replica answers with the secret that the first configure made.
-      const answer = await pair.balance(n, (of) =>
-        shop.call(of, "PUT", "integrations/shop/outbound-webhook", `configure-number-${n}`, {
-          endpointUrl: receiver.url,
-          eventTypes: ["crm.deal.created.v1"],
-          expectedVersion: 1
-        })
-      )
-      secrets.add(bodyOf(answer.body).signingSecret)
-      return answer
-    })
+    const load = stream(
+      6,
+      async (n) => {
+        // A cursor of one replica goes to the other.
+        if (n % 3 === 0) {
+          const { body } = await pair.balance(n, ({ url }) => listClients(url, shop.token))
+          const path = `${clients}?limit=1&cursor=${bodyOf(body).nextCursor}`
+          return pair.balance(n + 1, ({ url }) => send(url + path, { headers: bearer(shop.token) }))
+        }
+        if (n % 3 === 1) {
+          return pair.balance(n, (of) => shop.call(of, "POST", "crm/deals", `deal-number-${n}`, { title: `deal-${n}` }))
+        }
+        // A configure on either replica answers with the secret that the first configure made.
+        const answer = await pair.balance(n, (of) =>
+          shop.call(of, "PUT", "integrations/shop/outbound-webhook", `configure-number-${n}`, {
+            endpointUrl: receiver.url,
+            eventTypes: ["crm.deal.created.v1"],
+            expectedVersion: 1
+          })
+        )
+        secrets.add(bodyOf(answer.body).signingSecret)
+        return answer
+      },
+      120
+    )
 
     // Every process has the new key before any of them seals with it.
     await pair.roll(env(old, next))

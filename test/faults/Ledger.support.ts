@@ -31,7 +31,7 @@ const pause = 200
  * Creates deals, and moves every third, until it is stopped. If an answer is lost, the caller repeats the command under the
  * same key until there is an answer, or, while `retryLost` is off, gives up without knowing the outcome.
  */
-const streamCommands = (shop: Shop, api: () => Service) => {
+const streamCommands = (shop: Shop, api: () => Pick<Service, "url">) => {
   const acknowledged: Array<string> = []
   const state = { open: true, retry: true, replays: 0 }
   let n = 0
@@ -187,7 +187,7 @@ export interface Balance {
 }
 
 /** Opens a shop with a stream of commands, and the ledger of it. `api` returns the service that currently runs. */
-export const openLedger = async (databaseUrl: string, api: () => Service) => {
+export const openLedger = async (databaseUrl: string, api: () => Pick<Service, "url">) => {
   const usual = slowly(10)
   const receiver: Listening = await listen(usual)
   const shop = await openShop(databaseUrl, api(), receiver.url, [created, updated, moved])

@@ -1,6 +1,7 @@
 /**
  * Delivery at least once (contract §10): a stream of commands, kill -9 of a process at a given step between a command and
- * the record of its delivery, and a ledger that compares the committed events with the arrivals.
+ * the record of its delivery, and a ledger that compares the committed events with the arrivals. `ROUNDS=2` kills workers at
+ * every step twice.
  */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
@@ -27,6 +28,8 @@ import {
 import { deliveryOf, type Ledger } from "./Ledger.support.ts"
 import type { Shop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
+
+const repeats = Number(process.env["ROUNDS"] ?? 1)
 
 let cluster: Cluster
 
@@ -158,9 +161,9 @@ const ofApi = (retry: boolean) =>
 
 describe("the ledger of committed and received events", () => {
   it("balances when workers and the API are killed at every step", { timeout: 600_000 }, async () => {
-    const rounds = [...ofWorkers, ...ofApi(true), ...ofWorkers, ...ofApi(false)]
+    const rounds = [...Array.from({ length: repeats }, () => ofWorkers).flat(), ...ofApi(true), ...ofApi(false)]
     const { duplicates, replays, unknown } = await runAll(cluster.url, rounds)
-    assert.isAtLeast(duplicates, 2 * steps.filter(({ costs }) => costs === "something").length)
+    assert.isAtLeast(duplicates, repeats * steps.filter(({ costs }) => costs === "something").length)
     assert.isAbove(replays, 0)
     assert.isAbove(unknown, 0)
   })

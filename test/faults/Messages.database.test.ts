@@ -3,7 +3,7 @@
  * outcome is unknown, and the service recovers without help (contract §8, §15).
  */
 import { assert } from "@effect/vitest"
-import { describe, it } from "vitest"
+import { beforeAll, describe, it } from "vitest"
 import { type Service } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { startCluster } from "./Cluster.support.ts"
@@ -83,10 +83,16 @@ const cases = Object.entries(faults).flatMap(([fault, { heal, interrupt }]) =>
 )
 
 describe("a PostgreSQL behind sends of messages", () => {
+  // One service for all cases: it is never started again, and has recovered from each before the next.
+  let proxy: WireProxy
+  let service: Service
+  beforeAll(async () => {
+    proxy = await openProxy(cluster.url)
+    service = await start(proxy.url)
+  })
+
   it.each(cases)("that %s %s loses no message over %s", async (fault, _, kind, { heal, leaves, interrupt, trap }) => {
     const scene = await openScene(cluster.url)
-    const proxy = await openProxy(cluster.url)
-    const service = await start(proxy.url)
     await scene.warmUp(service)
     scene.provider.answerWith(accept)
     const one = testMessage("one", kind)

@@ -15,20 +15,20 @@ import {
   testMessages,
   unknown
 } from "./Messages.support.ts"
-import { database } from "./Projects.support.ts"
+import { database, startHere } from "./Projects.support.ts"
 import { accept, busy, ignore } from "./Providers.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
+/** Repeats no attempt by itself. */
+const api = await startHere(databaseUrl, { PROVIDER_TIMEOUT: "60s" })
 
 /** Sends messages that the provider postpones, and makes them due again. */
 const postponed = async (scene: Scene, name: string, count = 1): Promise<ReadonlyArray<TestMessage>> => {
   const all = testMessages(name, count)
   scene.provider.answerWith(busy)
-  const api = await start(databaseUrl, "api")
   for (const each of all) assert.strictEqual(await scene.ask(api, each), retrying)
-  await api.stop()
   await scene.endPauses()
   return all
 }
@@ -58,7 +58,6 @@ describe("a message whose lease has ended", () => {
     assert.deepStrictEqual(await Promise.all(cut), ["cut", "cut"])
 
     await scene.endWaits()
-    const api = await start(databaseUrl, "api")
     const proxy = await openProxy(databaseUrl)
     const recording = proxy.trap({ statement: records, when: "requested", count: all.length })
     const worker = await start(proxy.url, "worker")
@@ -76,13 +75,12 @@ describe("an outcome that arrives after the lease", () => {
   it("is not recorded for a later attempt", async () => {
     const scene = await openScene(databaseUrl)
     const all = testMessages("late")
-    const api = await start(databaseUrl, "api")
     scene.provider.answerWith(ignore)
     const answers = all.map((each) => scene.ask(api, each))
     await eventually(() => assert.lengthOf(scene.provider.calls, 2))
     const first = [...scene.provider.calls]
     await scene.endLeases()
-    await start(databaseUrl, "worker")
+    await startHere(databaseUrl, { PROVIDER_TIMEOUT: "60s" }, "worker")
     await eventually(() => assert.lengthOf(scene.provider.calls, 3))
     for (const call of first) busy(call)
     assert.deepStrictEqual(await Promise.all(answers), [unknown, unknown])
@@ -139,7 +137,6 @@ describe("several message workers", () => {
       all.map(() => 2)
     )
     for (const worker of workers) assert.deepStrictEqual(await worker.stop(), inGoodOrder)
-    const api = await start(databaseUrl, "api")
     for (const each of all) assert.strictEqual(await scene.ask(api, each), sent)
     assert.lengthOf(scene.provider.calls, 2 * all.length)
   })

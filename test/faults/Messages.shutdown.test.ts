@@ -19,20 +19,21 @@ import {
   testMessages,
   unknown
 } from "./Messages.support.ts"
-import { database } from "./Projects.support.ts"
+import { database, startHere } from "./Projects.support.ts"
 import { accept, acceptSilently, busy, ignore } from "./Providers.support.ts"
 import { send } from "./Requests.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
+const longTimeout = { PROVIDER_TIMEOUT: "60s" }
 
 /** Waits until new requests are refused, using a path without dependencies. */
 const isDraining = (service: Service) =>
   eventually(async () => assert.strictEqual((await send(`${service.url}/nothing-here`)).status, 503))
 
 /** Sends one message of each kind, and waits until the provider has received them. */
-const underWay = async (scene: Scene, service: Service, what = ignore) => {
+const underWay = async (scene: Scene, service: Pick<Service, "url">, what = ignore) => {
   const all = testMessages("call")
   const { reached } = scene.provider.trap(all.length, what)
   const calls = all.map((each) => scene.call(service, each))
@@ -56,7 +57,7 @@ const interrupted = { status: "unknown", attempting: false, attempts: ["unknown 
 describe("a caller of a send that disconnects", () => {
   it("does not end the call, whose outcome is recorded", async () => {
     const scene = await openScene(databaseUrl)
-    const service = await start(databaseUrl)
+    const service = await startHere(databaseUrl, longTimeout)
     const { all, disconnect } = await underWay(scene, service)
     await disconnect()
     scene.provider.acceptAll()
@@ -85,7 +86,7 @@ describe("a caller that disconnects while its message is committed", () => {
   it("leaves no message without a call", async () => {
     const scene = await openScene(databaseUrl)
     const proxy = await openProxy(databaseUrl)
-    const service = await start(proxy.url, "api")
+    const service = await startHere(proxy.url, longTimeout)
     for (const each of testMessages("early")) {
       await scene.warmUp(service)
       const { release, reached } = proxy.trap({ statement: creates, when: "answered", count: 1 })
@@ -128,7 +129,7 @@ describe("a process that shuts down during sends", () => {
     assert.deepStrictEqual(await statesOf(scene, all), [interrupted, interrupted])
 
     scene.provider.answerWith(accept)
-    const next = await start(databaseUrl)
+    const next = await startHere(databaseUrl, longTimeout, "all")
     const [http = testMessage("none", "http"), telegram = testMessage("none", "telegram")] = all
     await eventually(async () => assert.strictEqual(await scene.ask(next, http), sent))
     assert.strictEqual(await scene.ask(next, telegram), unknown)
@@ -139,7 +140,7 @@ describe("a process that shuts down during sends", () => {
 
   it("on SIGTERM during a retry records its outcome and claims nothing more", async () => {
     const scene = await openScene(databaseUrl)
-    const api = await start(databaseUrl, "api")
+    const api = await startHere(databaseUrl, longTimeout)
     const [first, second] = [testMessages("first"), testMessages("second")]
     scene.provider.answerWith(busy)
     for (const each of first) assert.strictEqual(await scene.ask(api, each), retrying)
@@ -171,7 +172,7 @@ describe("a process that shuts down during sends", () => {
     for (const answer of await answers) assert.include([unknown, "cut"], answer)
     await scene.endLeases()
     scene.provider.answerWith(accept)
-    await start(databaseUrl)
+    await startHere(databaseUrl, longTimeout, "worker")
     await eventually(async () =>
       assert.deepStrictEqual(await statesOf(scene, all), [
         { status: "sent", attempting: false, attempts: ["unknown lease_lost", "accepted"] },
@@ -185,7 +186,7 @@ describe("a process that shuts down during sends", () => {
 describe("two processes that send messages", () => {
   it("send a message once that both are asked to send", async () => {
     const scene = await openScene(databaseUrl)
-    const services = await Promise.all([start(databaseUrl), start(databaseUrl)])
+    const services = await Promise.all([start(databaseUrl), startHere(databaseUrl, longTimeout, "all")])
     const all = testMessages("both", 5)
     const { reached } = scene.provider.trap(all.length, ignore)
     const answers = all.flatMap((each) => [0, 1, 0, 1].map((n) => scene.post(services[n] ?? services[0], each)))
@@ -212,7 +213,7 @@ describe("two processes that send messages", () => {
     const scene = await openScene(databaseUrl)
     const [first, second] = await Promise.all([
       start(databaseUrl, "api", { PROVIDER_TIMEOUT: "3s" }),
-      start(databaseUrl, "api", { PROVIDER_TIMEOUT: "3s" })
+      startHere(databaseUrl, { PROVIDER_TIMEOUT: "3s" })
     ])
     const all = testMessages("waiting")
     const { reached } = scene.provider.trap(all.length, acceptSilently)
@@ -239,7 +240,7 @@ describe("two processes that send messages", () => {
 describe("the roles of a process for messages", () => {
   it("are `api` for first attempts and `worker` for retries", async () => {
     const scene = await openScene(databaseUrl)
-    const api = await start(databaseUrl, "api")
+    const api = await startHere(databaseUrl, longTimeout)
     const all = testMessages("role")
     scene.provider.answerWith(busy)
     assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [retrying, retrying])
@@ -247,7 +248,7 @@ describe("the roles of a process for messages", () => {
     await scene.endPauses()
     await sleep(1_500)
     assert.lengthOf(scene.provider.calls, 2)
-    const worker = await start(databaseUrl, "worker")
+    const worker = await startHere(databaseUrl, longTimeout, "worker")
     await eventually(async () =>
       assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [sent, sent])
     )

@@ -64,6 +64,9 @@ const StateRow = Schema.Struct({
   attempts: Schema.Array(Schema.String)
 })
 
+/** A service that runs, in whatever process. */
+type Api = Pick<Service, "url">
+
 export type Scene = Awaited<ReturnType<typeof openScene>>
 
 /** Opens a project with its own providers. */
@@ -93,11 +96,7 @@ export const openScene = async (databaseUrl: string) => {
   })
   const pathOf = ({ kind }: TestMessage) => `/api/v1/developer/messaging/conversations/${conversations[kind]}/messages`
 
-  const post = (
-    service: Service,
-    testMessage: TestMessage,
-    headers?: Readonly<Record<string, string>>
-  ): Promise<Answer> =>
+  const post = (service: Api, testMessage: TestMessage, headers?: Readonly<Record<string, string>>): Promise<Answer> =>
     send(`${service.url}${pathOf(testMessage)}`, callOf(testMessage, headers)).then((answer) =>
       recordAnswer(testMessage, answer)
     )
@@ -123,18 +122,18 @@ export const openScene = async (databaseUrl: string) => {
     /** Sends the message, or repeats the send to read its state. */
     post,
     /** Sends it as a caller who can disconnect. */
-    call: (service: Service, testMessage: TestMessage) => {
+    call: (service: Api, testMessage: TestMessage) => {
       const call = callOf(testMessage)
       const { answer, request } = open(`${service.url}${pathOf(testMessage)}`, call)
       request.end(JSON.stringify(call.json))
       return { answer, disconnect: () => void request.destroy() }
     },
     /** Sends it; returns the answer in short, or `cut` if the connection was cut. */
-    ask: (service: Service, testMessage: TestMessage): Promise<string> =>
+    ask: (service: Api, testMessage: TestMessage): Promise<string> =>
       post(service, testMessage).then(resultOf, () => "cut"),
     state,
     /** Caches the token in a service, so that a send is its only use of the database. */
-    warmUp: (service: Service) =>
+    warmUp: (service: Api) =>
       eventually(async () => {
         const { status } = await send(`${service.url}/api/v1/developer/messaging/sources`, { headers: bearer(token) })
         assert.strictEqual(status, 200)

@@ -4,8 +4,9 @@
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
+import { Effect } from "effect"
 import { describe, it } from "vitest"
-import { checkout, runToEnd } from "../support/Process.ts"
+import { run } from "../cli/Cli.support.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
   creates,
@@ -22,7 +23,7 @@ import {
   testMessages,
   unknown
 } from "./Messages.support.ts"
-import { database, serviceEnv } from "./Projects.support.ts"
+import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { accept, acceptSilently, halfway, ignore } from "./Providers.support.ts"
 import { expectProblem } from "./Requests.support.ts"
 import { type Catch, openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
@@ -132,6 +133,9 @@ const killAt = async (scene: Scene, { batches, trap }: Step) => {
 
 const sentAgain = { status: 200, headers: { "idempotent-replayed": "true" }, body: { deliveryStatus: "sent" } }
 
+/** Starts the service that goes on where a process was killed. */
+const goOn = () => startHere(databaseUrl, { PROVIDER_TIMEOUT: "60s" }, "all")
+
 describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 180_000 }, (_, step) => {
   it("sends nothing twice and answers repeated keys truthfully", async () => {
     const scene = await openScene(databaseUrl)
@@ -150,7 +154,7 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
 
     provider.answerWith(step.leaves === "none" ? accept : ignore)
     await scene.endWaits()
-    const service = await start(databaseUrl)
+    const service = await goOn()
     const http = all.filter(({ kind }) => kind === "http")
     const telegram = all.filter(({ kind }) => kind === "telegram")
     const expectAnswers = async (of: ReadonlyArray<TestMessage>, expected: string) => {
@@ -209,14 +213,14 @@ describe("an unknown message that must not be repeated", () => {
     await scene.untilSessionsEnd()
     await scene.endWaits()
     await scene.endLeases()
-    const service = await start(databaseUrl)
+    const service = await goOn()
     await eventually(async () => assertMatches(await scene.state(only), { status: "unknown" }))
     // Longer than the first pause.
     await sleep(1_500)
     const answer = await scene.post(service, only)
     expectProblem(answer, 503, "provider_outcome_unknown")
     const cli = (...args: ReadonlyArray<string>) =>
-      runToEnd(process.execPath, [`${checkout}/src/cli.ts`, "messages", ...args, "--json"], serviceEnv(databaseUrl))
+      Effect.runPromise(run(["messages", ...args, "--json"], { env: serviceEnv(databaseUrl) }))
     const listed = await cli("list", "--project", scene.id, "--status", "unknown")
     const messageId = /msg_\w+/.exec(listed.stdout)?.[0] ?? ""
     assertMatches(answer.body, { messageId })

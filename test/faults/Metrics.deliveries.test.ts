@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { type Answering, inTurn, ok, reset, settings, slowly, status } from "../integrations/Deliveries.support.ts"
 import { freePort, inGoodOrder, startService } from "../support/Process.ts"
-import { database, serviceEnv } from "./Projects.support.ts"
+import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { expectProblem, send } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -84,7 +84,7 @@ describe("the metrics of deliveries", () => {
 
   it("show the queue's length and the age of the oldest due delivery", async () => {
     const url = await database()
-    const api = await start({ DATABASE_URL: url }, "api")
+    const api = await startHere(url, settings)
     const shop = await openShop(url, api, "http://127.0.0.1:9/")
     await shop.query("UPDATE endpoint_health SET parked_until = now() + interval '1 day'")
     for (const key of ["deal-one", "deal-two", "deal-three", "deal-four"]) await shop.create(key)

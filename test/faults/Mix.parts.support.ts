@@ -28,7 +28,10 @@ export type Round = ReadonlyArray<readonly [part: PartName, millis: number]>
 export type Parts = Awaited<ReturnType<typeof startParts>>
 
 /** Starts two APIs and two workers on a new PostgreSQL and a new Redis. */
-export const startParts = async (settingsOfTest: Readonly<Record<string, string>> = {}) => {
+export const startParts = async (
+  settingsOfTest: Readonly<Record<string, string>> = {},
+  names: ReadonlyArray<Process> = processNames
+) => {
   const cluster: Cluster = await startCluster()
   const redis = await makeRedis()
   await redis.start()
@@ -64,14 +67,15 @@ export const startParts = async (settingsOfTest: Readonly<Record<string, string>
     postgres: cluster,
     redis
   }
-  await Promise.all(processNames.map(start))
+  await Promise.all(names.map(start))
+  const apis = names.filter((name) => processes[name] === "api")
   const services = () => [...running.values()]
   let turn = 0
   return {
     databaseUrl: cluster.url,
     env,
-    /** Returns the two APIs in turn, whether they run or not. */
-    api: () => running.get(turn++ % 2 === 0 ? "api-1" : "api-2") ?? assert.fail("No API has started"),
+    /** Returns the APIs in turn, whether they run or not. */
+    api: () => running.get(apis[turn++ % apis.length] ?? "api-1") ?? assert.fail("No API has started"),
     /** Returns the output of all processes, including killed ones, and the log of PostgreSQL. */
     printed: async () => {
       const texts = [...ended, ...services()].map((service) => service.stdout() + service.stderr())

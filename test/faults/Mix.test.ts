@@ -16,7 +16,7 @@ import { openProject } from "./Mix.project.support.ts"
 import { dump, givenSecrets } from "./Secrets.support.ts"
 
 const numberOf = (name: string, usual: number) => Number(process.env[name] ?? usual)
-const rounds = numberOf("ROUNDS", 5)
+const rounds = numberOf("ROUNDS", 3)
 const seed = numberOf("SEED", Date.now() % 1_000_000)
 
 /** The parts killed in a round, mostly one, within a third of a second. */

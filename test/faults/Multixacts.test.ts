@@ -4,21 +4,19 @@ import { describe, it } from "vitest"
 import { pipelines } from "../contract/Deals.support.ts"
 import { ok, settings } from "../integrations/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
-import { startService } from "../support/Process.ts"
 import { startCluster } from "./Cluster.support.ts"
-import { project, serviceEnv } from "./Projects.support.ts"
+import { project, startHere } from "./Projects.support.ts"
 import { type Answer, bearer, send } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
-const creates = 1_000
+const creates = 300
 const concurrency = 25
 
 describe("concurrent creates of one project", () => {
   it("make almost no multixacts, whatever they reference", async () => {
     const { url } = await startCluster()
-    const start = () => startService({ env: { ...serviceEnv(url), ...settings } })
     // Creates of one process share statements, which could hide the locks that two processes share.
-    const [service, other] = await Promise.all([start(), start()])
+    const [service, other] = await Promise.all([startHere(url, settings, "all"), startHere(url, settings)])
     const receiver = await listen(ok)
     const shop = await openShop(url, service, receiver.url)
     await project(url, {

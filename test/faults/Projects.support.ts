@@ -7,10 +7,12 @@ import { ProjectId } from "../../src/api/Ids.ts"
 import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
+import type { Role } from "../../src/server/Serve.ts"
 import { assert } from "@effect/vitest"
 import { opened } from "../support/Finalizers.ts"
 import { secretBox } from "../support/SecretBox.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
+import { type Environment, startServer } from "../support/TestServer.ts"
 import { eventually } from "../support/Waiting.ts"
 
 type File = (typeof ProjectFile)["Encoded"]
@@ -23,6 +25,16 @@ export const serviceEnv = (databaseUrl: string) => ({
   DATABASE_URL: databaseUrl,
   SECRET_KEY: Buffer.alloc(32, 7).toString("base64")
 })
+
+/**
+ * A service that no test kills: it runs in the process of the tests, where a start costs a tenth of that of a process. It
+ * ends with the test, or with the file if no test runs yet.
+ */
+export const startHere = (
+  databaseUrl: string,
+  env: Environment = {},
+  role: Role = "api"
+): Promise<{ readonly url: string }> => opened(startServer({ ...serviceEnv(databaseUrl), ...env }, role))
 
 const plenty = { limit: 1_000_000, windowSeconds: 1 }
 

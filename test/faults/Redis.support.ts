@@ -1,6 +1,7 @@
 /** A Redis server for one test, without persistence: it is empty after a restart. */
 import * as Net from "node:net"
-import { freePort, type Running, spawn, temporaryDirectory } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { freePort, launch, type Launched, temporaryDirectory } from "../support/Process.ts"
 import { pathOf } from "../support/Programs.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -19,18 +20,18 @@ export interface Redis {
 export const makeRedis = async (...flags: ReadonlyArray<string>): Promise<Redis> => {
   const port = await freePort()
   const directory = await temporaryDirectory()
-  let running: Running | undefined
+  let running: Launched | undefined
+  defer(() => running?.end())
   return {
     url: `redis://127.0.0.1:${port}`,
     port,
     start: async () => {
       const args = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-      running = spawn(pathOf("redis"), [...args, "--dir", directory, ...flags])
+      running = launch(pathOf("redis"), [...args, "--dir", directory, ...flags])
       await eventually(() => ping(port))
     },
     kill: async () => {
-      running?.kill("SIGKILL")
-      await running?.exited
+      await running?.end()
     },
     signal: (signal) => running?.kill(signal)
   }

@@ -1,11 +1,11 @@
 /** Rate limits that two services share through Redis, and the answers while Redis fails (contract §4). */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { describe, it } from "vitest"
+import { beforeAll, describe, it } from "vitest"
 import { inGoodOrder, type Service, startService } from "../support/Process.ts"
-import { database, project, serviceEnv } from "./Projects.support.ts"
+import { database, project, serviceEnv, startHere } from "./Projects.support.ts"
 import { createClient, expectProblem, isReady, kindOf, listClients, send, stream } from "./Requests.support.ts"
-import { requires } from "../support/Programs.ts"
+import { isUsed, requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -14,16 +14,23 @@ const databaseUrl = await database()
 const startOn = ({ url }: Redis) => startService({ env: { ...serviceEnv(databaseUrl), REDIS_URL: url } })
 
 /** Starts a Redis, and two services on it. */
-const setUp = async () => {
+const startPair = async () => {
   const redis = await makeRedis()
   await redis.start()
-  const [one, two] = await Promise.all([startOn(redis), startOn(redis)])
+  const start = () => startHere(databaseUrl, { REDIS_URL: redis.url })
+  const [one, two] = await Promise.all([start(), start()])
   await Promise.all([isReady(one), isReady(two)])
   return { redis, one, two }
 }
 
+/** Used by all tests: each leaves Redis running and the services ready. */
+let pair: Awaited<ReturnType<typeof startPair>>
+beforeAll(async () => {
+  if (isUsed("redis")) pair = await startPair()
+})
+
 /** Asserts that every request gets the same 503 within a second while the limiter is unreachable. */
-const expectUnavailable = async (service: Service, token: string) => {
+const expectUnavailable = async (service: Pick<Service, "url">, token: string) => {
   const answers = [
     await listClients(service.url, token),
     await listClients(service.url, token),
@@ -39,7 +46,7 @@ const expectUnavailable = async (service: Service, token: string) => {
   assert.strictEqual((await send(`${service.url}/healthz`)).status, 200)
 }
 
-const recovers = async (service: Service, token: string) => {
+const recovers = async (service: Pick<Service, "url">, token: string) => {
   await eventually(async () => assert.strictEqual((await listClients(service.url, token)).status, 200))
   await isReady(service)
 }
@@ -53,8 +60,8 @@ const plenty = limits(100_000, 1)
 describe("rate limits in Redis", () => {
   requires("redis")
 
-  it("are shared by services, which together allow exactly the limit, and report it in their headers", async () => {
-    const { one, two } = await setUp()
+  it("are shared by services, which together allow exactly the limit, and tell it in their headers", async () => {
+    const { one, two } = pair
     const token = await project(databaseUrl, limits(12, 1_200))
     const answers = await Promise.all(
       Array.from({ length: 40 }, (_, n) => listClients(n % 2 === 0 ? one.url : two.url, token))
@@ -83,7 +90,7 @@ describe("rate limits in Redis", () => {
   })
 
   it("allow a request after Retry-After, and count no refused request", async () => {
-    const { one, two } = await setUp()
+    const { one, two } = pair
     const token = await project(databaseUrl, limits(2, 6))
     const refusal = await eventually(async () => {
       const answer = await listClients(one.url, token)
@@ -113,7 +120,7 @@ describe.each(losses)("a service whose Redis %s", (_, lose, restore) => {
   requires("redis")
 
   it("refuses requests within the limit, and recovers once Redis is back", async () => {
-    const { one, redis, two } = await setUp()
+    const { one, redis, two } = pair
     const token = await project(databaseUrl, plenty)
     assert.strictEqual((await listClients(one.url, token)).status, 200)
     await lose(redis)
@@ -145,7 +152,7 @@ describe("a service", () => {
   requires("redis")
 
   it("recovers after its connections to a Redis that hangs have been given up", async () => {
-    const { one, redis, two } = await setUp()
+    const { one, redis, two } = pair
     const token = await project(databaseUrl, plenty)
     redis.signal("SIGSTOP")
     // Longer than every timeout of a client.
@@ -157,7 +164,7 @@ describe("a service", () => {
   })
 
   it("answers only 503 to a stream of requests during a restart of Redis", async () => {
-    const { one, redis, two } = await setUp()
+    const { one, redis, two } = pair
     const token = await project(databaseUrl, limits(300, 1))
     const requests = stream(16, (n) => listClients(n % 2 === 0 ? one.url : two.url, token))
     const seen = (kind: string) => eventually(() => assert.include(requests.answers.slice(from).map(kindOf), kind))

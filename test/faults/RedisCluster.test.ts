@@ -2,9 +2,8 @@
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { requires } from "../support/Programs.ts"
-import { startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
-import { database, project, serviceEnv } from "./Projects.support.ts"
+import { database, project, startHere } from "./Projects.support.ts"
 import { ask, makeRedis, type Redis } from "./Redis.support.ts"
 import { expectProblem, listClients, send } from "./Requests.support.ts"
 
@@ -37,7 +36,7 @@ describe("buckets in a Redis cluster", () => {
   it("are shared by all services, whichever node has them, and work again after a node restarts", async () => {
     const nodes = await startCluster()
     const [first = assert.fail(), second = assert.fail()] = nodes
-    const start = ({ url }: Redis) => startService({ env: { ...serviceEnv(databaseUrl), REDIS_URL: url } })
+    const start = ({ url }: Redis) => startHere(databaseUrl, { REDIS_URL: url })
     const services = [await start(first), await start(second)] as const
     for (const { url } of services) {
       await eventually(async () => assert.strictEqual((await send(`${url}/readyz`)).status, 200))

@@ -1,5 +1,6 @@
 /** HTTP without a client library: connections, headers and bodies exactly as the test sets them. */
 import * as Http from "node:http"
+import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { assertMatches } from "../support/Matches.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -121,14 +122,17 @@ export const expectProblem = (answer: Answer, status: number, code: string): voi
 export const kindOf = ({ body, status }: Answer): string =>
   typeof body === "object" && body !== null && "code" in body ? `${status} ${String(body.code)}` : String(status)
 
-/** Sends requests, `concurrency` at a time, until it is stopped; records all answers. */
-export const stream = (concurrency: number, request: (n: number) => Promise<Answer>) => {
+/**
+ * Sends requests, `concurrency` at a time, until it is stopped; then returns all answers. Each caller pauses between two
+ * requests, so that a long test does not keep the machine busy.
+ */
+export const stream = (concurrency: number, request: (n: number) => Promise<Answer>, pauseMillis = 40) => {
   const answers: Array<Answer> = []
   const failures: Array<unknown> = []
   let open = true
   let n = 0
   const caller = async () => {
-    while (open) {
+    for (; open; await sleep(pauseMillis)) {
       await request(n++).then(
         (answer) => answers.push(answer),
         (failure: unknown) => failures.push(failure)

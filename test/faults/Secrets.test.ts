@@ -86,12 +86,15 @@ describe("secrets", () => {
   it("are in nothing that is printed, exported, shown and answered, and not in clear in the database", async () => {
     const collector = await startCollector()
     const adminPort = String(await freePort())
-    const parts = await startParts({
-      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
-      LOG_LEVEL: "trace",
-      LOG_FORMAT: "json",
-      ADMIN_PORT: "0"
-    })
+    const parts = await startParts(
+      {
+        OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+        LOG_LEVEL: "trace",
+        LOG_FORMAT: "json",
+        ADMIN_PORT: "0"
+      },
+      ["api-1", "worker-1"]
+    )
     const env = { ...parts.env, ADMIN_PORT: adminPort, LOG_FORMAT: "pretty" }
     const service = await startService({ env })
     const project = await openProject(parts.databaseUrl)

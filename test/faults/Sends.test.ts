@@ -5,12 +5,14 @@ import { held, taken } from "../contract/Messages.support.ts"
 import { ended, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
-import { database, serviceEnv } from "./Projects.support.ts"
+import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
 import { expectProblem, isReady, listClients, send } from "./Requests.support.ts"
 import { expectSent, expectUnknown, openProject, sendMessage } from "./Sends.support.ts"
 import { eventually } from "../support/Waiting.ts"
+
+type Api = Pick<Service, "url">
 
 /** Returns a limit whose bucket is not refilled during a test. */
 const bucket = (limit: number) => ({ project: { rateLimits: { messages: { limit, windowSeconds: 360_000 } } } })
@@ -22,18 +24,18 @@ describe("sends without Redis", () => {
   beforeAll(async () => {
     databaseUrl = await database()
   })
-  const startOn = ({ url }: Redis) => startService({ env: { ...serviceEnv(databaseUrl), REDIS_URL: url } })
+  const startOn = ({ url }: Redis) => startHere(databaseUrl, { REDIS_URL: url }, "all")
 
   /** Asserts that a process allows exactly the bucket, while other requests are refused because the limiter is unavailable. */
-  const expectBucket = async (service: Service, token: string, limit: number) => {
+  const expectBucket = async (service: Api, token: string, limit: number) => {
     for (let left = limit - 1; left >= 0; left--) {
-      const answer = await sendMessage(service.url, token, `${service.pid}-${left}`)
+      const answer = await sendMessage(service.url, token, `${new URL(service.url).port}-${left}`)
       expectSent(answer, false)
       assert.strictEqual(answer.headers["ratelimit-policy"], `"messages";q=${limit};w=360000`)
       assert.match(String(answer.headers["ratelimit"]), new RegExp(`^"messages";r=${left};t=\\d+$`))
     }
     for (const _ of [1, 2, 3]) {
-      const refused = await sendMessage(service.url, token, `${service.pid}-more`)
+      const refused = await sendMessage(service.url, token, `${new URL(service.url).port}-more`)
       expectProblem(refused, 429, "rate_limit_exceeded")
       assert.match(String(refused.headers["ratelimit"]), /^"messages";r=0;t=\d+$/)
       assert.isAbove(Number(refused.headers["retry-after"]), 1)
@@ -50,7 +52,7 @@ describe("sends without Redis", () => {
     const [one, two] = services
     // While Redis is there, they have three sends together.
     for (const service of [one, two, one])
-      expectSent(await sendMessage(service.url, token, `${service.pid}-${provider.hits.length}`), false)
+      expectSent(await sendMessage(service.url, token, `${new URL(service.url).port}-${provider.hits.length}`), false)
     expectProblem(await sendMessage(two.url, token, "none-left"), 429, "rate_limit_exceeded")
     assert.lengthOf(provider.hits, 3)
 
@@ -90,7 +92,7 @@ describe("sends without PostgreSQL", () => {
   beforeAll(async () => {
     cluster = await startCluster()
   })
-  const start = () => startService({ env: { ...serviceEnv(cluster.url), PROVIDER_TIMEOUT: "60s" } })
+  const start = () => startHere(cluster.url, { PROVIDER_TIMEOUT: "60s" }, "all")
 
   it("answer provider_outcome_unknown within the limit, and the same key sends once it is back", async () => {
     const { provider, token } = await openProject(cluster.url, taken)
@@ -134,7 +136,7 @@ describe("sends without PostgreSQL", () => {
 })
 
 /** Sends a message; fails unless it was sent. */
-const whenSent = async ({ url }: Service, token: string, key: string) => {
+const whenSent = async ({ url }: Api, token: string, key: string) => {
   const answer = await sendMessage(url, token, key)
   if (answer.status !== 200) expectUnknown(answer)
   assertMatches(answer.body, { deliveryStatus: "sent" })
@@ -162,7 +164,7 @@ describe("a send during SIGTERM", () => {
     expectSent(await first, false)
     assert.deepStrictEqual(await ended(service), inGoodOrder)
     assert.lengthOf(provider.hits, 1)
-    const next = await startService({ env: serviceEnv(databaseUrl) })
+    const next = await startHere(databaseUrl)
     expectSent(await sendMessage(next.url, token, "first"), true)
     expectSent(await sendMessage(next.url, token, "late-comer"), false)
     assert.lengthOf(provider.hits, 2)

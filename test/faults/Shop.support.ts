@@ -40,12 +40,14 @@ export const lastingSession = async (databaseUrl: string) => {
     })
 }
 
+type Api = Pick<Service, "url">
+
 type Headers = Readonly<Record<string, string>>
 
 /** Opens a new project whose webhook is subscribed to the events of deals, with queries of its records. */
 export const openShop = async (
   databaseUrl: string,
-  api: Service,
+  api: Api,
   url: string,
   eventTypes: ReadonlyArray<EventType> = ["crm.deal.created.v1"]
 ) => {
@@ -59,7 +61,7 @@ export const openShop = async (
     project: { id, name: id, defaultPipelineId: "sales", rateLimits }
   })
   const query = await lastingSession(databaseUrl)
-  const call = (of: Service, method: string, path: string, key: string, json: unknown, headers: Headers = {}) =>
+  const call = (of: Api, method: string, path: string, key: string, json: unknown, headers: Headers = {}) =>
     send(`${of.url}/api/v1/developer/${path}`, {
       method,
       headers: { ...bearer(token), "idempotency-key": key, ...headers },

@@ -16,7 +16,7 @@ import {
   temporaryDirectory
 } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
-import { database, project, serviceEnv, session } from "./Projects.support.ts"
+import { database, project, serviceEnv, session, startHere } from "./Projects.support.ts"
 import {
   type Answer,
   bearer,
@@ -32,6 +32,9 @@ import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
 const token = await project(databaseUrl)
+
+/** Serves what others have left. */
+const next = await startHere(databaseUrl)
 
 const start = (env: Readonly<Record<string, string>> = {}) =>
   startService({ env: { ...serviceEnv(databaseUrl), ...env } })
@@ -109,7 +112,6 @@ describe("a service on SIGTERM", () => {
     assert.deepStrictEqual(await ended(service), inGoodOrder)
     assert.notMatch(service.stderr(), /ERROR|\n\s+at /)
 
-    const next = await start()
     assert.include(await names(next.url, token), "Slow Body")
     assert.propertyVal(
       (await createClient(next.url, token, "slow-body", "Slow Body")).headers,
@@ -175,7 +177,6 @@ describe("a service on SIGTERM", () => {
     assert.deepStrictEqual(await ended(service, 10_000), inGoodOrder)
     assert.isAtLeast(performance.now() - started, 950)
     assert.include([503, "cut"], await held)
-    const next = await start()
     assert.notInclude(await names(next.url, token), "Never")
   })
 

@@ -1,10 +1,11 @@
 /** Traces and logs of deliveries, and the values that they must not contain (contract §10, §14, §15). */
-import { Schema } from "effect"
+import { Effect, Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
+import { run } from "../cli/Cli.support.ts"
 import { type Answering, type Hit, inTurn, ok, reset, settings, status } from "../integrations/Deliveries.support.ts"
-import { inGoodOrder, runToEnd, type Service, startService } from "../support/Process.ts"
+import { inGoodOrder, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
   attributesOf,
@@ -14,6 +15,7 @@ import {
   spanKind,
   spanStatus,
   startCollector,
+  startExporting,
   statementsBelow
 } from "./Collector.support.ts"
 import { database, serviceEnv } from "./Projects.support.ts"
@@ -24,11 +26,8 @@ const databaseUrl = await database()
 
 type Role = "all" | "api" | "worker"
 
-const start = (env: Readonly<Record<string, string>>, role: Role = "all") =>
-  startService({ env: { ...serviceEnv(databaseUrl), ...settings, ...env }, args: ["--role", role] })
-
-const startWith = async (collector: Collector, role?: Role, env: Readonly<Record<string, string>> = {}) =>
-  start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }, role)
+const startWith = (collector: Collector, role?: Role, env: Readonly<Record<string, string>> = {}) =>
+  startExporting(databaseUrl, collector, { ...settings, ...env }, role)
 
 /** Creates a trace of a caller, with the header `traceparent`. */
 const newTrace = (flags = "01") => {
@@ -36,8 +35,8 @@ const newTrace = (flags = "01") => {
   return { traceId, headers: { traceparent: `00-${traceId}-00f067aa0ba902b7-${flags}` } }
 }
 
-const flushed = async (...services: ReadonlyArray<Service>) => {
-  for (const { stop } of services) assert.deepStrictEqual(await stop(), inGoodOrder)
+const flushed = async (...services: ReadonlyArray<Awaited<ReturnType<typeof startWith>>>) => {
+  for (const { stop } of services) await stop()
 }
 
 const settled = (shop: Shop) =>
@@ -165,8 +164,9 @@ describe("the span of a delivery attempt", () => {
     const receiver = await listen(ok)
     const shop = await openShop(databaseUrl, service, receiver.url, ["crm.task.created.v1"])
     for (const title of ["One", "Two"]) {
-      const args = ["src/cli.ts", "task", "create", "--project", shop.id, "--title", title]
-      assertMatches(await runToEnd(process.execPath, args, serviceEnv(databaseUrl)), inGoodOrder)
+      const args = ["task", "create", "--project", shop.id, "--title", title]
+      const { status } = await Effect.runPromise(run(args, { env: serviceEnv(databaseUrl) }))
+      assert.strictEqual(status, 0)
     }
     await eventually(() => assert.lengthOf(receiver.hits, 2))
     await settled(shop)
@@ -183,14 +183,16 @@ const Configured = Schema.Struct({ signingSecret: Schema.String })
 describe("the telemetry of deliveries", () => {
   it("contains no secret, signature, body or password of a URL", async () => {
     const collector = await startCollector()
-    const service = await startWith(collector, "all", { LOG_LEVEL: "trace" })
+    const service = await startService({
+      env: { ...serviceEnv(databaseUrl), ...settings, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, LOG_LEVEL: "trace" }
+    })
     const receiver = await listen(inTurn(status(500), reset, ok))
     const [path, query] = [randomBytes(12).toString("hex"), randomBytes(12).toString("hex")]
     const shop = await openShop(databaseUrl, service, `http://127.0.0.1:${receiver.port}/${path}?key=${query}`)
     const title = `deal-${randomBytes(12).toString("hex")}`
     await shop.create(title)
     await settled(shop)
-    await flushed(service)
+    assert.deepStrictEqual(await service.stop(), inGoodOrder)
     assert.deepStrictEqual(
       receiver.hits.map((hit) => hit.path),
       receiver.hits.map(() => `/${path}?key=${query}`)

@@ -11,6 +11,7 @@ import {
   spanKind,
   spanStatus,
   startCollector,
+  startExporting,
   statementsBelow
 } from "./Collector.support.ts"
 import {
@@ -48,10 +49,10 @@ const traceOf = (collector: Collector) => collector.spans().filter((span) => spa
 describe("the span of a provider call", () => {
   it("is a client span in the request's trace, and is sent to the provider", async () => {
     const [scene, collector] = await Promise.all([openScene(databaseUrl), startCollector()])
-    const service = await start(databaseUrl, "all", { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url })
+    const service = await startExporting(databaseUrl, collector)
     const all = testMessages("traced")
     for (const each of all) assert.strictEqual(resultOf(await scene.post(service, each, caller)), sent)
-    assert.deepStrictEqual(await service.stop(), inGoodOrder)
+    await service.stop()
 
     const trace = traceOf(collector)
     const servers = trace.filter(({ kind }) => kind === spanKind.server)

@@ -5,7 +5,14 @@ import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
-import { attributesOf, type Collector, spanKind, spanStatus, startCollector } from "./Collector.support.ts"
+import {
+  attributesOf,
+  type Collector,
+  spanKind,
+  spanStatus,
+  startCollector,
+  startExporting
+} from "./Collector.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
 
@@ -47,11 +54,23 @@ const endOf = (collector: Collector, { traceId }: NewCall) => {
   }
 }
 
-type Asking = (service: Service, call: NewCall) => Promise<Answer>
+/** A service with its collector; `stop` flushes what it exports. */
+interface Running {
+  readonly collector: Collector
+  readonly service: { readonly url: string; readonly stop: () => Promise<unknown> }
+}
+
+/** In the process of the tests, for what does not depend on the process. */
+const startHere = async (env: Readonly<Record<string, string>> = {}): Promise<Running> => {
+  const collector = await startCollector()
+  return { collector, service: await startExporting(databaseUrl, collector, env) }
+}
+
+type Asking = (service: { readonly url: string }, call: NewCall) => Promise<Answer>
 
 /** Makes calls in sequence, and asserts that each server span describes its answer. */
 const expectEnds = async (
-  { collector, service }: Awaited<ReturnType<typeof start>>,
+  { collector, service }: Running,
   asked: ReadonlyArray<readonly [status: number, code: string | undefined, ask: Asking]>
 ) => {
   const calls: Array<NewCall> = []
@@ -61,7 +80,7 @@ const expectEnds = async (
     assert.deepStrictEqual([answer.status, answer.headers["x-request-id"]], [status, call.requestId], code)
     calls.push(call)
   }
-  await flushed(service)
+  await service.stop()
   assert.deepStrictEqual(
     calls.map((call) => endOf(collector, call)),
     asked.map(([status, type]) => ({ status, type, failed: status >= 500 }))
@@ -81,7 +100,7 @@ const create =
 
 describe("the server span of a problem", () => {
   it("has the problem's code, wherever it came from", async () => {
-    await expectEnds(await start(), [
+    await expectEnds(await startHere(), [
       [200, undefined, get(clients)],
       [201, undefined, create("command-one", "Ada")],
       [400, "validation_failed", create("command-two", "")],
@@ -98,7 +117,7 @@ describe("the server span of a problem", () => {
   })
 
   it("fails for a problem of the service itself", async () => {
-    await expectEnds(await start({ REDIS_URL: `redis://127.0.0.1:${await freePort()}` }), [
+    await expectEnds(await startHere({ REDIS_URL: `redis://127.0.0.1:${await freePort()}` }), [
       [503, "rate_limiter_unavailable", get(clients)],
       [503, "service_unavailable", get("/readyz")]
     ])

@@ -5,7 +5,7 @@ import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
-import { attributesOf, type Collector, isBelow, spanKind, startCollector } from "./Collector.support.ts"
+import { attributesOf, type Collector, isBelow, spanKind, startCollector, startExporting } from "./Collector.support.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 import { bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
 
@@ -19,8 +19,14 @@ const startWith = async (env: Readonly<Record<string, string>> = {}) => {
   return { collector, service: await start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }) }
 }
 
+/** Starts the service in the process of the tests, for what does not depend on the process. */
+const startHere = async (env: Readonly<Record<string, string>> = {}) => {
+  const collector = await startCollector()
+  return { collector, service: await startExporting(databaseUrl, collector, env) }
+}
+
 /** Requests the client `cli_ada` in a trace. */
-const askIn = (service: Service, traceId: string, flags = "01") =>
+const askIn = (service: { readonly url: string }, traceId: string, flags = "01") =>
   send(`${service.url}${clients}/cli_ada`, {
     headers: { ...bearer(token), traceparent: `00-${traceId}-00f067aa0ba902b7-${flags}` }
   })
@@ -34,9 +40,9 @@ const serverSpans = ({ spans }: Collector) => spans().filter(({ kind }) => kind 
 
 describe("exported traces", () => {
   it("contain a server span in the caller's trace with its SQL below it", async () => {
-    const { collector, service } = await startWith()
+    const { collector, service } = await startHere()
     assert.strictEqual((await askIn(service, traceOne)).status, 200)
-    await flushed(service)
+    await service.stop()
     const trace = collector.spans().filter(({ traceId }) => traceId === traceOne)
     const servers = trace.filter(({ kind }) => kind === spanKind.server)
     assert.lengthOf(servers, 1)
@@ -57,14 +63,14 @@ describe("exported traces", () => {
   })
 
   it("name each operation and its status, also without an operation", async () => {
-    const { collector, service } = await startWith()
+    const { collector, service } = await startHere()
     await listClients(service.url, token)
     await createClient(service.url, token, "in-a-trace", "Traced")
     await createClient(service.url, token, "in-a-trace-2", "")
     await send(`${service.url}${clients}`)
     await send(`${service.url}/no/such/path`)
     await send(`${service.url}${clients}`, { method: "DELETE", headers: bearer(token) })
-    await flushed(service)
+    await service.stop()
     const recorded = serverSpans(collector).map(({ attributes, name }) => {
       const all = attributesOf(attributes)
       return [name, all["http.request.method"], all["http.route"], all["http.response.status_code"]]
@@ -113,11 +119,11 @@ describe("exported traces", () => {
 
 describe("samplers", () => {
   const sampled = async (env: Readonly<Record<string, string>>) => {
-    const { collector, service } = await startWith(env)
+    const { collector, service } = await startHere(env)
     await askIn(service, traceOne, "01")
     await askIn(service, traceTwo, "00")
     await listClients(service.url, token)
-    await flushed(service)
+    await service.stop()
     assert.include(
       collector.received.map(({ path }) => path),
       "/v1/metrics"
@@ -150,13 +156,14 @@ describe("samplers", () => {
 
 describe("the resource of exported telemetry", () => {
   it("has the service's name and attributes on every signal", async () => {
-    const { collector, service } = await startWith({
+    const { collector, service } = await startHere({
+      LOG_LEVEL: "info",
       OTEL_SERVICE_NAME: "orders-api",
       OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=test,team=a%20b,service.name=overruled"
     })
     await listClients(service.url, token)
     await send(`${service.url}/nowhere`)
-    await flushed(service)
+    await service.stop()
     assert.deepStrictEqual(
       new Set(collector.received.map(({ path }) => path)),
       new Set(["/v1/traces", "/v1/metrics", "/v1/logs"])
@@ -169,12 +176,12 @@ describe("the resource of exported telemetry", () => {
 
   it("has the name from the attributes when OTEL_SERVICE_NAME is absent", async () => {
     const [named, unnamed] = await Promise.all([
-      startWith({ OTEL_RESOURCE_ATTRIBUTES: "service.name=from-attributes" }),
-      startWith()
+      startHere({ OTEL_RESOURCE_ATTRIBUTES: "service.name=from-attributes" }),
+      startHere()
     ])
     for (const { service } of [named, unnamed]) {
       await listClients(service.url, token)
-      await flushed(service)
+      await service.stop()
     }
     assert.deepStrictEqual(
       new Set(named.collector.resources().map((each) => each["service.name"])),

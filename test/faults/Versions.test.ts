@@ -80,6 +80,8 @@ const findVersionBefore = async (): Promise<VersionBefore | undefined> => {
     for (const commit of new Set(["HEAD", ...parents.split(/\s+/).filter((parent) => parent !== "")])) {
       const newer = await missingIn(commit, now, read)
       if (newer !== undefined) found.push({ commit, newer })
+      // No other lacks fewer.
+      if (newer === 1) break
     }
     const older = found.filter(({ newer }) => newer > 0).sort((a, b) => a.newer - b.newer)
     return older[0] ?? found.findLast(({ commit }) => commit !== "HEAD")

@@ -129,12 +129,18 @@ export interface Running {
   readonly prints: (pattern: RegExp) => Promise<RegExpExecArray>
 }
 
-/** Starts a program. It is killed after the test; the test fails if it has printed a secret. */
-export const spawn = (
+/** A program that its caller has to end. */
+export interface Launched extends Running {
+  /** Kills it if it still runs, and asserts that it has not printed a secret. */
+  readonly end: () => Promise<void>
+}
+
+/** Starts a program that outlives the test. */
+export const launch = (
   file: string,
   args: ReadonlyArray<string>,
   env: Readonly<Record<string, string>> = {}
-): Running => {
+): Launched => {
   const child = ChildProcess.spawn(file, args, {
     cwd: checkout,
     // The machine's settings do not reach the service.
@@ -166,13 +172,13 @@ export const spawn = (
       notify()
     })
   })
-  defer(async () => {
-    child.kill("SIGCONT")
-    child.kill("SIGKILL")
-    await exited
-    expectNoSecretOf(args, { stdout, stderr }, env)
-  })
   return {
+    end: async () => {
+      child.kill("SIGCONT")
+      child.kill("SIGKILL")
+      await exited
+      expectNoSecretOf(args, { stdout, stderr }, env)
+    },
     pid: child.pid ?? 0,
     stdout: () => stdout,
     stderr: () => stderr,
@@ -195,6 +201,13 @@ export const spawn = (
         look()
       })
   }
+}
+
+/** Starts a program. It is killed when the test ends, and must not have printed a secret. */
+export const spawn = (...command: Parameters<typeof launch>): Running => {
+  const launched = launch(...command)
+  defer(launched.end)
+  return launched
 }
 
 export interface ServiceOptions {

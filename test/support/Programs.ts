@@ -45,9 +45,12 @@ export const pathOf = (program: Program): string => {
 /** Whether every test has to run. */
 export const isContinuousIntegration = (process.env["CI"] ?? "") !== ""
 
+/** Whether tests that need a program run. With `CI` set they do, and fail if it is missing. */
+export const isUsed = (program: Program): boolean => find(program) !== undefined || isContinuousIntegration
+
 /** Skips the tests of the current suite if a program is missing. They run, and fail, if `CI` is set. */
 export const requires = (program: Program): void => {
   beforeEach(({ skip }) => {
-    if (find(program) === undefined && !isContinuousIntegration) skip(missing(program))
+    if (!isUsed(program)) skip(missing(program))
   })
 }
