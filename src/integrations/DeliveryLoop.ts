@@ -29,9 +29,10 @@ import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
 import { attempt } from "./Deliveries/Attempt.ts"
-import { type Claim, claim } from "./Deliveries/Claim.ts"
+import { claim } from "./Deliveries/Claim.ts"
 import type { Endpoint } from "./Deliveries/Claim/Endpoints.ts"
 import * as EndpointQueues from "./Deliveries/EndpointQueues.ts"
+import { type Leased, leasesOf } from "./Deliveries/Leases.ts"
 import { listen } from "./Deliveries/Listener.ts"
 import { maintain } from "./Deliveries/Maintenance.ts"
 import { record } from "./Deliveries/Record.ts"
@@ -69,11 +70,6 @@ export class DeliveryLoop extends Context.Service<
 
 /** Outcome of an attempt that ended with a defect. */
 const internal = { _tag: "failed", code: "internal" } as const
-
-/** A claim of this process, from its lease to its record. */
-interface Leased extends Claim {
-  startedAt: number
-}
 
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
@@ -191,7 +187,7 @@ const make = Effect.gen(function* () {
     return untraced(statement(claim(claims, { ...limits, workerId, named: visits }))).pipe(
       Effect.map((rows) => {
         const at = now()
-        const leases = rows.map((one): Leased => ({ ...one, startedAt: at }))
+        const leases = leasesOf(rows, at)
         for (const lease of leases) leased.add(lease)
         if (intake === "closed") return returnAll(leases)
         queues.add(leases, at)
