@@ -122,7 +122,7 @@ export class Sender extends Context.Service<
                 onSome: (addresses) => post(target, addresses, delivery, until)
               })
             ),
-            Effect.catch(() => Effect.succeed(failed("dns_failed")))
+            Effect.orElseSucceed(() => failed("dns_failed"))
           )
 
         return {
