@@ -29,9 +29,10 @@ import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
 import { attempt } from "./Deliveries/Attempt.ts"
-import { type Claim, claim } from "./Deliveries/Claim.ts"
+import { claim } from "./Deliveries/Claim.ts"
 import type { Endpoint } from "./Deliveries/Claim/Endpoints.ts"
 import * as EndpointQueues from "./Deliveries/EndpointQueues.ts"
+import { type Leased, leasesOf } from "./Deliveries/Leases.ts"
 import { listen } from "./Deliveries/Listener.ts"
 import { maintain } from "./Deliveries/Maintenance.ts"
 import { record } from "./Deliveries/Record.ts"
@@ -39,7 +40,7 @@ import * as Results from "./Deliveries/Results.ts"
 import { isGone, maxAge, resultOf, returnedBy } from "./Deliveries/Schedule.ts"
 import * as Secrets from "./Deliveries/Secrets.ts"
 import * as Slots from "./Deliveries/Slots.ts"
-import { Sender } from "./Sender.ts"
+import { type Outcome, Sender } from "./Sender.ts"
 
 /** Maximum number of deliveries leased to one process, in flight or waiting in their queues. */
 const leasesInAll = 4_096
@@ -70,12 +71,6 @@ export class DeliveryLoop extends Context.Service<
 /** Outcome of an attempt that ended with a defect. */
 const internal = { _tag: "failed", code: "internal" } as const
 
-/** A claim of this process, from its lease to its record. */
-interface Leased extends Claim {
-  startedAt: number
-  slot: Slots.Slot | undefined
-}
-
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const claims = Context.get(yield* Layer.build(claimsLayer), SqlClient.SqlClient)
@@ -87,6 +82,7 @@ const make = Effect.gen(function* () {
   const { webhooks } = yield* Settings
   const measured = yield* MetricsEnabled
   const clock = yield* Clock.Clock
+  const random = yield* Random.Random
   const now = () => clock.currentTimeMillisUnsafe()
   const concurrency = webhooks.endpointConcurrency
   const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
@@ -125,33 +121,37 @@ const make = Effect.gen(function* () {
   )
   const run = yield* FiberSet.makeRuntime<never>()
 
-  /** Makes an attempt; returns what is sent next to the endpoint. */
-  const deliver = Effect.fnUntraced(function* (lease: Leased) {
-    lease.startedAt = now()
-    lease.slot = slots.take(lease.suspect, lease.startedAt)
-    const outcome = yield* attempt(parts, lease, lease.startedAt).pipe(
-      // A defect in one attempt is the failure of that delivery alone.
-      Effect.catchDefect((defect) => Effect.as(Effect.logError("An attempt of a delivery failed", defect), internal))
-    )
-    slots.release(lease.slot)
+  /** Adds the result of an attempt; returns what is sent next to the endpoint. */
+  const ended = (lease: Leased, slot: Slots.Slot, outcome: Outcome) => {
+    slots.release(slot)
     const finishedAt = now()
     const times = { startedAt: lease.startedAt, finishedAt }
-    const result = resultOf(lease, outcome, times, webhooks.retrySchedule, yield* Random.next)
+    const result = resultOf(lease, outcome, times, webhooks.retrySchedule, random.nextDoubleUnsafe())
     const succeeded = result.on === "succeeded" && intake === "open"
     const millis = finishedAt - lease.startedAt
     const { next, returned } = queues.next(lease, { succeeded, millis, now: finishedAt })
     if (isGone(outcome)) results.addGone(lease)
     results.add(lease, result)
-    returnAll(returned)
+    if (returned.length > 0) returnAll(returned)
     return next
-  })
+  }
 
-  /** Sends one after the other in one fiber. */
-  const deliverAll = Effect.fnUntraced(function* (first: Leased) {
-    for (let lease: Leased | undefined = first; lease !== undefined;) lease = yield* deliver(lease)
-  })
+  /** Makes attempts in one fiber, one after the other: that of `lease`, then those that wait for the endpoint. */
+  const deliver = (lease: Leased): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      lease.startedAt = now()
+      const slot = slots.take(lease.suspect, lease.startedAt)
+      return attempt(parts, lease, lease.startedAt).pipe(
+        // A defect in one attempt is the failure of that delivery alone.
+        Effect.catchDefect((defect) => Effect.as(Effect.logError("An attempt of a delivery failed", defect), internal)),
+        Effect.flatMap((outcome) => {
+          const next = ended(lease, slot, outcome)
+          return next === undefined ? Effect.void : deliver(next)
+        })
+      )
+    })
 
-  const queues = EndpointQueues.make<Leased>(concurrency, (lease) => run(deliverAll(lease)))
+  const queues = EndpointQueues.make<Leased>(concurrency, (lease) => run(deliver(lease)))
   const results = Results.make<Leased>({
     sql,
     terms,
@@ -187,7 +187,7 @@ const make = Effect.gen(function* () {
     return untraced(statement(claim(claims, { ...limits, workerId, named: visits }))).pipe(
       Effect.map((rows) => {
         const at = now()
-        const leases = rows.map((one): Leased => ({ ...one, startedAt: at, slot: undefined }))
+        const leases = leasesOf(rows, at)
         for (const lease of leases) leased.add(lease)
         if (intake === "closed") return returnAll(leases)
         queues.add(leases, at)

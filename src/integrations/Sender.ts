@@ -1,8 +1,8 @@
 /** Sends deliveries over HTTP to endpoints that are not trusted: only to checked addresses, within one deadline. */
 import { Clock, Context, Duration, Effect, Layer, Option, References, Result } from "effect"
-import { freshConnections, keptConnections } from "../platform/outbound/Connections.ts"
+import { type Destination, destinationOf, freshConnections, keptConnections } from "../platform/outbound/Connections.ts"
 import { postAttributes } from "../platform/outbound/ClientSpan.ts"
-import { type Answer, exchange, ExchangeFailed, retryDelay } from "../platform/outbound/Exchange.ts"
+import { type Answer, exchange, type ExchangeFailed, retryDelay } from "../platform/outbound/Exchange.ts"
 import { Settings } from "../platform/Settings.ts"
 import { type AllowedNetworks, classify, networksOf } from "./Addresses.ts"
 import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
@@ -30,7 +30,16 @@ export type Outcome =
   | { readonly _tag: "answered"; readonly status: number; readonly retryAfter: Option.Option<Duration.Duration> }
   | { readonly _tag: "failed"; readonly code: FailureCode }
 
-/** Maximum number of URLs whose checked endpoints are cached. */
+/** An allowed URL, and its destination at the addresses that it had last. */
+interface Target {
+  readonly endpoint: Endpoint
+  /** The address that is the URL's host. Undefined: the host is a name. */
+  readonly literal: ReadonlyArray<string> | undefined
+  resolved: ReadonlyArray<string>
+  destination: Destination | undefined
+}
+
+/** Maximum number of URLs whose targets are cached. */
 const maxTargets = 10_000
 
 /** Whether the endpoint has accepted the delivery. */
@@ -65,60 +74,71 @@ export class Sender extends Context.Service<
         const kept = yield* keptConnections
         const timeout = Duration.toMillis(config.timeout)
 
-        const targets = new Map<string, Option.Option<Endpoint>>()
-        /** Returns the endpoint of a URL, from the cache or checked now; none if it may not be called. */
+        const targets = new Map<string, Option.Option<Target>>()
+        /** Returns the target of a URL, from the cache or checked now; none if it may not be called. */
         const targetOf = (url: string) => {
           const known = targets.get(url)
           if (known !== undefined) return known
           if (targets.size >= maxTargets) targets.clear()
-          const target = Result.getSuccess(checkEndpoint(url, config.allowed))
+          const target = Option.map(Result.getSuccess(checkEndpoint(url, config.allowed)), (endpoint): Target => ({
+            endpoint,
+            literal: endpoint.isAddress ? [endpoint.host] : undefined,
+            resolved: [],
+            destination: undefined
+          }))
           targets.set(url, target)
           return target
         }
 
-        const addressesOf = ({ host, isAddress }: Endpoint) =>
-          isAddress
-            ? Effect.succeed([host])
-            : Effect.timeoutOrElse(names.resolve(host), {
-                duration: config.timeout,
-                orElse: () => Effect.fail(new ExchangeFailed({ code: "timeout", stale: false }))
-              })
-
-        const post = (endpoint: Endpoint, addresses: ReadonlyArray<string>, delivery: Delivery, until: number) => {
-          const { url } = endpoint
+        /** Returns the destination at those of the addresses that may be called; none of them: undefined. */
+        const destinationAt = (target: Target, addresses: ReadonlyArray<string>) => {
+          if (target.resolved === addresses) return target.destination
+          const { url } = target.endpoint
           const checked = addresses.filter((address) => mayConnect(url, classify(address, config.allowed)))
-          if (checked.length === 0) return Effect.succeed(failed("address_refused"))
-          const { body, headers } = delivery
-          const post = { url, addresses: checked, headers, body, bodyLimit, until }
-          return exchange(kept, post).pipe(
-            Effect.catchIf(
-              ({ stale }) => stale,
-              () => exchange(freshConnections, post)
-            ),
-            Effect.flatMap(answered)
-          )
+          target.resolved = addresses
+          target.destination = checked.length === 0 ? undefined : destinationOf(url, checked)
+          return target.destination
         }
+
+        const post = (target: Target, addresses: ReadonlyArray<string>, { body, headers }: Delivery, until: number) => {
+          const to = destinationAt(target, addresses)
+          if (to === undefined) return Effect.succeed(failed("address_refused"))
+          const post = { to, headers, body, bodyLimit, until }
+          return Effect.matchEffect(exchange(kept, post), {
+            onSuccess: answered,
+            onFailure: ({ code, stale }) =>
+              stale
+                ? Effect.matchEffect(exchange(freshConnections, post), { onSuccess: answered, onFailure: unanswered })
+                : Effect.succeed(failed(code))
+          })
+        }
+
+        const resolved = (target: Target, delivery: Delivery, until: number) =>
+          names.resolve(target.endpoint.host).pipe(
+            Effect.timeoutOption(config.timeout),
+            Effect.flatMap(
+              Option.match({
+                onNone: () => Effect.succeed(failed("timeout")),
+                onSome: (addresses) => post(target, addresses, delivery, until)
+              })
+            ),
+            Effect.orElseSucceed(() => failed("dns_failed"))
+          )
 
         return {
           send: (delivery) =>
-            Effect.suspend(() => {
+            Effect.withFiber((fiber) => {
               const until = performance.now() + timeout
-              const target = targetOf(delivery.url)
+              const target = Option.getOrUndefined(targetOf(delivery.url))
               // The URL was allowed when it was configured: the operator has removed allowed networks since.
-              if (Option.isNone(target)) return Effect.succeed(failed("address_refused"))
-              return addressesOf(target.value).pipe(
-                Effect.flatMap((addresses) => post(target.value, addresses, delivery, until)),
-                Effect.catchTags({
-                  NameUnresolved: () => Effect.succeed(failed("dns_failed")),
-                  ExchangeFailed: ({ code }) => Effect.succeed(failed(code))
-                }),
-                Effect.tap((outcome) =>
-                  // Without a tracer nothing uses the attributes, and they cost more than the signature.
-                  Effect.flatMap(References.TracerEnabled, (traced) =>
-                    traced ? Effect.annotateCurrentSpan(attributes(target.value, outcome)) : Effect.void
-                  )
-                )
-              )
+              if (target === undefined) return Effect.succeed(failed("address_refused"))
+              const { endpoint, literal } = target
+              const sent =
+                literal === undefined ? resolved(target, delivery, until) : post(target, literal, delivery, until)
+              // Without a tracer nothing uses the attributes, and they cost more than the signature.
+              return fiber.getRef(References.TracerEnabled)
+                ? Effect.tap(sent, (outcome) => Effect.annotateCurrentSpan(attributes(endpoint, outcome)))
+                : sent
             })
         }
       })
@@ -135,6 +155,8 @@ export class Sender extends Context.Service<
 }
 
 const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })
+
+const unanswered = ({ code }: ExchangeFailed) => Effect.succeed(failed(code))
 
 const answered = ({ retryAfter, status }: Answer): Effect.Effect<Outcome> =>
   Option.isNone(retryAfter)

@@ -61,10 +61,12 @@ export class TestEvents extends Context.Service<
           const outcome = yield* sender.send({
             url: webhook.endpointUrl,
             body,
-            headers: {
-              ...headersOf(secrets, yield* newId("tst"), startedAt, body),
+            headers: headersOf(secrets, {
+              webhookId: yield* newId("tst"),
+              now: startedAt,
+              body,
               traceparent: yield* currentOrNewTraceparent
-            }
+            })
           })
           const answer = {
             status: outcome._tag === "answered" ? outcome.status : null,

@@ -1,6 +1,6 @@
 /** Signatures of outbound deliveries: Standard Webhooks 1.0, symmetric (`v1`). */
 import { Effect, Redacted } from "effect"
-import { createHmac, randomBytes } from "node:crypto"
+import { createHmac, createSecretKey, type KeyObject, randomBytes } from "node:crypto"
 
 const prefix = "whsec_"
 
@@ -9,10 +9,17 @@ export const newSecret: Effect.Effect<Redacted.Redacted> = Effect.sync(() =>
   Redacted.make(`${prefix}${randomBytes(32).toString("base64")}`)
 )
 
-/** Decodes a secret. One that was made elsewhere may have no prefix, and either base64 alphabet. */
+/** Keys of the secrets that are still referenced. */
+const keys = new WeakMap<Redacted.Redacted, KeyObject>()
+
+/** Decodes a secret, once. One that was made elsewhere may have no prefix, and either base64 alphabet. */
 const keyOf = (secret: Redacted.Redacted) => {
+  const known = keys.get(secret)
+  if (known !== undefined) return known
   const text = Redacted.value(secret)
-  return Buffer.from(text.startsWith(prefix) ? text.slice(prefix.length) : text, "base64")
+  const key = createSecretKey(text.startsWith(prefix) ? text.slice(prefix.length) : text, "base64")
+  keys.set(secret, key)
+  return key
 }
 
 /**

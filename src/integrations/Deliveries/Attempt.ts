@@ -2,6 +2,7 @@
 import { Effect, Option, type Redacted, References } from "effect"
 import { currentTraceparent, inClientSpan } from "../../platform/outbound/ClientSpan.ts"
 import { userAgent } from "../../platform/outbound/Exchange.ts"
+import { formatInstant } from "../../platform/Instants.ts"
 import { signedHeaders } from "../../platform/StandardWebhooks.ts"
 import { spanOf } from "../../platform/TraceContext.ts"
 import { testEventType } from "../../api/integrations/Events.ts"
@@ -16,7 +17,7 @@ interface AddressedEvent extends Pick<Claim, "data" | "eventId" | "installationI
 
 /** Returns the body that is signed and sent: the event for one installation, with its `data` exactly as stored. */
 export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, type }: AddressedEvent): string => {
-  const event = { id: eventId, type, timestamp: occurredAt.toISOString(), projectId, installationId }
+  const event = { id: eventId, type, timestamp: formatInstant(occurredAt.getTime()), projectId, installationId }
   return `${JSON.stringify(event).slice(0, -1)},"data":${data}}`
 }
 
@@ -28,7 +29,9 @@ interface Parts {
 
 /** Signs and sends a claimed delivery, as a client of the trace that caused it. `now` is in milliseconds. */
 export const attempt = (parts: Parts, claim: Claim, now: number): Effect.Effect<Outcome> =>
-  Effect.flatMap(References.TracerEnabled, (enabled) => (enabled ? traced : send)(parts, claim, now))
+  Effect.withFiber((fiber) =>
+    fiber.getRef(References.TracerEnabled) ? traced(parts, claim, now) : send(parts, claim, now, claim.traceparent)
+  )
 
 const traced = (parts: Parts, claim: Claim, now: number) =>
   Effect.flatMap(currentTraceparent, (own) =>
@@ -51,22 +54,34 @@ const traced = (parts: Parts, claim: Claim, now: number) =>
     })
   )
 
-const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent = claim.traceparent) =>
+const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent: string) =>
   Effect.flatMap(secrets(claim), (opened) => {
-    const body = bodyOf(claim)
+    // Bytes, as text would be encoded once for the signature and once for the connection.
+    const body = Buffer.from(bodyOf(claim))
     return sender.send({
       url: claim.endpointUrl,
       body,
-      headers: {
-        ...headersOf(opened, claim.webhookId, now, body),
-        traceparent
-      }
+      headers: headersOf(opened, { webhookId: claim.webhookId, now, body, traceparent })
     })
   })
 
-/** The headers of a delivery, without `traceparent`. */
-export const headersOf = (secrets: ReadonlyArray<Redacted.Redacted>, webhookId: string, now: number, body: string) => ({
+/** Returns the headers of a delivery. `now` is in milliseconds. */
+export const headersOf = (
+  secrets: ReadonlyArray<Redacted.Redacted>,
+  {
+    body,
+    now,
+    traceparent,
+    webhookId
+  }: {
+    readonly webhookId: string
+    readonly now: number
+    readonly body: string | Uint8Array
+    readonly traceparent: string
+  }
+) => ({
+  ...signedHeaders(secrets, webhookId, now, body),
   "content-type": "application/json",
   "user-agent": userAgent,
-  ...signedHeaders(secrets, webhookId, now, body)
+  traceparent
 })

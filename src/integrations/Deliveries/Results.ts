@@ -17,7 +17,7 @@ interface Ended<L> {
 }
 
 export interface Results<L extends Claim> {
-  /** Adds the result of an attempt, and signals that it is to be recorded. */
+  /** Adds the result of an attempt. The first of a batch signals that there are some to record. */
   readonly add: (lease: L, result: Result) => void
   /** Marks the webhook of an endpoint that answered 410: it is disabled before results are recorded. */
   readonly addGone: (lease: L) => void
@@ -79,14 +79,13 @@ export const make = <L extends Claim>({ due, ended, measured, signal, sql, terms
 
   return {
     add: (lease, result) => {
-      results.push({ lease, result })
-      signal()
+      if (results.push({ lease, result }) === 1) signal()
     },
     addGone: (lease) => void gone.push(lease),
     left: () => results,
     record: Effect.suspend(() => (gone.length > 0 ? disableGone : Effect.void)).pipe(
       Effect.andThen(Effect.suspend(() => (results.length > 0 ? Effect.uninterruptible(recordBatch) : Effect.void))),
-      Effect.tap(() => Effect.sync(() => (results.length > 0 ? signal() : undefined)))
+      Effect.ensuring(Effect.sync(() => (results.length > 0 ? signal() : undefined)))
     )
   }
 }

@@ -1,7 +1,7 @@
 /** One provider call over HTTP, with its own connection, deadline and span. */
 import { Clock, type Duration, Effect, Option, Schema } from "effect"
 import type { MessageId } from "../../api/Ids.ts"
-import { freshConnections } from "../../platform/outbound/Connections.ts"
+import { destinationOf, freshConnections } from "../../platform/outbound/Connections.ts"
 import { inClientSpan, postAttributes } from "../../platform/outbound/ClientSpan.ts"
 import { exchange, type ExchangeFailed, retryDelay, userAgent } from "../../platform/outbound/Exchange.ts"
 import { byFailure, type Failure, type Outcome } from "../Outcomes.ts"
@@ -38,7 +38,7 @@ export const call = (
   Effect.gen(function* () {
     const { body, headers } = yield* request
     const post = {
-      url,
+      to: destinationOf(url),
       headers: { "content-type": "application/json", "user-agent": userAgent, ...headers },
       body,
       bodyLimit

@@ -9,12 +9,34 @@ import { skipInterim } from "./Interim.ts"
 /** The phase that a connection has reached, named by what a failure in it means. */
 export type Phase = "connect_failed" | "dns_failed" | "tls_failed" | "connection_lost"
 
+/** The target of requests, built once for any number of them: the getters of a URL assemble text at each access. */
+export interface Destination {
+  readonly url: URL
+  /** Addresses of the host, at least one, to connect to. Absent: the system resolves the host. */
+  readonly addresses: ReadonlyArray<string> | undefined
+  readonly origin: string
+  readonly path: string
+  /** Requests with the same key may share connections. */
+  readonly key: string
+}
+
+/** Returns the destination of a URL. `addresses` are ignored when the host is an address. */
+export const destinationOf = (url: URL, addresses?: ReadonlyArray<string>): Destination => ({
+  url,
+  addresses,
+  origin: url.origin,
+  path: `${url.pathname}${url.search}`,
+  key: `${url.origin} ${addresses?.join() ?? ""}`
+})
+
 /**
  * A client and its one connection. undici opens the connection when a request is dispatched, and again after it has
  * closed.
  */
 export interface Connection {
   readonly client: Client
+  /** The key of its destination. */
+  readonly key: string
   /** Whether the connection stays open after the answer. */
   readonly isKept: boolean
   readonly state: {
@@ -30,8 +52,8 @@ export interface Connection {
 }
 
 export interface Connections {
-  /** Returns a connection without a request in flight, to one of `addresses` if given. */
-  readonly take: (url: URL, addresses: ReadonlyArray<string> | undefined) => Connection
+  /** Returns a connection without a request in flight. */
+  readonly take: (to: Destination) => Connection
   /** Takes back a connection whose answer is complete. */
   readonly keep: (connection: Connection) => void
 }
@@ -57,23 +79,21 @@ export const destroy = ({ client, state }: Connection): void => {
 }
 
 /** Opens a connection for each request. */
-export const freshConnections: Connections = { take: (url, addresses) => open(url, addresses, false), keep: destroy }
+export const freshConnections: Connections = { take: (to) => open(to, false), keep: destroy }
 
 /** Keeps idle connections for the next request to the same origin at the same addresses. All close with the scope. */
 export const keptConnections = Effect.acquireRelease(
   Effect.sync(() => {
     const idle = new Map<string, Array<Connection>>()
-    const keys = new WeakMap<Connection, string>()
     const all = new Set<Connection>()
 
     const forget = (connection: Connection) => {
       all.delete(connection)
-      const key = keys.get(connection) ?? ""
-      const list = idle.get(key)
+      const list = idle.get(connection.key)
       const index = list?.indexOf(connection) ?? -1
       if (list === undefined || index < 0) return
       list.splice(index, 1)
-      if (list.length === 0) idle.delete(key)
+      if (list.length === 0) idle.delete(connection.key)
     }
 
     const end = (connection: Connection) => {
@@ -96,26 +116,22 @@ export const keptConnections = Effect.acquireRelease(
       idle.size * idlePerOrigin > idleInAll || idle.values().some((list) => list.length > idlePerOrigin)
 
     const connections: Connections = {
-      take: (url, addresses) => {
-        const key = `${url.origin} ${addresses?.join() ?? ""}`
-        const list = idle.get(key)
+      take: (to) => {
+        const list = idle.get(to.key)
         const kept = list?.pop()
         if (list !== undefined && kept !== undefined) {
-          if (list.length === 0) idle.delete(key)
+          if (list.length === 0) idle.delete(to.key)
           return kept
         }
-        const connection = open(url, addresses, true)
-        keys.set(connection, key)
+        const connection = open(to, true)
         all.add(connection)
         connection.client.on("disconnect", () => forget(connection))
         return connection
       },
       keep: (connection) => {
-        const key = keys.get(connection) ?? ""
-        const list = idle.get(key) ?? []
         if (!all.has(connection)) return destroy(connection)
-        list.push(connection)
-        idle.set(key, list)
+        const list = idle.get(connection.key) ?? []
+        if (list.push(connection) === 1) idle.set(connection.key, list)
         connection.state.idleSince = performance.now()
         // Answers arrive in bursts, and most connections are reused at once.
         if (list.length > idlePerOrigin || idle.size * idlePerOrigin > idleInAll) {
@@ -128,7 +144,7 @@ export const keptConnections = Effect.acquireRelease(
   ({ all }) => Effect.sync(() => all.forEach(destroy))
 ).pipe(Effect.map(({ connections }) => connections))
 
-const open = (url: URL, addresses: ReadonlyArray<string> | undefined, isKept: boolean): Connection => {
+const open = ({ addresses, key, origin, url }: Destination, isKept: boolean): Connection => {
   const state: Connection["state"] = {
     socket: undefined,
     phase: "connect_failed",
@@ -136,7 +152,7 @@ const open = (url: URL, addresses: ReadonlyArray<string> | undefined, isKept: bo
     idleSince: 0,
     expectAnswer: () => {}
   }
-  const client = new Client(url.origin, {
+  const client = new Client(origin, {
     pipelining: 1,
     allowH2: false,
     keepAliveTimeout: idleFor,
@@ -166,7 +182,7 @@ const open = (url: URL, addresses: ReadonlyArray<string> | undefined, isKept: bo
         })
     }
   })
-  return { client, isKept, state }
+  return { client, key, isKept, state }
 }
 
 const connect = (url: URL, addresses: ReadonlyArray<string> | undefined): Socket => {

@@ -1,18 +1,14 @@
 /** One HTTP/1.1 request and its answer, with limits on the answer. */
 import { Data, type Duration, Effect, Option, Predicate, Result } from "effect"
 import { Headers } from "effect/http"
+import type { IncomingHttpHeaders } from "node:http"
 import type { Dispatcher } from "undici"
 import manifest from "../../../package.json" with { type: "json" }
-import { type Connection, type Connections, destroy, type Phase } from "./Connections.ts"
+import { type Connection, type Connections, type Destination, destroy, type Phase } from "./Connections.ts"
 
 /** An outbound POST. */
-interface Post {
-  readonly url: URL
-  /**
-   * Addresses of the host, at least one, to connect to. Ignored when the host is an address. Absent: the system
-   * resolves the host.
-   */
-  readonly addresses?: ReadonlyArray<string>
+export interface Post {
+  readonly to: Destination
   readonly headers: Readonly<Record<string, string>>
   /** Text is sent as UTF-8, in one write with the headers. */
   readonly body: string | Uint8Array
@@ -48,84 +44,133 @@ export const exchange = (
   onReady: () => void = () => {}
 ): Effect.Effect<Answer, ExchangeFailed> =>
   Effect.callback((resume) => {
-    const connection = connections.take(post.url, post.addresses)
-    const { client, state } = connection
-    const isReused = state.served > 0
-    const before = state.socket?.bytesRead ?? 0
-    let over = false
-    const end = (result: Effect.Effect<Answer, ExchangeFailed>, isClean = false) => {
-      if (over) return
-      over = true
-      clearTimeout(timer)
-      if (isClean) state.served++
-      // An answer that came before the whole request was written: the rest of the request would stay in the socket.
-      if (isClean && state.socket?.writableLength === 0) connections.keep(connection)
-      else destroy(connection)
-      resume(result)
-    }
-    const fail = (code: ExchangeFailed["code"], stale = false) => end(Effect.fail(new ExchangeFailed({ code, stale })))
-    const timer =
-      post.until === undefined
-        ? undefined
-        : setTimeout(() => fail("timeout"), Math.max(0, Math.ceil(post.until - performance.now())))
+    const running = new Exchange(connections, post, onReady, resume)
+    running.start()
+    return Effect.sync(() => running.abandon())
+  })
 
+const noBytes = Buffer.alloc(0)
+
+/**
+ * A request in flight, as the handler that undici calls: one object, as a closure for each event costs more than what the
+ * event does. It resumes the caller once.
+ */
+class Exchange implements Dispatcher.DispatchHandler {
+  readonly connections: Connections
+  readonly post: Post
+  readonly connection: Connection
+  readonly onRequestStart: () => void
+  readonly resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void
+  /** Of the connection, before the request: requests answered, bytes received. */
+  readonly served: number
+  readonly bytesBefore: number
+  timer: NodeJS.Timeout | undefined
+  over = false
+  status = 0
+  retryAfter: Option.Option<string> = Option.none()
+  chunks: Array<Uint8Array> = []
+  read = 0
+
+  constructor(
+    connections: Connections,
+    post: Post,
+    onReady: () => void,
+    resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void
+  ) {
+    const connection = connections.take(post.to)
+    this.connections = connections
+    this.post = post
+    this.connection = connection
+    this.onRequestStart = onReady
+    this.resume = resume
+    this.served = connection.state.served
+    this.bytesBefore = connection.state.socket?.bytesRead ?? 0
+  }
+
+  start() {
+    const { client, isKept, state } = this.connection
+    const { body, headers, to, until } = this.post
+    if (until !== undefined) {
+      this.timer = setTimeout(timeOut, Math.max(0, Math.ceil(until - performance.now())), this)
+    }
     state.expectAnswer()
     client.dispatch(
       {
-        origin: post.url.origin,
+        origin: to.origin,
         method: "POST",
-        path: `${post.url.pathname}${post.url.search}`,
+        path: to.path,
         // The limit counts received bytes, so the answer must not be compressed.
-        headers: { ...post.headers, "accept-encoding": "identity" },
-        body: post.body,
-        reset: !connection.isKept
+        headers: { ...headers, "accept-encoding": "identity" },
+        body,
+        reset: !isKept
       },
-      reader(post.bodyLimit, onReady, {
-        answered: (answer, isWhole) => end(Effect.succeed(answer), isWhole),
-        failed: (error) => {
-          const isStale = isReused && state.served > 0 && (state.socket?.bytesRead ?? 0) === before
-          fail(codeOf(error, connection), isStale)
-        }
-      })
+      this
     )
-    return Effect.sync(() => {
-      over = true
-      clearTimeout(timer)
-      destroy(connection)
-    })
-  })
+  }
 
-interface Outcome {
-  readonly answered: (answer: Answer, isWhole: boolean) => void
-  readonly failed: (error: Error) => void
-}
-
-/** Reads an answer up to the limit of its body. */
-const reader = (bodyLimit: number, onReady: () => void, { answered, failed }: Outcome): Dispatcher.DispatchHandler => {
-  const chunks: Array<Uint8Array> = []
-  let read = 0
-  let status = 0
-  let retryAfter: Option.Option<string> = Option.none()
-  return {
-    onRequestStart: onReady,
+  onRequestUpgrade(controller: Dispatcher.DispatchController) {
     // The request asked for no upgrade.
-    onRequestUpgrade: (controller) => controller.abort(new Error("Unexpected upgrade")),
-    onResponseStart: (_, statusCode, headers) => {
-      // Interim answers precede the answer.
-      if (statusCode < 200) return
-      status = statusCode
-      const header = headers["retry-after"]
-      retryAfter = Option.fromUndefinedOr(Array.isArray(header) ? header[0] : header)
-    },
-    onResponseData: (_, chunk) => {
-      chunks.push(chunk)
-      read += chunk.byteLength
-      if (read >= bodyLimit) answered({ status, retryAfter, body: Option.none() }, false)
-    },
-    onResponseEnd: () => answered({ status, retryAfter, body: Option.some(Buffer.concat(chunks)) }, true),
-    onResponseError: (_, error) => failed(error)
+    controller.abort(new Error("Unexpected upgrade"))
+  }
+
+  onResponseStart(_: Dispatcher.DispatchController, statusCode: number, headers: IncomingHttpHeaders) {
+    // Interim answers precede the answer.
+    if (statusCode < 200) return
+    this.status = statusCode
+    const header = headers["retry-after"]
+    if (header !== undefined) this.retryAfter = Option.fromUndefinedOr(Array.isArray(header) ? header[0] : header)
+  }
+
+  onResponseData(_: Dispatcher.DispatchController, chunk: Uint8Array) {
+    this.chunks.push(chunk)
+    this.read += chunk.byteLength
+    if (this.read >= this.post.bodyLimit) this.answer(Option.none())
+  }
+
+  onResponseEnd() {
+    this.answer(Option.some(this.read === 0 ? noBytes : Buffer.concat(this.chunks)))
+  }
+
+  onResponseError(_: Dispatcher.DispatchController, error: Error) {
+    const { state } = this.connection
+    // A reused connection that was open until now, and has received nothing of the answer.
+    const stale = this.served > 0 && state.served > 0 && (state.socket?.bytesRead ?? 0) === this.bytesBefore
+    this.fail(codeOf(error, this.connection), stale)
+  }
+
+  /** Ends with an answer; none of a body that was cut off. */
+  answer(body: Answer["body"]) {
+    const { connection, connections, retryAfter, status } = this
+    const isWhole = Option.isSome(body)
+    if (!this.ends()) return
+    if (isWhole) connection.state.served++
+    // An answer that came before the whole request was written: the rest of the request would stay in the socket.
+    if (isWhole && connection.state.socket?.writableLength === 0) connections.keep(connection)
+    else destroy(connection)
+    this.resume(Effect.succeed({ status, retryAfter, body }))
+  }
+
+  fail(code: ExchangeFailed["code"], stale: boolean) {
+    if (!this.ends()) return
+    destroy(this.connection)
+    this.resume(Effect.fail(new ExchangeFailed({ code, stale })))
+  }
+
+  /** Ends without a result, as the caller is interrupted. */
+  abandon() {
+    if (this.ends()) destroy(this.connection)
+  }
+
+  /** Whether this call ends it. */
+  ends() {
+    if (this.over) return false
+    this.over = true
+    clearTimeout(this.timer)
+    return true
   }
 }
+
+const timeOut = (exchange: Exchange) => exchange.fail("timeout", false)
 
 /** Error codes of undici and of the HTTP parser for a malformed answer. */
 const invalid = new Set(["UND_ERR_HEADERS_OVERFLOW", "UND_ERR_RES_CONTENT_LENGTH_MISMATCH"])

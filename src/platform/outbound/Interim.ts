@@ -9,6 +9,9 @@ const limit = 16_384
 const interim = /^HTTP\/1\.[01] 100[^\r\n]*(?:\r|$)/
 const start = "HTTP/1.1 100"
 const end = "\r\n\r\n"
+/** Position of the status, and the first digit of an interim one. */
+const statusAt = 9
+const one = 0x31
 
 /** Whether a non-empty text is, or may become, the beginning of an interim answer. */
 const isPart = (text: string) => text.length < limit && interim.test(text + start.slice(text.length))
@@ -37,6 +40,10 @@ export const skipInterim = (socket: Socket): (() => void) => {
   socket.read = (size?: number) => {
     const chunk: unknown = read(size)
     if (!awaiting || !Buffer.isBuffer(chunk)) return chunk
+    if (held.byteLength === 0 && chunk.byteLength > statusAt && chunk[statusAt] !== one) {
+      awaiting = false
+      return chunk
+    }
     const next = split(held.byteLength === 0 ? chunk : Buffer.concat([held, chunk]))
     held = Buffer.from(next.held)
     if (next.passed.byteLength === 0) return socket.read(size)
