@@ -6,7 +6,7 @@ import type { ProjectId } from "../api/Ids.ts"
 import type { CursorInvalid, ServiceUnavailable } from "../api/Problems.ts"
 import { selected } from "../platform/Columns.ts"
 import { statement } from "../platform/Database.ts"
-import { following, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { following, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
 
 export class Segments extends Context.Service<
   Segments,
@@ -42,8 +42,8 @@ const record = selected({
   updatedAt: ["updated_at", "timestamptz"]
 })
 
-const list = (sql: SqlClient.SqlClient, projectId: ProjectId, { after, limit }: Window) => sql<Segment>`
+const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) => sql<Segment>`
   SELECT ${sql.literal(record)} FROM segments
-  WHERE project_id = ${projectId} ${following(sql, "segments", projectId, after)}
+  WHERE project_id = ${projectId} ${following(sql, "segments", projectId, window.after)}
   ORDER BY created_at DESC, id DESC
-  LIMIT ${limit}`
+  ${limited(sql, window)}`

@@ -21,7 +21,7 @@ import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { lookup } from "../platform/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
-import { following, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { following, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
 import { create } from "./Clients/Create.ts"
 import { noSuchClient, patch } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
@@ -94,11 +94,11 @@ export class Clients extends Context.Service<
 
 const record = selected(columns)
 
-const list = (sql: SqlClient.SqlClient, projectId: ProjectId, status: ClientStatusFilter, { after, limit }: Window) =>
+const list = (sql: SqlClient.SqlClient, projectId: ProjectId, status: ClientStatusFilter, window: Window) =>
   sql<Client>`
     SELECT ${sql.literal(record)} FROM clients
     WHERE project_id = ${projectId}
-      ${status === "all" ? sql.literal("") : sql`AND status = ${status}`}
-      ${following(sql, "clients", projectId, after)}
+      ${sql.literal(status === "all" ? "" : `AND status = '${status}'`)}
+      ${following(sql, "clients", projectId, window.after)}
     ORDER BY created_at DESC, id DESC
-    LIMIT ${limit}`
+    ${limited(sql, window)}`

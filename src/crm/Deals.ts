@@ -21,7 +21,7 @@ import { lookup } from "../platform/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
-import { following, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { following, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
 import { type DealChange, noSuchDeal, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import { columns } from "./DealColumns.ts"
@@ -113,18 +113,18 @@ const list = (
   projectId: ProjectId,
   lifecycle: DealLifecycleFilter,
   status: DealStatusFilter,
-  { after, limit }: Window
+  window: Window
 ) => {
   const ofOne = (lifecycle: Exclude<DealLifecycleFilter, "all">) => sql`
     (SELECT * FROM deals
      WHERE project_id = ${projectId} AND lifecycle = ${lifecycle}
-       ${status === "all" ? sql.literal("") : sql`AND status = ${status}`}
-       ${following(sql, "deals", projectId, after)}
+       ${sql.literal(status === "all" ? "" : `AND status = '${status}'`)}
+       ${following(sql, "deals", projectId, window.after)}
      ORDER BY created_at DESC, id DESC
-     LIMIT ${limit})`
+     ${limited(sql, window)})`
   return sql<Deal>`
     SELECT ${sql.literal(record)}
     FROM ${lifecycle === "all" ? sql`(${ofOne("active")} UNION ALL ${ofOne("archived")})` : ofOne(lifecycle)} AS deal
     ORDER BY deal.created_at DESC, deal.id DESC
-    LIMIT ${limit}`
+    ${limited(sql, window)}`
 }

@@ -18,7 +18,7 @@ import type { Command, Mutation, Outcome, Refusal } from "../platform/idempotenc
 import { mutate } from "../platform/idempotency/Mutate.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
-import { following, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { following, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -110,13 +110,13 @@ const columns = {
 const record = selected(columns)
 
 /** Reads the notes after a position, and whether the deal exists: a deal without notes is one row of nulls. */
-const list = (sql: Sql, projectId: ProjectId, dealId: DealId, { after, limit }: Window) =>
+const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>
   sql<Note | { readonly id: null }>`
     SELECT note.* FROM deals LEFT JOIN LATERAL (
       SELECT ${sql.literal(record)} FROM notes
-      WHERE project_id = ${projectId} AND deal_id = ${dealId} ${following(sql, "notes", projectId, after)}
+      WHERE project_id = ${projectId} AND deal_id = ${dealId} ${following(sql, "notes", projectId, window.after)}
       ORDER BY notes.created_at DESC, notes.id DESC
-      LIMIT ${limit}
+      ${limited(sql, window)}
     ) note ON true
     WHERE deals.project_id = ${projectId} AND deals.id = ${dealId}
     ORDER BY note."createdAt" DESC, note.id DESC`.pipe(

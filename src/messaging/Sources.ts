@@ -6,7 +6,7 @@ import type { ConversationSource, Source } from "../api/messaging/Messaging.ts"
 import { ConversationNotFound, type CursorInvalid, type ServiceUnavailable } from "../api/Problems.ts"
 import { selected } from "../platform/Columns.ts"
 import { statement } from "../platform/Database.ts"
-import { following, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { following, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
 
 export class Sources extends Context.Service<
   Sources,
@@ -74,11 +74,11 @@ const columns = selected({
   revokedAt: ["revoked_at", "timestamptz"]
 })
 
-const list = (sql: SqlClient.SqlClient, projectId: ProjectId, { after, limit }: Window) => sql<Row>`
+const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) => sql<Row>`
   SELECT ${sql.literal(columns)} FROM sources
-  WHERE project_id = ${projectId} ${following(sql, "sources", projectId, after)}
+  WHERE project_id = ${projectId} ${following(sql, "sources", projectId, window.after)}
   ORDER BY created_at DESC, id DESC
-  LIMIT ${limit}`
+  ${limited(sql, window)}`
 
 const observed = selected({ observedAt: ["observed_at", "timestamptz"] })
 

@@ -34,6 +34,16 @@ const byKey: Readonly<Record<string, string>> = {
   idempotency_keys: "idempotency_keys_pkey"
 }
 
+/** Lists with the index that has their order, so that a page reads no more records than it has. */
+const byOrder: ReadonlyArray<readonly [operation: string, query: string, table: string, index: string]> = [
+  ["listClients", "status=all", "clients", "clients_by_age"],
+  ["listClients", "status=archived&limit=100", "clients", "clients_by_status"],
+  ["listDeals", "lifecycle=archived", "deals", "deals_by_lifecycle"],
+  ["listDeals", "lifecycle=all&status=won&limit=7", "deals", "deals_by_status"],
+  ["listNotes", "", "notes", "notes_by_deal"],
+  ["listSegments", "", "segments", "segments_by_age"]
+]
+
 /** A node that reads a table, at any depth of a plan. */
 interface Scan {
   readonly table: string
@@ -64,6 +74,16 @@ const nullsFor = (text: string) => {
   const count = Math.max(0, ...[...text.matchAll(/\$([0-9]+)/g)].map(([, number]) => Number(number)))
   return count === 0 ? "" : `(${Array.from({ length: count }, () => "NULL").join(", ")})`
 }
+
+/** Returns the generic plan of a statement, which does not depend on the values. */
+const planOf = Effect.fnUntraced(function* (text: string) {
+  const sql = yield* PgClient.PgClient
+  yield* sql`SET plan_cache_mode = force_generic_plan`
+  yield* sql.unsafe(`PREPARE planned AS ${text}`)
+  const rows = yield* sql.unsafe<Record<string, unknown>>(`EXPLAIN (FORMAT JSON) EXECUTE planned${nullsFor(text)}`)
+  yield* sql`DEALLOCATE planned`
+  return rows
+})
 
 layer(services, { excludeTestServices: true })("statements planned on empty tables", (it) => {
   it.effect("read by key through an index", () =>
@@ -97,21 +117,38 @@ layer(services, { excludeTestServices: true })("statements planned on empty tabl
         startupParameters: pools.mutations.session
       })
       yield* Effect.gen(function* () {
-        const sql = yield* PgClient.PgClient
         for (const text of statements) {
-          // The session makes generic plans, which do not depend on the values.
-          yield* sql.unsafe(`PREPARE planned AS ${text}`)
-          const rows = yield* sql.unsafe<Record<string, unknown>>(
-            `EXPLAIN (FORMAT JSON) EXECUTE planned${nullsFor(text)}`
-          )
-          yield* sql`DEALLOCATE planned`
-          for (const { condition, index, table } of scansOf(rows)) {
+          for (const { condition, index, table } of scansOf(yield* planOf(text))) {
             if (!(table in byKey)) continue
             assert.strictEqual(index, byKey[table], `${table}: ${text}`)
             assert.match(String(condition), /project_id = /, `${table}: ${text}`)
           }
         }
       }).pipe(Effect.provide(empty))
+    })
+  )
+
+  it.effect("read pages in the order of an index", () =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      const { own, restore } = yield* World
+      const wire = yield* Wire
+      const url = yield* makeDatabase()
+      for (const [name, query, table, index] of byOrder) {
+        const sample = samples[name] ?? assert.fail(name)
+        yield* restore(sample, own.projectId)
+        wire.take()
+        yield* send(requestOf(sample, own.token, { query }))
+        const texts = wire.take().flatMap(({ statements }) => statements)
+        const text = texts.find((text) => text.includes("LIMIT")) ?? assert.fail(name)
+        const plan = yield* planOf(text).pipe(
+          Effect.provide(PgClient.layer({ url, maxConnections: 1, startupParameters: pools.reads.session }))
+        )
+        const indexes = scansOf(plan).filter((scan) => scan.table === table)
+        assert.isNotEmpty(indexes, text)
+        for (const scan of indexes) assert.strictEqual(scan.index, index, text)
+        assert.notInclude(JSON.stringify(plan), '"Filter"', text)
+      }
     })
   )
 })

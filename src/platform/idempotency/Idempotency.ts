@@ -4,7 +4,7 @@
  * command at a time, `Grouped.ts` many.
  */
 import type { Statement } from "effect/sql"
-import { createHash } from "node:crypto"
+import { hash as oneShotHash } from "node:crypto"
 import type { ProjectId } from "../../api/Ids.ts"
 import { canonicalJson } from "../CanonicalJson.ts"
 
@@ -29,11 +29,11 @@ export const command = (
 ): Command => ({
   projectId,
   key: request.headers["idempotency-key"],
-  fingerprint: createHash("sha256")
-    .update(
-      canonicalJson([request.endpoint.identifier, request.params ?? {}, request.query ?? {}, request.payload ?? {}])
-    )
-    .digest()
+  fingerprint: oneShotHash(
+    "sha256",
+    canonicalJson([request.endpoint.identifier, request.params ?? {}, request.query ?? {}, request.payload ?? {}]),
+    "buffer"
+  )
 })
 
 /** The outcome of a command, or that of its first run. */

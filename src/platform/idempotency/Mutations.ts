@@ -5,6 +5,7 @@ import type { ProjectId } from "../../api/Ids.ts"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { coalesced } from "../Coalesced.ts"
 import { capacityOf, mutationsLayer, retried } from "../Database.ts"
+import { plannedOnce } from "../Lookups.ts"
 import { RecentSet } from "../RecentSet.ts"
 
 /** A key of a project. */
@@ -79,6 +80,7 @@ const storedOutcomes = (
         FROM unnest(${keys.map(({ projectId }) => projectId)}::text[], ${keys.map(({ key }) => key)}::text[])
                WITH ORDINALITY AS wanted (project_id, key, ordinal)
           LEFT JOIN idempotency_keys USING (project_id, key)
+        WHERE ${sql.literal(plannedOnce)}
         ORDER BY ordinal`),
       (rows) => rows.map((row) => (row.fingerprint === null ? undefined : row))
     )
