@@ -148,7 +148,7 @@ const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
         SELECT id FROM deals WHERE project_id = command.project_id AND id = "dealId" OFFSET 0
       ) AS deal ON true
     )`,
-  effect: sql`
+  effect: () => sql`
     created AS (
       INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
       SELECT project_id, id, "dealId", body, "authorKeyId", 1, at, at FROM claim
@@ -180,7 +180,7 @@ const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
         old_version + (old_version = "expectedVersion" AND differs)::int AS version
       FROM command LEFT JOIN target ON target.ord = command.ord
     )`,
-  effect: sql`
+  effect: () => sql`
     updated AS (
       UPDATE notes SET body = claim.body, version = notes.version + 1, updated_at = greatest(notes.updated_at, claim.at)
       FROM claim

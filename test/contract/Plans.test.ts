@@ -106,7 +106,7 @@ layer(services, { excludeTestServices: true })("statements planned on empty tabl
       }
       const texts = new Set(wire.take().flatMap(({ statements }) => statements))
       const statements = [...texts].filter(
-        (text) => /^\s*(WITH requested|SELECT)/.test(text) && !/pg_notify|api_keys/.test(text)
+        (text) => /^\s*(WITH (requested|command)|SELECT)/.test(text) && !/pg_notify|api_keys/.test(text)
       )
       assert.isTrue(statements.some((text) => text.includes("SELECT DISTINCT project_id FROM requested")))
       assert.isAbove(statements.length, operations.length)
@@ -122,6 +122,7 @@ layer(services, { excludeTestServices: true })("statements planned on empty tabl
             if (!(table in byKey)) continue
             assert.strictEqual(index, byKey[table], `${table}: ${text}`)
             assert.match(String(condition), /project_id = /, `${table}: ${text}`)
+            if (table !== "projects") assert.match(String(condition), /\((id|key) = /, `${table}: ${text}`)
           }
         }
       }).pipe(Effect.provide(empty))

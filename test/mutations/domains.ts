@@ -36,7 +36,7 @@ export const domains = [
   clients(`AND p <> '{"status":"active"}' THEN`, "AND false THEN"),
   clients("clients.version + 1", "clients.version"),
   capacity("contact_capacity - active_clients AS free", "contact_capacity + 1 - active_clients AS free"),
-  capacity("SELECT sum(change)::int", "SELECT 0"),
+  capacity("active_clients + moves.change", "active_clients"),
   deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),
   mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks.secrets")(

@@ -15,13 +15,11 @@ export const lockCapacity = (sql: SqlClient.SqlClient, projects: Statement.Fragm
     ) AS counter
   )`
 
-/** Adds the changes of active clients to the projects' counters; `moves` is a query of projects and changes. */
+/** Adds the changes of active clients to the projects' counters; `moves` is a query of projects, each with its change. */
 export const addActiveClients = (sql: SqlClient.SqlClient, moves: Statement.Fragment) => sql`
-  moves (project_id, change) AS MATERIALIZED (${moves}),
   counted AS (
-    UPDATE projects
-    SET active_clients = active_clients + (SELECT sum(change)::int FROM moves WHERE moves.project_id = projects.project_id)
-    WHERE project_id = ANY(ARRAY(SELECT project_id FROM moves))
+    UPDATE projects SET active_clients = active_clients + moves.change
+    FROM (${moves}) AS moves WHERE projects.project_id = moves.project_id
   )`
 
 export const contact_capacity_exhausted = () =>

@@ -18,8 +18,8 @@ interface NewClient extends ClientCreate {
  */
 export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacityExhausted> => ({
   args: { id: "text", ...argumentsOf(creatable) },
-  decided: ({ crowded, distinct, rank }) => sql`
-    ${lockCapacity(sql, sql`SELECT ${distinct} project_id FROM command WHERE contact_capacity IS NOT NULL ORDER BY 1`)},
+  decided: ({ crowded, projects, rank }) => sql`
+    ${lockCapacity(sql, projects(sql`command WHERE contact_capacity IS NOT NULL`))},
     decided AS MATERIALIZED (
       SELECT command.*, capacity.free IS NOT NULL AS counted,
         CASE
@@ -29,8 +29,8 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacit
         command.id AS resource_id, true AS changed, 1 AS version
       FROM command LEFT JOIN capacity ON capacity.project_id = command.project_id
     )`,
-  effect: sql`
-    ${addActiveClients(sql, sql`SELECT project_id, 1 FROM claim WHERE claim.counted`)},
+  effect: ({ sums }) => sql`
+    ${addActiveClients(sql, sums(sql`SELECT project_id, 1 AS change FROM claim WHERE claim.counted`))},
     created AS (
       INSERT INTO clients (project_id, id, ${sql.literal(inserted(creatable))}, status, version, created_at, updated_at)
       SELECT project_id, id, ${sql.literal(insertedValues(creatable))}, 'active', 1, at, at

@@ -38,18 +38,17 @@ type Problem =
 export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => ({
   args: { id: "text", p: "jsonb" },
   record: ({ id }) => id,
-  decided: ({ absent, crowded, distinct, inOrder, locked, rank }) => sql`
-    target AS MATERIALIZED (
-      SELECT command.ord, command.p, command.contact_capacity, client.* FROM ${inOrder}, LATERAL (
-        SELECT * FROM clients WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
-      ) AS client
-    ),
+  decided: ({ absent, crowded, inOrder, locked, projects, rank }) => sql`
     next AS MATERIALIZED (
-      SELECT target.ord, target.status AS old_status, target.version AS old_version, next.*,
+      SELECT command.ord, command.project_id, target.status AS old_status, target.version AS old_version, next.*,
         target.status <> next.status AND contact_capacity IS NOT NULL AS moved, ${sql.literal(differs)} AS differs
-      FROM target, LATERAL (SELECT target.project_id, ${sql.literal(patchedValues)}) AS next
+      FROM ${inOrder},
+        LATERAL (
+          SELECT * FROM clients WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
+        ) AS target,
+        LATERAL (SELECT ${sql.literal(patchedValues)}) AS next
     ),
-    ${lockCapacity(sql, sql`SELECT ${distinct} project_id FROM next WHERE moved ORDER BY 1`)},
+    ${lockCapacity(sql, projects(sql`next WHERE moved`))},
     decided AS MATERIALIZED (
       SELECT command.*, ${sql.literal(nextValues)},
         moved,
@@ -75,8 +74,8 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
           WHERE project_id = command.project_id AND id = p->>'organizationId' OFFSET 0
         ) AS organization ON true
     )`,
-  effect: sql`
-    ${addActiveClients(sql, sql`SELECT project_id, CASE status WHEN 'active' THEN 1 ELSE -1 END FROM claim WHERE moved`)},
+  effect: ({ sums }) => sql`
+    ${addActiveClients(sql, sums(sql`SELECT project_id, CASE status WHEN 'active' THEN 1 ELSE -1 END AS change FROM claim WHERE moved`))},
     updated AS (
       UPDATE clients SET
         ${sql.literal(assignments)},

@@ -53,7 +53,7 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
         id AS resource_id, true AS changed, 1 AS version
       FROM next
     )`,
-  effect: sql`
+  effect: () => sql`
     created AS (
       INSERT INTO deals (project_id, id, ${sql.literal(inserted(given))}, pipeline_id, stage_id, status, lifecycle,
                          version, created_at, updated_at)
@@ -68,6 +68,6 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
           claim.traceparent
         FROM created JOIN claim USING (project_id, id)`
     )}`,
-  returning: appended(sql, sql`decided.project_id`),
+  returning: ({ distinct }) => appended(sql, sql`decided.project_id`, distinct),
   problems: { deal_reference_not_found }
 })

@@ -4,7 +4,7 @@ import { dealMoves, type DealPatch, dealRules } from "../../api/crm/Deals.ts"
 import type { DealId } from "../../api/Ids.ts"
 import { DealNotFound, type DealReferenceNotFound, DealStatusInvalid, ValidationFailed } from "../../api/Problems.ts"
 import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
-import type { Kind } from "../../platform/idempotency/Grouped.ts"
+import type { Form, Kind } from "../../platform/idempotency/Grouped.ts"
 import { append, appended, eventType } from "../../platform/outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
 import { eventDeal, writable } from "../DealColumns.ts"
@@ -36,18 +36,13 @@ export type Problem = DealNotFound | DealReferenceNotFound | DealStatusInvalid |
 export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
   args: { id: "text", traceparent: "text", p: "jsonb" },
   record: ({ id }) => id,
-  decided: ({ absent, inOrder, locked }) => sql`
-    target AS MATERIALIZED (
-      SELECT command.ord, command.p, deal.* FROM ${inOrder}, LATERAL (
-        SELECT * FROM deals WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
-      ) AS deal
-    ),
-    ${next(sql)},
+  decided: (form) => sql`
+    ${next(sql, form)},
     ${checked(sql)},
     decided AS MATERIALIZED (
       SELECT command.*, ${sql.literal(nextValues)}, previous_stage_id,
         CASE
-          WHEN checked.ord IS NULL THEN ${absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
+          WHEN checked.ord IS NULL THEN ${form.absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
           WHEN invalid <> '' THEN 'validation_failed' || invalid
           WHEN immovable THEN 'deal_status_invalid'
           WHEN missing_references <> '' THEN 'deal_reference_not_found' || missing_references
@@ -55,7 +50,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
         command.id AS resource_id, differs AS changed, old_version + differs::int AS version
       FROM command LEFT JOIN checked ON checked.ord = command.ord
     )`,
-  effect: sql`
+  effect: () => sql`
     updated AS (
       UPDATE deals SET
         ${sql.literal(assignments)},
@@ -81,7 +76,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
           traceparent
         FROM updated WHERE stage_id <> previous_stage_id`
     )}`,
-  returning: appended(sql, sql`decided.project_id`),
+  returning: () => appended(sql, sql`decided.project_id`),
   problems: {
     deal_not_found: () => new DealNotFound({ detail: noSuchDeal }),
     validation_failed: ({ faults }) => invalid(faults),
@@ -92,12 +87,14 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
 })
 
 /** Computes the deals as the patches would leave them. */
-const next = (sql: SqlClient.SqlClient) => sql`
+const next = (sql: SqlClient.SqlClient, { inOrder, locked }: Form) => sql`
   next AS MATERIALIZED (
-    SELECT target.ord, target.p, target.status AS old_status, target.version AS old_version,
+    SELECT command.ord, command.project_id, command.p, target.status AS old_status, target.version AS old_version,
       target.stage_id AS previous_stage_id, next.*, ${sql.literal(differs)} AS differs
-    FROM target, LATERAL (
-      SELECT target.project_id, ${sql.literal(patchedValues)},
+    FROM ${inOrder}, LATERAL (
+      SELECT * FROM deals WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
+    ) AS target, LATERAL (
+      SELECT ${sql.literal(patchedValues)},
         CASE
           WHEN p ? 'stageId' THEN p->>'stageId'
           WHEN p->>'pipelineId' <> pipeline_id THEN (

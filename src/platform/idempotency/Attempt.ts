@@ -40,15 +40,15 @@ interface Parts {
  *
  * Every statement takes its locks in one order: records, the project's row (where a capacity is counted), keys; within
  * each, by project and id. So statements do not deadlock. OFFSET 0 forces a look-up by key: a join could be
- * planned as a scan while the table is small, and the plan kept when it has grown.
+ * planned as a scan while the table is small, and the plan kept when it has grown. So could the join of a change to its
+ * records if `claim` were not materialized.
  */
 export const attempt = <Returned>(
   sql: SqlClient.SqlClient,
   { requested, claim, decided, effect, isOne, returning }: Parts
 ) =>
   sql<Attempt<Returned>>`
-    WITH requested AS MATERIALIZED (${requested}),
-    ${sql.literal(isOne ? enteringOne : enteringMany)},
+    WITH ${isOne ? enteringOne(sql, requested) : enteringMany(sql, requested)},
     ${decided},
     claimed AS (
       INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
@@ -60,7 +60,8 @@ export const attempt = <Returned>(
     ),
     claim AS MATERIALIZED (SELECT ${claim} FROM claimed JOIN decided USING (project_id, key)),
     ${effect}
-    SELECT ord, failure, resource_id AS "resourceId", changed, version, ord = ANY(ARRAY(SELECT ord FROM claim)) AS claimed,
+    SELECT ord, failure, resource_id AS "resourceId", changed, version,
+           ${sql.literal(isOne ? "EXISTS (SELECT FROM claimed)" : "ord = ANY(ARRAY(SELECT ord FROM claim))")} AS claimed,
            ${returning ?? sql.literal("NULL")} AS returned
     FROM decided`
 
@@ -70,17 +71,20 @@ const project = (id: string, revision: string) => `LATERAL (
   OFFSET 0
 ) AS project`
 
-const enteringOne = `
-  command AS MATERIALIZED (
-    SELECT requested.*, project.* FROM requested, ${project("requested.project_id", "enter_project(requested.project_id)")}
+const enteringOne = (sql: SqlClient.SqlClient, requested: Statement.Fragment) => sql`command AS MATERIALIZED (
+    SELECT requested.*, project.*
+    FROM (${requested}) AS requested, ${sql.literal(project("requested.project_id", "enter_project(requested.project_id)"))}
   )`
 
-const enteringMany = `
+const enteringMany = (
+  sql: SqlClient.SqlClient,
+  requested: Statement.Fragment
+) => sql`requested AS MATERIALIZED (${requested}),
   entered AS MATERIALIZED (
     SELECT entered.project_id, project.*
     FROM (
       SELECT project_id, enter_project(project_id) AS revision FROM (SELECT DISTINCT project_id FROM requested) AS id
-    ) AS entered, ${project("entered.project_id", "entered.revision")}
+    ) AS entered, ${sql.literal(project("entered.project_id", "entered.revision"))}
   ),
   command AS MATERIALIZED (
     SELECT requested.*, contact_capacity, default_pipeline_id, time_zone FROM requested JOIN entered USING (project_id)

@@ -17,11 +17,15 @@ import type { MutationClient } from "./Mutations.ts"
 import { repeated, settled } from "./Outcomes.ts"
 
 /** The variant of a statement: for one command or many, waiting for records or not. */
-interface Form {
+export interface Form {
   /** Follows `FOR … UPDATE`. */
   readonly locked: Statement.Fragment
-  /** Follows SELECT where several commands may select the same row. */
+  /** Follows SELECT where several commands may select the same value. */
   readonly distinct: Statement.Fragment
+  /** A query of the distinct projects of `rows`, what follows FROM, in the order in which they are locked. */
+  readonly projects: (rows: Statement.Fragment) => Statement.Fragment
+  /** A query of the sum of each project's changes; `changes` is a query of `project_id` and `change`. */
+  readonly sums: (changes: Statement.Fragment) => Statement.Fragment
   /** The commands in the order in which their records, named by their column `id`, are locked. */
   readonly inOrder: Statement.Fragment
   /** The number of a command among those of the same partition. */
@@ -44,8 +48,8 @@ export interface Kind<Args, Problem> {
    */
   readonly decided: (form: Form) => Statement.Fragment
   /** Common table expressions that apply the changes from `claim`, which has the columns of `decided`. */
-  readonly effect: Statement.Fragment
-  readonly returning?: Statement.Fragment
+  readonly effect: (form: Form) => Statement.Fragment
+  readonly returning?: (form: Form) => Statement.Fragment
   readonly problems: Problems<Problem>
 }
 
@@ -67,7 +71,11 @@ export const grouped = <Args, Problem, Returned = null>(
   const queue = groups<Request<Args>, Attempt<Returned>>({
     group: (requests) =>
       Effect.map(
-        once(sql.unsafe<Attempt<Returned>>(requests.length === 1 ? texts.one : texts.many, parameters(requests))),
+        once(
+          requests.length === 1
+            ? sql.unsafe<Attempt<Returned>>(texts.one, requests.flatMap(parametersOfOne))
+            : sql.unsafe<Attempt<Returned>>(texts.many, parameters(requests))
+        ),
         (rows) => {
           const decided = new Map(rows.map((row) => [row.ord, row]))
           return requests.map((_, index) => {
@@ -77,7 +85,7 @@ export const grouped = <Args, Problem, Returned = null>(
         }
       ),
     alone: (request) =>
-      sql.unsafe<Attempt<Returned>>(texts.waiting, parameters([request])).pipe(
+      sql.unsafe<Attempt<Returned>>(texts.waiting, parametersOfOne(request)).pipe(
         Effect.flatMap(([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row))),
         permits.withPermit(request.command.projectId),
         statement
@@ -101,6 +109,14 @@ interface Request<Args> {
   readonly args: Args
 }
 
+const parametersOfOne = <Args>({ args, at, command }: Request<Args>) => [
+  command.projectId,
+  command.key,
+  command.fingerprint,
+  at,
+  JSON.stringify(args)
+]
+
 const parameters = <Args>(requests: ReadonlyArray<Request<Args>>) => [
   requests.map(({ command }) => command.projectId),
   requests.map(({ command }) => command.key),
@@ -118,6 +134,8 @@ const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Probl
   const one = {
     isOne: true,
     distinct: sql.literal(""),
+    projects: (rows: Statement.Fragment) => sql`SELECT project_id FROM ${rows}`,
+    sums: (changes: Statement.Fragment) => changes,
     inOrder: sql.literal("command"),
     rank: () => sql.literal("1")
   } as const
@@ -132,6 +150,9 @@ const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Probl
     many: textOf(sql, kind, requested(requestedMany), {
       ...skipping,
       distinct: sql.literal("DISTINCT"),
+      projects: (rows) => sql`SELECT DISTINCT project_id FROM ${rows} ORDER BY project_id`,
+      sums: (changes) =>
+        sql`SELECT project_id, sum(change)::int AS change FROM (${changes}) AS changes GROUP BY project_id`,
       inOrder: sql.literal("(SELECT * FROM command ORDER BY project_id, id) AS command"),
       rank: (partition) => sql.literal(`row_number() OVER (PARTITION BY ${partition} ORDER BY command.ord)`)
     }),
@@ -156,8 +177,8 @@ const textOf = <Args, Problem>(
     isOne: form.isOne === true,
     decided: decided(form),
     claim: sql`decided.*`,
-    effect,
-    returning
+    effect: effect(form),
+    returning: returning?.(form)
   }).compile()
   return text
 }
@@ -165,9 +186,9 @@ const textOf = <Args, Problem>(
 type Args = Readonly<Record<string, string>>
 
 const requestedOne = (args: Args) => `
-  SELECT 1 AS ord, ($1::text[])[1] COLLATE "C" AS project_id, ($2::text[])[1] COLLATE "C" AS key,
-         ($3::bytea[])[1] AS fingerprint, ($4::timestamptz[])[1] AS at, args.*
-  FROM json_to_record($5::json -> 0) AS args (${declared(args)})`
+  SELECT 1 AS ord, $1::text COLLATE "C" AS project_id, $2::text COLLATE "C" AS key, $3::bytea AS fingerprint,
+         $4::timestamptz AS at, args.*
+  FROM json_to_record($5::json) AS args (${declared(args)})`
 
 /**
  * The condition is always true. From its default selectivity the planner expects one command, and so plans look-ups by

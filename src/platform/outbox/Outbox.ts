@@ -29,9 +29,14 @@ export type Appended = ReadonlyArray<InstallationId>
 
 /**
  * The installations of a project for which the statement that contains `append` has appended deliveries, as `text[]`.
+ * `distinct` is empty for a statement that appends one event: it has one delivery for each installation.
  */
-export const appended = (sql: SqlClient.SqlClient, projectId: Statement.Fragment): Statement.Fragment =>
-  sql`ARRAY(SELECT DISTINCT installation_id FROM delivery WHERE delivery.project_id = ${projectId})`
+export const appended = (
+  sql: SqlClient.SqlClient,
+  projectId: Statement.Fragment,
+  distinct: Statement.Fragment = sql.literal("DISTINCT")
+): Statement.Fragment =>
+  sql`ARRAY(SELECT ${distinct} installation_id FROM delivery WHERE delivery.project_id = ${projectId})`
 
 /**
  * Common table expressions that append each event of `happened`, a query of project, `type`, `data` (json), time and
