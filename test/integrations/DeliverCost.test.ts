@@ -1,16 +1,21 @@
-/** The rows that a claim reads: those of the endpoints that it visits, with any number of parked or idle ones (contract §10). */
+/**
+ * The rows that claims and records read: those of the endpoints that they visit, with any number of parked or idle ones, and
+ * of the deliveries that they change (contract §10).
+ */
 import { PgClient } from "@effect/sql-pg"
 import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
 import { claim } from "../../src/integrations/Deliveries/Claim.ts"
 import type { Named } from "../../src/integrations/Deliveries/Claim/Endpoints.ts"
+import { record } from "../../src/integrations/Deliveries/Record.ts"
+import { returnedBy } from "../../src/integrations/Deliveries/Schedule.ts"
 import { pools } from "../../src/platform/Database/Pools.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { open, layerOf } from "./Deliveries.support.ts"
 
 const parked = 2_000
-/** Deliveries that wait for one endpoint: so many that any index but that of the queue would be noticed. */
+/** Deliveries that wait for one endpoint: so many that any index but the right one would be noticed. */
 const waiting = 10_000
 
 /** Rows that the transaction has read from a table, by index or not. */
@@ -22,16 +27,38 @@ const reads = (sql: PgClient.PgClient) =>
     ([row]) => row?.rows ?? 0
   )
 
-/** Claims in a transaction that counts what it reads. */
-const counted = (sql: PgClient.PgClient, named: ReadonlyArray<Named>) =>
+/** Runs a statement in a transaction that counts what it reads. */
+const counted = <A, E, R>(sql: PgClient.PgClient, statement: Effect.Effect<ReadonlyArray<A>, E, R>) =>
   sql.withTransaction(
     Effect.gen(function* () {
       const before = yield* reads(sql)
-      const slots = { healthy: 512, suspect: 512 }
-      const claims = yield* claim(sql, { workerId: 1n, leaseMillis: 60_000, concurrency: 4, slots, named })
-      return { claims: claims.length, rows: (yield* reads(sql)) - before }
+      const found = yield* statement
+      return { found, rows: (yield* reads(sql)) - before }
     })
   )
+
+const claimFor = (sql: PgClient.PgClient, named: ReadonlyArray<Named>) =>
+  claim(sql, { workerId: 1n, leaseMillis: 60_000, concurrency: 4, slots: { healthy: 512, suspect: 512 }, named })
+
+const shopOf = (projectId: string): Named => ({
+  projectId: ProjectId.make(projectId),
+  installationId: InstallationId.make("shop"),
+  width: 4
+})
+
+/** Opens a project with a delivery. */
+const openShop = Effect.fnUntraced(function* (server: TestServer["Service"]) {
+  const { created, projectId, subscribe } = yield* open(server)
+  yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
+  yield* created()
+  return shopOf(projectId)
+})
+
+/** Adds deliveries of the same event. */
+const addWaiting = ({ sql }: TestServer["Service"], { projectId }: Named) => sql`
+  INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+  SELECT project_id, new_id('dlv', now()), installation_id, event_id, now(), now()
+  FROM deliveries, generate_series(1, ${waiting}::int) WHERE project_id = ${projectId}`
 
 /** Runs statements on a connection like that of the service's claims. */
 const asService = <E, R>(
@@ -70,12 +97,11 @@ layerOf({}, "api")("a claim of deliveries", (it) => {
         WHERE project_id = ${projectId} AND parked_until IS NOT NULL`
       yield* setUp`ANALYZE deliveries, endpoint_health, webhooks`
 
-      const named = [{ projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop"), width: 4 }]
       yield* asService(
         server,
         Effect.fnUntraced(function* (sql) {
-          const { claims, rows } = yield* counted(sql, named)
-          assert.strictEqual(claims, 1)
+          const { found, rows } = yield* counted(sql, claimFor(sql, [shopOf(projectId)]))
+          assert.strictEqual(found.length, 1)
           assert.isBelow(rows, 20)
         })
       )
@@ -87,20 +113,41 @@ layerOf({}, "api")("a claim from a table without statistics", (it) => {
   it.effect("reads no delivery beyond those that it leases and the next", () =>
     Effect.gen(function* () {
       const server = yield* TestServer
-      const { created, projectId, subscribe } = yield* open(server)
-      yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
-      yield* created()
-      yield* server.sql`
-      INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-      SELECT project_id, new_id('dlv', now()), installation_id, event_id, now(), now()
-      FROM deliveries, generate_series(1, ${waiting}::int) WHERE project_id = ${projectId}`
-      const named = [{ projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop"), width: 4 }]
+      const shop = yield* openShop(server)
+      yield* addWaiting(server, shop)
       yield* asService(
         server,
         Effect.fnUntraced(function* (sql) {
-          const { claims, rows } = yield* counted(sql, named)
-          assert.strictEqual(claims, 4)
+          const { found, rows } = yield* counted(sql, claimFor(sql, [shop]))
+          assert.strictEqual(found.length, 4)
           assert.isBelow(rows, 40)
+        })
+      )
+    }).pipe(Effect.orDie)
+  )
+})
+
+layerOf({}, "api")("a record that is planned for an almost empty table", (it) => {
+  it.effect("reads no delivery beyond those that it changes", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const shop = yield* openShop(server)
+      const times = { startedAt: 0, finishedAt: 5 }
+      yield* asService(
+        server,
+        Effect.fnUntraced(function* (sql) {
+          const claimAndRecord = Effect.gen(function* () {
+            const results = (yield* claimFor(sql, [shop])).map((lease) => returnedBy(lease, "released", times))
+            const { rows } = yield* counted(sql, record(sql, results, { concurrency: 4, disableAfterMillis: 60_000 }))
+            return { results: results.length, rows }
+          })
+          assert.strictEqual((yield* claimAndRecord).results, 1)
+          yield* addWaiting(server, shop)
+          const { results, rows } = yield* claimAndRecord
+          assert.strictEqual(results, 4)
+          assert.isBelow(rows, 40)
+          const leased = yield* sql`SELECT FROM deliveries WHERE status = 'delivering'`
+          assert.strictEqual(leased.length, 0)
         })
       )
     }).pipe(Effect.orDie)

@@ -12,7 +12,7 @@ const claimOf = (due: number): Claim => ({
   id: DeliveryId.make(`dlv_${due}`),
   webhookId: DeliveryId.make(`dlv_${due}`),
   attempt: 1,
-  leasedUntil: "infinity",
+  leasedUntil: new Date(0),
   retries: 0,
   suspect: false,
   endpointUrl: "http://127.0.0.1:9/",

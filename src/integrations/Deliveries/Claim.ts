@@ -22,7 +22,7 @@ export interface Claim extends Endpoint {
   /** Number of the attempt. */
   readonly attempt: number
   /** End of the lease. With `attempt` the fence: no other lease of the delivery has both. */
-  readonly leasedUntil: string
+  readonly leasedUntil: Date
   /** Delays of the retry schedule that are used up. */
   readonly retries: number
   /** Whether the endpoint is suspect: its attempts use the slots of such endpoints. */
@@ -68,7 +68,7 @@ export const claim = (sql: SqlClient.SqlClient, terms: Terms) => sql<Claim>`
   ),
   settled AS (${settle(sql, terms)})
   SELECT project_id AS "projectId", installation_id AS "installationId", id, webhook_id AS "webhookId", attempts AS attempt,
-    leased_until::text AS "leasedUntil", retries, suspect, endpoint_url AS "endpointUrl", secrets, event_id AS "eventId",
+    leased_until AS "leasedUntil", retries, suspect, endpoint_url AS "endpointUrl", secrets, event_id AS "eventId",
     event.*
   FROM leased, LATERAL (
     SELECT type, data::text AS data, occurred_at AS "occurredAt", traceparent FROM events

@@ -2,6 +2,7 @@
 import type { SqlClient } from "effect/sql"
 import type { Claim } from "./Claim.ts"
 import type { Endpoint } from "./Claim/Endpoints.ts"
+import { keyOf } from "./EndpointQueues.ts"
 import { failuresToPark, firstPause, longestPause } from "./Health.ts"
 import { after, type Move } from "./States.ts"
 
@@ -25,27 +26,38 @@ export interface Result extends Pick<
   readonly jitter: number
 }
 
-/** The entry of the attempt log, as JSON. */
+/**
+ * The entry of the attempt log, as a JSON array: PostgreSQL takes it over as it is where the log is empty, and copies entry
+ * and log otherwise.
+ */
 const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, startedAt, statusCode }: Result) =>
-  `{"number":${attempt},"startedAt":"${new Date(startedAt).toISOString()}","finishedAt":"${new Date(finishedAt).toISOString()}",` +
-  `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}}`
+  `[{"number":${attempt},"startedAt":"${new Date(startedAt).toISOString()}","finishedAt":"${new Date(finishedAt).toISOString()}",` +
+  `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}}]`
 
-/** Sets the strikes of failures to 0 that a later success of the same endpoint in the batch clears. */
-const withoutCleared = (results: ReadonlyArray<Result>): ReadonlyArray<number> => {
-  const cleared = new Set<string>()
-  return results
-    .map(({ installationId, on, projectId, strikes }, index) => ({
-      key: `${projectId} ${installationId}`,
-      on,
-      strikes,
-      index
-    }))
+/**
+ * Sorts results: their endpoints, each once; `others`, the results that are not successes, with the strikes set to 0 that a
+ * later success of the same endpoint clears; and the place of each result among these, from 1 on, or 0 for a success.
+ */
+const sorted = (results: ReadonlyArray<Result>) => {
+  const endpoints = new Map<string, Endpoint & { succeeded: boolean }>()
+  const others: Array<Result> = []
+  const places = results
     .toReversed()
-    .map(({ key, on, strikes }) => {
-      if (on === "succeeded") cleared.add(key)
-      return cleared.has(key) ? 0 : strikes
+    .map((result) => {
+      const key = keyOf(result)
+      let endpoint = endpoints.get(key)
+      if (endpoint === undefined) {
+        endpoint = { projectId: result.projectId, installationId: result.installationId, succeeded: false }
+        endpoints.set(key, endpoint)
+      }
+      if (result.on === "succeeded") {
+        endpoint.succeeded = true
+        return 0
+      }
+      return others.push(endpoint.succeeded ? { ...result, strikes: 0 } : result)
     })
     .toReversed()
+  return { endpoints: [...endpoints.values()], others, places }
 }
 
 export interface Terms {
@@ -75,22 +87,14 @@ export const record = (
   sql: SqlClient.SqlClient,
   results: ReadonlyArray<Result>,
   { concurrency, disableAfterMillis }: Terms
-) => sql<Recorded>`
-  WITH result AS MATERIALIZED (
-    SELECT * FROM unnest(
-      ${results.map(({ projectId }) => projectId)}::text[], ${results.map(({ installationId }) => installationId)}::text[],
-      ${results.map(({ id }) => id)}::text[], ${results.map(({ attempt }) => attempt)}::int[],
-      ${results.map(({ leasedUntil }) => leasedUntil)}::timestamptz[], ${results.map(({ on }) => on)}::text[],
-      ${results.map(({ on }) => after(on))}::text[], ${results.map(logEntry)}::jsonb[],
-      ${results.map(({ retryIn }) => String(retryIn))}::float8[], ${results.map(({ restFor }) => String(restFor))}::float8[],
-      ${withoutCleared(results)}::int[], ${results.map(({ jitter }) => String(jitter))}::float8[]
-    ) AS result (
-      project_id, installation_id, id, attempt, fence, on_move, to_state, entry, retry_in, rest_for, strikes, jitter
-    )
-  ),
-  gate AS MATERIALIZED (
-    SELECT FROM endpoint_health WHERE (project_id, installation_id) IN (SELECT project_id, installation_id FROM result)
-    ORDER BY project_id, installation_id FOR NO KEY UPDATE
+) => {
+  const { endpoints, others, places } = sorted(results)
+  return sql<Recorded>`
+  WITH gate AS MATERIALIZED (
+    SELECT FROM unnest(
+      ${endpoints.map(({ projectId }) => projectId)}::text[], ${endpoints.map(({ installationId }) => installationId)}::text[]
+    ) AS endpoint (project_id, installation_id) JOIN endpoint_health USING (project_id, installation_id)
+    ORDER BY project_id, installation_id FOR NO KEY UPDATE OF endpoint_health
   ),
   recorded AS (
     UPDATE deliveries SET
@@ -104,16 +108,16 @@ export const record = (
       END,
       leased_until = NULL,
       finished_at = CASE WHEN to_state <> 'pending' THEN now() END,
-      attempt_log = CASE WHEN on_move = 'unsent' THEN attempt_log ELSE attempt_log || entry END
-    FROM result
+      attempt_log = CASE WHEN on_move = 'unsent' THEN attempt_log ELSE attempt_log || entry::jsonb END
+    FROM (${rows(sql, results, places)}) result, LATERAL (${details(sql, others)}) detail
     WHERE deliveries.project_id = result.project_id AND deliveries.id = result.id AND deliveries.status = 'delivering'
       AND deliveries.attempts = result.attempt AND deliveries.leased_until = result.fence
       AND (SELECT count(*) FROM gate) > 0
     RETURNING deliveries.project_id, deliveries.installation_id, available_at, on_move = 'succeeded' AS ok,
-      rest_for, result.strikes, jitter
+      rest_for, detail.strikes, jitter
   ),
   freed AS MATERIALIZED (
-    SELECT project_id, installation_id, count(*)::int AS leases, bool_or(ok) AS ok, sum(strikes)::int AS strikes,
+    SELECT project_id, installation_id, count(*)::int AS leases, bool_or(ok) AS ok, coalesce(sum(strikes), 0)::int AS strikes,
       count(*) FILTER (WHERE strikes > 0)::int AS failures, min(available_at) AS due_at, max(jitter) AS jitter,
       CASE WHEN sum(strikes) > 0 THEN now() END AS failed_at,
       now() + nullif(max(rest_for), 0) * interval '1 millisecond' AS rest_until
@@ -125,6 +129,31 @@ export const record = (
       coalesce(failing_since <= now() - ${disableAfterMillis}::float8 * interval '1 millisecond', false) AS "isFailing"
     FROM health
   ) endpoint WHERE "isDue" OR "isFailing"`
+}
+
+/**
+ * A row for each result, with what differs among successes. `unnest` in the list of columns reads all arrays in step; in
+ * FROM it would copy each array into a table of its own first.
+ */
+const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, places: ReadonlyArray<number>) => sql`
+  SELECT unnest(${results.map(({ projectId }) => projectId)}::text[]) AS project_id,
+    unnest(${results.map(({ id }) => id)}::text[]) AS id,
+    unnest(${results.map(({ attempt }) => attempt)}::int[]) AS attempt,
+    unnest(${results.map(({ leasedUntil }) => leasedUntil)}::timestamptz[]) AS fence,
+    unnest(${results.map(logEntry)}::text[]) AS entry,
+    unnest(${places}::int[]) AS place`
+
+/**
+ * What a result has by its `place`. Of a success, which has none, the move and the state are constant, and the rest is null.
+ * A subquery converts its array once, not for each row.
+ */
+const details = (sql: SqlClient.SqlClient, others: ReadonlyArray<Result>) => sql`
+  SELECT coalesce((${others.map(({ on }) => on)}::text[])[place], 'succeeded') AS on_move,
+    coalesce((${others.map(({ on }) => after(on))}::text[])[place], ${after("succeeded")}) AS to_state,
+    ((SELECT ${others.map(({ retryIn }) => String(retryIn))}::float8[]))[place] AS retry_in,
+    ((SELECT ${others.map(({ restFor }) => String(restFor))}::float8[]))[place] AS rest_for,
+    (${others.map(({ strikes }) => strikes)}::int[])[place] AS strikes,
+    ((SELECT ${others.map(({ jitter }) => String(jitter))}::float8[]))[place] AS jitter`
 
 /**
  * Counts `freed` into the rows of endpoints. The row's own columns are read in SET alone: there they are those of the
