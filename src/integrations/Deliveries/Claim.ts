@@ -51,7 +51,9 @@ export const claim = (sql: SqlClient.SqlClient, terms: Terms) => sql<Claim>`
   WITH endpoint AS MATERIALIZED (${endpoints(sql, terms)}),
   visit AS MATERIALIZED (${quotas(sql, terms.slots)}),
   pending AS MATERIALIZED (
-    SELECT visit.*, delivery.*, place <= quota AND available_at <= now() AS chosen FROM visit, LATERAL (
+    SELECT visit.project_id, visit.installation_id, suspect, endpoint_url, secrets, row, available_at,
+      place <= quota AND available_at <= now() AS chosen
+    FROM visit, LATERAL (
       SELECT ctid AS row, available_at, row_number() OVER (ORDER BY available_at, id) AS place FROM deliveries
       WHERE project_id = visit.project_id AND installation_id = visit.installation_id
         AND finished_at IS NULL AND status = 'pending'

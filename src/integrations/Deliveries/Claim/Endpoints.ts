@@ -103,7 +103,7 @@ export const settle = (
     SELECT project_id, installation_id, bool_and(enabled) AS enabled, sum(lease)::int AS leases, min(next_at) AS next_at
     FROM (
       SELECT project_id, installation_id, enabled, 0 AS lease, NULL::timestamptz AS next_at FROM endpoint
-      UNION ALL SELECT project_id, installation_id, true, 1, NULL FROM leased
+      UNION ALL SELECT project_id, installation_id, true, count(*), NULL FROM leased GROUP BY project_id, installation_id
       UNION ALL SELECT project_id, installation_id, true, 0, available_at FROM pending WHERE NOT chosen
     ) change GROUP BY project_id, installation_id
   ) change
