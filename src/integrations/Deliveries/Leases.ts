@@ -20,7 +20,6 @@ export const leasesOf = (claims: ReadonlyArray<Claim>, now: number): ReadonlyArr
       installationId: oneOf(last?.installationId, claim.installationId),
       endpointUrl: oneOf(last?.endpointUrl, claim.endpointUrl),
       secrets: oneOf(last?.secrets, claim.secrets),
-      leasedUntil: oneOf(last?.leasedUntil, claim.leasedUntil),
       startedAt: now
     }
     leases.push(lease)

@@ -1,5 +1,6 @@
 /** Records the results of attempts: states, attempt logs and the health of endpoints, in batches. */
 import type { SqlClient } from "effect/sql"
+import { formatInstant } from "../../platform/Instants.ts"
 import type { Claim } from "./Claim.ts"
 import type { Endpoint } from "./Claim/Endpoints.ts"
 import { keyOf } from "./EndpointQueues.ts"
@@ -31,7 +32,7 @@ export interface Result extends Pick<
  * and log otherwise.
  */
 const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, startedAt, statusCode }: Result) =>
-  `[{"number":${attempt},"startedAt":"${new Date(startedAt).toISOString()}","finishedAt":"${new Date(finishedAt).toISOString()}",` +
+  `[{"number":${attempt},"startedAt":"${formatInstant(startedAt)}","finishedAt":"${formatInstant(finishedAt)}",` +
   `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}}]`
 
 /**
