@@ -64,7 +64,7 @@ const StateRow = Schema.Struct({
   attempts: Schema.Array(Schema.String)
 })
 
-/** A service that runs, in whatever process. */
+/** A running service, in any process. */
 type Api = Pick<Service, "url">
 
 export type Scene = Awaited<ReturnType<typeof openScene>>

@@ -133,7 +133,7 @@ const killAt = async (scene: Scene, { batches, trap }: Step) => {
 
 const sentAgain = { status: 200, headers: { "idempotent-replayed": "true" }, body: { deliveryStatus: "sent" } }
 
-/** Starts the service that goes on where a process was killed. */
+/** Starts the service that continues after a process was killed. */
 const goOn = () => startHere(databaseUrl, { PROVIDER_TIMEOUT: "60s" }, "all")
 
 describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 180_000 }, (_, step) => {

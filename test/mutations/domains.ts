@@ -4,6 +4,7 @@ import { mutating } from "./Mutation.ts"
 const addresses = mutating("integrations/Addresses.ts", "integrations/Addresses")
 const evaluation = mutating(
   "integrations/Preview/Evaluation.ts",
+  "integrations/Preview",
   "integrations/Preview.rules",
   "integrations/Preview.properties"
 )

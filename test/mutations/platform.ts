@@ -19,13 +19,13 @@ export const platform = [
   cursors(' || bytes.toString("base64url") !== cursor', ""),
   cursors("timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength))", "true"),
   cursors("const longestId = 384 -", "const longestId = 1384 -"),
-  pages("limit: limit + 1", "limit"),
+  pages("limit: 1 + (", "limit: ("),
   pages("AND (created_at, id) <", "AND (created_at, id) <="),
   mutating("platform/SecretBox.ts", "platform/SecretBox")("JSON.stringify(owner)", '"owner"'),
   signatures("`${id}.${timestampSeconds}.`", "`${timestampSeconds}.`"),
   signatures("Math.floor(now / 1000)", "now"),
   mutating("platform/UnsafeText.ts", "contract/Walk.bodies", "project/ProjectFile")("|\\p{Surrogate}", ""),
-  mutating("platform/CanonicalJson.ts", "platform/CanonicalJson")("left < right ? -1 : 1", "0"),
+  mutating("platform/CanonicalJson.ts", "platform/CanonicalJson")(".toSorted()", ""),
   token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
   token('oneShotHash("sha256", text, "buffer")', 'oneShotHash("sha256", "", "buffer")'),
   mutating("platform/auth/Bearer.ts", "contract/Hostile")(
@@ -62,7 +62,7 @@ export const platform = [
     "call.left < longest.left"
   ),
   mutating("platform/idempotency/Groups.ts", "platform/Database/Timeouts")("queue.isDelayed(entry)", "false"),
-  mutating("platform/idempotency/FairQueue.ts", "platform/Database/Timeouts")(
+  mutating("platform/idempotency/FairQueue.ts", "platform/idempotency/FairQueue")(
     "&& own >= capacity / this.waiting.size",
     ""
   ),

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
-import { FairQueue, type Queued } from "../../../src/platform/idempotency/FairQueue.ts"
+import { capacity, FairQueue, type Queued } from "../../../src/platform/idempotency/FairQueue.ts"
 
 interface Item extends Queued {
   readonly label: string
@@ -46,6 +46,16 @@ describe("a fair queue", () => {
     assert.deepStrictEqual(queue.take(32), [second])
     queue.done(second)
     assert.deepStrictEqual(queue.take(32), [third])
+  })
+
+  it("is full for the projects that have their share of it, and not for others", () => {
+    const queue = new FairQueue<Item>()
+    for (let n = 0; n < capacity - 1; n++) queue.add(item("busy", `${n}`))
+    assert.isFalse(queue.isFullFor("busy"))
+    queue.add(item("quiet", "0"))
+    assert.isTrue(queue.isFullFor("busy"))
+    assert.isFalse(queue.isFullFor("quiet"))
+    assert.isFalse(queue.isFullFor("new"))
   })
 
   it("forgets an item that is removed", () => {
