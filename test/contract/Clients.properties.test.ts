@@ -127,9 +127,10 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client that is patch
           }
         })
       const sequences = fc.array(anyPatch, { minLength: 1, maxLength: 12 })
+      const context = yield* Effect.context()
       yield* Effect.promise(() =>
         fc.assert(
-          fc.asyncProperty(sequences, (sequence) => Effect.runPromise(run(sequence))),
+          fc.asyncProperty(sequences, (sequence) => Effect.runPromiseWith(context)(run(sequence))),
           { numRuns: 40 }
         )
       )
