@@ -84,18 +84,25 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
       const self = yield* worker
       const observer = yield* worker
       yield* until(considersDead(observer, 42n), (dead) => dead === true)
-      const [before] = yield* backends(self)
-      yield* Effect.orDie(sql`SELECT pg_terminate_backend(${before?.pid}::int)`)
-      const verdicts: Array<boolean | undefined> = []
-      yield* until(
-        Effect.gen(function* () {
-          verdicts.push(yield* considersDead(observer, self.id))
-          return yield* backends(self)
-        }),
-        (rows) => rows.length === 1 && rows[0]?.pid !== before?.pid
-      )
+      const reconnect = Effect.gen(function* () {
+        const [before] = yield* backends(self)
+        const brokenAt = performance.now()
+        yield* Effect.orDie(sql`SELECT pg_terminate_backend(${before?.pid}::int)`)
+        const verdicts: Array<boolean | undefined> = []
+        yield* until(
+          Effect.gen(function* () {
+            verdicts.push(yield* considersDead(observer, self.id))
+            return yield* backends(self)
+          }),
+          (rows) => rows.length === 1 && rows[0]?.pid !== before?.pid
+        )
+        const took = performance.now() - brokenAt
+        yield* until(Effect.sync(self.leaseId), (id) => id === self.id)
+        return { took, verdicts }
+      })
+      // A worker has some 0.8 s to come back. A busy machine may take longer, and then the worker may count as dead.
+      const { verdicts } = yield* Effect.repeat(reconnect, { times: 9, until: ({ took }) => took < 800 })
       assert.notInclude(verdicts, true)
-      yield* until(Effect.sync(self.leaseId), (id) => id === self.id)
     }).pipe(Effect.scoped)
   )
 
