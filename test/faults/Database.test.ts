@@ -113,13 +113,15 @@ describe("a service whose PostgreSQL crashes and recovers", () => {
   it("answers some 503 to a stream of mutations, and loses and repeats no effect", async () => {
     const own = await project(cluster.url, { project: { rateLimits: unlimited } })
     const asked = new Set<string>()
-    const requests = stream(6, async (n) => {
+    // Without pauses, so that the crash meets commands in flight.
+    const streamed = async (n: number) => {
       const ask = () => createClient(service.url, own, `while-it-crashes-${n}`, `Crash ${n}`)
       asked.add(`Crash ${n}`)
       const first = await ask()
       if (first.status !== 201) await eventually(async () => assert.strictEqual((await ask()).status, 201))
       return first
-    })
+    }
+    const requests = stream(6, streamed, 0)
     await eventually(() => assert.isAbove(requests.answers.length, 20))
     const sql = await session(cluster.url)
     const [row] = await sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'developer-api' LIMIT 1")
