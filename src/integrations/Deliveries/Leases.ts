@@ -7,8 +7,8 @@ export interface Leased extends Claim {
 }
 
 /**
- * Returns the leases of claims. Those of one endpoint follow each other, and the driver has decoded the same texts for each of them.
- * The leases share one copy: thousands wait at a time, and the garbage collector moves whatever is not garbage by then.
+ * Returns the leases of claims. The driver decodes the texts of an endpoint anew for each claim; successive leases of one
+ * endpoint share a single copy. Thousands of leases may wait, so this saves the garbage collector much work.
  */
 export const leasesOf = (claims: ReadonlyArray<Claim>, now: number): ReadonlyArray<Leased> => {
   const leases: Array<Leased> = []
@@ -28,5 +28,5 @@ export const leasesOf = (claims: ReadonlyArray<Claim>, now: number): ReadonlyArr
   return leases
 }
 
-/** Returns the first of two equal texts, so that the second is garbage; else the second. */
+/** Returns `known` if both texts are equal, so that the other copy can be collected. */
 const oneOf = <A extends string>(known: A | undefined, text: A): A => (known === text ? known : text)

@@ -36,10 +36,11 @@ const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, startedAt, stat
   `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}}]`
 
 /**
- * Sorts results: their endpoints, each once; `others`, the results that are not successes, with the strikes set to 0 that a
- * later success of the same endpoint clears; and the place of each result among these, from 1 on, or 0 for a success.
+ * Separates results. `endpoints` has each endpoint once. `others` has the results that are not successes; their strikes are 0
+ * if a later success of the same endpoint clears them. `places` has the place of each result in `others`, from 1 on, and 0 for
+ * a success.
  */
-const sorted = (results: ReadonlyArray<Result>) => {
+const separated = (results: ReadonlyArray<Result>) => {
   const endpoints = new Map<string, Endpoint & { succeeded: boolean }>()
   const others: Array<Result> = []
   const places = results
@@ -77,8 +78,8 @@ export interface Recorded extends Endpoint {
 }
 
 /**
- * Records a batch and returns the endpoints that are due now, and those that have failed for too long. A result whose lease is lost changes
- * nothing. The rows of endpoints are locked in the order of their key before the first delivery is written, so two batches
+ * Records a batch and returns the endpoints that are due now, and those that have failed for too long. A result whose lease
+ * is lost changes nothing. The rows of endpoints are locked in the order of their key before the first delivery is written, so two batches
  * never deadlock.
  *
  * `freed` sums up the recorded results of each endpoint. `health` counts them and parks the endpoint: after
@@ -89,7 +90,7 @@ export const record = (
   results: ReadonlyArray<Result>,
   { concurrency, disableAfterMillis }: Terms
 ) => {
-  const { endpoints, others, places } = sorted(results)
+  const { endpoints, others, places } = separated(results)
   return sql<Recorded>`
   WITH gate AS MATERIALIZED (
     SELECT FROM unnest(

@@ -14,8 +14,8 @@ export interface Privileges {
 }
 
 /**
- * Resolves the user that runs PostgreSQL: the owner of the cluster directory `data`, or else `postgres`, or else `nobody`.
- * `programs` is the directory of PostgreSQL's binaries.
+ * Finds the user that runs PostgreSQL: the owner of the cluster directory `data`. If there is no such directory, it is
+ * `postgres`; if that user does not exist, `nobody`. `programs` is the directory of PostgreSQL's binaries.
  */
 export const resolve = Effect.fnUntraced(function* (
   data: string,
