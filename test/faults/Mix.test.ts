@@ -10,7 +10,7 @@ import { leaksIn } from "../support/Secrets.ts"
 import { eventually } from "../support/Waiting.ts"
 import { makeCalls } from "./Mix.calls.support.ts"
 import { makeLedger, openCallers, runCallers, type Scene } from "./Mix.callers.support.ts"
-import { balance, settled } from "./Mix.ledger.support.ts"
+import { balance, everyCommand, settled } from "./Mix.ledger.support.ts"
 import { partNames, type Round, startParts } from "./Mix.parts.support.ts"
 import { openProject } from "./Mix.project.support.ts"
 import { dump, givenSecrets } from "./Secrets.support.ts"
@@ -68,6 +68,7 @@ describe("a mix of every mutation under kill -9 of any part", () => {
           await parts.run(round)
           for (const [name] of round) killed.set(name, (killed.get(name) ?? 0) + 1)
         }
+        await everyCommand(scene)
         await Promise.all(stops.map((stop) => stop()))
         await parts.areReady()
         await settled(scene)

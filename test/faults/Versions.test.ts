@@ -24,7 +24,7 @@ import { eventually } from "../support/Waiting.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { makeLedger, openCallers, runCallers, type Scene } from "./Mix.callers.support.ts"
 import { makeCalls } from "./Mix.calls.support.ts"
-import { balance, settled } from "./Mix.ledger.support.ts"
+import { balance, everyCommand, settled } from "./Mix.ledger.support.ts"
 import { openProject } from "./Mix.project.support.ts"
 import { type project, serviceEnv } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
@@ -222,6 +222,7 @@ describe("the version before and this one", () => {
         assert.deepStrictEqual(await replica.stop(), inGoodOrder)
         await untilProgress()
       }
+      await everyCommand(scene)
       await Promise.all(stops.map((stop) => stop()))
       await settled(scene)
       await stopRetries()
