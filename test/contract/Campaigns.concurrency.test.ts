@@ -125,6 +125,11 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
         segments: [{ id: "s", name: "S", clientIds: thousand.map(({ id }) => id) }]
       })
       const filter = { ...everybody, segmentId: "s" }
+      // On a slow machine the file may take longer than a command waits for it.
+      const freeze = () =>
+        Effect.repeat(command("spring", { operation: "freeze_audience", filter }), {
+          while: ({ status }) => status === 503
+        })
       for (let round = 0; round < 4; round++) {
         const half = thousand.filter((_, index) => index % 2 === round % 2)
         // The segment's clients and their consent change together.
@@ -136,7 +141,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
           Array.from({ length: 4 }),
           () =>
             Effect.gen(function* () {
-              receiptOf(yield* command("spring", { operation: "freeze_audience", filter }), 200)
+              receiptOf(yield* freeze(), 200)
               const { audience: numbers } = yield* audience("spring")
               assert.deepStrictEqual(numbers?.exclusions, {
                 consent_not_granted: 0,
