@@ -54,7 +54,9 @@ describe("a service under twice its load", () => {
     console.log(`64 connections: ${Math.round(rate / 2)} requests/s\n${report(calm)}`)
 
     const stop = watching(service)
+    const began = performance.now()
     const over = await load({ url, nextRequest, seconds, rate, connections })
+    const elapsed = performance.now() - began
     const most = stop()
     console.log(
       `twice that for ${seconds} s on ${connections} connections, at most ${most.toFixed(0)} MiB\n${report(over)}`
@@ -79,10 +81,13 @@ describe("a service under twice its load", () => {
     assert.includeMembers(kinds, [...over.answers.keys()])
     assert.includeMembers([...over.answers.keys()], ["create 201", "get 200", "limited get 429"])
     assert.strictEqual(over.lost, 0)
+    // With a request on each connection, the mean wait is their number divided by the rate of answers, whatever the speed of
+    // the machine. A request that the service has begun fails after 5 s (contract §15).
+    const answered = [...over.answers.values()].reduce((sum, { millis }) => sum + millis.length, 0)
+    const longest = 5_000 + (2 * connections * elapsed) / answered
     for (const [kind, { millis, withoutRetryAfter }] of over.answers) {
       if (/ (429|503)$/.test(kind)) assert.strictEqual(withoutRetryAfter, 0, kind)
-      // A statement has 4 s, and the contract 5 s including the rest. The machine is loaded with twice its capacity.
-      assert.isBelow(quantile(millis, 0.99), 10_000, kind)
+      assert.isBelow(quantile(millis, 0.99), longest, kind)
     }
     assert.isBelow(most, 512)
 
