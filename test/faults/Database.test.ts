@@ -113,7 +113,6 @@ describe("a service whose PostgreSQL crashes and recovers", () => {
   it("answers some 503 to a stream of mutations, and loses and repeats no effect", async () => {
     const own = await project(cluster.url, { project: { rateLimits: unlimited } })
     const asked = new Set<string>()
-    // Without pauses, so that the crash meets commands in flight.
     const streamed = async (n: number) => {
       const ask = () => createClient(service.url, own, `while-it-crashes-${n}`, `Crash ${n}`)
       asked.add(`Crash ${n}`)
@@ -121,11 +120,18 @@ describe("a service whose PostgreSQL crashes and recovers", () => {
       if (first.status !== 201) await eventually(async () => assert.strictEqual((await ask()).status, 201))
       return first
     }
-    const requests = stream(6, streamed, 0)
+    const requests = stream(6, streamed)
     await eventually(() => assert.isAbove(requests.answers.length, 20))
-    const sql = await session(cluster.url)
-    const [row] = await sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'developer-api' LIMIT 1")
-    cluster.crash(Number(row?.["pid"]))
+    // The crash meets a command in flight, because it waits for this lock.
+    const [holder, watcher] = [await session(cluster.url), await session(cluster.url)]
+    await holder("BEGIN")
+    await holder("LOCK TABLE clients IN SHARE MODE")
+    const backend = await eventually(async () => {
+      const [row] = await watcher(`
+        SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+      return Number(row?.["pid"] ?? assert.fail("no command waits"))
+    })
+    cluster.crash(backend)
     await eventually(() => assert.isAbove(requests.kinds().length, 1))
     await recovers(service, own)
     await requests.stop()

@@ -102,7 +102,10 @@ const judge = (counts: Counts, request: Request, answer: Answer) => {
   assert.isAtMost(Buffer.byteLength(answer.text), maxProblem)
 }
 
-/** Writes bytes to a connection; returns what is received until the server closes it or is silent. */
+/** Milliseconds without an answer, after which a connection is watched for the time that the server takes for a request. */
+const silence = 250
+
+/** Writes bytes to a connection; returns what is received until the server closes it, or is silent but answers others. */
 const exchange = (base: string, bytes: Uint8Array) =>
   Effect.callback<string>((resume) => {
     const { hostname, port } = new URL(base)
@@ -111,8 +114,16 @@ const exchange = (base: string, bytes: Uint8Array) =>
       socket.destroy()
       resume(Effect.succeed(Buffer.concat(chunks).toString("latin1")))
     }
+    // A server on a busy machine is silent as well, but then it answers nobody.
+    const watch = async () => {
+      const received = chunks.length
+      await fetch(`${base}/readyz`).then((answer) => answer.text())
+      if (chunks.length === received) finish()
+      else socket.setTimeout(silence)
+    }
     const socket = connect({ host: hostname, port: Number(port) }, () => socket.write(bytes))
-    socket.setTimeout(250, finish).on("data", (chunk: Buffer) => chunks.push(chunk))
+    socket.setTimeout(silence).on("data", (chunk: Buffer) => chunks.push(chunk))
+    socket.on("timeout", () => watch().catch(finish))
     // A server that closes while bytes are in transit resets the connection.
     socket.on("error", finish).on("end", finish)
   })
