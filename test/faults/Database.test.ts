@@ -113,14 +113,13 @@ describe("a service whose PostgreSQL crashes and recovers", () => {
   it("answers some 503 to a stream of mutations, and loses and repeats no effect", async () => {
     const own = await project(cluster.url, { project: { rateLimits: unlimited } })
     const asked = new Set<string>()
-    const streamed = async (n: number) => {
+    const requests = stream(6, async (n) => {
       const ask = () => createClient(service.url, own, `while-it-crashes-${n}`, `Crash ${n}`)
       asked.add(`Crash ${n}`)
       const first = await ask()
       if (first.status !== 201) await eventually(async () => assert.strictEqual((await ask()).status, 201))
       return first
-    }
-    const requests = stream(6, streamed)
+    })
     await eventually(() => assert.isAbove(requests.answers.length, 20))
     // The crash meets a command in flight, because it waits for this lock.
     const [holder, watcher] = [await session(cluster.url), await session(cluster.url)]

@@ -102,7 +102,7 @@ const judge = (counts: Counts, request: Request, answer: Answer) => {
   assert.isAtMost(Buffer.byteLength(answer.text), maxProblem)
 }
 
-/** Milliseconds without an answer, after which a connection is watched for the time that the server takes for a request. */
+/** Milliseconds without data, after which another request shows whether the server is only busy. */
 const silence = 250
 
 /** Writes bytes to a connection; returns what is received until the server closes it, or is silent but answers others. */

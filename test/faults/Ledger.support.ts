@@ -194,6 +194,7 @@ export const openLedger = async (databaseUrl: string, api: () => Pick<Service, "
   const shop = await openShop(databaseUrl, api(), receiver.url, [created, updated, moved])
   const commands = streamCommands(shop, api)
   const allowed = new Map<string, number>()
+  const allow = (id: string) => void allowed.set(id, (allowed.get(id) ?? 0) + 1)
   return {
     shop,
     receiver,
@@ -202,8 +203,11 @@ export const openLedger = async (databaseUrl: string, api: () => Pick<Service, "
     /** Sets whether callers repeat a command whose answer is lost. */
     retryLost: commands.retryLost,
     /** Permits each of these deliveries to arrive once more: its worker was killed before it was recorded. */
-    allowDuplicates: (deliveries: ReadonlyArray<string>) => {
-      for (const id of deliveries) allowed.set(id, (allowed.get(id) ?? 0) + 1)
+    allowDuplicates: (deliveries: ReadonlyArray<string>) => deliveries.forEach(allow),
+    /** Permits each delivery that was sent and is not recorded to arrive once more, whether or not its claim was flushed. */
+    allowUnrecorded: async () => {
+      const arrived = new Set(receiver.hits.map(deliveryOf))
+      for (const id of await shop.unfinished()) if (arrived.has(id)) allow(id)
     },
     /** Waits until more than ten new deliveries have arrived. */
     untilProgress: () => {

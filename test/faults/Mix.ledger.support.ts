@@ -45,7 +45,7 @@ const decodeMessages = Schema.decodeUnknownSync(
 const count = async ({ project }: Scene, what: string) =>
   Number((await project.query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
 
-/** Waits until every mutation, and every operation on campaigns, was answered at least once, however slow the machine is. */
+/** Waits until every mutation was answered and every operation on campaigns was sent, however slow the machine is. */
 export const everyCommand = ({ calls, ledger }: Scene) =>
   eventually(() => {
     assert.includeMembers([...calls.counts.answered.keys()], mutations)

@@ -79,8 +79,8 @@ export interface Recorded extends Endpoint {
 
 /**
  * Records a batch and returns the endpoints that are due now, and those that have failed for too long. A result whose lease
- * is lost changes nothing. The rows of endpoints are locked in the order of their key before the first delivery is written, so two batches
- * never deadlock.
+ * is lost changes nothing. The rows of endpoints are locked in the order of their key before the first delivery is written,
+ * so two batches never deadlock.
  *
  * `freed` sums up the recorded results of each endpoint. `health` counts them and parks the endpoint: after
  * `failuresToPark` failures in a row, and again after each failed probe, which is an attempt after the pause is over.

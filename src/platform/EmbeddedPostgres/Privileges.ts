@@ -14,8 +14,12 @@ export interface Privileges {
 }
 
 /**
- * Finds the user that runs PostgreSQL: the owner of the cluster directory `data`. If there is no such directory, it is
- * `postgres`; if that user does not exist, `nobody`. `programs` is the directory of PostgreSQL's binaries.
+ * Finds the user that runs PostgreSQL:
+ *  - the owner of `data`, the directory of the cluster, if that exists;
+ *  - otherwise the user `postgres`, if there is one;
+ *  - otherwise the user `nobody`.
+ *
+ * `programs` is the directory with the programs of PostgreSQL.
  */
 export const resolve = Effect.fnUntraced(function* (
   data: string,
