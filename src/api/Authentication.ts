@@ -3,7 +3,7 @@ import { Context } from "effect"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import * as HttpApiSecurity from "effect/http-api/HttpApiSecurity"
 import * as OpenApi from "effect/http-api/OpenApi"
-import type { Policy, Scope } from "./Access.ts"
+import type { Scope } from "./Access.ts"
 import type { KeyId, MemberId, ProjectId } from "./Ids.ts"
 import {
   CredentialInvalid,
@@ -29,7 +29,6 @@ export class Principal extends Context.Service<
     readonly keyId: KeyId
     readonly scopes: ReadonlyArray<Scope>
     readonly memberId: MemberId | null
-    readonly rateLimits: Record<Policy, RateLimit>
     /** An IANA time zone. Up to a second old, like all data of a key. */
     readonly timeZone: string
   }

@@ -41,8 +41,11 @@ export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-
 const wellFormed = /^[A-Za-z0-9._-]{1,128}$/
 
 /** Starts the state of a request from its `x-request-id` header and its target. */
-export const newRequestState = (header: string | undefined, target: string): CurrentRequestShape => {
-  const id = header !== undefined && wellFormed.test(header) ? header : randomUUID()
+export const newRequestState = (
+  header: string | ReadonlyArray<string> | undefined,
+  target: string
+): CurrentRequestShape => {
+  const id = typeof header === "string" && wellFormed.test(header) ? header : randomUUID()
   return {
     id,
     target,

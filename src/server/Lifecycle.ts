@@ -44,7 +44,10 @@ export const layer = (methods: Methods) =>
         Effect.withFiber((fiber) => {
           const clock = fiber.getRef(Clock.Clock)
           const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
-          const current = newRequestState(request.headers["x-request-id"], request.url)
+          const current = newRequestState(
+            NodeHttpServerRequest.toIncomingMessage(request).headers["x-request-id"],
+            request.url
+          )
           const started = clock.currentTimeMillisUnsafe()
           fiber.setContext(contextOf(fiber.context, request, current))
 

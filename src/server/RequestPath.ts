@@ -4,10 +4,11 @@
  * body size and type → shape of the request → handler (idempotency key and effect) → answer. `Lifecycle.ts` has the routing
  * before them and the rendering of problems after them.
  *
- * A step that fails with a problem ends the path. Only then are all faults of the request gathered.
+ * A step that fails with a problem ends the path. Only then are all faults of the request gathered. A step that need not wait
+ * (a known credential, a bucket in memory, a request without a body) is done at once, without a turn of the fiber.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Context, Effect, Predicate } from "effect"
+import { Clock, Context, Effect, Predicate } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -57,16 +58,17 @@ export const makeCompile = Effect.gen(function* () {
       if (access.policy === "messages") current.unavailable = outcomeUnknown
       nameServerSpan(fiber.context, spanName)
 
-      const { socket } = NodeHttpServerRequest.toIncomingMessage(request)
-      return authorize(request.headers["authorization"], socket, access).pipe(
-        Effect.flatMap((principal) => {
-          fiber.setContext(Context.add(fiber.context, Principal, principal))
-          return throttle(access.policy, principal, current)
+      const { headers, socket } = NodeHttpServerRequest.toIncomingMessage(request)
+      const now = fiber.getRef(Clock.Clock).currentTimeMillisUnsafe()
+      return authorize(headers.authorization, socket, access, now).pipe(
+        Effect.flatMapEager((credential) => {
+          fiber.setContext(Context.add(fiber.context, Principal, credential))
+          return throttle(credential.buckets[access.policy], current, now)
         }),
-        Effect.flatMap(() => (takesBody ? readBody(request, current) : Effect.undefined)),
-        Effect.flatMap((body) => decode({ request, target: current.target, params, query, body })),
-        Effect.flatMap(handler),
-        Effect.map((result) => answer(result, current.headers))
+        Effect.flatMapEager(() => (takesBody ? readBody(request, current) : Effect.undefined)),
+        Effect.flatMapEager((body) => decode({ request, headers, target: current.target, params, query, body })),
+        Effect.flatMapEager(handler),
+        Effect.mapEager((result) => answer(result, current.headers))
       )
     })
   }
@@ -85,12 +87,21 @@ const answerOf = (endpoint: HttpApiEndpoint.Top, status: number) => {
   const carriesHeaders = [...endpoint.success].some(HttpApiSchema.isWithHeaders)
   return (result: unknown, headers: Readonly<Record<string, string>>) =>
     carriesHeaders && hasHeaders(result)
-      ? json(result.body, status, { ...headers, ...result.headers })
+      ? json(result.body, status, headers, result.headers)
       : json(result, status, headers)
 }
 
 const hasHeaders = (u: unknown): u is { readonly body: unknown; readonly headers: Record<string, string> } =>
   Predicate.hasProperty(u, "body") && Predicate.hasProperty(u, "headers")
 
-const json = (body: unknown, status: number, headers: Readonly<Record<string, string>>) =>
-  HttpServerResponse.text(JSON.stringify(body), { status, contentType: "application/json", headers })
+const json = (
+  body: unknown,
+  status: number,
+  headers: Readonly<Record<string, string>>,
+  own?: Readonly<Record<string, string>>
+) => {
+  const response = HttpServerResponse.text(JSON.stringify(body), { status, contentType: "application/json" })
+  // The map was made for this response. To pass the headers as an option would copy them three times.
+  Object.assign(response.headers, headers, own)
+  return response
+}

@@ -3,6 +3,7 @@ import { Effect, Result, Schema } from "effect"
 import type { HttpServerRequest } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import type { IncomingHttpHeaders } from "node:http"
 import { faultDetail, groupFaults, type LocatedFault } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
 import {
@@ -22,6 +23,7 @@ import { targetFaults } from "./RequestTarget.ts"
 /** A request before it is decoded. */
 interface RawRequest {
   readonly request: HttpServerRequest.HttpServerRequest
+  readonly headers: IncomingHttpHeaders
   /** Path and query as they were sent. */
   readonly target: string
   /** Percent-decoded path parameters. */
@@ -45,11 +47,12 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
   const decodeBody = decoder(bodySchemas.length === 0 ? undefined : Schema.Union(bodySchemas), strict)
 
   /** Faults that the decoders do not see: encoding, repeats and unsafe text, or a part that the operation lacks. */
-  const textFaults = (raw: RawRequest): ReadonlyArray<LocatedFault> => [
-    ...targetFaults(raw.target, endpoint.path),
-    ...(query === undefined ? faultsOfAbsentPart("query", raw.query) : []),
-    ...(raw.body === undefined ? surplusBody(raw.request) : bodyFaults(raw.body))
-  ]
+  const textFaults = (raw: RawRequest): ReadonlyArray<LocatedFault> =>
+    joined(
+      targetFaults(raw.target, endpoint.path),
+      query === undefined ? faultsOfAbsentPart("query", raw.query) : none,
+      raw.body === undefined ? surplusBody(raw.headers) : bodyFaults(raw.body)
+    )
 
   /** Gathers every fault. A fault of the text at a location replaces what decoding reports there. */
   const refuse = (raw: RawRequest, faults: ReadonlyArray<LocatedFault>) => {
@@ -58,7 +61,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
     const located = new Set(faults.map(([location]) => location))
     const found = [
       ...faultsOfSlot("path", endpoint.params, raw.params, lenient),
-      ...faultsOfSlot("header", endpoint.headers, raw.request.headers, lenient),
+      ...faultsOfSlot("header", endpoint.headers, raw.headers, lenient),
       ...faultsOfSlot("query", query, raw.query, strict),
       ...(decoded === undefined ? [] : bodySchemas.flatMap((schema) => faultsOfBody(schema, body?.value, decoded)))
     ]
@@ -74,7 +77,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
     if (faults.length > 0) return refuse(raw, faults)
     const params = decodeParams(raw.params)
     const query = decodeQuery(raw.query)
-    const headers = decodeHeaders(raw.request.headers)
+    const headers = decodeHeaders(raw.headers)
     const payload = decodeBody(raw.body?.value)
     return Result.isSuccess(params) && Result.isSuccess(query) && Result.isSuccess(headers) && Result.isSuccess(payload)
       ? Effect.succeed({
@@ -105,5 +108,11 @@ const decoder = (
   return Schema.decodeUnknownResult(schema, options)
 }
 
-const surplusBody = ({ headers }: HttpServerRequest.HttpServerRequest): ReadonlyArray<LocatedFault> =>
-  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [unexpectedBody] : []
+const surplusBody = (headers: IncomingHttpHeaders): ReadonlyArray<LocatedFault> =>
+  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [unexpectedBody] : none
+
+const none: ReadonlyArray<LocatedFault> = []
+
+/** Concatenates lists of faults, which are almost always empty. */
+const joined = (...lists: ReadonlyArray<ReadonlyArray<LocatedFault>>): ReadonlyArray<LocatedFault> =>
+  lists.every(({ length }) => length === 0) ? none : lists.flat()

@@ -32,11 +32,13 @@ export const platform = [
     "last?.authorization === authorization",
     "last !== undefined"
   ),
+  mutating("platform/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
   bearer('!credential.entitlements.includes("developer_api")', "false"),
   bearer("!credential.modules.includes(access.module)", "false"),
   bearer("!credential.membership", "false"),
   bearer("!credential.scopes.includes(access.scope)", "false"),
   credentials("entry.expiresAt <= now", "false"),
+  credentials("Math.min(until, expiresAt)", "until"),
   credentials("AND k.revoked_at IS NULL", ""),
   credentials("const usageResolution = 60_000", "const usageResolution = 600_000"),
   credentials("Duration.millis(850)", "Duration.millis(8500)"),

@@ -10,7 +10,7 @@ import {
   ScopeMissing,
   type ServiceUnavailable
 } from "../../api/Problems.ts"
-import { type Credential, Credentials } from "./Credentials.ts"
+import { type Credential, Credentials, type Verified } from "./Credentials.ts"
 import { present, type Presented } from "./Token.ts"
 
 type Refusal =
@@ -22,24 +22,31 @@ type Refusal =
   | ScopeMissing
   | ServiceUnavailable
 
-/** Verifies the token of an `Authorization` header that arrived on a connection, and its right to an operation. */
+/**
+ * Verifies the token of an `Authorization` header that arrived on a connection at the time `now`, in milliseconds since
+ * 1970-01-01, and its right to an operation.
+ */
 type Authorize = (
   authorization: string | undefined,
   connection: object,
-  access: Access["Service"]
+  access: Access["Service"],
+  now: number
 ) => Effect.Effect<Credential, Refusal>
 
 export const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effect.map(
   Credentials,
   (credentials): Authorize =>
-    (authorization, connection, access) => {
+    (authorization, connection, access, now) => {
       if (authorization === undefined) return Effect.fail(missing())
-      const token = tokenOf(authorization, connection)
-      if (token === undefined) return Effect.fail(invalid())
-      return Effect.flatMap(credentials.verify(token), (credential): Effect.Effect<Credential, Refusal> => {
-        if (Option.isNone(credential)) return Effect.fail(invalid())
-        const refusal = refuse(credential.value, access)
-        return refusal === undefined ? Effect.succeed(credential.value) : Effect.fail(refusal)
+      const last = lastTokens.get(connection)
+      const presented = last?.authorization === authorization ? last : parse(authorization, connection)
+      if (presented === undefined) return Effect.fail(invalid())
+      const { verified } = presented
+      if (verified !== undefined && now < verified.until) return permit(verified.credential, access)
+      return Effect.flatMap(credentials.verify(presented.token), (verified): Effect.Effect<Credential, Refusal> => {
+        if (Option.isNone(verified)) return Effect.fail(invalid())
+        presented.verified = verified.value
+        return permit(verified.value.credential, access)
       })
     }
 )
@@ -47,17 +54,29 @@ export const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effec
 /** The scheme is case-insensitive, and one or more spaces follow it (RFC 9110, section 11.4). */
 const bearer = /^bearer +(.*[^ ].*)$/i
 
-/** The last well-formed token of each connection. It is parsed and hashed again only if the next request has another one. */
-const lastTokens = new WeakMap<object, { readonly authorization: string; readonly token: Presented }>()
+/** A well-formed token, and the result of its last verification. */
+interface LastToken {
+  readonly authorization: string
+  readonly token: Presented
+  verified: Verified | undefined
+}
+
+/** The last token of each connection: parsed, hashed and verified again only if the next request has another one. */
+const lastTokens = new WeakMap<object, LastToken>()
 
 /** Parses an `Authorization` header; undefined for a malformed one. */
-const tokenOf = (authorization: string, connection: object): Presented | undefined => {
-  const last = lastTokens.get(connection)
-  if (last?.authorization === authorization) return last.token
+const parse = (authorization: string, connection: object): LastToken | undefined => {
   const text = bearer.exec(authorization)?.[1]
   const token = text === undefined ? undefined : present(text)
-  if (token !== undefined) lastTokens.set(connection, { authorization, token })
-  return token
+  if (token === undefined) return undefined
+  const last = { authorization, token, verified: undefined }
+  lastTokens.set(connection, last)
+  return last
+}
+
+const permit = (credential: Credential, access: Access["Service"]): Effect.Effect<Credential, Refusal> => {
+  const refusal = refuse(credential, access)
+  return refusal === undefined ? Effect.succeed(credential) : Effect.fail(refusal)
 }
 
 const missing = () => new CredentialMissing({ detail: "Send a project token as `Authorization: Bearer dk_…`." })

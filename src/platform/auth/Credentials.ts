@@ -1,11 +1,12 @@
 /** Verifies bearer tokens. A cache keeps keys for less than a second, so that a revocation is in force within a second. */
-import { Cache, Context, Duration, Effect, Exit, Layer, Option } from "effect"
+import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../api/Access.ts"
 import type { RateLimit } from "../../api/Authentication.ts"
 import type { KeyId, MemberId, ProjectId } from "../../api/Ids.ts"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { statement } from "../Database.ts"
+import { type Bucket, bucketsOf } from "../rateLimit/RateLimits.ts"
 import { pacedReads } from "./KeyReads.ts"
 import { type Presented, sameHash } from "./Token.ts"
 
@@ -19,11 +20,17 @@ export interface Credential {
   readonly membership: boolean
   readonly modules: ReadonlyArray<Module>
   readonly entitlements: ReadonlyArray<string>
-  readonly rateLimits: Record<Policy, RateLimit>
+  readonly buckets: Readonly<Record<Policy, Bucket>>
   readonly timeZone: string
 }
 
-interface Row extends Omit<Credential, "rateLimits"> {
+/** A credential, and the time until which its key need not be read again, in milliseconds since 1970-01-01. */
+export interface Verified {
+  readonly credential: Credential
+  readonly until: number
+}
+
+interface Row extends Omit<Credential, "buckets"> {
   readonly tokenHash: Uint8Array
   readonly expiresAt: Date
   readonly lastUsedAt: Date | null
@@ -57,7 +64,7 @@ export class Credentials extends Context.Service<
   Credentials,
   {
     /** Returns the credential of a token; none for one that is unknown, expired or revoked. */
-    readonly verify: (token: Presented) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
+    readonly verify: (token: Presented) => Effect.Effect<Option.Option<Verified>, ServiceUnavailable>
   }
 >()("developer-api/platform/auth/Credentials") {
   static readonly layer = Layer.effect(
@@ -81,12 +88,14 @@ export class Credentials extends Context.Service<
         Effect.fnUntraced(function* (keyId: KeyId) {
           // The time of the read counts as age.
           const { row, took } = yield* readOne(keyId)
-          return { entry: Option.map(row, toEntry), took }
+          const left = Duration.max(Duration.zero, Duration.subtract(timeToLive, took))
+          const until = (yield* Clock.currentTimeMillis) + Duration.toMillis(left)
+          return { entry: Option.map(row, toEntry), left, until }
         }),
         {
           capacity: 10_000,
           timeToLive: Exit.match({
-            onSuccess: ({ took }) => Duration.max(Duration.zero, Duration.subtract(timeToLive, took)),
+            onSuccess: ({ left }) => left,
             onFailure: () => Duration.zero
           })
         }
@@ -104,17 +113,18 @@ export class Credentials extends Context.Service<
         )
       }
 
-      const accept = (entry: Entry, now: number): Effect.Effect<Option.Option<Credential>> => {
+      const accept = (entry: Entry, until: number, now: number): Effect.Effect<Option.Option<Verified>> => {
         if (entry.expiresAt <= now) return Effect.succeedNone
-        const accepted = Effect.succeedSome(entry.credential)
+        const { credential, expiresAt } = entry
+        const accepted = Effect.succeedSome({ credential, until: Math.min(until, expiresAt) })
         return now - entry.lastUsedAt < usageResolution ? accepted : Effect.andThen(touch(entry, now), accepted)
       }
 
       return {
         verify: ({ hash, keyId }) =>
-          Effect.flatMap(Cache.get(keys, keyId), ({ entry }) => {
+          Effect.flatMap(Cache.get(keys, keyId), ({ entry, until }) => {
             if (Option.isNone(entry) || !sameHash(entry.value.tokenHash, hash)) return Effect.succeedNone
-            return Effect.clockWith((clock) => accept(entry.value, clock.currentTimeMillisUnsafe()))
+            return Effect.clockWith((clock) => accept(entry.value, until, clock.currentTimeMillisUnsafe()))
           })
       }
     })
@@ -122,7 +132,7 @@ export class Credentials extends Context.Service<
 }
 
 const toEntry = ({ expiresAt, lastUsedAt, rateLimits, tokenHash, ...credential }: Row): Entry => ({
-  credential: { ...credential, rateLimits: { ...defaultRateLimits, ...rateLimits } },
+  credential: { ...credential, buckets: bucketsOf(credential.projectId, { ...defaultRateLimits, ...rateLimits }) },
   tokenHash,
   expiresAt: expiresAt.getTime(),
   lastUsedAt: lastUsedAt?.getTime() ?? 0

@@ -2,7 +2,7 @@
  * Token buckets per project and policy (contract §4): shared by all replicas through Redis when `REDIS_URL` is set,
  * else in the process, where a token is taken synchronously.
  */
-import { Context, Data, Duration, Effect, Layer, Option, type Redacted } from "effect"
+import { Context, Data, Duration, Effect, Layer, Option, Record, type Redacted } from "effect"
 import * as RateLimiter from "effect/persistence/RateLimiter"
 import type { Policy } from "../../api/Access.ts"
 import type { RateLimit } from "../../api/Authentication.ts"
@@ -25,20 +25,40 @@ const redisStore = (url: Redacted.Redacted) =>
     )
   )
 
-type Take = (key: string, limit: RateLimit) => Effect.Effect<Decision, LimiterUnavailable>
+/** The bucket of a project and a policy. */
+export interface Bucket extends RateLimit {
+  readonly policy: Policy
+  readonly key: string
+  /** Describes it in the header `ratelimit-policy`. */
+  readonly description: string
+}
+
+/** Returns the buckets of a project with given limits. */
+export const bucketsOf = (
+  projectId: ProjectId,
+  limits: Readonly<Record<Policy, RateLimit>>
+): Readonly<Record<Policy, Bucket>> =>
+  Record.map(limits, ({ limit, windowSeconds }, policy) => ({
+    limit,
+    windowSeconds,
+    policy,
+    // The key contains the limit: a lowered limit starts a new bucket instead of using the tokens of the old one. The
+    // store derives a second key by appending `:refill`; braces make both keys of one slot of a Redis cluster.
+    key: `{${encodeURIComponent(projectId)}:${policy}:${limit}/${windowSeconds}}`,
+    description: `"${policy}";q=${limit};w=${windowSeconds}`
+  }))
+
+type Take = (bucket: Pick<Bucket, "key" | keyof RateLimit>, now: number) => Effect.Effect<Decision, LimiterUnavailable>
 
 export class RateLimits extends Context.Service<
   RateLimits,
   {
     /**
-     * Takes one token; a refused request takes none. For `messages`, buckets of this process stand in for a shared
+     * Takes one token at the time `now`, in milliseconds since 1970-01-01; a refused request takes none. The token of a
+     * bucket in memory is taken by the call itself. For `messages`, buckets of this process stand in for a shared
      * store that does not answer.
      */
-    readonly take: (
-      projectId: ProjectId,
-      policy: Policy,
-      limit: RateLimit
-    ) => Effect.Effect<Decision, LimiterUnavailable>
+    readonly take: (bucket: Bucket, now: number) => Effect.Effect<Decision, LimiterUnavailable>
     /** Fails while the shared store does not answer. */
     readonly ping: Effect.Effect<void, LimiterUnavailable>
   }
@@ -60,28 +80,21 @@ export class RateLimits extends Context.Service<
 /** Limits on one kind of buckets, with a fallback for `messages` where that kind can fail. */
 const limitsOf = (take: Take, fallback?: Take) => {
   const takeMessage: Take =
-    fallback === undefined ? take : (key, limit) => Effect.catch(take(key, limit), () => fallback(key, limit))
+    fallback === undefined ? take : (bucket, now) => Effect.catch(take(bucket, now), () => fallback(bucket, now))
   return RateLimits.of({
-    // The key contains the limit: a lowered limit starts a new bucket instead of using the tokens of the old one. The
-    // store derives a second key by appending `:refill`; braces make both keys of one slot of a Redis cluster.
-    take: (projectId, policy, limit) =>
-      (policy === "messages" ? takeMessage : take)(
-        `{${encodeURIComponent(projectId)}:${policy}:${limit.limit}/${limit.windowSeconds}}`,
-        limit
-      ),
-    ping: Effect.asVoid(take("{ping}", { limit: 1_000_000, windowSeconds: 1 }))
+    take: (bucket, now) => (bucket.policy === "messages" ? takeMessage : take)(bucket, now),
+    ping: Effect.asVoid(Effect.suspend(() => take({ key: "{ping}", limit: 1_000_000, windowSeconds: 1 }, 0)))
   })
 }
 
 const takeLocal = (): Take => {
   const buckets = new TokenBuckets()
-  return (key, limit) =>
-    Effect.clockWith((clock) => Effect.succeed(buckets.take(key, limit, clock.currentTimeMillisUnsafe())))
+  return (bucket, now) => Effect.succeed(buckets.take(bucket.key, bucket, now))
 }
 
 const takeShared =
   (limiter: RateLimiter.RateLimiter): Take =>
-  (key, { limit, windowSeconds }) =>
+  ({ key, limit, windowSeconds }) =>
     limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
       Effect.map((taken): Decision => ({
         allowed: true,

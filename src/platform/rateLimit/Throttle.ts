@@ -1,12 +1,10 @@
 /** Rate limiting of a request, with the headers that report the bucket (contract §4). */
 import { Effect, Metric } from "effect"
 import type { Policy } from "../../api/Access.ts"
-import type { RateLimit } from "../../api/Authentication.ts"
-import type { ProjectId } from "../../api/Ids.ts"
 import { RateLimitExceeded, RateLimiterUnavailable } from "../../api/Problems.ts"
 import type { CurrentRequestShape } from "../CurrentRequest.ts"
 import { MetricsEnabled } from "../MetricsEnabled.ts"
-import { RateLimits } from "./RateLimits.ts"
+import { type Bucket, RateLimits } from "./RateLimits.ts"
 import type { Decision } from "./TokenBuckets.ts"
 
 const decisions = Metric.counter("rate_limit_decisions_total", {
@@ -14,11 +12,11 @@ const decisions = Metric.counter("rate_limit_decisions_total", {
   incremental: true
 })
 
-/** Takes a token for a request, and adds the headers of the bucket to its answer. */
+/** Takes a token for a request at the time `now`, as `RateLimits.take` does, and adds the bucket's headers to its answer. */
 type Throttle = (
-  policy: Policy,
-  principal: { readonly projectId: ProjectId; readonly rateLimits: Readonly<Record<Policy, RateLimit>> },
-  request: CurrentRequestShape
+  bucket: Bucket,
+  request: CurrentRequestShape,
+  now: number
 ) => Effect.Effect<void, RateLimitExceeded | RateLimiterUnavailable>
 
 export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.gen(function* () {
@@ -29,23 +27,21 @@ export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.g
     if (measured) Metric.withAttributes(decisions, { policy, decision }).updateUnsafe(1, context)
   }
 
-  return (policy, { projectId, rateLimits }, request) => {
-    const limit = rateLimits[policy]
-    return Effect.matchEffect(limits.take(projectId, policy, limit), {
-      onFailure: () => {
+  return (bucket, request, now) => {
+    const { limit, policy, windowSeconds } = bucket
+    return limits.take(bucket, now).pipe(
+      Effect.mapErrorEager(() => {
         count(policy, "unavailable")
-        return Effect.fail(
-          new RateLimiterUnavailable({ detail: "Requests can't be counted right now. Try again in a moment." })
-        )
-      },
-      onSuccess: (decision) => {
+        return new RateLimiterUnavailable({ detail: "Requests can't be counted right now. Try again in a moment." })
+      }),
+      Effect.flatMapEager((decision) => {
         count(policy, decision.allowed ? "allowed" : "refused")
-        setHeaders(request.headers, policy, limit, decision)
+        setHeaders(request.headers, bucket, decision)
         if (decision.allowed) return Effect.void
-        const detail = `The policy "${policy}" allows ${limit.limit} requests per ${limit.windowSeconds} s.`
+        const detail = `The policy "${policy}" allows ${limit} requests per ${windowSeconds} s.`
         return Effect.fail(new RateLimitExceeded({ detail }))
-      }
-    })
+      })
+    )
   }
 })
 
@@ -54,11 +50,10 @@ const wholeSeconds = (millis: number) => Math.ceil(millis / 1_000)
 /** Structured fields of draft-ietf-httpapi-ratelimit-headers-10. */
 const setHeaders = (
   headers: Record<string, string>,
-  policy: Policy,
-  { limit, windowSeconds }: RateLimit,
+  { description, policy }: Bucket,
   { allowed, fullAfter, remaining, retryAfter }: Decision
 ) => {
-  headers["ratelimit-policy"] = `"${policy}";q=${limit};w=${windowSeconds}`
+  headers["ratelimit-policy"] = description
   headers["ratelimit"] = `"${policy}";r=${Math.floor(remaining)};t=${wholeSeconds(fullAfter)}`
   if (!allowed) headers["retry-after"] = String(Math.max(1, wholeSeconds(retryAfter)))
 }
