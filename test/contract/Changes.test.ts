@@ -1,6 +1,7 @@
 /** Changes of keys and projects by operators take effect within a second on every replica (contract §3, §12). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
+import { Agent } from "node:http"
 import { problemOf } from "../support/ContractAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { open, path } from "./Clients.support.ts"
@@ -12,12 +13,17 @@ layer(TestServer.layer(), { excludeTestServices: true })("within one second", (i
     ["an entitlement that is gone", { project: { entitlements: [] } }, 403, "entitlement_unavailable"],
     ["a member who is inactive", { members: [{ id: "m", name: "M", active: false }] }, 403, "membership_unavailable"]
   ] as const) {
-    it.effect(`${what} takes effect on every replica for a token in constant use`, () =>
+    it.effect(`${what} takes effect on every replica for a token in constant use on one connection`, () =>
       Effect.gen(function* () {
         const { apply, projectId, server } = yield* open({ members: [{ id: "m", name: "M" }] })
         const replica = yield* startServer({ DATABASE_URL: server.databaseUrl })
         const token = yield* server.issue(projectId, { memberId: "m" })
-        const ask = () => Effect.all([server.send({ path, token }), replica.send({ path, token })], { concurrency: 2 })
+        const agent = yield* Effect.acquireRelease(
+          Effect.sync(() => new Agent({ keepAlive: true, maxSockets: 1 })),
+          (agent) => Effect.sync(() => agent.destroy())
+        )
+        const request = { path, token, agent }
+        const ask = () => Effect.all([server.send(request), replica.send(request)], { concurrency: 2 })
         let done = false
         const use = Effect.whileLoop({
           while: () => !done,

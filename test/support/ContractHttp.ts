@@ -1,6 +1,6 @@
-/** Requests on `node:http`, one connection each. Requests that fetch would refuse or correct are sent unchanged. */
+/** Requests on `node:http`, one connection each unless they share an agent. Requests that fetch would refuse or correct are sent unchanged. */
 import { Effect } from "effect"
-import { type IncomingHttpHeaders, request as open } from "node:http"
+import { type Agent, type IncomingHttpHeaders, request as open } from "node:http"
 import { connect } from "node:net"
 
 export interface Request {
@@ -20,6 +20,8 @@ export interface Request {
   readonly body?: string | Uint8Array
   /** Sends the body in chunks, without its length. */
   readonly chunked?: boolean
+  /** Holds the connections that are used again. */
+  readonly agent?: Agent
 }
 
 export interface Answer {
@@ -48,7 +50,7 @@ export const send = (base: string, request: Request): Effect.Effect<Answer> =>
           : { "content-length": String(body.byteLength) }),
       ...request.headers
     }
-    const outgoing = open({ hostname, port, method, path, headers, agent: false })
+    const outgoing = open({ hostname, port, method, path, headers, agent: request.agent ?? false })
     outgoing.on("response", (incoming) => {
       const chunks: Array<Buffer> = []
       incoming.on("data", (chunk: Buffer) => chunks.push(chunk))
