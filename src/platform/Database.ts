@@ -217,16 +217,14 @@ const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | 
     return Effect.retry(effect, { while: isWaiting, schedule: contentionSchedule })
   })
 
-/** Runs a statement like `statement`, but without retries: it fails if it is contended. */
+/** Runs a statement like `retried`, but without retries: it fails if it is contended. */
 export const once = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError, R>
 ): Effect.Effect<A, Contended | ServiceUnavailable, R> =>
-  withTimeout(
-    Effect.catch(effect, (error): Effect.Effect<never, Contended | ServiceUnavailable> => {
-      if (isContended(error)) return Effect.fail(new Contended())
-      return isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error)
-    })
-  )
+  Effect.catch(effect, (error): Effect.Effect<never, Contended | ServiceUnavailable> => {
+    if (isContended(error)) return Effect.fail(new Contended())
+    return isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error)
+  })
 
 /** Like `Effect.timeoutOrElse`, which takes a second fiber and a race for each statement. */
 const withTimeout = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ServiceUnavailable, R> =>

@@ -1,7 +1,7 @@
 /** The queue of a kind of mutation: forms groups, runs at most two at once, and runs undecided commands alone. */
 import { Cause, type Context, Effect, Exit } from "effect"
 import { ServiceUnavailable } from "../../api/Problems.ts"
-import { type Contended, timeLeft, unavailable } from "../Database.ts"
+import { type Contended, startWithTimeout, timeLeft, unavailable } from "../Database.ts"
 import { FairQueue, type Queued } from "./FairQueue.ts"
 
 /** Maximum number of requests in a group. */
@@ -27,8 +27,8 @@ interface Waiting<Request, Answer> extends Queued {
 }
 
 /**
- * Makes the function that runs a request. `group` answers requests in their order and leaves out undecided ones;
- * `alone` runs one of those. A request is sent at the end of the current turn of the event loop (`setImmediate`), or
+ * Makes the function that runs a request. `group` answers requests in their order and leaves out undecided ones, without a
+ * timeout of its own; `alone` runs one of those. A request is sent at the end of the current turn of the event loop (`setImmediate`), or
  * with the next group if two are in flight. A caller waits no longer than the time that its context has left; a request that
  * was sent runs to its end, even if its caller is interrupted.
  */
@@ -62,8 +62,8 @@ export const groups = <Request extends Queued, Answer>({
   /** Runs a group in the context that has the most time left, as each entry has a timer of its own. */
   const runGroup = (entries: ReadonlyArray<Entry>, context: Context.Context<never>) => {
     inFlight++
-    const fiber = Effect.runForkWith(context)(group(entries.map(({ request }) => request)))
-    fiber.addObserver((exit) => {
+    const answers = group(entries.map(({ request }) => request))
+    startWithTimeout(answers, context, (exit) => {
       inFlight--
       for (const [index, entry] of entries.entries()) {
         const answer = Exit.isSuccess(exit) ? exit.value[index] : undefined
