@@ -28,9 +28,9 @@ interface Waiting<Request, Answer> extends Queued {
 
 /**
  * Makes the function that runs a request. `group` answers requests in their order and leaves out undecided ones, without a
- * timeout of its own; `alone` runs one of those. A request is sent at the end of the current turn of the event loop (`setImmediate`), or
- * with the next group if two are in flight. A caller waits no longer than the time that its context has left; a request that
- * was sent runs to its end, even if its caller is interrupted.
+ * timeout of its own; `alone` runs one of those. A request is sent at the end of the current turn of the event loop
+ * (`setImmediate`), or with the next group if two are in flight. A caller waits no longer than the time that its context has
+ * left; a request that was sent runs to its end, even if its caller is interrupted.
  */
 export const groups = <Request extends Queued, Answer>({
   alone,
