@@ -61,7 +61,10 @@ interface LastToken {
   verified: Verified | undefined
 }
 
-/** The last token of each connection: parsed, hashed and verified again only if the next request has another one. */
+/**
+ * The last token of each connection. It is parsed and hashed again only if the next request has another one, and verified again
+ * when its verification ends.
+ */
 const lastTokens = new WeakMap<object, LastToken>()
 
 /** Parses an `Authorization` header; undefined for a malformed one. */
