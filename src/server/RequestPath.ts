@@ -5,7 +5,7 @@
  * before them and the rendering of problems after them.
  *
  * A step that fails with a problem ends the path. Only then are all faults of the request gathered. A step that need not wait
- * (a known credential, a bucket in memory, a request without a body) is done at once, without a turn of the fiber.
+ * (a known credential, a bucket in memory, a request without a body) is done at once, without an operation of the fiber.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Clock, Context, Effect, Predicate } from "effect"

@@ -23,6 +23,7 @@ import { targetFaults } from "./RequestTarget.ts"
 /** A request before it is decoded. */
 interface RawRequest {
   readonly request: HttpServerRequest.HttpServerRequest
+  /** Node's map of its headers. That of `request` is a copy, made when it is first read. */
   readonly headers: IncomingHttpHeaders
   /** Path and query as they were sent. */
   readonly target: string

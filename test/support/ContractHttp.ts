@@ -1,4 +1,7 @@
-/** Requests on `node:http`, one connection each unless they share an agent. Requests that fetch would refuse or correct are sent unchanged. */
+/**
+ * Requests on `node:http`, one connection each unless they share an agent. Requests that fetch would refuse or correct are sent
+ * unchanged.
+ */
 import { Effect } from "effect"
 import { type Agent, type IncomingHttpHeaders, request as open } from "node:http"
 import { connect } from "node:net"

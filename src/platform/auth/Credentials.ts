@@ -37,8 +37,7 @@ interface Row extends Omit<Credential, "buckets"> {
   readonly rateLimits: Partial<Record<Policy, RateLimit>>
 }
 
-interface Entry {
-  readonly credential: Credential
+interface Entry extends Verified {
   readonly tokenHash: Uint8Array
   readonly expiresAt: number
   lastUsedAt: number
@@ -90,7 +89,7 @@ export class Credentials extends Context.Service<
           const { row, took } = yield* readOne(keyId)
           const left = Duration.max(Duration.zero, Duration.subtract(timeToLive, took))
           const until = (yield* Clock.currentTimeMillis) + Duration.toMillis(left)
-          return { entry: Option.map(row, toEntry), left, until }
+          return { entry: Option.map(row, (row) => toEntry(row, until)), left }
         }),
         {
           capacity: 10_000,
@@ -113,27 +112,27 @@ export class Credentials extends Context.Service<
         )
       }
 
-      const accept = (entry: Entry, until: number, now: number): Effect.Effect<Option.Option<Verified>> => {
+      const accept = (entry: Entry, now: number): Effect.Effect<Option.Option<Verified>> => {
         if (entry.expiresAt <= now) return Effect.succeedNone
-        const { credential, expiresAt } = entry
-        const accepted = Effect.succeedSome({ credential, until: Math.min(until, expiresAt) })
+        const accepted = Effect.succeedSome(entry)
         return now - entry.lastUsedAt < usageResolution ? accepted : Effect.andThen(touch(entry, now), accepted)
       }
 
       return {
         verify: ({ hash, keyId }) =>
-          Effect.flatMap(Cache.get(keys, keyId), ({ entry, until }) => {
+          Effect.flatMap(Cache.get(keys, keyId), ({ entry }) => {
             if (Option.isNone(entry) || !sameHash(entry.value.tokenHash, hash)) return Effect.succeedNone
-            return Effect.clockWith((clock) => accept(entry.value, until, clock.currentTimeMillisUnsafe()))
+            return Effect.clockWith((clock) => accept(entry.value, clock.currentTimeMillisUnsafe()))
           })
       }
     })
   )
 }
 
-const toEntry = ({ expiresAt, lastUsedAt, rateLimits, tokenHash, ...credential }: Row): Entry => ({
+const toEntry = ({ expiresAt, lastUsedAt, rateLimits, tokenHash, ...credential }: Row, until: number): Entry => ({
   credential: { ...credential, buckets: bucketsOf(credential.projectId, { ...defaultRateLimits, ...rateLimits }) },
   tokenHash,
+  until: Math.min(until, expiresAt.getTime()),
   expiresAt: expiresAt.getTime(),
   lastUsedAt: lastUsedAt?.getTime() ?? 0
 })

@@ -83,7 +83,9 @@ const limitsOf = (take: Take, fallback?: Take) => {
     fallback === undefined ? take : (bucket, now) => Effect.catch(take(bucket, now), () => fallback(bucket, now))
   return RateLimits.of({
     take: (bucket, now) => (bucket.policy === "messages" ? takeMessage : take)(bucket, now),
-    ping: Effect.asVoid(Effect.suspend(() => take({ key: "{ping}", limit: 1_000_000, windowSeconds: 1 }, 0)))
+    ping: Effect.clockWith((clock) =>
+      Effect.asVoid(take({ key: "{ping}", limit: 1_000_000, windowSeconds: 1 }, clock.currentTimeMillisUnsafe()))
+    )
   })
 }
 
