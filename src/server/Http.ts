@@ -1,6 +1,6 @@
 /** Composes all groups, middleware and routes to the HTTP server. */
 import { Effect, Layer } from "effect"
-import { HttpRouter } from "effect/http"
+import { HttpRouter, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Campaigns } from "../campaigns/Campaigns.ts"
 import * as CampaignsHttp from "../campaigns/Http.ts"
@@ -22,6 +22,7 @@ import { Sending } from "../messaging/Sending.ts"
 import { Sources } from "../messaging/Sources.ts"
 import * as Console from "../console/Console.ts"
 import * as Database from "../platform/Database.ts"
+import * as Discovery from "./Discovery.ts"
 import * as Docs from "./Docs.ts"
 import * as Health from "./Health.ts"
 import * as JsonBody from "./JsonBody.ts"
@@ -83,11 +84,14 @@ const port = <A, E, R>(routes: Layer.Layer<A, E, R>, methods: Methods) =>
     routerConfig
   }).pipe(Layer.provide(JsonBody.limit))
 
-/** The API, its reference and its health checks. */
-export const main = (publicUrl: string) => port(Layer.mergeAll(api, Docs.layer(publicUrl), Health.layer), mainRoutes)
+/** The API, its reference and other documents, and its health checks. */
+export const main = (publicUrl: string) =>
+  port(Layer.mergeAll(api, Docs.layer(publicUrl), Discovery.layer(publicUrl), Health.layer), mainRoutes)
 
 /** The health checks of a process that only runs background fibers. */
 export const worker = port(Health.layer, workerRoutes)
 
+const toConsole = HttpRouter.add("GET", "/", HttpServerResponse.redirect("/console"))
+
 /** Metrics for Prometheus, and the operators' console. */
-export const admin = port(Layer.merge(PrometheusMetrics.layerHttp(), Console.layer), adminRoutes)
+export const admin = port(Layer.mergeAll(PrometheusMetrics.layerHttp(), Console.layer, toConsole), adminRoutes)

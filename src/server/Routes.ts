@@ -4,6 +4,7 @@ import * as HttpApi from "effect/http-api/HttpApi"
 import { paths as consolePaths } from "../console/Console.ts"
 import { Access } from "../api/Access.ts"
 import { Api } from "../api/Api.ts"
+import { paths as discoveryPaths } from "./Discovery.ts"
 
 /** Returns the methods of a path (without its query); none if the path is unknown. */
 export type Methods = (path: string) => ReadonlyArray<string>
@@ -41,13 +42,18 @@ export const isSend = (method: string, path: string): boolean =>
 const health = [get("/healthz"), get("/readyz")]
 
 /** The main port. */
-export const mainRoutes = methodsOf([...operations, ...health, get("/openapi.json"), get("/docs")])
+export const mainRoutes = methodsOf([
+  ...operations,
+  ...health,
+  ...["/openapi.json", "/docs", ...discoveryPaths].map(get)
+])
 
 /** The port of a process that only runs background fibers. */
 export const workerRoutes = methodsOf(health)
 
 /** The operators' port. */
 export const adminRoutes = methodsOf([
+  get("/"),
   get("/metrics"),
   ...consolePaths.map(([method, path]) => ({ ...get(path), method }))
 ])

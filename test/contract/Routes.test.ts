@@ -70,6 +70,19 @@ const codesOf = ({ body, key, query = {}, receipt, references = [], refusals = [
   ...refusals
 ]
 
+/** The routes outside the operations, with the status of their answer. */
+const openRoutes = {
+  "/": 302,
+  "/healthz": 200,
+  "/readyz": 200,
+  "/openapi.json": 200,
+  "/docs": 200,
+  "/contract.md": 200,
+  "/llms.txt": 200,
+  "/.well-known/api-catalog": 200,
+  "/arazzo.json": 200
+}
+
 const clients = "/api/v1/developer/crm/clients"
 const note = "/api/v1/developer/crm/deals/d/notes/n?expectedVersion=1"
 
@@ -79,7 +92,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
       const { seed, send } = yield* TestServer
       const { token } = yield* seed()
       for (const path of [
-        "/",
         "//",
         "/nothing",
         "/api",
@@ -126,16 +138,16 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
     })
   )
 
-  it.effect("serves health, readiness, document and reference without a credential", () =>
+  it.effect("serves health, readiness, documents and reference without a credential", () =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
-      for (const path of ["/healthz", "/readyz", "/openapi.json", "/docs"]) {
+      for (const [path, status] of Object.entries(openRoutes)) {
         const get = yield* send({ path, headers: { "x-request-id": "open-1" } })
-        assert.strictEqual(get.status, 200)
+        assert.strictEqual(get.status, status)
         assert.strictEqual(requestIdOf(get), "open-1")
         assertUnlimited(get)
         const head = yield* send({ method: "HEAD", path })
-        assert.deepStrictEqual([head.status, head.text], [200, ""])
+        assert.deepStrictEqual([head.status, head.text], [status, ""])
         assert.strictEqual(head.headers["content-length"], get.headers["content-length"])
         for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"]) {
           const answer = yield* send({ method, path })
