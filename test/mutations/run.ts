@@ -13,6 +13,7 @@ import { engine } from "./engine.ts"
 import type { Mutation } from "./Mutation.ts"
 import { platform } from "./platform.ts"
 import { project } from "./project.ts"
+import { server } from "./server.ts"
 
 const root = join(import.meta.dirname, "../..")
 const { positionals, values } = parseArgs({
@@ -62,7 +63,9 @@ const verdictOf = (mutation: Mutation): Promise<Verdict> => {
 }
 
 const started = Date.now()
-const queue = [platform, client, project, api, domains, engine].flat().filter(({ file }) => file.includes(filter))
+const queue = [platform, client, project, api, domains, engine, server]
+  .flat()
+  .filter(({ file }) => file.includes(filter))
 const counts: Record<Verdict, number> = { caught: 0, survived: 0, "not applicable": 0 }
 
 const work = async () => {
