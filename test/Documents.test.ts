@@ -2,6 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { dirname, join, normalize } from "node:path"
+import { anchorsOf, linksOf, proseOf } from "./support/Markdown.ts"
 
 const root = join(import.meta.dirname, "..")
 const read = (file: string) => readFileSync(join(root, file), "utf8")
@@ -14,41 +15,24 @@ const filesIn = (folder: string) =>
 const sources = ["src", "test", "migrations", "deploy"].flatMap(filesIn)
 const documents = ["README.md", ...sources.filter((file) => file.endsWith(".md"))]
 
-/** Returns the text of a document without its code blocks, which have no links and no headings. */
-const proseOf = (document: string) => read(document).replaceAll(/^ *```.*?^ *```$/gms, "")
-
-/** Returns the anchors of a document's headings, as GitHub makes them. */
-const anchorsOf = (document: string) =>
-  new Set(
-    [...proseOf(document).matchAll(/^#+ +(.+)$/gm)].map(([, heading = ""]) =>
-      heading
-        .toLowerCase()
-        .replaceAll(/[^\p{L}\p{N}_ -]/gu, "")
-        .replaceAll(" ", "-")
-    )
-  )
-
-const linksOf = (document: string) =>
-  [...proseOf(document).matchAll(/\]\(([^)\s]+)\)/g)]
-    .map(([, target = ""]) => target)
-    .filter((target) => !/^[a-z]+:/.test(target))
+const relativeLinksOf = (document: string) => linksOf(read(document)).filter((target) => !/^[a-z]+:/.test(target))
 
 describe("documents", () => {
   it("every relative link leads to a file, and every anchor to a heading", () => {
     const broken = documents.flatMap((document) =>
-      linksOf(document).filter((target) => {
+      relativeLinksOf(document).filter((target) => {
         const [path = "", anchor] = target.split("#")
         const file = path === "" ? document : normalize(join(dirname(document), path))
-        return !existsSync(join(root, file)) || (anchor !== undefined && !anchorsOf(file).has(anchor))
+        return !existsSync(join(root, file)) || (anchor !== undefined && !anchorsOf(read(file)).has(anchor))
       })
     )
     assert.deepStrictEqual(broken, [])
-    assert.isAbove(documents.flatMap(linksOf).length, 20)
+    assert.isAbove(documents.flatMap(relativeLinksOf).length, 20)
   })
 
   it("every source file that a document names exists", () => {
     const missing = documents.flatMap((document) =>
-      [...proseOf(document).matchAll(/`([\w.-]+\/[\w./-]+\.(?:ts|md|ya?ml|json))`/g)]
+      [...proseOf(read(document)).matchAll(/`([\w.-]+\/[\w./-]+\.(?:ts|md|ya?ml|json))`/g)]
         .map(([, path = ""]) => path)
         .filter((path) => ![".", "src", dirname(document)].some((base) => existsSync(join(root, base, path))))
         .map((path) => `${document}: ${path}`)

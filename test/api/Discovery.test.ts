@@ -2,6 +2,7 @@
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { type Answer, send } from "../support/ContractHttp.ts"
+import { anchorsOf, linksOf } from "../support/Markdown.ts"
 import { freePort } from "../support/Process.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 
@@ -28,8 +29,6 @@ const Arazzo = Schema.Struct({
 })
 const decodeCatalog = Schema.decodeUnknownSync(Catalog)
 const decodeArazzo = Schema.decodeUnknownSync(Arazzo)
-
-const linksOf = (markdown: string) => [...markdown.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = ""]) => target)
 
 const catalogLinks = ({ json }: Answer) => {
   const [{ status, ...links }] = decodeCatalog(json).linkset
@@ -61,18 +60,10 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
       const { send, url } = yield* TestServer
       const { arazzo, catalog, contract, llms, root } = yield* targets(url)
       const text = (yield* send({ path: "/contract.md" })).text
-      const anchors = new Set(
-        [...text.matchAll(/^#+ +(.+)$/gm)].map(
-          ([, heading = ""]) =>
-            `#${heading
-              .toLowerCase()
-              .replaceAll(/[^\p{L}\p{N}_ -]/gu, "")
-              .replaceAll(" ", "-")}`
-        )
-      )
+      const anchors = new Set([...anchorsOf(text)].map((anchor) => `#${anchor}`))
       assert.isAbove(contract.length, 10)
       assert.deepStrictEqual(
-        contract.filter((target) => !anchors.has(target)),
+        contract.filter((target) => !anchors.has(target) && !target.startsWith("https://")),
         []
       )
       assert.isAbove(llms.length, 4)

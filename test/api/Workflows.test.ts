@@ -97,9 +97,9 @@ layer(Redocly.layer.pipe(Layer.provideMerge(TestServer.layer({}, "api"))), { exc
       })
     )
 
-    it.effect("pass in a project whose webhook and campaign are in use", () =>
+    it.effect("pass in a project whose webhook and campaign are in use, also after its keys are forgotten", () =>
       Effect.gen(function* () {
-        const { send } = yield* TestServer
+        const { send, sql } = yield* TestServer
         const token = yield* demo("used")
         const endpointUrl = "https://own.example.com/hooks"
         const route = { templateId: "tpl_tasting", templateVersion: 1, channelId: "chan_sandbox" }
@@ -115,6 +115,8 @@ layer(Redocly.layer.pipe(Layer.provideMerge(TestServer.layer({}, "api"))), { exc
           const answer = yield* send({ method, path, token, key: `own-${index}`, json })
           assert.strictEqual(answer.status, 200, answer.text)
         }
+        yield* passes(token)
+        yield* sql`DELETE FROM idempotency_keys WHERE project_id = 'used'`
         yield* passes(token)
       })
     )
