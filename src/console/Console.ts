@@ -17,7 +17,7 @@ import { isUnsafe } from "../platform/UnsafeText.ts"
 import { actions, type ActionResult } from "./Actions.ts"
 import { html } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"
-import { redeem, signInPath } from "./Links.ts"
+import { signInPath } from "./Links.ts"
 import { type Content, inReadTransaction, PageError, type PageRequest } from "./Page.ts"
 import { auditLog } from "./pages/AuditLog.ts"
 import { campaigns } from "./pages/Campaigns.ts"
@@ -29,8 +29,9 @@ import { overview } from "./pages/Overview.ts"
 import { project } from "./pages/Project.ts"
 import { projects } from "./pages/Projects.ts"
 import { replays } from "./pages/Replays.ts"
+import { linkPage, signInPage } from "./pages/SignIn.ts"
 import { webhook } from "./pages/Webhook.ts"
-import { type Session, Sessions } from "./Sessions.ts"
+import { type Session, Sessions, withoutCookie } from "./Sessions.ts"
 import { style } from "./Style.ts"
 
 type Services = Audit | Deliveries | Replays | TestEvents | WebhookControl | Messages | ApiKeys | Settings | Operator
@@ -61,33 +62,23 @@ const signOutPath = "/console/sign-out"
 /** Every path of the console with its method. */
 export const paths: ReadonlyArray<readonly [method: "GET" | "POST", path: string]> = [
   ...[...Object.keys(pages), signInPath, styleSheet].map((path) => ["GET", path] as const),
-  ...[...Object.keys(actions), signOutPath].map((path) => ["POST", path] as const)
+  ...[...Object.keys(actions), signInPath, signOutPath].map((path) => ["POST", path] as const)
 ]
 
-const signInPage = pageResponse(
-  { title: "Sign in" },
-  [
-    html`<p>This is the operators' console. To sign in, run this command on the host of the service</p>`,
-    html`<pre>npm run --silent cli -- console</pre>`,
-    html`<p>and open the link that it prints. It works once, for 10 minutes.</p>`
-  ],
-  401
-)
+const errorPage = (title: string, message: string, status: number, session?: Session) =>
+  pageResponse({ title, csrf: session?.csrf }, [html`<p>${message}</p>`], status)
 
-const errorPage = (title: string, message: string, status: number, session: Session) =>
-  pageResponse({ title, csrf: session.csrf }, [html`<p>${message}</p>`], status)
-
-const unavailable = (session: Session) => (problem: ServiceUnavailable) =>
+const unavailable = (session?: Session) => (problem: ServiceUnavailable) =>
   errorPage("Not available", problem.detail ?? "", 503, session)
 
 /** The routes of the console. */
 const routes = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
-    const sql = yield* SqlClient.SqlClient
     const reports = Context.get(yield* Layer.build(reportLayer), SqlClient.SqlClient)
     const sessions = yield* Sessions
     const services = yield* Effect.context<Services>()
     const provided = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)
+    const sessionOf = ({ cookies }: HttpServerRequest.HttpServerRequest) => sessions.find(cookies)
 
     /** Responds within a session, which is extended; without one, with the sign-in page. */
     const withSession = (
@@ -95,11 +86,11 @@ const routes = HttpRouter.use(
     ) =>
       Effect.gen(function* () {
         const request = yield* HttpServerRequest.HttpServerRequest
-        const session = yield* sessions.find(request.cookies)
+        const session = yield* sessionOf(request)
         if (Option.isNone(session)) return yield* signInPage
         const response = yield* respond(session.value, request)
-        return hasSignedOut(response) ? response : yield* sessions.extend(session.value, response)
-      })
+        return hasSignedOut(response) ? response : sessions.extend(session.value, response)
+      }).pipe(Effect.catchTag("service_unavailable", unavailable()))
 
     const pageRoute = (page: Page) =>
       withSession((session, request) =>
@@ -118,16 +109,13 @@ const routes = HttpRouter.use(
         )
       )
 
-    /** Reads the form of a POST; none if its CSRF token is not that of the session. */
-    const formOf = (session: Session, request: HttpServerRequest.HttpServerRequest) =>
-      Effect.map(Effect.option(request.text), (text) =>
-        Option.filter(Option.map(text, paramsOf), (form) => sessions.hasToken(session, form.get("csrf") ?? ""))
-      )
-
     const formRoute = (respond: (form: URLSearchParams, session: Session) => Effect.Effect<Response>) =>
       withSession((session, request) =>
         Effect.flatMap(
-          formOf(session, request),
+          Effect.map(
+            formOf(request),
+            Option.filter((form) => sessions.hasToken(session, form.get("csrf") ?? ""))
+          ),
           Option.match({ onNone: () => foreignForm(session), onSome: (form) => respond(form, session) })
         )
       )
@@ -143,21 +131,38 @@ const routes = HttpRouter.use(
     yield* router.add(
       "POST",
       signOutPath,
-      formRoute(() => Effect.map(signInPage, sessions.end))
+      formRoute((_, session) =>
+        sessions
+          .end(session)
+          .pipe(
+            Effect.andThen(Effect.map(signInPage, withoutCookie)),
+            Effect.catchTag("service_unavailable", unavailable(session))
+          )
+      )
     )
 
     yield* router.add(
       "GET",
       signInPath,
+      Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ url }) => {
+        const code = queryOf(url).get("code") ?? ""
+        return code === "" ? signInPage : linkPage(code)
+      })
+    )
+    yield* router.add(
+      "POST",
+      signInPath,
       Effect.gen(function* () {
         const request = yield* HttpServerRequest.HttpServerRequest
-        const isValid = yield* statement(redeem(sql, queryOf(request.url).get("code") ?? ""))
-        if (!isValid) return yield* signInPage
-        const page = yield* pageResponse({ title: "Signed in", redirect: "/console" }, [
-          html`<p><a href="/console">Open the console</a></p>`
-        ])
-        return yield* sessions.start(page)
-      })
+        const form = Option.getOrElse(yield* formOf(request), () => new URLSearchParams())
+        const overview = HttpServerResponse.redirect("/console", { status: 303 })
+        const started = yield* sessions.start(form.get("code") ?? "", overview)
+        if (Option.isNone(started)) return yield* signInPage
+        // The browser forgets the cookie of an earlier session, so that session ends.
+        const earlier = yield* sessionOf(request)
+        if (Option.isSome(earlier)) yield* sessions.end(earlier.value)
+        return started.value
+      }).pipe(Effect.catchTag("service_unavailable", unavailable()))
     )
     yield* router.add(
       "GET",
@@ -204,6 +209,10 @@ const actionResponse = <E extends { readonly message: string }>(
         session
       )
   })
+
+/** Reads the form of a POST; none if its body does not arrive. */
+const formOf = (request: HttpServerRequest.HttpServerRequest) =>
+  Effect.map(Effect.option(request.text), Option.map(paramsOf))
 
 const queryOf = (url: string) => paramsOf(url.split("?")[1] ?? "")
 

@@ -17,9 +17,7 @@ interface Head {
   /** The project whose sections are in the header. */
   readonly project?: string | undefined
   /** The CSRF token of the session; without a session the header has no links. */
-  readonly csrf?: string
-  /** The path to which the browser redirects. */
-  readonly redirect?: string
+  readonly csrf?: string | undefined
 }
 
 /** The pages of a project. */
@@ -43,13 +41,12 @@ export const pageResponse = (
     Effect.map((text) => HttpServerResponse.text(text, { status, contentType: "text/html; charset=utf-8", headers }))
   )
 
-const layout = ({ csrf, project, redirect, title }: Head, content: Cell | ReadonlyArray<Html>) =>
+const layout = ({ csrf, project, title }: Head, content: Cell | ReadonlyArray<Html>) =>
   html`<!doctype html>
     <html lang="en">
       <head>
         <meta charset="utf-8" />
         <meta name="viewport" content="width=device-width, initial-scale=1" />
-        ${redirect === undefined ? "" : html`<meta http-equiv="refresh" content="0;url=${redirect}" />`}
         <title>${title} · developer-api console</title>
         <link rel="icon" href="data:," />
         <link rel="stylesheet" href="/console/style.css" />

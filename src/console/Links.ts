@@ -6,7 +6,7 @@ import { createHash, randomBytes } from "node:crypto"
 /** Lifetime of a link. */
 const lifetime = "10 minutes"
 
-/** The path of a link. */
+/** The path of a link. A GET shows a form, which a POST submits: what opens links by itself redeems none. */
 export const signInPath = "/console/enter"
 
 const digestOf = (code: string) => createHash("sha256").update(code).digest()
@@ -26,9 +26,10 @@ export const issue = Effect.fn("Links.issue")(function* (sql: SqlClient.SqlClien
   return rows.map(({ expiresAt }): Link => ({ code, expiresAt }))
 })
 
-/** Redeems a link. Returns whether it was valid; of concurrent requests with one link, only one redeems it. */
-export const redeem = Effect.fn("Links.redeem")(function* (sql: SqlClient.SqlClient, code: string) {
-  const used = yield* sql`
-    DELETE FROM console_links WHERE digest = ${digestOf(code)}::bytea AND expires_at > now() RETURNING 1`
-  return used.length === 1
-})
+/**
+ * Redeems a link. Returns one row with the time, in milliseconds since 1970, or none if the link is invalid; of concurrent
+ * requests with one link, only one redeems it.
+ */
+export const redeem = (sql: SqlClient.SqlClient, code: string) => sql<{ readonly now: number }>`
+  DELETE FROM console_links WHERE digest = ${digestOf(code)}::bytea AND expires_at > now()
+  RETURNING (extract(epoch FROM now()) * 1000)::float8 AS now`

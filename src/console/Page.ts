@@ -87,7 +87,7 @@ export const notFound = (kind: string, id: string | null) =>
   new PageError({ status: 404, message: `There is no ${kind} "${id ?? ""}".` })
 
 /**
- * Reads a page in one transaction, with a timeout of a second for each statement. The planner settings of the report pool
+ * Reads a page in one transaction, which cannot write, with a timeout of a second for each statement. The planner settings of the report pool
  * suit statements over many rows; those of pages look up few rows by index.
  */
 export const inReadTransaction = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
@@ -96,7 +96,7 @@ export const inReadTransaction = <A, E, R>(sql: SqlClient.SqlClient, effect: Eff
       sql`
         SELECT set_config('enable_seqscan', 'off', true), set_config('enable_nestloop', 'on', true),
           set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-          set_config('statement_timeout', '1s', true)`,
+          set_config('statement_timeout', '1s', true), set_config('transaction_read_only', 'on', true)`,
       effect
     )
   )

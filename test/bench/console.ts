@@ -67,7 +67,10 @@ export const measure = Effect.fnUntraced(function* ({ deliveries, rounds }: Opti
   yield* start(service("ours"), url, { ADMIN_PORT: String(port) })
   const admin = `http://127.0.0.1:${port}`
   const [link] = yield* issue(sql)
-  const entered = yield* Effect.promise(() => fetch(`${admin}/console/enter?code=${link?.code}`))
+  const body = new URLSearchParams({ code: link?.code ?? "" })
+  const entered = yield* Effect.promise(() =>
+    fetch(`${admin}/console/enter`, { method: "POST", body, redirect: "manual" })
+  )
   const cookie = entered.headers.get("set-cookie")?.split(";")[0] ?? ""
   const [one] = yield* sql<{ readonly id: string }>`
     SELECT id FROM deliveries WHERE project_id = ${projectId} ORDER BY id LIMIT 1 OFFSET 1000`

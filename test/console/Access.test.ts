@@ -1,15 +1,30 @@
 /** Access to the console: links that work once, sessions, and forms of the session alone (contract §13). */
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { inspect } from "node:util"
+import { inReadTransaction } from "../../src/console/Page.ts"
 import { run } from "../cli/Cli.support.ts"
-import { csrfOf, fillProject, pagesOf, request, signIn, startConsole } from "./Console.support.ts"
+import {
+  type Console,
+  csrfOf,
+  fillProject,
+  pagesOf,
+  redeem,
+  request,
+  signIn,
+  signOut,
+  startConsole
+} from "./Console.support.ts"
+
+const overview = (server: Console, cookie: string) =>
+  Effect.map(request(server, "/console", { headers: { cookie } }), ({ status }) => status)
 
 it.live("shows the hint to sign in, on every page and for every form, until there is a session", () =>
   Effect.gen(function* () {
     const server = yield* startConsole()
     const project = yield* fillProject(server)
     const before = yield* project.deliveries()
-    for (const path of [...pagesOf(project), "/console/enter", "/console/enter?code=guessed"]) {
+    for (const path of [...pagesOf(project), "/console/enter", "/console/enter?code="]) {
       for (const cookie of ["", "developer_api_console=", "developer_api_console=e30.AAAA"]) {
         const { status, text } = yield* request(server, path, { headers: { cookie } })
         assert.deepStrictEqual([status, text.includes("cli -- console")], [401, true], path)
@@ -34,20 +49,49 @@ it.live("accepts a link once, before it expires, and sets a cookie that scripts 
     for (const attribute of ["HttpOnly", "SameSite=Strict", "Path=/console", "Max-Age="]) {
       assert.include(attributes, attribute)
     }
-    assert.strictEqual((yield* request(server, "/console", { headers: { cookie } })).status, 200)
-    assert.strictEqual((yield* request(server, url.slice(server.admin.length))).status, 401)
+    assert.strictEqual(yield* overview(server, cookie), 200)
+    assert.strictEqual((yield* redeem(server, url)).status, 401)
+    const guessed = yield* redeem(server, `${server.admin}/console/enter?code=guessed`)
+    assert.deepStrictEqual([guessed.status, guessed.headers.get("set-cookie")], [401, null])
+
+    const { url: raced } = yield* server.link
+    const answers = yield* Effect.all(
+      Array.from({ length: 8 }, () => redeem(server, raced)),
+      { concurrency: "unbounded" }
+    )
+    assert.deepStrictEqual(answers.map(({ status }) => status).toSorted(), [303, 401, 401, 401, 401, 401, 401, 401])
 
     const { expiresAt, url: late } = yield* server.link
     assert.approximately(Date.parse(expiresAt), Date.now() + 600_000, 60_000)
     yield* server.sql`UPDATE console_links SET expires_at = now() - interval '1 second'`.pipe(Effect.orDie)
-    assert.strictEqual((yield* request(server, late.slice(server.admin.length))).status, 401)
-
-    const altered = `${cookie.slice(0, -2)}AA`
-    assert.strictEqual((yield* request(server, "/console", { headers: { cookie: altered } })).status, 401)
+    assert.strictEqual((yield* redeem(server, late)).status, 401)
+    assert.strictEqual(yield* overview(server, `${cookie.slice(0, -2)}AA`), 401)
   }).pipe(Effect.scoped)
 )
 
-it.live("takes forms of the session alone, and ends the session on sign-out", () =>
+it.live(
+  "keeps a link that is opened without its button, as by a preview or a prefetch, and changes nothing on a read",
+  () =>
+    Effect.gen(function* () {
+      const server = yield* startConsole()
+      const { url } = yield* server.link
+      for (const method of ["HEAD", "GET", "GET"]) {
+        const { headers, status, text } = yield* request(server, url.slice(server.admin.length), { method })
+        assert.deepStrictEqual([status, headers.get("set-cookie")], [200, null], method)
+        assert.strictEqual(text.includes('<form method="post" action="/console/enter"'), method === "GET")
+        assert.include(headers.get("content-security-policy"), "default-src 'none'")
+        assert.strictEqual(headers.get("cache-control"), "no-store")
+        assert.strictEqual(headers.get("referrer-policy"), "no-referrer")
+      }
+      assert.strictEqual((yield* redeem(server, url)).status, 303)
+
+      const write = server.sql`INSERT INTO console_links (digest, expires_at) VALUES ('', now())`
+      const refused = yield* Effect.flip(inReadTransaction(server.sql, write))
+      assert.include(inspect(refused, { depth: 9 }), "read-only transaction")
+    }).pipe(Effect.scoped)
+)
+
+it.live("takes forms of the session alone", () =>
   Effect.gen(function* () {
     const server = yield* startConsole()
     const project = yield* fillProject(server)
@@ -66,14 +110,35 @@ it.live("takes forms of the session alone, and ends the session on sign-out", ()
     const done = yield* disable(one.cookie, csrf)
     assert.deepStrictEqual([done.status, done.headers.get("location")], [303, page])
     assert.isFalse((yield* project.webhook()).enabled)
-
-    const out = yield* request(server, "/console/sign-out", {
-      method: "POST",
-      headers: { cookie: one.cookie },
-      body: new URLSearchParams({ csrf })
-    })
-    assert.include(out.headers.get("set-cookie"), "Max-Age=0")
   }).pipe(Effect.scoped)
+)
+
+it.live("refuses the cookie of a session that was signed out of, and of one that another sign-in replaced", () =>
+  Effect.gen(function* () {
+    const server = yield* startConsole()
+    const [one, other] = [yield* signIn(server), yield* signIn(server)]
+    const page = yield* request(server, "/console", { headers: { cookie: one.cookie } })
+    const later = page.headers.get("set-cookie")?.split(";")[0] ?? ""
+    const out = yield* signOut(server, one.cookie)
+    assert.include(out.headers.get("set-cookie"), "Max-Age=0")
+    for (const [cookie, status] of [
+      [one.cookie, 401],
+      [later, 401],
+      [other.cookie, 200]
+    ] as const) {
+      assert.strictEqual(yield* overview(server, cookie), status)
+    }
+    const { cookie } = yield* signIn(server, other.cookie)
+    assert.deepStrictEqual([yield* overview(server, other.cookie), yield* overview(server, cookie)], [401, 200])
+
+    // An ended session is stored for as long as its cookie could be valid.
+    const ended = server.sql<{ left: number }>`
+      SELECT round(extract(epoch FROM expires_at - now()) / 3600)::float8 AS left FROM console_ended_sessions`
+    assert.deepStrictEqual(yield* ended, [{ left: 8 }, { left: 8 }])
+    yield* server.sql`UPDATE console_ended_sessions SET expires_at = now()`
+    yield* signOut(server, cookie)
+    assert.deepStrictEqual(yield* ended, [{ left: 8 }])
+  }).pipe(Effect.orDie, Effect.scoped)
 )
 
 it.live("sends every page with a policy that allows no script, and no page has one", () =>

@@ -8,7 +8,18 @@ import { startBrowser } from "../support/Browser.ts"
 import { requires } from "../support/Programs.ts"
 import { type Console, type FilledProject, fillProject, hostile, pagesOf, startConsole } from "./Console.support.ts"
 
-/** Opens a page that is signed in; returns it with its requests to other hosts. */
+const Serious = Schema.Array(Schema.Struct({ id: Schema.String, impact: Schema.NullOr(Schema.String) }))
+
+/** Returns the serious faults that axe finds on a page, by all of its rules or by one. */
+const faultsOf = async (page: Page, rule?: string) => {
+  const options = rule === undefined ? "{}" : `{ runOnly: ["${rule}"] }`
+  const found: unknown = await page.evaluate(
+    `axe.run(${options}).then(({ violations }) => violations.map(({ id, impact }) => ({ id, impact: impact ?? null })))`
+  )
+  return Schema.decodeUnknownSync(Serious)(found).filter(({ impact }) => impact === "serious" || impact === "critical")
+}
+
+/** Signs in by a link, as an operator does; returns the page with its requests to other hosts. */
 const signedIn = Effect.fnUntraced(function* (server: Console, options: BrowserContextOptions = {}) {
   const browser = yield* startBrowser
   const { url } = yield* server.link
@@ -20,21 +31,15 @@ const signedIn = Effect.fnUntraced(function* (server: Console, options: BrowserC
       if (protocol !== "data:" && origin !== server.admin) elsewhere.push(request.url())
     })
     await page.goto(url)
+    if (options.javaScriptEnabled !== false) {
+      await page.evaluate(axe.source)
+      assert.deepStrictEqual(await faultsOf(page), [], "the page of a link")
+    }
+    await page.getByRole("button", { name: "Sign in" }).click()
     await page.getByRole("heading", { name: "Overview" }).waitFor()
     return { page, elsewhere }
   })
 })
-
-const Serious = Schema.Array(Schema.Struct({ id: Schema.String, impact: Schema.NullOr(Schema.String) }))
-
-/** Returns the serious faults that axe finds on a page, by all of its rules or by one. */
-const faultsOf = async (page: Page, rule?: string) => {
-  const options = rule === undefined ? "{}" : `{ runOnly: ["${rule}"] }`
-  const found: unknown = await page.evaluate(
-    `axe.run(${options}).then(({ violations }) => violations.map(({ id, impact }) => ({ id, impact: impact ?? null })))`
-  )
-  return Schema.decodeUnknownSync(Serious)(found).filter(({ impact }) => impact === "serious" || impact === "critical")
-}
 
 /** Performs every action as an operator does. */
 const act = async (page: Page, { dead, projectId }: FilledProject) => {

@@ -37,12 +37,25 @@ export const request = (server: Console, path: string, init: RequestInit = {}) =
 
 const cookieOf = (headers: Headers) => headers.get("set-cookie")?.split(";")[0] ?? ""
 
+/** Submits the form of a link's page, as a browser with the cookies `cookie`. */
+export const redeem = (server: Console, url: string, cookie = "") => {
+  const { pathname, searchParams } = new URL(url)
+  return request(server, pathname, { method: "POST", headers: { cookie }, body: searchParams })
+}
+
 /** Signs in with a link of the command `console`; returns the cookie of the session. */
-export const signIn = Effect.fnUntraced(function* (server: Console) {
+export const signIn = Effect.fnUntraced(function* (server: Console, before = "") {
   const { url } = yield* server.link
-  const answer = yield* request(server, url.slice(server.admin.length))
-  assert.strictEqual(answer.status, 200)
+  const answer = yield* redeem(server, url, before)
+  assert.deepStrictEqual([answer.status, answer.headers.get("location")], [303, "/console"])
   return { cookie: cookieOf(answer.headers), answer, url }
+})
+
+/** Signs out by the form of the overview. */
+export const signOut = Effect.fnUntraced(function* (server: Console, cookie: string) {
+  const csrf = csrfOf((yield* request(server, "/console", { headers: { cookie } })).text)
+  const body = new URLSearchParams({ csrf })
+  return yield* request(server, "/console/sign-out", { method: "POST", headers: { cookie }, body })
 })
 
 /** Returns the token of a page's forms. */

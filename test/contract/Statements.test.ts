@@ -334,7 +334,9 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
           // A token contains the id of its key, not of its project.
           "api_keys: index api_keys_key_id",
           "api_keys: u api_keys_key_id",
-          // An operator signs in for all projects.
+          // An operator signs in for all projects, and out of all.
+          "console_ended_sessions: index console_ended_sessions_pkey",
+          "console_ended_sessions: p console_ended_sessions_pkey",
           "console_links: index console_links_pkey",
           "console_links: p console_links_pkey",
           // A worker serves all projects: it finds due endpoints by time.
@@ -371,9 +373,13 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
       assert.deepStrictEqual(
         tables
           .filter(({ bytewise, owned, primary }) => !(primary && owned && bytewise))
-          .map(({ primary, table }) => ({ primary, table })),
-        // An operator signs in for all projects.
-        [{ primary: true, table: "console_links" }]
+          .map(({ primary, table }) => ({ primary, table }))
+          .toSorted((one, other) => one.table.localeCompare(other.table)),
+        // An operator signs in for all projects, and out of all.
+        [
+          { primary: true, table: "console_ended_sessions" },
+          { primary: true, table: "console_links" }
+        ]
       )
     })
   )

@@ -1,4 +1,4 @@
-/** Mutations of the domains: crm, messaging, campaigns, integrations. */
+/** Mutations of the domains (crm, messaging, campaigns, integrations) and of the console. */
 import { mutating } from "./Mutation.ts"
 
 const addresses = mutating("integrations/Addresses.ts", "integrations/Addresses")
@@ -11,6 +11,7 @@ const evaluation = mutating(
 const outcomes = mutating("messaging/Outcomes.ts", "messaging/Connectors.answers")
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
+const sessions = mutating("console/Sessions.ts", "console/Access")
 const claims = mutating("campaigns/Runner/Claims.ts", "campaigns/Runner.recipients", "campaigns/Runner.leases")
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients", "contract/Clients.properties")
 const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients.capacity")
@@ -45,6 +46,13 @@ export const domains = [
     ""
   ),
   mutating("integrations/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
+  sessions("WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)", "WHERE ${id} <> ''"),
+  sessions("DELETE FROM console_ended_sessions WHERE expires_at <= now()", "SELECT"),
+  mutating("console/Console.ts", "console/Access")(
+    "if (Option.isSome(earlier)) yield* sessions.end(earlier.value)",
+    ""
+  ),
+  mutating("console/Page.ts", "console/Access")(", set_config('transaction_read_only', 'on', true)", ""),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
   attempt("WHERE failure IS NULL", ""),
