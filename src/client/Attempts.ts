@@ -52,7 +52,7 @@ const mayHelp = Result.match({
   onFailure: ({ reason }: HttpClientError.HttpClientError) => reason._tag === "TransportError"
 })
 
-/** Returns the delay of `Retry-After` in milliseconds (RFC 9110, section 10.2.3). */
+/** Returns the delay of `Retry-After` in milliseconds; a date is compared with the time of day `now` (RFC 9110, section 10.2.3). */
 const askedDelay = (outcome: Outcome, now: number): number =>
   Result.getSuccess(outcome).pipe(
     Option.flatMap(({ headers }) => Headers.get(headers, "retry-after")),
@@ -60,19 +60,21 @@ const askedDelay = (outcome: Outcome, now: number): number =>
     Option.match({ onNone: () => 0, onSome: (value) => Duration.toMillis(Headers.retryAfterDelay(value, now)) })
   )
 
+/** The monotonic time in milliseconds, which no change of the time of day alters. */
+const monotonicMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6)
+
 const repeated = Effect.fnUntraced(function* (
   attempt: Effect.Effect<HttpClientResponse.HttpClientResponse, HttpClientError.HttpClientError>,
   { delay = "250 millis", times = 4, within = "1 minute" }: RetryOptions
 ) {
-  const end = (yield* Clock.currentTimeMillis) + Duration.toMillis(within)
+  const end = (yield* monotonicMillis) + Duration.toMillis(within)
   for (let retries = 0; ; retries++) {
     const outcome = yield* Effect.result(attempt)
     if (retries >= times || !mayHelp(outcome)) return yield* Effect.fromResult(outcome)
-    const now = yield* Clock.currentTimeMillis
     const backoff =
       Math.min(Duration.toMillis(delay) * 2 ** retries, longestDelay) * (yield* Random.nextBetween(0.5, 1))
-    const wait = Math.max(backoff, askedDelay(outcome, now))
-    if (now + wait > end) return yield* Effect.fromResult(outcome)
+    const wait = Math.max(backoff, askedDelay(outcome, yield* Clock.currentTimeMillis))
+    if ((yield* monotonicMillis) + wait > end) return yield* Effect.fromResult(outcome)
     yield* Effect.sleep(Duration.millis(wait))
   }
 })

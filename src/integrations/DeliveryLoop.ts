@@ -24,6 +24,7 @@ import { SqlClient } from "effect/sql"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { Worker } from "../platform/background/Worker.ts"
 import { claimsLayer, deadLetteringLayer, maintenanceLayer, statement } from "../platform/Database.ts"
+import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { MetricsEnabled } from "../platform/MetricsEnabled.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
@@ -83,7 +84,9 @@ const make = Effect.gen(function* () {
   const measured = yield* MetricsEnabled
   const clock = yield* Clock.Clock
   const random = yield* Random.Random
+  /** The time of day, which the attempt log and the signatures have. */
   const now = () => clock.currentTimeMillisUnsafe()
+  const monotonic = () => monotonicMillis(clock)
   const concurrency = webhooks.endpointConcurrency
   const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
   const terms = { concurrency, disableAfterMillis: Duration.toMillis(webhooks.disableAfter) }
@@ -110,11 +113,12 @@ const make = Effect.gen(function* () {
   yield* Effect.addFinalizer(() =>
     Effect.suspend(() => {
       returnAll(queues.drop())
-      const at = now()
       const ended = new Map(results.left().map(({ lease, result }) => [lease, result]))
       const all = Array.from(
         leased,
-        (lease) => ended.get(lease) ?? returnedBy(lease, "released", { startedAt: lease.startedAt, finishedAt: at })
+        (lease) =>
+          ended.get(lease) ??
+          returnedBy(lease, "released", { startedAt: lease.startedAt, finishedAt: Math.max(lease.startedAt, now()) })
       )
       return all.length === 0 ? Effect.void : Effect.asVoid(record(sql, all, terms))
     }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
@@ -124,12 +128,12 @@ const make = Effect.gen(function* () {
   /** Adds the result of an attempt; returns what is sent next to the endpoint. */
   const ended = (lease: Leased, slot: Slots.Slot, outcome: Outcome) => {
     slots.release(slot)
-    const finishedAt = now()
-    const times = { startedAt: lease.startedAt, finishedAt }
+    const at = monotonic()
+    const millis = Math.round(at - slot.startedAt)
+    const times = { startedAt: lease.startedAt, finishedAt: lease.startedAt + millis }
     const result = resultOf(lease, outcome, times, webhooks.retrySchedule, random.nextDoubleUnsafe())
     const succeeded = result.on === "succeeded" && intake === "open"
-    const millis = finishedAt - lease.startedAt
-    const { next, returned } = queues.next(lease, { succeeded, millis, now: finishedAt })
+    const { next, returned } = queues.next(lease, { succeeded, millis, now: at })
     if (isGone(outcome)) results.addGone(lease)
     results.add(lease, result)
     if (returned.length > 0) returnAll(returned)
@@ -140,7 +144,7 @@ const make = Effect.gen(function* () {
   const deliver = (lease: Leased): Effect.Effect<void> =>
     Effect.suspend(() => {
       lease.startedAt = now()
-      const slot = slots.take(lease.suspect, lease.startedAt)
+      const slot = slots.take(lease.suspect, monotonic())
       return attempt(parts, lease, lease.startedAt).pipe(
         // A defect in one attempt is the failure of that delivery alone.
         Effect.catchDefect((defect) => Effect.as(Effect.logError("An attempt of a delivery failed", defect), internal)),
@@ -174,7 +178,7 @@ const make = Effect.gen(function* () {
     const workerId = worker.leaseId()
     const room = Math.max(0, leasesInAll - leased.size)
     if (workerId === null) return Effect.void
-    const at = now()
+    const at = monotonic()
     queues.runningLow(at).forEach(name)
     const elapsed = clock.monotonicTimeNanosUnsafe()
     if (named.size === 0 && elapsed < pollAt) return Effect.void
@@ -186,11 +190,10 @@ const make = Effect.gen(function* () {
     changed.clear()
     return untraced(statement(claim(claims, { ...limits, workerId, named: visits }))).pipe(
       Effect.map((rows) => {
-        const at = now()
-        const leases = leasesOf(rows, at)
+        const leases = leasesOf(rows, now())
         for (const lease of leases) leased.add(lease)
         if (intake === "closed") return returnAll(leases)
-        queues.add(leases, at)
+        queues.add(leases, monotonic())
         // The claim may have read a webhook before it changed.
         for (const endpoint of changed.values()) returnAll(queues.drop(endpoint))
       }),

@@ -2,7 +2,7 @@
  * Test events, with which operators check an endpoint. A test event is signed like a delivery and sent once, at once, even if
  * the webhook is disabled. It is not stored, and does not change the health of the endpoint.
  */
-import { Clock, Context, Effect, Layer } from "effect"
+import { Clock, Context, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { EventId, type InstallationId, type ProjectId } from "../api/Ids.ts"
 import { testEventType } from "../api/integrations/Events.ts"
@@ -58,19 +58,21 @@ export class TestEvents extends Context.Service<
             data: "{}"
           })
           const secrets = yield* open({ ...webhook, projectId })
-          const outcome = yield* sender.send({
-            url: webhook.endpointUrl,
-            body,
-            headers: headersOf(secrets, {
-              webhookId: yield* newId("tst"),
-              now: startedAt,
+          const [took, outcome] = yield* Effect.timed(
+            sender.send({
+              url: webhook.endpointUrl,
               body,
-              traceparent: yield* currentOrNewTraceparent
+              headers: headersOf(secrets, {
+                webhookId: yield* newId("tst"),
+                now: startedAt,
+                body,
+                traceparent: yield* currentOrNewTraceparent
+              })
             })
-          })
+          )
           const answer = {
             status: outcome._tag === "answered" ? outcome.status : null,
-            durationMs: (yield* Clock.currentTimeMillis) - startedAt,
+            durationMs: Math.round(Duration.toMillis(took)),
             errorCode: outcome._tag === "failed" ? outcome.code : null
           }
           yield* audit.record(projectId, { action: "webhook.test", target: installationId, detail: answer })

@@ -13,6 +13,7 @@
 import { Context, Data, Duration, Effect, Exit, Layer, Schedule } from "effect"
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker"
 import type { ChannelId, ProjectId } from "../api/Ids.ts"
+import { byMonotonicTime } from "../platform/MonotonicTime.ts"
 import { isUnanswered, type Outcome } from "./Outcomes.ts"
 
 const failuresInARow = 5
@@ -34,6 +35,16 @@ export class CircuitOpen extends Data.TaggedError("CircuitOpen") {}
 
 const isProbeDue = (state: CircuitBreaker.State) =>
   state._tag === "Open" ? Duration.toMillis(state.retryAfter) <= 0 : state._tag === "HalfOpen" && !state.probing
+
+/** The store of the states, whose open periods are measured by monotonic time. */
+const monotonicStore = Layer.effect(
+  CircuitBreaker.CircuitBreakerStore,
+  Effect.map(CircuitBreaker.CircuitBreakerStore, (store) => ({
+    admit: (...args) => byMonotonicTime(store.admit(...args)),
+    record: (...args) => byMonotonicTime(store.record(...args)),
+    state: (...args) => byMonotonicTime(store.state(...args))
+  }))
+)
 
 export class Circuits extends Context.Service<
   Circuits,
@@ -84,5 +95,5 @@ export class Circuits extends Context.Service<
         ).pipe(Effect.orDie)
       }
     })
-  ).pipe(Layer.provide(CircuitBreaker.layerStoreMemory()))
+  ).pipe(Layer.provide(Layer.provide(monotonicStore, CircuitBreaker.layerStoreMemory())))
 }

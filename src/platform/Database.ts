@@ -10,6 +10,7 @@ import { watchedSocket } from "./DatabaseSocket.ts"
 import { EmbeddedPostgres } from "./EmbeddedPostgres.ts"
 import * as Pooler from "./Database/Pooler.ts"
 import { defaultConnections, optionsOf, type Pool, type PoolId, pools, sizesOf } from "./Database/Pools.ts"
+import { monotonicMillis } from "./MonotonicTime.ts"
 import { Settings } from "./Settings.ts"
 
 /** The URL by which the process connects to the database. */
@@ -211,9 +212,9 @@ export const retried = <A, R>(
 /** Repeats a statement while it is contended; for at most `projectFileTimeout` while the project is locked. */
 const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
   Effect.clockWith((clock) => {
-    const end = clock.currentTimeMillisUnsafe() + Duration.toMillis(projectFileTimeout)
+    const end = monotonicMillis(clock) + Duration.toMillis(projectFileTimeout)
     const isWaiting = (error: SqlError.SqlError | Contended) =>
-      isContended(error) && (error._tag !== "Contended" || clock.currentTimeMillisUnsafe() < end)
+      isContended(error) && (error._tag !== "Contended" || monotonicMillis(clock) < end)
     return Effect.retry(effect, { while: isWaiting, schedule: contentionSchedule })
   })
 

@@ -48,7 +48,8 @@ const findOrStart = (
     // Another process may be starting or stopping the server, or its lock file may still exist.
     Effect.retry({
       while: ({ reason }) => reason === "Busy",
-      schedule: Schedule.spaced("200 millis").pipe(Schedule.upTo({ duration: "20 seconds" }))
+      schedule: Schedule.spaced("200 millis"),
+      times: 100
     })
   )
 
@@ -77,7 +78,8 @@ const stopIfUnused = (cluster: Cluster.Cluster): Effect.Effect<void> =>
     // Another process may be stopping it at this moment.
     Effect.retry({
       while: ({ reason }) => reason === "Busy",
-      schedule: Schedule.spaced("200 millis").pipe(Schedule.upTo({ duration: "5 seconds" }))
+      schedule: Schedule.spaced("200 millis"),
+      times: 25
     }),
     Effect.catch(({ message }) => Effect.logWarning(`PostgreSQL may be left running: ${message}`))
   )

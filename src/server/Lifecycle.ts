@@ -8,6 +8,7 @@ import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } fr
 import { Internal, MethodNotAllowed, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
 import { ProjectLocked } from "../platform/Database.ts"
 import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../platform/CurrentRequest.ts"
+import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { RequestMetrics } from "../platform/RequestMetrics.ts"
 import { Drain } from "./Drain.ts"
 import { isProblem, type Problem, problemResponse } from "./ProblemResponse.ts"
@@ -48,7 +49,7 @@ export const layer = (methods: Methods) =>
             NodeHttpServerRequest.toIncomingMessage(request).headers["x-request-id"],
             request.url
           )
-          const started = clock.currentTimeMillisUnsafe()
+          const started = monotonicMillis(clock)
           fiber.setContext(contextOf(fiber.context, request, current))
 
           const [path] = splitTarget(request.url)
@@ -62,7 +63,7 @@ export const layer = (methods: Methods) =>
                 ? Effect.succeed(problemResponse(repeatedHost(), current))
                 : Effect.catchCause(routes, (cause) => recover(cause, request, current, methods))
           return Effect.flatMap(answered, (response) =>
-            finish(request, current, clock.currentTimeMillisUnsafe() - started, withHeaders(response, current))
+            finish(request, current, monotonicMillis(clock) - started, withHeaders(response, current))
           )
         })
     }),
@@ -158,7 +159,7 @@ const operationalRoute = ({ url }: Request, methods: Methods) => {
 
 /** Marks the span of a failed request, and writes the access log. */
 const report = (request: Request, current: CurrentRequestShape, status: number, millis: number) => {
-  const line = `${request.method} ${splitTarget(request.url)[0]} ${status} ${millis} ms`
+  const line = `${request.method} ${splitTarget(request.url)[0]} ${status} ${Math.round(millis)} ms`
   const log = status < 400 ? Effect.logDebug(line) : status < 500 ? Effect.logInfo(line) : Effect.logWarning(line)
   const { problem } = current
   return problem === undefined ? log : Effect.andThen(Effect.annotateCurrentSpan("error.type", problem), log)

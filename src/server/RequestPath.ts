@@ -18,6 +18,7 @@ import { Principal } from "../api/Authentication.ts"
 import { ProviderOutcomeUnknown } from "../api/Problems.ts"
 import { makeAuthorize } from "../platform/auth/Bearer.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
+import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { makeThrottle } from "../platform/rateLimit/Throttle.ts"
 import { nameServerSpan } from "../platform/Telemetry.ts"
 import { readBody } from "./JsonBody.ts"
@@ -59,7 +60,7 @@ export const makeCompile = Effect.gen(function* () {
       nameServerSpan(fiber.context, spanName)
 
       const { headers, socket } = NodeHttpServerRequest.toIncomingMessage(request)
-      const now = fiber.getRef(Clock.Clock).currentTimeMillisUnsafe()
+      const now = monotonicMillis(fiber.getRef(Clock.Clock))
       return authorize(headers.authorization, socket, access, now).pipe(
         Effect.flatMapEager((credential) => {
           fiber.setContext(Context.add(fiber.context, Principal, credential))

@@ -113,6 +113,21 @@ describe("the next attempt of the client", () => {
       assert.strictEqual(requests(), 3)
     })
   )
+
+  it.effect("fails once its time is over, though the clock is set back", () =>
+    Effect.gen(function* () {
+      yield* TestClock.setTime(7_200_000)
+      const answer = Promise.withResolvers<Response>()
+      const { fiber, requests } = yield* calling({ retry: { within: "8 seconds" } }, () => answer.promise)
+      yield* TestClock.setTime(3_600_000)
+      yield* pass(8_000)
+      answer.resolve(problem(503, "service_unavailable"))
+      yield* settled
+      yield* pass(10_000)
+      assert.strictEqual((yield* Fiber.join(fiber))._tag, "Failure")
+      assert.strictEqual(requests(), 1)
+    })
+  )
 })
 
 describe("an attempt of the client", () => {

@@ -44,6 +44,17 @@ layer(Layer.fresh(Circuits.layer))("the circuit of a channel", (it) => {
     })
   )
 
+  it.effect("admits a probe after 5 s, though the clock is set back", () =>
+    Effect.gen(function* () {
+      const channel = channelOf("set back")
+      yield* TestClock.setTime(7_200_000)
+      for (let n = 0; n < 5; n++) yield* call(channel, timeout)
+      yield* TestClock.setTime(3_600_000)
+      yield* TestClock.adjust("5 seconds")
+      assert.strictEqual(yield* call(channel, busy), "http_503")
+    })
+  )
+
   it.effect("stays closed while the provider answers anything", () =>
     Effect.gen(function* () {
       const channel = channelOf("answers")

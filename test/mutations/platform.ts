@@ -33,6 +33,11 @@ export const platform = [
     "last !== undefined"
   ),
   mutating("platform/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
+  mutating("platform/MonotonicTime.ts", "integrations/Sender/Names")("< entry.until", "< Infinity"),
+  mutating("messaging/Circuits.ts", "messaging/Circuits")(
+    "byMonotonicTime(store.admit(...args))",
+    "store.admit(...args)"
+  ),
   bearer('!credential.entitlements.includes("developer_api")', "false"),
   bearer("!credential.modules.includes(access.module)", "false"),
   bearer("!credential.membership", "false"),

@@ -23,7 +23,7 @@ export interface Slot {
 }
 
 export interface Slots {
-  /** Takes a slot. `now` is in milliseconds. */
+  /** Takes a slot. `now` is monotonic, in milliseconds. */
   readonly take: (suspect: boolean, now: number) => Slot
   readonly release: (slot: Slot) => void
   /** Returns how many more attempts may start; never less than 0. */

@@ -1,8 +1,9 @@
 /** Resolves host names. */
-import { Array, Cache, Context, Data, Deferred, Duration, Effect, Exit, Layer, Predicate } from "effect"
+import { Array, Context, Data, Deferred, Duration, Effect, Layer, Predicate } from "effect"
 import { lookup, Resolver } from "node:dns"
 import { readFile } from "node:fs/promises"
 import { isIP } from "node:net"
+import { cachedFor } from "../../platform/MonotonicTime.ts"
 
 /** The name has no address, or no resolver has answered. */
 export class NameUnresolved extends Data.TaggedError("NameUnresolved")<{ readonly code: string }> {}
@@ -33,13 +34,7 @@ export class Names extends Context.Service<
  * Failures are not cached.
  */
 export const cached = (resolve: (name: string) => Addresses) =>
-  Effect.map(
-    Cache.makeWith(resolve, {
-      capacity: 10_000,
-      timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.seconds(5) : Duration.zero)
-    }),
-    (cache) => (name: string) => Cache.get(cache, name)
-  )
+  cachedFor(resolve, { capacity: 10_000, timeToLive: () => Duration.seconds(5) })
 
 /**
  * Resolves in the order of a Unix system: hosts file, then DNS. DNS queries use c-ares, as they have a timeout and can be

@@ -36,9 +36,10 @@ export const live = Effect.fnUntraced(function* (cluster: Cluster): Effect.fn.Re
   const lock = parse(text)
   if (lock === undefined) {
     // Either the server is writing the file now, or a machine crash has left an empty one, which no other process
-    // removes. Its age is in the clock of the system, not of the fiber.
+    // removes. Its age is in the clock of the system, not of the fiber; a time in the future was written before that clock
+    // was set back.
     const written = statSync(path, { throwIfNoEntry: false })
-    if (written !== undefined && Date.now() - written.mtimeMs > 5_000) rmSync(path, { force: true })
+    if (written !== undefined && Math.abs(Date.now() - written.mtimeMs) > 5_000) rmSync(path, { force: true })
     return undefined
   }
   // PostgreSQL itself replaces the lock of a dead process, without races.

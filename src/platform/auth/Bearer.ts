@@ -23,8 +23,8 @@ type Refusal =
   | ServiceUnavailable
 
 /**
- * Verifies the token of an `Authorization` header that arrived on a connection at the time `now`, in milliseconds since
- * 1970-01-01, and its right to an operation.
+ * Verifies the token of an `Authorization` header that arrived on a connection at the monotonic time `now`, in milliseconds,
+ * and its right to an operation.
  */
 type Authorize = (
   authorization: string | undefined,

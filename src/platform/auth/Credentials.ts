@@ -1,11 +1,12 @@
 /** Verifies bearer tokens. A cache keeps keys for less than a second, so that a revocation is in force within a second. */
-import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Option } from "effect"
+import { Clock, Context, Duration, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../api/Access.ts"
 import type { RateLimit } from "../../api/Authentication.ts"
 import type { KeyId, MemberId, ProjectId } from "../../api/Ids.ts"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { statement } from "../Database.ts"
+import { cachedFor, monotonicMillis } from "../MonotonicTime.ts"
 import { type Bucket, bucketsOf } from "../rateLimit/RateLimits.ts"
 import { pacedReads } from "./KeyReads.ts"
 import { type Presented, sameHash } from "./Token.ts"
@@ -24,7 +25,7 @@ export interface Credential {
   readonly timeZone: string
 }
 
-/** A credential, and the time until which its key need not be read again, in milliseconds since 1970-01-01. */
+/** A credential, and the monotonic time until which its key need not be read again, in milliseconds. */
 export interface Verified {
   readonly credential: Credential
   readonly until: number
@@ -83,21 +84,15 @@ export class Credentials extends Context.Service<
         WHERE k.key_id = ANY(${keyIds}::text[]) AND k.revoked_at IS NULL`
       const readOne = yield* pacedReads((keyIds) => statement(read(keyIds)))
 
-      const keys = yield* Cache.makeWith(
+      const find = yield* cachedFor(
         Effect.fnUntraced(function* (keyId: KeyId) {
           // The time of the read counts as age.
           const { row, took } = yield* readOne(keyId)
           const left = Duration.max(Duration.zero, Duration.subtract(timeToLive, took))
-          const until = (yield* Clock.currentTimeMillis) + Duration.toMillis(left)
-          return { entry: Option.map(row, (row) => toEntry(row, until)), left }
+          const clock = yield* Clock.Clock
+          return { entry: Option.map(row, (row) => toEntry(row, left, clock)), left }
         }),
-        {
-          capacity: 10_000,
-          timeToLive: Exit.match({
-            onSuccess: ({ left }) => left,
-            onFailure: () => Duration.zero
-          })
-        }
+        { capacity: 10_000, timeToLive: ({ left }) => left }
       )
 
       const touch = (entry: Entry, now: number) => {
@@ -120,7 +115,7 @@ export class Credentials extends Context.Service<
 
       return {
         verify: ({ hash, keyId }) =>
-          Effect.flatMap(Cache.get(keys, keyId), ({ entry }) => {
+          Effect.flatMap(find(keyId), ({ entry }) => {
             if (Option.isNone(entry) || !sameHash(entry.value.tokenHash, hash)) return Effect.succeedNone
             return Effect.clockWith((clock) => accept(entry.value, clock.currentTimeMillisUnsafe()))
           })
@@ -129,10 +124,16 @@ export class Credentials extends Context.Service<
   )
 }
 
-const toEntry = ({ expiresAt, lastUsedAt, rateLimits, tokenHash, ...credential }: Row, until: number): Entry => ({
+/** Makes the entry of a key that need not be read again for the time `left`. */
+const toEntry = (
+  { expiresAt, lastUsedAt, rateLimits, tokenHash, ...credential }: Row,
+  left: Duration.Duration,
+  clock: Clock.Clock
+): Entry => ({
   credential: { ...credential, buckets: bucketsOf(credential.projectId, { ...defaultRateLimits, ...rateLimits }) },
   tokenHash,
-  until: Math.min(until, expiresAt.getTime()),
+  until:
+    monotonicMillis(clock) + Math.min(Duration.toMillis(left), expiresAt.getTime() - clock.currentTimeMillisUnsafe()),
   expiresAt: expiresAt.getTime(),
   lastUsedAt: lastUsedAt?.getTime() ?? 0
 })

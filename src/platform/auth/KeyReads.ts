@@ -12,6 +12,7 @@ import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import * as NetAddress from "effect/net/NetAddress"
 import type { KeyId } from "../../api/Ids.ts"
 import { ServiceUnavailable } from "../../api/Problems.ts"
+import { monotonicMillis } from "../MonotonicTime.ts"
 import { RecentSet } from "../RecentSet.ts"
 import { TokenBuckets } from "../rateLimit/TokenBuckets.ts"
 
@@ -105,7 +106,7 @@ export const pacedReads = <Row extends { readonly keyId: KeyId }>(
 
     return Effect.fnUntraced(function* (keyId) {
       const network = yield* currentNetwork
-      return found.has(keyId) || isWithinBurst(network, yield* Clock.currentTimeMillis)
+      return found.has(keyId) || isWithinBurst(network, monotonicMillis(yield* Clock.Clock))
         ? (yield* readAll([keyId]))(keyId)
         : yield* wait(keyId, network)
     })

@@ -7,6 +7,7 @@ import * as RateLimiter from "effect/persistence/RateLimiter"
 import type { Policy } from "../../api/Access.ts"
 import type { RateLimit } from "../../api/Authentication.ts"
 import type { ProjectId } from "../../api/Ids.ts"
+import { monotonicMillis } from "../MonotonicTime.ts"
 import { Settings } from "../Settings.ts"
 import { type Decision, TokenBuckets } from "./TokenBuckets.ts"
 
@@ -54,7 +55,7 @@ export class RateLimits extends Context.Service<
   RateLimits,
   {
     /**
-     * Takes one token at the time `now`, in milliseconds since 1970-01-01; a refused request takes none. The token of a
+     * Takes one token at the monotonic time `now`, in milliseconds; a refused request takes none. The token of a
      * bucket in memory is taken by the call itself. For `messages`, buckets of this process stand in for a shared
      * store that does not answer.
      */
@@ -84,7 +85,7 @@ const limitsOf = (take: Take, fallback?: Take) => {
   return RateLimits.of({
     take: (bucket, now) => (bucket.policy === "messages" ? takeMessage : take)(bucket, now),
     ping: Effect.clockWith((clock) =>
-      Effect.asVoid(take({ key: "{ping}", limit: 1_000_000, windowSeconds: 1 }, clock.currentTimeMillisUnsafe()))
+      Effect.asVoid(take({ key: "{ping}", limit: 1_000_000, windowSeconds: 1 }, monotonicMillis(clock)))
     )
   })
 }

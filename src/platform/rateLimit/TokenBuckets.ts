@@ -14,7 +14,7 @@ export interface Decision {
 
 interface Bucket {
   tokens: number
-  /** When the last token came back, in milliseconds since the epoch. */
+  /** Monotonic time at which the last token came back, in milliseconds. */
   refilledAt: number
   /** Milliseconds for one token. */
   readonly perToken: number
@@ -28,7 +28,7 @@ export class TokenBuckets {
   private readonly buckets = new Map<string, Bucket>()
   private sweepAbove = minSweep
 
-  /** Takes one token of the bucket `key` at the time `now`, in milliseconds; a refused request takes none. */
+  /** Takes one token of the bucket `key` at the monotonic time `now`, in milliseconds; a refused request takes none. */
   take(key: string, { limit, windowSeconds }: RateLimit, now: number): Decision {
     const bucket = this.buckets.get(key) ?? this.add(key, limit, windowSeconds, now)
     refill(bucket, now)

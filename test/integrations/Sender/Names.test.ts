@@ -162,6 +162,19 @@ describe("a DNS answer", () => {
     })
   )
 
+  it.effect("is cached for no longer when the clock is set back", () =>
+    Effect.gen(function* () {
+      yield* TestClock.setTime(7_200_000)
+      const { queries, resolve } = counting(Effect.succeed(["192.0.2.1"]))
+      const names = yield* resolve
+      yield* names("a.test")
+      yield* TestClock.setTime(3_600_000)
+      yield* TestClock.adjust("5 seconds")
+      yield* names("a.test")
+      assert.deepStrictEqual(queries, ["a.test", "a.test"])
+    })
+  )
+
   it.effect("is not cached when it is a failure", () =>
     Effect.gen(function* () {
       const { queries, resolve } = counting(Effect.fail(new NameUnresolved({ code: "ENOTFOUND" })))

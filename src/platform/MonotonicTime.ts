@@ -1,0 +1,67 @@
+/**
+ * Monotonic time, by which durations are measured: the time of day can be set back. Parts of the library that measure durations
+ * by the time of day are used through this module. Both times follow a test clock.
+ */
+import { Cache, Clock, Duration, Effect, Exit, Option } from "effect"
+
+/** Returns the monotonic time of a clock, in milliseconds since an arbitrary moment. */
+export const monotonicMillis = (clock: Clock.Clock): number => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
+
+interface Options<A> {
+  /** Maximum number of entries; the oldest are dropped. */
+  readonly capacity: number
+  /** Time for which a result is kept. */
+  readonly timeToLive: (result: A) => Duration.Duration
+}
+
+interface Entry<A> {
+  readonly result: A
+  readonly until: number
+}
+
+/**
+ * Makes a function that looks up a key and caches its result for a monotonic time. Concurrent look-ups of a key are one.
+ * Failures are not cached.
+ */
+export const cachedFor = <Key, A, E>(
+  lookup: (key: Key) => Effect.Effect<A, E>,
+  { capacity, timeToLive }: Options<A>
+): Effect.Effect<(key: Key) => Effect.Effect<A, E>> =>
+  Effect.gen(function* () {
+    const clock = yield* Clock.Clock
+    const toEntry = (result: A): Entry<A> => ({
+      result,
+      until: monotonicMillis(clock) + Duration.toMillis(timeToLive(result))
+    })
+    const cache = yield* Cache.makeWith((key: Key) => Effect.map(lookup(key), toEntry), {
+      capacity,
+      timeToLive: Exit.match({ onSuccess: () => Duration.infinity, onFailure: () => Duration.zero })
+    })
+    const get = (key: Key) => Effect.map(Cache.get(cache, key), ({ result }) => result)
+
+    return (key) =>
+      Effect.flatMap(Cache.getSuccess(cache, key), (known) => {
+        if (Option.isNone(known)) return get(key)
+        const entry = known.value
+        return monotonicMillis(clock) < entry.until
+          ? Effect.succeed(entry.result)
+          : Effect.andThen(
+              Cache.invalidateWhen(cache, key, (other) => other === entry),
+              get(key)
+            )
+      })
+  })
+
+/** Runs a part of the library that measures durations by the time of day, and does nothing else, by monotonic time. */
+export const byMonotonicTime = <A, E, R>(part: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.clockWith((clock) => Effect.provideService(part, Clock.Clock, monotonicClock(clock)))
+
+const monotonicClock = (clock: Clock.Clock): Clock.Clock => ({
+  currentTimeMillisUnsafe: () => monotonicMillis(clock),
+  currentTimeMillis: Effect.sync(() => monotonicMillis(clock)),
+  currentTimeNanosUnsafe: () => clock.monotonicTimeNanosUnsafe(),
+  currentTimeNanos: clock.monotonicTimeNanos,
+  monotonicTimeNanosUnsafe: () => clock.monotonicTimeNanosUnsafe(),
+  monotonicTimeNanos: clock.monotonicTimeNanos,
+  sleep: (duration) => clock.sleep(duration)
+})

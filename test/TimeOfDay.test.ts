@@ -1,0 +1,51 @@
+/**
+ * Every use of the time of day in `src`, with its reason. The time of day can be set back, so no duration is measured by it
+ * (`platform/MonotonicTime.ts`). `DateTime.nowAsDate` is left out: it is a date to store or to show.
+ */
+import { assert, it } from "@effect/vitest"
+import { readdirSync, readFileSync } from "node:fs"
+import { join } from "node:path"
+
+const source = join(import.meta.dirname, "../src")
+
+/** Reads of the time of day, and parts of the library that measure durations by it. */
+const reads =
+  /\b(Date\.now|new Date\(\)|DateTime\.now(?!AsDate)\w*|currentTime(Millis|Nanos)\w*|\w*Cache\.make\w*|RcMap\.make|(?<!Pg)Pool\.make|CircuitBreaker\.make|cached(InvalidateWithTTL|WithTTL)|Schedule\.(during|elapsed|fixed|upTo|windowed))\b/g
+
+/** The number of uses in each file, and their reason. */
+const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>> = {
+  "campaigns/AudiencePruner.ts": [1, "compared with stored times"],
+  "cli/doctor/Checks.ts": [2, "the time of day is what is checked"],
+  "cli/token.ts": [1, "an expiry that is stored"],
+  "client/Attempts.ts": [1, "compared with the date of Retry-After"],
+  "client/Webhooks.ts": [1, "compared with the time of a signature"],
+  "integrations/Deliveries.ts": [1, "stored"],
+  "integrations/Deliveries/Maintenance.ts": [1, "compared with stored times"],
+  "integrations/DeliveryLoop.ts": [1, "stored in the attempt log, and signed"],
+  "integrations/Replays.ts": [1, "compared with stored times"],
+  "integrations/Sender.ts": [1, "compared with the date of Retry-After"],
+  "integrations/TestEvents.ts": [1, "the time of an event, which is signed"],
+  "integrations/Webhooks.ts": [1, "a cache whose entries do not expire"],
+  "messaging/Circuits.ts": [1, "its store is read by monotonic time"],
+  "messaging/Connectors/Call.ts": [1, "compared with the date of Retry-After"],
+  "messaging/Connectors/Http.ts": [1, "signed"],
+  "messaging/MessagePruner.ts": [1, "compared with stored times"],
+  "platform/EmbeddedPostgres/LockFile.ts": [1, "compared with the time of a file"],
+  "platform/MonotonicTime.ts": [5, "monotonic in place of the time of day, and a cache whose entries do not expire"],
+  "platform/NewId.ts": [1, "ids sort by their time of creation"],
+  "platform/auth/ApiKeys.ts": [3, "stored"],
+  "platform/auth/Credentials.ts": [2, "compared with the stored expiry and last use of a key"],
+  "platform/idempotency/Pruner.ts": [1, "compared with stored times"],
+  "platform/outbox/Outbox.ts": [1, "stored"]
+}
+
+it("the time of day is read only where a reason is listed, and measures no duration", () => {
+  const uses = readdirSync(source, { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".ts"))
+    .map((file) => [file, readFileSync(join(source, file), "utf8").match(reads)?.length ?? 0] as const)
+    .filter(([, count]) => count > 0)
+  assert.deepStrictEqual(
+    Object.fromEntries(uses),
+    Object.fromEntries(Object.entries(reasons).map(([file, [count]]) => [file, count]))
+  )
+})
