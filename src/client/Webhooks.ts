@@ -3,6 +3,7 @@ import { Clock, Data, Duration, Effect, Redacted, Result, Schema } from "effect"
 import { Mac, WebCrypto } from "effect/crypto"
 import { Base64 } from "effect/encoding"
 import { eventBody, type EventType, eventTypes } from "../api/integrations/Events.ts"
+import { withAbsentAsNull } from "./OlderEvents.ts"
 
 /** An event, by `type`. `id` is the same in each delivery of the event: handle each `id` once. */
 export type WebhookEvent = { [Type in EventType]: ReturnType<typeof eventBody<Type>>["Type"] }[EventType]
@@ -133,9 +134,15 @@ const sign = Effect.fnUntraced(function* (secret: string | Redacted.Redacted, si
   })
 })
 
-const decodeEvent = Schema.decodeUnknownEffect(Schema.Union(eventTypes.map((type) => eventBody(type))))
+/** Makes the decoder of a type, also for its events that are older than this client. */
+const decoderOf = (type: EventType) => {
+  const schema = eventBody(type)
+  const decode = Schema.decodeUnknownEffect(schema)
+  const complete = withAbsentAsNull(schema)
+  return (body: unknown): Effect.Effect<unknown, Schema.SchemaError> => decode(complete(body))
+}
+const decoders = new Map<string, ReturnType<typeof decoderOf>>(eventTypes.map((type) => [type, decoderOf(type)]))
 const isOfSomeType = Schema.is(Schema.Struct({ type: Schema.String }))
-const isKnown = Schema.is(Schema.Literals(eventTypes))
 
 const read = Effect.fnUntraced(function* (bytes: Uint8Array) {
   const unreadable = (cause: unknown) => invalid("body_invalid", "The body is no event that this client knows", cause)
@@ -143,10 +150,12 @@ const read = Effect.fnUntraced(function* (bytes: Uint8Array) {
     Effect.try((): unknown => JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes))),
     unreadable
   )
-  if (isOfSomeType(body) && !isKnown(body.type)) {
+  if (!isOfSomeType(body)) return yield* unreadable("The body has no type")
+  const decode = decoders.get(body.type)
+  if (decode === undefined) {
     return yield* invalid("type_unknown", `This client does not know events of type ${JSON.stringify(body.type)}`)
   }
-  const event = yield* Effect.catch(decodeEvent(body), unreadable)
+  const event = yield* Effect.catch(decode(body), unreadable)
   // `map` loses the relation between type and data; each event is decoded by the schema of its own type.
   return event as WebhookEvent
 })

@@ -1,9 +1,10 @@
 /** Verification of deliveries that `standardwebhooks` has signed, and of faulty ones. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect, Redacted, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { createHmac } from "node:crypto"
 import { Webhook } from "standardwebhooks"
+import { withAbsentAsNull } from "../../src/client/OlderEvents.ts"
 import {
   verifyWebhook,
   verifyWebhookPromise,
@@ -125,6 +126,45 @@ describe("a webhook event", () => {
   }
 })
 
+describe("an event that is older than this client", () => {
+  /** Removes the members that are null, as if they had been added since. */
+  const older = (data: object): object => JSON.parse(JSON.stringify(data, (_, value: unknown) => value ?? undefined))
+
+  for (const [type, data] of [
+    ["crm.deal.created.v1", { deal }],
+    ["crm.deal.updated.v1", { deal }],
+    ["crm.deal.stage_changed.v1", { deal, previousStageId: "stage_new" }],
+    ["crm.task.created.v1", { task }],
+    ["crm.task.completed.v1", { task }]
+  ] as const) {
+    it.effect(`has null for each absent member that may be null: ${type}`, () =>
+      Effect.gen(function* () {
+        const text = eventOf(type, older(data))
+        const result = yield* verified({ body: text, headers: headersOf(text) })
+        const event: unknown = result._tag === "Success" && JSON.parse(JSON.stringify(result.success))
+        assert.deepStrictEqual(event, JSON.parse(eventOf(type, data)))
+      })
+    )
+  }
+
+  it("has null at any depth, and none for an optional member or one that may not be null", () => {
+    const Item = Schema.Struct({ id: Schema.String, note: Schema.NullOr(Schema.String) })
+    const complete = withAbsentAsNull(
+      Schema.Struct({
+        items: Schema.Array(Item),
+        owner: Schema.NullOr(Item),
+        other: Schema.NullOr(Item),
+        hint: Schema.optionalKey(Schema.NullOr(Schema.String))
+      })
+    )
+    assert.deepStrictEqual(complete({ items: [{ id: "a" }, { note: "b" }], owner: {} }), {
+      items: [{ id: "a", note: null }, { note: "b" }],
+      owner: { note: null },
+      other: null
+    })
+  })
+})
+
 describe("a delivery is taken", () => {
   takes("as bytes", () => ({ body: new TextEncoder().encode(body) }))
   takes("as a Buffer that is part of a larger one", () => ({
@@ -215,6 +255,7 @@ describe("a delivery is refused", () => {
     "with a type that is no text": eventOf("crm.deal.created.v1", { deal }).replace('"crm.deal.created.v1"', "1"),
     "with the data of another type": eventOf("crm.task.created.v1", { deal }),
     "with a deal of another form": eventOf("crm.deal.created.v1", { deal: { ...deal, version: "2" } }),
+    "without a member that may not be null": eventOf("crm.deal.created.v1", { deal: { ...deal, stageId: undefined } }),
     "without an id": eventOf("crm.deal.created.v1", { deal }).replace('"id":"evt_1",', "")
   }
   for (const [what, text] of Object.entries(unreadable)) {

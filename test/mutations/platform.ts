@@ -43,7 +43,10 @@ export const platform = [
   bearer("!credential.membership", "false"),
   bearer("!credential.scopes.includes(access.scope)", "false"),
   credentials("entry.expiresAt <= now", "false"),
-  credentials("Math.min(until, expiresAt.getTime())", "until"),
+  credentials(
+    "Math.min(Duration.toMillis(left), expiresAt.getTime() - clock.currentTimeMillisUnsafe())",
+    "Duration.toMillis(left)"
+  ),
   credentials("AND k.revoked_at IS NULL", ""),
   credentials("const usageResolution = 60_000", "const usageResolution = 600_000"),
   credentials("Duration.millis(850)", "Duration.millis(8500)"),
