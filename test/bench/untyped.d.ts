@@ -22,7 +22,14 @@ declare module "pg" {
     on(event: "error", listener: (error: Error) => void): this
     end(): Promise<void>
   }
+  class Client {
+    constructor(config: Pick<Config, "connectionString">)
+    connect(): Promise<void>
+    query<Row>(text: string): Promise<{ readonly rows: ReadonlyArray<Row> }>
+    on(event: "notification", listener: () => void): this
+  }
   const pg: {
+    readonly Client: typeof Client
     readonly Pool: typeof Pool
     readonly types: {
       readonly builtins: { readonly TIMESTAMP: number }

@@ -1,5 +1,6 @@
 /** Latency of events, from commit to arrival, in a flow of commands. */
 import { Effect } from "effect"
+import type { SqlError } from "effect/sql"
 import { randomUUID } from "node:crypto"
 import { quantile } from "../Figures.ts"
 import { BenchFailed } from "../Stage.ts"
@@ -25,28 +26,59 @@ const createDeal = ({ token, url }: Ours, title: string) =>
     catch: (cause) => new BenchFailed({ message: `No deal: ${String(cause)}` })
   })
 
-/** Returns the commit times of deliveries' events, in milliseconds since 1970. */
+/** The time of a delivery's commit in milliseconds since 1970. */
+export interface Committed {
+  readonly id: string
+  readonly committed: number
+}
+
+/** Returns the commit times of deliveries' events. */
 const commits = ({ sql }: Ours, deliveries: ReadonlyArray<string>) =>
-  sql<{ readonly id: string; readonly committed: number }>`
+  sql<Committed>`
     SELECT deliveries.id, extract(epoch FROM pg_xact_commit_timestamp(events.xmin))::float8 * 1000 AS committed
     FROM deliveries JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
     WHERE deliveries.project_id = ${projectId} AND deliveries.id = ANY(${deliveries}::text[])`
 
+/** A source of events that go to one endpoint. */
+export interface Source<E> {
+  /** Commits the next event. */
+  readonly commit: (i: number) => Effect.Effect<unknown, E>
+  readonly commits: (deliveries: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<Committed>, E>
+}
+
 /**
- * Creates deals whose events go to one endpoint; each follows the answer of the previous one, at least `pace` milliseconds
- * after its start. Returns quantiles of the latency in milliseconds.
+ * Commits events; each follows the previous one, at least `pace` milliseconds after its start. Returns quantiles of the
+ * latency in milliseconds.
  */
-export const flow = Effect.fnUntraced(function* (service: Ours, endpoints: Endpoints, events: number, pace: number) {
+export const flowOf = Effect.fnUntraced(function* <E>(
+  source: Source<E>,
+  endpoints: Endpoints,
+  events: number,
+  pace: number
+) {
   yield* endpoints.forget
   for (let i = 0; i < events; i++) {
     const from = performance.now()
-    yield* createDeal(service, `Analytical engine no. ${i}`)
+    yield* source.commit(i)
     yield* Effect.sleep(Math.max(0, pace - (performance.now() - from)))
   }
   yield* endpoints.received(events)
   const arrivals = new Map(yield* endpoints.arrivals)
-  const found = yield* commits(service, [...arrivals.keys()])
+  const found = yield* source.commits([...arrivals.keys()])
   const delays = found.map(({ committed, id }) => (arrivals.get(id) ?? Number.NaN) - committed)
   if (delays.length < events) return yield* new BenchFailed({ message: "Deliveries came that nobody made" })
   return { p50: quantile(delays, 0.5), p95: quantile(delays, 0.95) }
 })
+
+/** Measures events of deals that requests create. */
+export const flow = (service: Ours, endpoints: Endpoints, events: number, pace: number) =>
+  flowOf(
+    {
+      commit: (i) => createDeal(service, `Analytical engine no. ${i}`),
+      commits: (deliveries): Effect.Effect<ReadonlyArray<Committed>, BenchFailed | SqlError.SqlError> =>
+        commits(service, deliveries)
+    },
+    endpoints,
+    events,
+    pace
+  )

@@ -1,47 +1,46 @@
-/** The work of both opponents for a job: sign it by Standard Webhooks and POST it on persistent connections. */
+/** The work of both opponents for a job: sign it by Standard Webhooks and POST it by undici on persistent connections. */
 import { createHmac } from "node:crypto"
-import { Agent, request } from "node:http"
+import { Pool } from "undici"
 import type { Job } from "./Protocol.ts"
 
-/** The contract's deadline in milliseconds. */
+/** The contract's deadline in milliseconds, here of the answer's headers and of each part of its body: undici's own timers. */
 const deadline = 15_000
-
-const agent = new Agent({ keepAlive: true })
 
 /** Creates the handler of a job. All endpoints share `secret` here; the service opens each endpoint's own for each attempt. */
 export const poster = (secret: string) => {
   const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64")
-  return ({ event, id, traceparent, url }: Job): Promise<void> =>
-    new Promise((resolve, reject) => {
-      const body = Buffer.from(JSON.stringify(event))
-      const timestamp = String(Math.floor(Date.now() / 1000))
-      const mac = createHmac("sha256", key).update(`${id}.${timestamp}.`).update(body)
-      const headers = {
+  /** The pool and the path of each URL. */
+  const targets = new Map<string, { readonly pool: Pool; readonly path: string }>()
+  const targetOf = (url: string) => {
+    const known = targets.get(url)
+    if (known !== undefined) return known
+    const { origin, pathname } = new URL(url)
+    const target = {
+      pool: new Pool(origin, { pipelining: 1, headersTimeout: deadline, bodyTimeout: deadline }),
+      path: pathname
+    }
+    targets.set(url, target)
+    return target
+  }
+  return async ({ event, id, traceparent, url }: Job): Promise<void> => {
+    const body = Buffer.from(JSON.stringify(event))
+    const timestamp = String(Math.floor(Date.now() / 1000))
+    const mac = createHmac("sha256", key).update(`${id}.${timestamp}.`).update(body)
+    const { path, pool } = targetOf(url)
+    const answer = await pool.request({
+      path,
+      method: "POST",
+      headers: {
         "content-type": "application/json",
-        "content-length": body.byteLength,
         "user-agent": "bench",
         "webhook-id": id,
         "webhook-timestamp": timestamp,
         "webhook-signature": `v1,${mac.digest("base64")}`,
         traceparent
-      }
-      const sent = request(url, { method: "POST", agent, headers }, (response) => {
-        const { statusCode = 0 } = response
-        response
-          .resume()
-          .on("error", reject)
-          .on("end", () => {
-            clearTimeout(timer)
-            if (statusCode >= 200 && statusCode < 300) resolve()
-            else reject(new Error(`status ${statusCode}`))
-          })
-      })
-      const timer = setTimeout(() => sent.destroy(new Error("timeout")), deadline)
-      sent
-        .on("error", (error) => {
-          clearTimeout(timer)
-          reject(error)
-        })
-        .end(body)
+      },
+      body
     })
+    await answer.body.dump()
+    if (answer.statusCode < 200 || answer.statusCode >= 300) throw new Error(`status ${answer.statusCode}`)
+  }
 }

@@ -23,7 +23,8 @@ const columns: Readonly<Record<string, readonly [head: string, digits: number]>>
   drainSeconds: ["DRAIN S", 1],
   sendSeconds: ["SECONDS", 2],
   cpuMicros: ["CPU µs/DELIVERY", 0],
-  postgresMicros: ["POSTGRESQL µs/DELIVERY", 0]
+  postgresMicros: ["POSTGRESQL µs/DELIVERY", 0],
+  bothMicros: ["BOTH µs/DELIVERY", 0]
 }
 
 const fieldsOf = ({ names: [name = ""], rounds: [round = {}] }: Comparison) => Object.keys(round[name] ?? {})

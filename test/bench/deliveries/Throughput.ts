@@ -20,17 +20,20 @@ export const drain = Effect.fnUntraced(function* (
 ) {
   const work = yield* makeWork(deliveries, endpoints.urls.length)
   yield* endpoints.forget
-  const before = { own: cpuMillis(contender.pid), postgres: childrenMillis(postmaster) }
+  const before = cpuMillis(contender.pid)
   yield* contender.give(work)
   const given = childrenMillis(postmaster)
   const { first } = yield* endpoints.received(deliveries)
   yield* until(`${contender.name} does not finish`, contender.done, (done) => done)
   const millis = Date.now() - first
   const micros = (from: number, to: number) => ((to - from) * 1000) / deliveries
+  const cpuMicros = micros(before, cpuMillis(contender.pid))
+  const postgresMicros = micros(given, childrenMillis(postmaster))
   return {
     deliveriesPerSecond: (deliveries * 1000) / millis,
-    cpuMicros: micros(before.own, cpuMillis(contender.pid)),
-    postgresMicros: micros(given, childrenMillis(postmaster))
+    cpuMicros,
+    postgresMicros,
+    bothMicros: cpuMicros + postgresMicros
   }
 })
 

@@ -22,7 +22,7 @@ await run({
       concurrentJobs: Number(IN_FLIGHT),
       maxPoolSize: 10,
       localQueue: { size: 500 },
-      completeJobBatchDelay: 0,
+      completeJobBatchDelay: 10,
       failJobBatchDelay: 0
     }
   },
