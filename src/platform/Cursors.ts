@@ -15,8 +15,8 @@ export interface Position {
   readonly id: string
 }
 
-/** The place of a cursor: its id, or the SHA-256 of an id that is too long for a cursor. */
-export type Place = Position | { readonly createdAt: Date; readonly idDigest: Uint8Array }
+/** The place of a cursor: its id; or the first characters and the SHA-256 of an id that is too long for a cursor. */
+export type Place = Position | { readonly createdAt: Date; readonly idStart: string; readonly idDigest: Uint8Array }
 
 /** The list that a cursor belongs to. An omitted filter is given as its default. */
 export interface List {
@@ -32,11 +32,13 @@ const timeLength = 6
 const epoch = Date.parse("0001-01-01T00:00:00.000Z")
 const timeRange = 2 ** (8 * timeLength)
 
-/** 512 characters of base64url are 384 bytes. Ids of 160 characters can have 640 bytes; longer ids are hashed. */
+/** 512 characters of base64url are 384 bytes. Ids of 160 characters can have 640 bytes; longer ids are cut. */
 const longestId = 384 - macLength - timeLength - 1
-/** Flags in the byte after the time. */
+const digestLength = 32
+/** Flags in the byte after the time. The first one marked a digest alone, by earlier versions. */
 const digestBit = 1
 const lateBit = 2
+const cutBit = 4
 
 export class Cursors extends Context.Service<
   Cursors,
@@ -57,7 +59,7 @@ export class Cursors extends Context.Service<
         // Some bytes have several spellings in base64; only the canonical one is accepted.
         if (body.length <= timeLength || bytes.toString("base64url") !== cursor) return Option.none()
         const isAuthentic = keys.some((key) => timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength)))
-        return isAuthentic ? Option.some(read(body)) : Option.none()
+        return isAuthentic ? read(body) : Option.none()
       }
 
       return {
@@ -91,14 +93,25 @@ const write = ({ createdAt, id }: Position): Buffer => {
   const text = Buffer.from(id, "utf8")
   const isLong = text.length > longestId
   head.writeUIntBE(time % timeRange, 0, timeLength)
-  head.writeUInt8((time >= timeRange ? lateBit : 0) | (isLong ? digestBit : 0), timeLength)
-  return Buffer.concat([head, isLong ? createHash("sha256").update(text).digest() : text])
+  head.writeUInt8((time >= timeRange ? lateBit : 0) | (isLong ? cutBit : 0), timeLength)
+  if (!isLong) return Buffer.concat([head, text])
+  return Buffer.concat([head, createHash("sha256").update(text).digest(), startOf(text, longestId - digestLength)])
 }
 
-const read = (body: Buffer): Place => {
+/** Returns the whole characters of a text in UTF-8 that at most `length` bytes hold. */
+const startOf = (text: Buffer, length: number): Buffer => {
+  let end = length
+  while (((text[end] ?? 0) & 0xc0) === 0x80) end--
+  return text.subarray(0, end)
+}
+
+const read = (body: Buffer): Option.Option<Place> => {
   const bits = body.readUInt8(timeLength)
   const time = body.readUIntBE(0, timeLength) + ((bits & lateBit) === 0 ? 0 : timeRange)
   const createdAt = new Date(time + epoch)
   const rest = body.subarray(timeLength + 1)
-  return (bits & digestBit) === 0 ? { createdAt, id: rest.toString("utf8") } : { createdAt, idDigest: rest }
+  if ((bits & digestBit) !== 0) return Option.none()
+  if ((bits & cutBit) === 0) return Option.some({ createdAt, id: rest.toString("utf8") })
+  const idStart = rest.subarray(digestLength).toString("utf8")
+  return Option.some({ createdAt, idStart, idDigest: rest.subarray(0, digestLength) })
 }

@@ -2,6 +2,8 @@
  * Decodes PostgreSQL's times directly to the text of the contract (RFC 3339, UTC, milliseconds). Columns of times are
  * `timestamptz`, which the driver decodes to `Date`; statements that read records select them as `timestamp` in UTC
  * (see `Columns.ts`), and this codec decodes that type. No table has a column of it.
+ *
+ * A `Date` as a parameter is exact: the driver multiplies its milliseconds as doubles, which is not from the year 2255 on.
  */
 import { PgTypes } from "@effect/sql-pg"
 import { Result } from "effect"
@@ -55,13 +57,19 @@ export const formatInstant = (millis: number): string => {
   return String.fromCharCode.apply(null, codes)
 }
 
-/**
- * Decodes the 8 bytes at `offset`, microseconds since 2000-01-01. Columns hold whole milliseconds, so rounding is exact
- * also beyond the range of exact doubles.
- */
-const read = (bytes: Uint8Array, offset: number): Result.Result<string> => {
-  const micros = int32(bytes, offset) * 4_294_967_296 + (int32(bytes, offset + 4) >>> 0)
-  return Result.succeed(formatInstant(Math.round(micros / 1_000) + postgresEpoch))
+/** Reads the 8 bytes at `offset`, microseconds since 2000-01-01. They are exact below 2^53, and to 16 above. */
+const microsAt = (bytes: Uint8Array, offset: number): number =>
+  int32(bytes, offset) * 4_294_967_296 + (int32(bytes, offset + 4) >>> 0)
+
+/** Columns hold whole milliseconds, so rounding is exact also beyond the range of exact doubles. */
+const read = (bytes: Uint8Array, offset: number): Result.Result<string> =>
+  Result.succeed(formatInstant(Math.round(microsAt(bytes, offset) / 1_000) + postgresEpoch))
+
+/** Times of PostgreSQL's clock have microseconds, which a `Date` drops; infinity is an invalid `Date`. */
+const readDate = (bytes: Uint8Array, offset: number): Result.Result<Date> => {
+  const micros = microsAt(bytes, offset)
+  const millis = Number.isSafeInteger(micros) ? Math.trunc(micros / 1_000) : Math.round(micros / 1_000)
+  return Result.succeed(new Date(millis + postgresEpoch))
 }
 
 const int32 = (bytes: Uint8Array, at: number): number =>
@@ -69,14 +77,22 @@ const int32 = (bytes: Uint8Array, at: number): number =>
 
 const byte = (bytes: Uint8Array, at: number): number => bytes[at] ?? 0
 
-/** Registers the codec of `timestamp` for every client of the process. */
-export const registerTimestamps = (): void =>
+const encode = (millis: number): Result.Result<Uint8Array> => {
+  const bytes = new Uint8Array(8)
+  new DataView(bytes.buffer).setBigInt64(0, BigInt(millis - postgresEpoch) * 1_000n)
+  return Result.succeed(bytes)
+}
+
+/** Registers the codecs of `timestamp` and `timestamptz` for every client of the process. */
+export const registerTimestamps = (): void => {
   PgTypes.register<string>(PgTypes.OID.timestamp, {
     decode: (bytes) => read(bytes, 0),
     read,
-    encode: (text) => {
-      const bytes = new Uint8Array(8)
-      new DataView(bytes.buffer).setBigInt64(0, BigInt(Date.parse(text) - postgresEpoch) * 1_000n)
-      return Result.succeed(bytes)
-    }
+    encode: (text) => encode(Date.parse(text))
   })
+  PgTypes.register<Date>(PgTypes.OID.timestamptz, {
+    decode: (bytes) => readDate(bytes, 0),
+    read: readDate,
+    encode: (date) => encode(date.getTime())
+  })
+}

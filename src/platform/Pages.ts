@@ -3,7 +3,7 @@ import { Context, Effect, Layer } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import type { CursorInvalid } from "../api/Problems.ts"
-import { Cursors, type List, type Place } from "./Cursors.ts"
+import { Cursors, type List, type Place, type Position } from "./Cursors.ts"
 
 /** The items of a page, and the cursor of the next page. */
 export interface Page<Item> {
@@ -68,16 +68,29 @@ export const following = (
   after: Place | undefined
 ): Statement.Fragment => {
   if (after === undefined) return sql.literal(listed)
-  const id =
-    "id" in after
-      ? sql`(SELECT ${after.id}::text)`
-      : sql`(
-          SELECT id FROM ${sql(table)}
-          WHERE project_id = ${projectId} AND created_at = ${after.createdAt}::timestamptz ${sql.literal(listed)}
-            AND sha256(convert_to(id, 'UTF8')) = ${after.idDigest}
-        )`
+  const id = "id" in after ? sql`(SELECT ${after.id}::text)` : longId(sql, table, projectId, after)
   return sql`${sql.literal(listed)} AND (created_at, id) < ((SELECT ${after.createdAt}::timestamptz), ${id})`
 }
+
+/**
+ * The id of a place that has its start alone. If the record is gone, the greatest id with this start: other records with the
+ * same start and time may then be repeated, but none is missed.
+ */
+const longId = (
+  sql: SqlClient.SqlClient,
+  table: string,
+  projectId: ProjectId,
+  { idDigest, idStart }: Exclude<Place, Position>
+): Statement.Fragment => sql`(
+  SELECT coalesce((
+    SELECT id FROM ${sql(table)}
+    WHERE project_id = ${projectId} AND id > ${idStart} AND id < ${idStart + greatest}
+      AND sha256(convert_to(id, 'UTF8')) = ${idDigest}
+  ), ${idStart + greatest})
+)`
+
+/** As long as the longest id, in characters of which each is the greatest by its bytes. */
+const greatest = "\u{10ffff}".repeat(160)
 
 const listed = "AND created_at > '-infinity'"
 

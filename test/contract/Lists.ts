@@ -29,8 +29,8 @@ export interface List {
   readonly parts?: Parts
   /** Filters by their meaning: those of one group mean the same. The first group is the default. */
   readonly filters: ReadonlyArray<ReadonlyArray<string>>
-  /** The table of its records, with a column of text that may change. */
-  readonly table: readonly [name: string, text: string]
+  /** The table of its records, with a column of text that may change, and that of the time that orders them. */
+  readonly table: readonly [name: string, text: string, time?: string]
   /** Inserts `(id, at)` of `record` into a project; the default filter shows them. */
   readonly insert: (
     sql: SqlClient.SqlClient,
@@ -84,7 +84,7 @@ export const lists: Readonly<Record<string, List>> = {
   },
   listSources: {
     path: `${developer}/messaging/sources`,
-    table: ["channels", "display_name"],
+    table: ["channels", "display_name", "connected_at"],
     pageOf: sourcePageOf,
     filters: [[""]],
     insert: (sql, { projectId }, record) => sql`
@@ -125,7 +125,7 @@ export const inOrder = (records: ReadonlyArray<{ readonly id: string; readonly c
 export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServer["Service"], project: Seeded) => {
   const { projectId, token } = project
   const { sql } = server
-  const [name, text] = table
+  const [name, text, time = "created_at"] = table
   const ask = (query = "") => server.send({ path: query === "" ? path : `${path}?${query}`, token })
   const page = (query = "") => Effect.map(ask(query), pageOf)
   return {
@@ -149,6 +149,11 @@ export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServe
     change: (id: string) =>
       Effect.orDie(
         sql`UPDATE ${sql(name)} SET ${sql(text)} = 'Changed' WHERE project_id = ${projectId} AND id = ${id}`
+      ),
+    /** Gives a record another time, as a project file can. */
+    move: (id: string, to: string) =>
+      Effect.orDie(
+        sql`UPDATE ${sql(name)} SET ${sql(time)} = ${to}::timestamptz WHERE project_id = ${projectId} AND id = ${id}`
       ),
     remove: (id: string) => Effect.orDie(sql`DELETE FROM ${sql(name)} WHERE project_id = ${projectId} AND id = ${id}`)
   }

@@ -1,6 +1,7 @@
 /** Every list: its order, its pages, and what a cursor is bound to (contract §6). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
+import fc from "fast-check"
 import { problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { at, callsOf, inOrder, type List, lists, many, notedDeals, openList } from "./Lists.ts"
@@ -31,6 +32,18 @@ const blocks = [
   [0x20000, 0x2a6df],
   [0x80, 0x10ffff]
 ] as const
+
+const instant = fc.date({
+  min: new Date("0001-01-01T00:00:00Z"),
+  max: new Date("9999-12-31T23:59:59.999Z"),
+  noInvalidDate: true
+})
+const edges = [
+  "0001-01-01T00:00:00.000Z",
+  "2255-06-05T23:47:34.741Z",
+  "5000-01-01T00:00:00.001Z",
+  "9999-12-31T23:59:59.999Z"
+]
 
 const and = (filter: string, more: string) => (filter === "" ? more : `${filter}&${more}`)
 
@@ -143,6 +156,37 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
       const records = blocks.flatMap(([first, last]) => longIds(3, first, last)).map((id) => ({ id, createdAt: at(0) }))
       const { walk } = yield* openList(list, records)
       assert.deepStrictEqual((yield* walk("limit=1")).flat(), inOrder(records))
+    })
+  )
+
+  walk("continues after every time that a record can have", (list) =>
+    Effect.gen(function* () {
+      const times = [...edges, ...fc.sample(instant, 30).map((time) => time.toISOString())]
+      const ids = blocks.flatMap(([first, last]) => longIds(2, first, last))
+      const records = times.flatMap((createdAt, n) =>
+        [n, n + 3].map((place) => ({
+          // Not longer than 160 characters.
+          id: [...`${n} ${ids[place % ids.length]}`].slice(0, 160).join(""),
+          createdAt
+        }))
+      )
+      const { walk } = yield* openList(list, records)
+      for (const limit of [1, 7]) assert.deepStrictEqual((yield* walk(`limit=${limit}`)).flat(), inOrder(records))
+    })
+  )
+
+  walk("continues after a record with an id of any length that was removed, or whose time was changed", (list) =>
+    Effect.gen(function* () {
+      const ids = blocks.flatMap(([first, last]) => longIds(4, first, last))
+      const alike = ids.flatMap((id) => ["a", "é", "日", "😀"].map((end) => [...id].slice(0, 159).join("") + end))
+      for (const change of ["remove", "move"] as const) {
+        const records = (change === "remove" ? ids : alike).map((id) => ({ id, createdAt: at(0) }))
+        const expected = inOrder(records)
+        const { move, remove, walk } = yield* openList(list, records)
+        const changes = { remove, move: (id: string) => move(id, at(1)) }
+        const pages = yield* walk("limit=1", (page) => changes[change](expected[page - 1] ?? assert.fail()))
+        assert.deepStrictEqual(pages.flat(), expected)
+      }
     })
   )
 

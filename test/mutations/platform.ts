@@ -21,6 +21,12 @@ export const platform = [
   cursors("const longestId = 384 -", "const longestId = 1384 -"),
   pages("limit: 1 + (", "limit: ("),
   pages("AND (created_at, id) <", "AND (created_at, id) <="),
+  pages("AND sha256(convert_to(id, 'UTF8')) = ${idDigest}", "LIMIT 1"),
+  pages("), ${idStart + greatest})", "))"),
+  mutating("platform/Instants.ts", "platform/Instants")(
+    "BigInt(millis - postgresEpoch) * 1_000n",
+    "BigInt((millis - postgresEpoch) * 1_000)"
+  ),
   mutating("platform/SecretBox.ts", "platform/SecretBox")("JSON.stringify(owner)", '"owner"'),
   signatures("`${id}.${timestampSeconds}.`", "`${timestampSeconds}.`"),
   signatures("Math.floor(now / 1000)", "now"),
