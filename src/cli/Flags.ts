@@ -2,6 +2,7 @@
 import { Effect, Schema } from "effect"
 import { CliError, Flag } from "effect/cli"
 import { ProjectId } from "../api/Ids.ts"
+import { Instant } from "../api/Instant.ts"
 import { faultsOf } from "../api/Faults.ts"
 import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
 import { DurationText } from "../platform/Settings/Formats.ts"
@@ -34,6 +35,14 @@ export const decoded = <A>(name: string, schema: Schema.Codec<A, string>): Flag.
   )
 }
 
+/** A time. */
+export const time = (name: string, description: string): Flag.Flag<Date> =>
+  decoded(name, Instant).pipe(
+    Flag.withMetavar("TIME"),
+    Flag.withDescription(`${description}: RFC 3339, such as 2026-12-01T09:00:00Z`),
+    Flag.map((text) => new Date(text))
+  )
+
 /** An integer flag. */
 export const integer = (name: string, min: number, max: number) => {
   const expected = `an integer from ${min} to ${max}`
@@ -46,6 +55,26 @@ export const integer = (name: string, min: number, max: number) => {
     )
   )
 }
+
+/** The flags of the range of a list, which goes on with `flag` after the page before. */
+const rangeWith = <Name extends "before" | "after">(flag: Name, description: string) => ({
+  limit: integer("limit", 1, 1_000).pipe(
+    Flag.withDescription("Maximum number of items, at most 1000; 100 if not given"),
+    Flag.withDefault(100)
+  ),
+  after: Flag.String(flag).pipe(
+    Flag.withMetavar("ID"),
+    Flag.withDescription(description),
+    Flag.map((id): string | null => id),
+    Flag.withDefault(null)
+  )
+})
+
+/** The range of a list that is newest first. */
+export const range = rangeWith("before", "Only items after this one in the list, which are older: `next` of a list")
+
+/** The range of a list by id. */
+export const rangeById = rangeWith("after", "Only items after this one in the list: `next` of a list")
 
 /** The installation of a webhook. */
 export const installation = Flag.String("installation").pipe(

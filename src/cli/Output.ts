@@ -9,10 +9,24 @@ export const cli = "npm run --silent cli --"
 export const answer = (json: boolean, document: object, text: string): Effect.Effect<void> =>
   Console.log(json ? JSON.stringify(document, null, 2) : text)
 
+/** Prints a page of a list. On a terminal, the text says how to get the rest, by the flag that takes `next`. */
+export const answerPage = Effect.fnUntraced(function* (
+  json: boolean,
+  { items, next }: { readonly items: ReadonlyArray<object>; readonly next: string | null },
+  text: string,
+  flag: "--before" | "--after" = "--before"
+) {
+  const { stdoutIsTerminal } = yield* Stdio.Stdio
+  const rest = next !== null && (yield* stdoutIsTerminal) ? `\n\nThere are more: add ${flag} ${oneLine(next)}` : ""
+  yield* answer(json, { items, next }, `${text}${rest}`)
+})
+
 /** Formats rows as aligned columns. The first row is the head. */
 export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
   const cells = rows.map((row) => row.map(oneLine))
-  const widths = (cells[0] ?? []).map((_, i) => Math.max(...cells.map((row) => CliOutput.displayWidth(row[i] ?? ""))))
+  const widths = (cells[0] ?? []).map((_, i) =>
+    cells.reduce((widest, row) => Math.max(widest, CliOutput.displayWidth(row[i] ?? "")), 0)
+  )
   return cells
     .map((row) =>
       row

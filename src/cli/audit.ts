@@ -1,19 +1,19 @@
 /** `audit`: the actions of operators. */
 import { Effect } from "effect"
 import { Command } from "effect/cli"
-import { Audit, listedAtMost } from "../platform/Audit.ts"
+import { Audit } from "../platform/Audit.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
-import { answer, cli, table } from "./Output.ts"
+import { answerPage, cli, table } from "./Output.ts"
 
 const list = Command.make(
   "list",
-  { json: Flags.json, project: Flags.project },
+  { json: Flags.json, project: Flags.project, ...Flags.range },
   Effect.fn(
-    function* ({ json, project }) {
+    function* ({ json, project, ...range }) {
       const audit = yield* Audit
-      const entries = yield* audit.list(yield* Flags.projectId(project))
-      const items = entries.map(({ action, actor, at, detail, target }) => ({ at, actor, action, target, detail }))
+      const found = yield* audit.list(yield* Flags.projectId(project), range)
+      const items = found.items.map(({ action, actor, at, detail, target }) => ({ at, actor, action, target, detail }))
       const rows = items.map(({ action, actor, at, detail, target }) => [
         at,
         actor,
@@ -21,12 +21,12 @@ const list = Command.make(
         target,
         JSON.stringify(detail)
       ])
-      yield* answer(json, { items }, items.length === 0 ? "No actions" : table([head, ...rows]))
+      yield* answerPage(json, { items, next: found.next }, items.length === 0 ? "No actions" : table([head, ...rows]))
     },
     (command) => command.pipe(Effect.provide(Audit.layer), onMigratedDatabase)
   )
 ).pipe(
-  Command.withDescription(`List the actions of operators in a project, newest first, at most ${listedAtMost}`),
+  Command.withDescription("List the actions of operators in a project, the newest first"),
   Command.withExamples([{ command: `${cli} audit list --project demo` }])
 )
 

@@ -1,11 +1,12 @@
 /** `deliveries`: the deliveries of events to the webhooks of a project. */
-import { Effect, Layer } from "effect"
+import { Effect, Layer, Option } from "effect"
 import { Command, Flag } from "effect/cli"
+import { eventTypes } from "../api/integrations/Events.ts"
 import { Deliveries, type Delivery, states } from "../integrations/Deliveries.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
-import { answer, cli, table } from "./Output.ts"
+import { answer, answerPage, cli, table } from "./Output.ts"
 import * as Replays from "./replays.ts"
 
 const onDeliveries = <A, E, R>(command: Effect.Effect<A, E, R>) =>
@@ -16,17 +17,33 @@ const list = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
+    ...Flags.range,
     installationId: Flag.String("installation").pipe(
       Flag.withMetavar("ID"),
       Flag.withDescription("Only deliveries to this installation"),
       Flag.optional
     ),
-    status: Flag.Literals("status", states).pipe(Flag.withDescription("Only deliveries in this state"), Flag.optional)
+    status: Flag.Literals("status", states).pipe(Flag.withDescription("Only deliveries in this state"), Flag.optional),
+    type: Flag.Literals("type", eventTypes).pipe(
+      Flag.withMetavar("TYPE"),
+      Flag.withDescription("Only deliveries of events of this type"),
+      Flag.optional
+    ),
+    since: Flags.time("since", "Only deliveries that were created at this time or later").pipe(Flag.optional),
+    until: Flags.time("until", "Only deliveries that were created before this time").pipe(Flag.optional)
   },
-  Effect.fn(function* ({ installationId, json, project, status }) {
+  Effect.fn(function* ({ after, installationId, json, limit, project, since, status, type, until }) {
     const deliveries = yield* Deliveries
-    const items = yield* deliveries.list(yield* Flags.projectId(project), { installationId, status })
-    yield* answer(json, { items }, items.length === 0 ? "No deliveries" : table([head, ...items.map(row)]))
+    const filter = {
+      installationId: Option.getOrNull(installationId),
+      status: Option.getOrNull(status),
+      type: Option.getOrNull(type),
+      since: Option.getOrNull(since),
+      until: Option.getOrNull(until)
+    }
+    const page = yield* deliveries.list(yield* Flags.projectId(project), filter, { after, limit })
+    const text = page.items.length === 0 ? "No deliveries" : table([head, ...page.items.map(row)])
+    yield* answerPage(json, page, text)
   }, onDeliveries)
 ).pipe(
   Command.withDescription("List the deliveries of a project, the newest first"),

@@ -1,11 +1,11 @@
 /** `messages`: lists messages by status, and settles those of unknown outcome. */
-import { Effect } from "effect"
+import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { messageStatuses } from "../api/messaging/Messaging.ts"
 import { Messages } from "../messaging/Messages.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
-import { answer, cli, table } from "./Output.ts"
+import { answer, answerPage, cli, table } from "./Output.ts"
 
 const onMessages = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   command.pipe(Effect.provide(Messages.layer), onMigratedDatabase)
@@ -15,16 +15,23 @@ const list = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
+    ...Flags.range,
     status: Flag.Literals("status", messageStatuses).pipe(
       Flag.withDescription("Only messages of this status"),
       Flag.optional
     )
   },
-  Effect.fn(function* ({ json, project, status }) {
+  Effect.fn(function* ({ json, project, status, ...range }) {
     const messages = yield* Messages
-    const items = yield* messages.list(yield* Flags.projectId(project), status)
+    const found = yield* messages.list(yield* Flags.projectId(project), Option.getOrNull(status), range)
+    const items = found.items.map(({ conversationId, createdAt, deliveryStatus, messageId }) => ({
+      messageId,
+      conversationId,
+      deliveryStatus,
+      createdAt
+    }))
     const rows = items.map((item) => [item.messageId, item.conversationId, item.deliveryStatus, item.createdAt])
-    yield* answer(json, { items }, items.length === 0 ? "No messages" : table([head, ...rows]))
+    yield* answerPage(json, { items, next: found.next }, items.length === 0 ? "No messages" : table([head, ...rows]))
   }, onMessages)
 ).pipe(
   Command.withDescription("List the messages of a project, the newest first"),

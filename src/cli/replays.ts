@@ -1,21 +1,14 @@
 /** `deliveries replay`, `replays` and `cancel-replay`: stored events are delivered again. */
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
-import { Instant } from "../api/Instant.ts"
 import { eventTypes } from "../api/integrations/Events.ts"
 import { filterNames, highestPace, Replays, usualPace } from "../integrations/Replays.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
-import { answer, cli, table } from "./Output.ts"
+import { answer, answerPage, cli, table } from "./Output.ts"
 
 const onReplays = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   command.pipe(Effect.provide(Replays.layer), onMigratedDatabase)
-
-const time = (name: string, description: string) =>
-  Flags.decoded(name, Instant).pipe(
-    Flag.withMetavar("TIME"),
-    Flag.withDescription(`${description}: RFC 3339, such as 2026-12-01T09:00:00Z (required)`)
-  )
 
 export const replay = Command.make(
   "replay",
@@ -23,8 +16,8 @@ export const replay = Command.make(
     json: Flags.json,
     project: Flags.project,
     installationId: Flags.installation,
-    since: time("since", "Deliveries that were created at this time or later"),
-    until: time("until", "Deliveries that were created before this time"),
+    since: Flags.time("since", "Deliveries that were created at this time or later (required)"),
+    until: Flags.time("until", "Deliveries that were created before this time (required)"),
     eventTypes: Flag.Literals("type", eventTypes).pipe(
       Flag.withMetavar("TYPE"),
       Flag.withDescription("Events of this type; once for each type, all if not given"),
@@ -50,8 +43,8 @@ export const replay = Command.make(
     const started = yield* replays.start({
       ...request,
       projectId,
-      since: new Date(since),
-      until: new Date(until)
+      since,
+      until
     })
     const text =
       started.replayId === null
@@ -75,11 +68,11 @@ export const replay = Command.make(
 
 export const list = Command.make(
   "replays",
-  { json: Flags.json, project: Flags.project },
-  Effect.fn(function* ({ json, project }) {
+  { json: Flags.json, project: Flags.project, ...Flags.range },
+  Effect.fn(function* ({ json, project, ...range }) {
     const replays = yield* Replays
-    const items = yield* replays.list(yield* Flags.projectId(project))
-    const rows = items.map((item) => [
+    const page = yield* replays.list(yield* Flags.projectId(project), range)
+    const rows = page.items.map((item) => [
       item.replayId,
       item.installationId,
       item.state,
@@ -89,7 +82,7 @@ export const list = Command.make(
       item.until,
       item.createdAt
     ])
-    yield* answer(json, { items }, items.length === 0 ? "No replays" : table([head, ...rows]))
+    yield* answerPage(json, page, rows.length === 0 ? "No replays" : table([head, ...rows]))
   }, onReplays)
 ).pipe(
   Command.withDescription("List the replays of a project, the newest first"),

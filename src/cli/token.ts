@@ -14,7 +14,7 @@ import {
 } from "../platform/auth/ApiKeys.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
-import { answer, cli, table } from "./Output.ts"
+import { answer, answerPage, cli, table } from "./Output.ts"
 
 const onKeys = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   command.pipe(Effect.provide(ApiKeys.layer), onMigratedDatabase)
@@ -67,12 +67,12 @@ const issue = Command.make(
 
 const list = Command.make(
   "list",
-  { json: Flags.json, project: Flags.project },
-  Effect.fn(function* ({ json, project }) {
+  { json: Flags.json, project: Flags.project, ...Flags.range },
+  Effect.fn(function* ({ json, project, ...range }) {
     const keys = yield* ApiKeys
-    const items = yield* keys.list(yield* Flags.projectId(project))
+    const page = yield* keys.list(yield* Flags.projectId(project), range)
     const now = new Date(yield* Clock.currentTimeMillis)
-    yield* answer(json, { items }, items.length === 0 ? "No keys" : listed(items, now))
+    yield* answerPage(json, page, page.items.length === 0 ? "No keys" : listed(page.items, now))
   }, onKeys)
 ).pipe(
   Command.withDescription("List the keys of a project, the newest first"),

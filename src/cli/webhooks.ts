@@ -10,7 +10,7 @@ import { SecretBox } from "../platform/SecretBox.ts"
 import { SecretKey } from "../platform/SecretKey.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
-import { answer, cli, table } from "./Output.ts"
+import { answer, answerPage, cli, table } from "./Output.ts"
 
 const onWebhooks = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   command.pipe(Effect.provide(WebhookControl.layer.pipe(Layer.provide(Notifier.layerInline))), onMigratedDatabase)
@@ -21,11 +21,12 @@ const testEvents = TestEvents.layer.pipe(
 
 const list = Command.make(
   "list",
-  { json: Flags.json, project: Flags.project },
-  Effect.fn(function* ({ json, project }) {
+  { json: Flags.json, project: Flags.project, ...Flags.rangeById },
+  Effect.fn(function* ({ json, project, ...range }) {
     const webhooks = yield* WebhookControl
-    const items = yield* webhooks.list(yield* Flags.projectId(project))
-    yield* answer(json, { items }, items.length === 0 ? "No webhooks" : table([head, ...items.map(row)]))
+    const page = yield* webhooks.list(yield* Flags.projectId(project), range)
+    const text = page.items.length === 0 ? "No webhooks" : table([head, ...page.items.map(row)])
+    yield* answerPage(json, page, text, "--after")
   }, onWebhooks)
 ).pipe(
   Command.withDescription("List the webhooks of a project with their health"),

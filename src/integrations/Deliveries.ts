@@ -1,29 +1,16 @@
 /** Deliveries as operators see them (contract §13). */
-import { Clock, Context, Data, Effect, Layer, Option } from "effect"
+import { Clock, Context, Data, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
-import type { EventType } from "../api/integrations/Events.ts"
+import type { ProjectId } from "../api/Ids.ts"
 import { Operator } from "../platform/Audit.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
-import type { State } from "./Deliveries/States.ts"
+import { complete, type Found, type Range } from "../platform/Search.ts"
+import { columnsOf, isDead, type Delivery, type Filter, find, type Listed } from "./DeliveryList.ts"
 import { notRetriable, retryFor } from "./Webhooks/Retry.ts"
 
 export { type State, states } from "./Deliveries/States.ts"
-
-/** A delivery, with what its last attempt came to. */
-export interface Delivery {
-  readonly deliveryId: DeliveryId
-  readonly installationId: InstallationId
-  readonly eventType: EventType
-  readonly status: State
-  readonly attempts: number
-  /** RFC 3339; null unless it is pending. */
-  readonly nextAttemptAt: string | null
-  readonly lastStatusCode: number | null
-  readonly lastErrorCode: string | null
-  readonly createdAt: string
-}
+export type { Delivery }
 
 export interface Attempt {
   readonly number: number
@@ -62,20 +49,19 @@ export class DeliveryNotRetriable extends Data.TaggedError("DeliveryNotRetriable
 }
 
 /** A delivery with the log of its attempts, the oldest first. */
-export interface Shown extends Delivery {
-  /** The delivery that it repeats, where a replay has made it. */
-  readonly replayOf: DeliveryId | null
+export interface Shown extends Listed {
   readonly attemptLog: ReadonlyArray<Attempt>
 }
 
 export class Deliveries extends Context.Service<
   Deliveries,
   {
-    /** Lists the deliveries of a project, optionally of one installation or in one state, newest first. */
+    /** Lists the deliveries of a project that match a filter, newest first. */
     readonly list: (
       projectId: ProjectId,
-      filter: { readonly installationId: Option.Option<string>; readonly status: Option.Option<State> }
-    ) => Effect.Effect<ReadonlyArray<Delivery>, ProjectUnknown | InstallationUnknown>
+      filter: Filter,
+      range: Range
+    ) => Effect.Effect<Found<Delivery>, ProjectUnknown | InstallationUnknown>
 
     readonly show: (projectId: ProjectId, id: string) => Effect.Effect<Shown, ProjectUnknown | DeliveryUnknown>
 
@@ -93,23 +79,17 @@ export class Deliveries extends Context.Service<
       const notifier = yield* Notifier
 
       return {
-        list: Effect.fn("Deliveries.list")(function* (projectId, { installationId, status }) {
+        list: Effect.fn("Deliveries.list")(function* (projectId, filter, range) {
           yield* requireProject(sql, projectId)
-          if (Option.isSome(installationId)) yield* requireInstallation(sql, projectId, installationId.value)
-          return yield* sql<Delivery>`
-            SELECT ${sql.literal(columns)} FROM deliveries JOIN events
-              ON events.project_id = deliveries.project_id AND events.id = deliveries.event_id
-            WHERE deliveries.project_id = ${projectId}
-              AND (${Option.getOrNull(installationId)}::text IS NULL
-                OR deliveries.installation_id = ${Option.getOrNull(installationId)})
-              AND (${Option.getOrNull(status)}::text IS NULL OR deliveries.status = ${Option.getOrNull(status)})
-            ORDER BY deliveries.created_at DESC, deliveries.id DESC`.pipe(Effect.orDie)
+          if (filter.installationId !== null) yield* requireInstallation(sql, projectId, filter.installationId)
+          const search = (range: Range) => Effect.orDie(find(sql, projectId, filter, range))
+          const { items, next } = yield* complete(search, range, ({ deliveryId }) => deliveryId)
+          return { items: items.map(withoutReplay), next }
         }),
         show: Effect.fn("Deliveries.show")(function* (projectId, id) {
           yield* requireProject(sql, projectId)
           const [delivery] = yield* sql<Shown>`
-            SELECT ${sql.literal(columns)}, replay_of AS "replayOf", ${sql.literal(shownLog)} AS "attemptLog" FROM deliveries JOIN events
-              ON events.project_id = deliveries.project_id AND events.id = deliveries.event_id
+            SELECT ${sql.literal(shown)}, ${sql.literal(shownLog)} AS "attemptLog" FROM deliveries
             WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${id}`.pipe(Effect.orDie)
           return delivery ?? (yield* new DeliveryUnknown({ projectId, deliveryId: id }))
         }),
@@ -130,6 +110,11 @@ export class Deliveries extends Context.Service<
   )
 }
 
+const withoutReplay = (listed: Listed): Delivery => {
+  const { replayOf: _, ...delivery } = listed
+  return delivery
+}
+
 const requireInstallation = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
@@ -141,15 +126,10 @@ const requireInstallation = Effect.fnUntraced(function* (
   if (rows.length === 0) return yield* new InstallationUnknown({ projectId, installationId })
 })
 
-const instant = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
-
-const columns = `
-  deliveries.id AS "deliveryId", deliveries.installation_id AS "installationId", events.type AS "eventType",
-  deliveries.status, deliveries.attempts,
-  CASE WHEN deliveries.status = 'pending' THEN ${instant("deliveries.available_at")} END AS "nextAttemptAt",
-  (attempt_log->-1->>'statusCode')::int AS "lastStatusCode",
-  coalesce(dead_code, attempt_log->-1->>'errorCode') AS "lastErrorCode",
-  ${instant("deliveries.created_at")} AS "createdAt"`
+const shown = columnsOf(
+  "deliveries",
+  "(SELECT type FROM events WHERE events.project_id = deliveries.project_id AND events.id = event_id)"
+)
 
 /** The attempt log without the endpoint of each attempt, which the console alone shows. */
 const shownLog = `(
@@ -157,11 +137,16 @@ const shownLog = `(
   FROM jsonb_array_elements(attempt_log) WITH ORDINALITY AS log (entry, place)
 )`
 
-/** Counts, over all projects, the dead deliveries, and those whose lease ended a minute ago without a takeover. */
+/** Counts, over all projects, the dead deliveries (to 10,000), and those whose lease ended a minute ago without a takeover. */
 export const countStuck = Effect.fn("Deliveries.countStuck")(function* (sql: SqlClient.SqlClient) {
   const [row] = yield* sql<{ readonly dead: number; readonly abandoned: number }>`
-    SELECT count(*) FILTER (WHERE status = 'dead')::int AS dead,
-      count(*) FILTER (WHERE status = 'delivering' AND leased_until < now() - interval '1 minute')::int AS abandoned
-    FROM deliveries WHERE status IN ('dead', 'delivering')`
+    SELECT (
+        SELECT count(*)::int FROM (
+          SELECT FROM deliveries WHERE ${sql.literal(isDead)} AND status = 'dead' LIMIT 10000
+        ) counted
+      ) AS dead, (
+        SELECT count(*)::int FROM deliveries
+        WHERE finished_at IS NULL AND status = 'delivering' AND leased_until < now() - interval '1 minute'
+      ) AS abandoned`
   return row ?? { dead: 0, abandoned: 0 }
 })

@@ -9,6 +9,7 @@ import type { EventType } from "../api/integrations/Events.ts"
 import { Operator } from "../platform/Audit.ts"
 import { firstIdAt, newId } from "../platform/NewId.ts"
 import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
+import { type Found, pageOf, type Range } from "../platform/Search.ts"
 import { cancel, type Listed, list, start, webhook } from "./Replays/Repo.ts"
 import { count, type Selection } from "./Replays/Selection.ts"
 import type { State } from "./Replays/States.ts"
@@ -72,7 +73,7 @@ export class Replays extends Context.Service<
     ) => Effect.Effect<Started, ProjectUnknown | WebhookUnknown | WebhookDisabled | RangeEmpty, Operator>
 
     /** Lists the replays of a project, newest first. */
-    readonly list: (projectId: ProjectId) => Effect.Effect<ReadonlyArray<Listed>, ProjectUnknown>
+    readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<Listed>, ProjectUnknown>
 
     /** Cancels a replay: deliveries that are not sent yet are not sent. A second cancellation changes nothing. */
     readonly cancel: (
@@ -128,9 +129,10 @@ export class Replays extends Context.Service<
           yield* Effect.orDie(start(sql, { ...selection, id, pace, matched, actor }))
           return { replayId: id, matched, queued: matched }
         }),
-        list: Effect.fn("Replays.list")(function* (projectId) {
+        list: Effect.fn("Replays.list")(function* (projectId, range) {
           yield* requireProject(sql, projectId)
-          return yield* Effect.orDie(list(sql, projectId))
+          const rows = yield* Effect.orDie(list(sql, projectId, range))
+          return pageOf(rows, range.limit, ({ replayId }) => replayId)
         }),
         cancel: Effect.fn("Replays.cancel")(function* (projectId, replayId) {
           const { actor } = yield* Operator

@@ -1,12 +1,13 @@
 /** Webhooks for operators, who list, enable and disable them (contract §13). */
 import { Context, Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
+import { SqlClient, type Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../api/Ids.ts"
 import type { EventType } from "../api/integrations/Events.ts"
 import { audited, Operator } from "../platform/Audit.ts"
 import { selected } from "../platform/Columns.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
+import { type Found, pageOf, type Range } from "../platform/Search.ts"
 import { type DisabledReason, disabling } from "./Deliveries/DeadLetter.ts"
 import { recovered } from "./Deliveries/Health.ts"
 import { WebhookUnknown } from "./WebhookUnknown.ts"
@@ -29,7 +30,7 @@ export class WebhookControl extends Context.Service<
   WebhookControl,
   {
     /** Lists the webhooks of a project by installation. */
-    readonly list: (projectId: ProjectId) => Effect.Effect<ReadonlyArray<Webhook>, ProjectUnknown>
+    readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<Webhook>, ProjectUnknown>
     /** Enables a webhook; its endpoint is tried at once. An enabled webhook is unchanged. */
     readonly enable: (projectId: ProjectId, installationId: string) => Switched
     /** Disables a webhook and dead-letters its pending deliveries. A disabled webhook is unchanged. */
@@ -48,19 +49,21 @@ export class WebhookControl extends Context.Service<
         change: (endpoint: Endpoint, actor: string) => Effect.Effect<unknown>
       ) {
         yield* requireProject(sql, projectId)
-        const [known] = yield* Effect.orDie(webhooks(sql, projectId, installationId))
+        const found = Effect.orDie(webhooks(sql, projectId, sql`installation_id = ${installationId}`, 1))
+        const [known] = yield* found
         if (known === undefined) return yield* new WebhookUnknown({ projectId, installationId })
         const { actor } = yield* Operator
         yield* change({ projectId, installationId: known.installationId }, actor)
         yield* notifier.changed(projectId, known.installationId)
-        const [webhook = known] = yield* Effect.orDie(webhooks(sql, projectId, installationId))
+        const [webhook = known] = yield* found
         return webhook
       })
 
       return {
-        list: Effect.fn("WebhookControl.list")(function* (projectId) {
+        list: Effect.fn("WebhookControl.list")(function* (projectId, { after, limit }) {
           yield* requireProject(sql, projectId)
-          return yield* Effect.orDie(webhooks(sql, projectId, null))
+          const rows = yield* Effect.orDie(webhooks(sql, projectId, sql`installation_id > ${after ?? ""}`, limit + 1))
+          return pageOf(rows, limit, ({ installationId }) => installationId)
         }),
         enable: Effect.fn("WebhookControl.enable")((projectId, installationId) =>
           switched(projectId, installationId, (endpoint, actor) => Effect.orDie(enable(sql, endpoint, actor)))
@@ -83,10 +86,18 @@ const columns = `
   disabled_reason AS "disabledReason", health.failures AS "consecutiveFailures",
   ${selected({ lastSuccessAt: ["health.last_success_at", "timestamptz"] })}, webhooks.version`
 
-const webhooks = (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: string | null) => sql<Webhook>`
-  SELECT ${sql.literal(columns)} FROM webhooks JOIN endpoint_health health USING (project_id, installation_id)
-  WHERE project_id = ${projectId} AND (${installationId}::text IS NULL OR installation_id = ${installationId})
-  ORDER BY installation_id`
+const webhooks = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  which: Statement.Fragment,
+  limit: number
+) => sql<Webhook>`
+  SELECT ${sql.literal(columns)} FROM webhooks, LATERAL (
+    SELECT failures, last_success_at FROM endpoint_health
+    WHERE project_id = webhooks.project_id AND installation_id = webhooks.installation_id OFFSET 0
+  ) health
+  WHERE project_id = ${projectId} AND ${which}
+  ORDER BY installation_id LIMIT ${limit}::int`
 
 const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql`
   WITH ${disabling(sql, endpoint, null, "operator")},

@@ -1,11 +1,13 @@
 /** Messages for operators, who list and settle them (contract §13). */
-import { Context, Data, DateTime, Effect, Layer, Option } from "effect"
+import { Context, Data, DateTime, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import type { MessageStatus } from "../api/messaging/Messaging.ts"
 import { Operator } from "../platform/Audit.ts"
 import { requireProject, type ProjectUnknown } from "../platform/ProjectUnknown.ts"
-import { list, type Listed, settle } from "./Messages/Repo.ts"
+import { complete, type Found, type Range } from "../platform/Search.ts"
+import { exists, find, type Listed } from "./MessageList.ts"
+import { settle } from "./Messages/Repo.ts"
 
 export class MessageUnknown extends Data.TaggedError("MessageUnknown")<{
   readonly projectId: ProjectId
@@ -31,8 +33,9 @@ export class Messages extends Context.Service<
     /** Lists the messages of a project, optionally of one status, newest first. */
     readonly list: (
       projectId: ProjectId,
-      status: Option.Option<MessageStatus>
-    ) => Effect.Effect<ReadonlyArray<Listed>, ProjectUnknown>
+      status: MessageStatus | null,
+      range: Range
+    ) => Effect.Effect<Found<Listed>, ProjectUnknown | MessageUnknown>
 
     /**
      * Records the outcome of a message whose outcome is unknown. A message that has this outcome already is unchanged.
@@ -49,9 +52,14 @@ export class Messages extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       return {
-        list: Effect.fn("Messages.list")(function* (projectId, status) {
+        list: Effect.fn("Messages.list")(function* (projectId, status, range) {
+          const { after: messageId } = range
           yield* requireProject(sql, projectId)
-          return yield* Effect.orDie(list(sql, projectId, Option.getOrNull(status)))
+          if (messageId !== null && !(yield* Effect.orDie(exists(sql, projectId, messageId)))) {
+            return yield* new MessageUnknown({ projectId, messageId })
+          }
+          const search = (range: Range) => Effect.orDie(find(sql, projectId, status, range))
+          return yield* complete(search, range, (message) => message.messageId)
         }),
         settle: Effect.fn("Messages.settle")(function* (projectId, messageId, as) {
           yield* requireProject(sql, projectId)
@@ -69,13 +77,16 @@ export class Messages extends Context.Service<
 }
 
 /**
- * Counts, over all projects, the messages that wait for an operator, and those whose lease ended a minute ago without a
- * takeover.
+ * Counts, over all projects, the messages that wait for an operator (to 10,000), and those whose lease ended a minute ago
+ * without a takeover.
  */
 export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlClient.SqlClient) {
   const [row] = yield* sql<{ readonly unsettled: number; readonly abandoned: number }>`
-    SELECT count(*) FILTER (WHERE status = 'unknown' AND available_at IS NULL)::int AS unsettled,
-      count(*) FILTER (WHERE attempting AND available_at < now() - interval '1 minute')::int AS abandoned
-    FROM messages WHERE status = 'unknown' OR attempting`
+    SELECT (
+        SELECT count(*)::int FROM (
+          SELECT FROM messages WHERE status = 'unknown' AND available_at IS NULL LIMIT 10000
+        ) counted
+      ) AS unsettled,
+      (SELECT count(*)::int FROM messages WHERE attempting AND available_at < now() - interval '1 minute') AS abandoned`
   return row ?? { unsettled: 0, abandoned: 0 }
 })

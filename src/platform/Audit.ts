@@ -4,6 +4,7 @@ import { SqlClient, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import { selected } from "./Columns.ts"
 import { type ProjectUnknown, requireProject } from "./ProjectUnknown.ts"
+import { type Found, pageOf, type Range } from "./Search.ts"
 
 /** The person who acts: the user of the operating system for a command, `console session` for the console. */
 export class Operator extends Context.Service<Operator, { readonly actor: string }>()(
@@ -52,19 +53,13 @@ export const audited = (
     FROM ${sql(changed)}
   )`
 
-/** Maximum number of entries that `list` returns. */
-export const listedAtMost = 1_000
-
 export class Audit extends Context.Service<
   Audit,
   {
     /** Records an action that changes no record. */
     readonly record: (projectId: ProjectId, action: Omit<Audited, "actor">) => Effect.Effect<void, never, Operator>
-    /** Returns the latest entries of a project, or the latest before the entry `before`, newest first. */
-    readonly list: (
-      projectId: ProjectId,
-      page?: { readonly before?: string | undefined; readonly limit: number }
-    ) => Effect.Effect<ReadonlyArray<Entry>, ProjectUnknown>
+    /** Returns entries of a project, newest first. */
+    readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<Entry>, ProjectUnknown>
   }
 >()("developer-api/platform/Audit") {
   static readonly layer = Layer.effect(
@@ -79,12 +74,13 @@ export class Audit extends Context.Service<
             ${audited(sql, { ...action, actor }, "project")}
             SELECT FROM project`)
         }),
-        list: Effect.fn("Audit.list")(function* (projectId, { before, limit } = { limit: listedAtMost }) {
+        list: Effect.fn("Audit.list")(function* (projectId, { after, limit }) {
           yield* requireProject(sql, projectId)
-          return yield* Effect.orDie(sql<Entry>`
+          const rows = yield* Effect.orDie(sql<Entry>`
             SELECT ${sql.literal(columns)} FROM audit_entries
-            WHERE project_id = ${projectId} AND (${before ?? null}::text IS NULL OR id < ${before ?? null})
-            ORDER BY id DESC LIMIT ${limit}::int`)
+            WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
+            ORDER BY id DESC LIMIT ${limit + 1}::int`)
+          return pageOf(rows, limit, ({ id }) => id)
         })
       }
     })

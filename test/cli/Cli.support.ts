@@ -22,6 +22,8 @@ export interface Options {
   readonly env?: Readonly<Record<string, string>>
   readonly stdin?: string | Uint8Array
   readonly entry?: "cli.ts" | "main.ts"
+  /** Whether a command in this process writes to a terminal. */
+  readonly terminal?: boolean
 }
 
 /** Starts a command with only the given settings; kills it if it outlives its test. */
@@ -67,7 +69,7 @@ export const run = (args: ReadonlyArray<string>, options: Options = {}): Effect.
   ).pipe(Effect.tap((ended) => Effect.sync(() => expectNoSecretOf(args, ended, options.env ?? {}))))
 
 /** Runs a command in this process, with its own settings, clock, streams and console. */
-const runHere = (args: ReadonlyArray<string>, { env = {}, stdin = "" }: Options) =>
+const runHere = (args: ReadonlyArray<string>, { env = {}, stdin = "", terminal = false }: Options) =>
   Effect.promise(async (): Promise<Ended> => {
     let stdout = ""
     let stderr = ""
@@ -78,7 +80,11 @@ const runHere = (args: ReadonlyArray<string>, { env = {}, stdin = "" }: Options)
         log: (...parts) => (stdout += `${format(...parts)}\n`),
         error: (...parts) => (stderr += `${format(...parts)}\n`)
       }),
-      Stdio.layerTest({ args: Effect.succeed(args), stdin: Stream.make(Buffer.from(stdin)) })
+      Stdio.layerTest({
+        args: Effect.succeed(args),
+        stdin: Stream.make(Buffer.from(stdin)),
+        stdoutIsTerminal: Effect.succeed(terminal)
+      })
     ).pipe(Layer.provideMerge(NodeServices.layer))
     const exit = await Effect.runPromiseExit(Effect.provide(perform(commands), services))
     let status: number | null = null

@@ -29,7 +29,7 @@ const delivery = {
   lastErrorCode: Schema.NullOr(Schema.String),
   createdAt: Time
 }
-const List = Schema.Struct({ items: Schema.Array(Schema.Struct(delivery)) })
+const List = Schema.Struct({ items: Schema.Array(Schema.Struct(delivery)), next: Schema.Null })
 const Attempt = Schema.Struct({
   number: Schema.Int,
   startedAt: Time,

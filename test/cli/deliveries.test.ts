@@ -150,27 +150,28 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
     Effect.gen(function* () {
       const { seed, sql } = yield* TestServer
       const [one, two] = [yield* seed(), yield* seed()]
-      for (const [{ projectId }, count] of [[one, 2_345] as const, [two, 7] as const]) {
+      for (const [{ projectId }, count] of [[one, 945] as const, [two, 7] as const]) {
         yield* subscribe(sql, projectId, "shop")
         yield* sql`
           INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
           VALUES (${projectId}, 'evt', 'crm.deal.updated.v1', '{}', '', now())`
-        // Three of each millisecond, with ids whose order is not that of age.
+        // Three of each millisecond.
         yield* sql`
           INSERT INTO deliveries (project_id, id, installation_id, event_id, status, created_at, finished_at)
-          SELECT ${projectId}, 'dlv_' || md5(n::text), 'shop', 'evt', 'delivered',
-            timestamptz '2026-01-01Z' + n / 3 * interval '1 millisecond', now()
-          FROM generate_series(1, ${count}::int) n`
+          SELECT ${projectId}, new_id('dlv', at), 'shop', 'evt', 'delivered', at, now()
+          FROM generate_series(1, ${count}::int) n,
+            LATERAL (SELECT timestamptz '2026-01-01Z' + n / 3 * interval '1 millisecond' AS at) made`
       }
-      const items = yield* listed(one.projectId)
-      assert.strictEqual(new Set(items.map(({ deliveryId }) => deliveryId)).size, 2_345)
+      const items = yield* listed(one.projectId, "--limit", "1000")
+      assert.strictEqual(new Set(items.map(({ deliveryId }) => deliveryId)).size, 945)
       const keys = items.map(({ createdAt, deliveryId }) => `${createdAt} ${deliveryId}`)
       assert.deepStrictEqual(keys, keys.toSorted().toReversed())
-      assert.strictEqual(linesOf(yield* list(one.projectId)).length, 2_346)
+      assert.strictEqual(linesOf(yield* list(one.projectId, "--limit", "1000")).length, 946)
 
       // Both projects have a delivery with this id: each is shown its own.
       const [{ deliveryId } = assert.fail(), ...others] = yield* listed(two.projectId)
       assert.strictEqual(others.length, 6)
+      yield* sql`UPDATE deliveries SET id = ${deliveryId} WHERE project_id = ${one.projectId} AND id = ${items[0]?.deliveryId}`
       yield* sql`UPDATE deliveries SET attempts = 5 WHERE project_id = ${two.projectId}`
       assert.strictEqual((yield* shown(one.projectId, deliveryId)).attempts, 0)
       assert.strictEqual((yield* shown(two.projectId, deliveryId)).attempts, 5)
@@ -222,7 +223,7 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
       const { seed } = yield* TestServer
       const [{ projectId }, other] = [yield* seed(), yield* openAll()]
       const [{ deliveryId: foreign } = assert.fail()] = yield* listed(other.projectId)
-      assert.deepStrictEqual(documentOf(yield* list(projectId, "--json")), { items: [] })
+      assert.deepStrictEqual(documentOf(yield* list(projectId, "--json")), { items: [], next: null })
       const long = "x".repeat(200)
       const none = (id: string) => `Project "${projectId}" has no delivery "${id}"`
       for (const [command, line] of [

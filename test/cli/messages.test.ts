@@ -51,7 +51,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
   it.effect("prints every message of the project and of no other, newest first", () =>
     Effect.gen(function* () {
       const { everything, leave, list, send, sent } = yield* start()
-      assert.deepStrictEqual(documentOf(yield* list("--json")), { items: [] })
+      assert.deepStrictEqual(documentOf(yield* list("--json")), { items: [], next: null })
       assert.deepStrictEqual(yield* list(), { status: 0, stdout: "No messages\n", stderr: "" })
 
       const states = ["pending", "retrying", "unknown", "sent", "failed"]
@@ -68,12 +68,13 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
       const other = messageReceiptOf(yield* neighbour.send("http"))
 
       const before = yield* everything
-      assert.deepStrictEqual(documentOf(yield* list("--json")), { items })
+      assert.deepStrictEqual(documentOf(yield* list("--json")), { items, next: null })
       const filtered = yield* together(waiting.map((status) => list("--json", "--status", status)))
       for (const [index, status] of waiting.entries()) {
         const [ended = assert.fail("not listed")] = filtered.slice(index)
         assert.deepStrictEqual(documentOf(ended), {
-          items: items.filter((item) => "deliveryStatus" in item && item.deliveryStatus === status)
+          items: items.filter((item) => "deliveryStatus" in item && item.deliveryStatus === status),
+          next: null
         })
       }
       const table = yield* list("--status", "sent")
@@ -88,7 +89,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
             deliveryStatus: "sent",
             createdAt: other.createdAt
           }
-        ]
+        ],
+        next: null
       })
       assert.deepStrictEqual(yield* everything, before)
       assert.strictEqual(messageReceiptOf(yield* send("sandbox")).deliveryStatus, "sent")

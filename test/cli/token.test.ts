@@ -22,6 +22,7 @@ const Issued = Schema.Struct({
   expiresAt: Schema.String
 })
 const Keys = Schema.Struct({
+  next: Schema.Null,
   items: Schema.Array(
     Schema.Struct({
       keyId: Schema.String,

@@ -37,8 +37,14 @@ const Entry = Schema.Struct({
 })
 const strictly = { onExcessProperty: "error", errors: "all" } as const
 const decodeWebhook = Schema.decodeUnknownSync(Webhook, strictly)
-const decodeWebhooks = Schema.decodeUnknownSync(Schema.Struct({ items: Schema.Array(Webhook) }), strictly)
-const decodeEntries = Schema.decodeUnknownSync(Schema.Struct({ items: Schema.Array(Entry) }), strictly)
+const decodeWebhooks = Schema.decodeUnknownSync(
+  Schema.Struct({ items: Schema.Array(Webhook), next: Schema.Null }),
+  strictly
+)
+const decodeEntries = Schema.decodeUnknownSync(
+  Schema.Struct({ items: Schema.Array(Entry), next: Schema.Null }),
+  strictly
+)
 
 /** Creates a project with a webhook; returns the commands on it. */
 const start = Effect.fnUntraced(function* (to: Receiver) {

@@ -27,6 +27,8 @@ export const platform = [
     "BigInt(millis - postgresEpoch) * 1_000n",
     "BigInt((millis - postgresEpoch) * 1_000)"
   ),
+  mutating("platform/Search.ts", "cli/lists")("scanned === scanLimit", "false"),
+  mutating("platform/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
   mutating("platform/SecretBox.ts", "platform/SecretBox")("JSON.stringify(owner)", '"owner"'),
   signatures("`${id}.${timestampSeconds}.`", "`${timestampSeconds}.`"),
   signatures("Math.floor(now / 1000)", "now"),

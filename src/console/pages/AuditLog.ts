@@ -7,10 +7,9 @@ import { pageSize, projectPage, textOf } from "../Page.ts"
 export const auditLog = projectPage(
   Effect.fnUntraced(function* ({ project, request }) {
     const audit = yield* Audit
-    const before = textOf(request, "cursor") ?? undefined
-    const entries = yield* Effect.orDie(audit.list(project.id, { before, limit: pageSize + 1 }))
-    const shown = entries.slice(0, pageSize)
-    const cells = shown.map(({ action, actor, at, detail, target }) => [
+    const range = { after: textOf(request, "cursor"), limit: pageSize }
+    const { items, next } = yield* Effect.orDie(audit.list(project.id, range))
+    const cells = items.map(({ action, actor, at, detail, target }) => [
       time(at),
       actor,
       action,
@@ -26,10 +25,7 @@ export const auditLog = projectPage(
           cells,
           "No actions yet."
         ),
-        nextPage(
-          "/console/audit",
-          entries.length > pageSize ? { project: project.id, cursor: shown.at(-1)?.id } : undefined
-        )
+        nextPage("/console/audit", next === null ? undefined : { project: project.id, cursor: next })
       ]
     }
   })

@@ -2,22 +2,21 @@
 import { Effect } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import { states } from "../../integrations/Deliveries.ts"
-import { find, render } from "../DeliveryList.ts"
+import { find } from "../../integrations/DeliveryList.ts"
+import { render } from "../DeliveryList.ts"
 import { filters, input, select } from "../Html.ts"
-import { choiceOf, projectPage, textOf, timeOf } from "../Page.ts"
+import { choiceOf, pageSize, projectPage, textOf, timeOf } from "../Page.ts"
 
 export const deliveries = projectPage(
   Effect.fnUntraced(function* ({ project, request, sql }) {
     const filter = {
-      projectId: project.id,
       installationId: textOf(request, "installation"),
       status: yield* choiceOf(request, "status", states),
       type: yield* choiceOf(request, "type", eventTypes),
       since: yield* timeOf(request, "since"),
-      until: yield* timeOf(request, "until"),
-      cursor: textOf(request, "cursor")
+      until: yield* timeOf(request, "until")
     }
-    const found = yield* find(sql, filter)
+    const found = yield* find(sql, project.id, filter, { after: textOf(request, "cursor"), limit: pageSize })
     return {
       title: `Deliveries of ${project.name}`,
       body: [
@@ -28,7 +27,7 @@ export const deliveries = projectPage(
           input("Since", "since", filter.since?.toISOString() ?? null, "2026-11-20T00:00:00Z"),
           input("Until", "until", filter.until?.toISOString() ?? null, "2026-11-21T00:00:00Z")
         ]),
-        render(filter, found)
+        render(project.id, filter, found)
       ]
     }
   })

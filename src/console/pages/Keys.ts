@@ -2,13 +2,14 @@
 import { DateTime, Effect } from "effect"
 import { scopes } from "../../api/Access.ts"
 import { type ApiKey, ApiKeys } from "../../platform/auth/ApiKeys.ts"
-import { badge, table, time } from "../Html.ts"
-import { projectPage } from "../Page.ts"
+import { badge, nextPage, table, time } from "../Html.ts"
+import { pageSize, projectPage, textOf } from "../Page.ts"
 
 export const keys = projectPage(
-  Effect.fnUntraced(function* ({ project }) {
+  Effect.fnUntraced(function* ({ project, request }) {
     const service = yield* ApiKeys
-    const items = yield* Effect.orDie(service.list(project.id))
+    const range = { after: textOf(request, "cursor"), limit: pageSize }
+    const { items, next } = yield* Effect.orDie(service.list(project.id, range))
     const now = yield* DateTime.nowAsDate
     const head = ["Key", "Name", "State", "Last used", "Expires", "Created", "Member", "Scopes"]
     const cells = items.map((key) => [
@@ -23,7 +24,10 @@ export const keys = projectPage(
     ])
     return {
       title: `API keys of ${project.name}`,
-      body: [table("Keys, newest first", head, cells, "No keys.")]
+      body: [
+        table("Keys, newest first", head, cells, "No keys."),
+        nextPage("/console/keys", next === null ? undefined : { project: project.id, cursor: next })
+      ]
     }
   })
 )

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { measureQueue } from "../../integrations/DeliveryMetrics.ts"
 import { charts, sample } from "../Charts.ts"
-import { isDead } from "../DeliveryList.ts"
+import { isDead } from "../../integrations/DeliveryList.ts"
 import { facts, html, link, table } from "../Html.ts"
 
 /** Maximum number that is counted. */

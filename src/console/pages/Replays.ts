@@ -1,13 +1,14 @@
 /** The replays of a project, with their progress. */
 import { Effect } from "effect"
 import { Replays } from "../../integrations/Replays.ts"
-import { action, badge, html, link, table, time } from "../Html.ts"
-import { projectPage } from "../Page.ts"
+import { action, badge, html, link, nextPage, table, time } from "../Html.ts"
+import { pageSize, projectPage, textOf } from "../Page.ts"
 
 export const replays = projectPage(
   Effect.fnUntraced(function* ({ project, request }) {
     const service = yield* Replays
-    const items = yield* Effect.orDie(service.list(project.id))
+    const range = { after: textOf(request, "cursor"), limit: pageSize }
+    const { items, next } = yield* Effect.orDie(service.list(project.id, range))
     const head = ["Replay", "Installation", "State", "Progress", "Pace", "Deliveries", "Period", "Started", ""]
     const cells = items.map((item) => [
       item.replayId,
@@ -29,7 +30,10 @@ export const replays = projectPage(
     ])
     return {
       title: `Replays of ${project.name}`,
-      body: [table("Replays, newest first", head, cells, "No replays. The page of a webhook starts one.")]
+      body: [
+        table("Replays, newest first", head, cells, "No replays. The page of a webhook starts one."),
+        nextPage("/console/replays", next === null ? undefined : { project: project.id, cursor: next })
+      ]
     }
   })
 )

@@ -3,7 +3,8 @@ import { Effect } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import { selected } from "../../platform/Columns.ts"
 import { filterNames, usualPace } from "../../integrations/Replays.ts"
-import { find, render } from "../DeliveryList.ts"
+import { find } from "../../integrations/DeliveryList.ts"
+import { render } from "../DeliveryList.ts"
 import { action, badge, facts, html, input, select, table, time } from "../Html.ts"
 import { notFound, projectPage, textOf } from "../Page.ts"
 
@@ -55,13 +56,11 @@ export const webhook = projectPage(
     WHERE project_id = ${project.id} AND installation_id = ${row.installationId} AND retires_at > now()
     ORDER BY version DESC`
     const filter = {
-      projectId: project.id,
       installationId: row.installationId,
       status: null,
       type: null,
       since: null,
-      until: null,
-      cursor: null
+      until: null
     }
     const of = { project: project.id, installation: row.installationId }
     const { csrf } = request.session
@@ -112,7 +111,7 @@ export const webhook = projectPage(
           select("Mode", "mode", ["count only", "replay"], "count only", "")
         ]),
         html`<h2>Deliveries</h2>`,
-        render(filter, yield* find(sql, filter), latest)
+        render(project.id, filter, yield* find(sql, project.id, filter, { after: null, limit: latest }), latest)
       ]
     }
   })

@@ -5,6 +5,7 @@ import type { EventType } from "../../api/integrations/Events.ts"
 import { audited } from "../../platform/Audit.ts"
 import { selected } from "../../platform/Columns.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
+import type { Range } from "../../platform/Search.ts"
 import { type Filter, filters, type Selection } from "./Selection.ts"
 import { type State, stepOf } from "./States.ts"
 
@@ -42,12 +43,10 @@ const columns = selected({
   finishedAt: ["finished_at", "timestamptz"]
 })
 
-/** Maximum number of replays in a list. */
-const listedAtMost = 1_000
-
-export const list = (sql: Sql, projectId: ProjectId) => sql<Listed>`
-  SELECT ${sql.literal(columns)} FROM replays WHERE project_id = ${projectId}
-  ORDER BY id DESC LIMIT ${listedAtMost}::int`
+export const list = (sql: Sql, projectId: ProjectId, { after, limit }: Range) => sql<Listed>`
+  SELECT ${sql.literal(columns)} FROM replays
+  WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
+  ORDER BY id DESC LIMIT ${limit + 1}::int`
 
 /** Returns the state and the subscriptions of a replay's webhook; no row if there is no webhook. */
 export const webhook = (sql: Sql, projectId: ProjectId, installationId: string) => sql<{

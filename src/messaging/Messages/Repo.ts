@@ -1,32 +1,11 @@
 /** SQL of messages for operators. */
 import type { SqlClient } from "effect/sql"
-import type { ConversationId, MessageId, ProjectId } from "../../api/Ids.ts"
+import type { ProjectId } from "../../api/Ids.ts"
 import type { MessageStatus } from "../../api/messaging/Messaging.ts"
 import { audited } from "../../platform/Audit.ts"
-import { selected } from "../../platform/Columns.ts"
 import { after, type Event } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
-
-/** A message in the list of operators (contract §13). */
-export interface Listed {
-  readonly messageId: MessageId
-  readonly conversationId: ConversationId
-  readonly deliveryStatus: MessageStatus
-  readonly createdAt: string
-}
-
-const listed = selected({
-  messageId: "id",
-  conversationId: "conversation_id",
-  deliveryStatus: "status",
-  createdAt: ["created_at", "timestamptz"]
-})
-
-export const list = (sql: Sql, projectId: ProjectId, status: MessageStatus | null) => sql<Listed>`
-  SELECT ${sql.literal(listed)} FROM messages
-  WHERE project_id = ${projectId} AND (${status}::text IS NULL OR status = ${status})
-  ORDER BY created_at DESC, id DESC`
 
 /** Settles a message of unknown outcome. An attempt in flight can no longer record its outcome. */
 export const settle = (

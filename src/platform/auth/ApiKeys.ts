@@ -3,7 +3,8 @@ import { Clock, Context, Data, Duration, Effect, Layer, Option, type Redacted } 
 import { SqlClient } from "effect/sql"
 import type { Scope } from "../../api/Access.ts"
 import type { KeyId, MemberId, ProjectId } from "../../api/Ids.ts"
-import { ProjectUnknown } from "../ProjectUnknown.ts"
+import { ProjectUnknown, requireProject } from "../ProjectUnknown.ts"
+import { type Found, pageOf, type Range } from "../Search.ts"
 import * as Token from "./Token.ts"
 
 /** A key as operators see it, without its token, which is not stored. */
@@ -79,7 +80,7 @@ export class ApiKeys extends Context.Service<
     }) => Effect.Effect<IssuedKey, ProjectUnknown | MemberUnusable | ExpiryTooLong>
 
     /** Lists the keys of a project, newest first, including revoked and expired ones. */
-    readonly list: (projectId: ProjectId) => Effect.Effect<ReadonlyArray<ApiKey>, ProjectUnknown>
+    readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<ApiKey>, ProjectUnknown | KeyUnknown>
 
     /** Revokes a key. A key that is already revoked does not change. */
     readonly revoke: (keyId: KeyId) => Effect.Effect<{ readonly keyId: KeyId; readonly revokedAt: Date }, KeyUnknown>
@@ -137,16 +138,22 @@ export class ApiKeys extends Context.Service<
             : new ProjectUnknown({ projectId })
         }),
 
-        list: Effect.fn("ApiKeys.list")(function* (projectId) {
-          // A project without keys has one row of nulls; an unknown project has no row.
-          const rows = yield* sql<ApiKey | { readonly keyId: null }>`
-            SELECT key_id AS "keyId", api_keys.name, scopes, member_id AS "memberId", expires_at AS "expiresAt",
-                   revoked_at AS "revokedAt", last_used_at AS "lastUsedAt", api_keys.created_at AS "createdAt"
-            FROM projects LEFT JOIN api_keys USING (project_id)
-            WHERE project_id = ${projectId}
-            ORDER BY api_keys.created_at DESC, key_id`.pipe(Effect.orDie)
-          if (rows.length === 0) return yield* new ProjectUnknown({ projectId })
-          return rows.filter((row) => row.keyId !== null)
+        list: Effect.fn("ApiKeys.list")(function* (projectId, { after, limit }) {
+          yield* requireProject(sql, projectId)
+          if (after !== null) {
+            const known = yield* Effect.orDie(
+              sql`SELECT FROM api_keys WHERE project_id = ${projectId} AND key_id = ${after}`
+            )
+            if (known.length === 0) return yield* new KeyUnknown()
+          }
+          const following = sql`AND (created_at, key_id) < ((
+            SELECT created_at FROM api_keys WHERE project_id = ${projectId} AND key_id = ${after}), ${after})`
+          const rows = yield* sql<ApiKey>`
+            SELECT key_id AS "keyId", name, scopes, member_id AS "memberId", expires_at AS "expiresAt",
+              revoked_at AS "revokedAt", last_used_at AS "lastUsedAt", created_at AS "createdAt"
+            FROM api_keys WHERE project_id = ${projectId} ${after === null ? sql.literal("") : following}
+            ORDER BY created_at DESC, key_id DESC LIMIT ${limit + 1}::int`.pipe(Effect.orDie)
+          return pageOf(rows, limit, ({ keyId }) => keyId)
         }),
 
         revoke: Effect.fn("ApiKeys.revoke")(function* (keyId) {

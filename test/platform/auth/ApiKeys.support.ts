@@ -24,5 +24,8 @@ export const issue = Effect.fnUntraced(function* (
   })
 })
 
-export const list = (projectId: ProjectId) => Effect.flatMap(ApiKeys, (keys) => keys.list(projectId))
+export const list = (projectId: ProjectId) =>
+  Effect.flatMap(ApiKeys, (keys) =>
+    Effect.map(keys.list(projectId, { after: null, limit: 1_000 }), ({ items }) => items)
+  )
 export const later = (date: Date, duration: Duration.Duration) => new Date(date.getTime() + Duration.toMillis(duration))

@@ -1,0 +1,76 @@
+/** The list of messages that operators see, in commands and in the console. */
+import { Effect } from "effect"
+import type { SqlClient, SqlError } from "effect/sql"
+import type { ConversationId, MessageId, ProjectId } from "../api/Ids.ts"
+import type { MessageStatus } from "../api/messaging/Messaging.ts"
+import { selected } from "../platform/Columns.ts"
+import { type Found, foundOf, type Range, scanLimit } from "../platform/Search.ts"
+
+export interface Listed {
+  readonly messageId: MessageId
+  readonly conversationId: ConversationId
+  readonly deliveryStatus: MessageStatus
+  readonly attempts: number
+  /** The display names of the client and the channel. */
+  readonly client: string | null
+  readonly channel: string
+  readonly createdAt: string
+}
+
+const columns = `${selected(
+  {
+    messageId: "id",
+    conversationId: "conversation_id",
+    deliveryStatus: "status",
+    attempts: "attempts",
+    createdAt: ["created_at", "timestamptz"]
+  },
+  "found"
+)}, (
+    SELECT display_name FROM clients
+    WHERE clients.project_id = found.project_id AND clients.id = (
+      SELECT client_id FROM conversations
+      WHERE conversations.project_id = found.project_id AND conversations.id = found.conversation_id)
+  ) AS client, (
+    SELECT display_name FROM channels WHERE channels.project_id = found.project_id AND channels.id = found.channel_id
+  ) AS channel`
+
+type Row = (Listed | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
+
+/** Finds messages of a page, newest first, among the next `scanLimit`. Those of unknown outcome have an index. */
+export const find = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  status: MessageStatus | null,
+  { after, limit }: Range
+): Effect.Effect<Found<Listed>, SqlError.SqlError> =>
+  sql<Row>`
+    WITH scanned AS MATERIALIZED (
+      SELECT project_id, id, conversation_id, channel_id, status, attempts, created_at FROM messages
+      WHERE project_id = ${projectId} ${sql.literal(status === "unknown" ? "AND status = 'unknown'" : "")}
+        ${after === null ? sql.literal("") : sql`AND (created_at, id) < ((SELECT created_at FROM messages WHERE project_id = ${projectId} AND id = ${after}), ${after})`}
+      ORDER BY created_at DESC, id DESC LIMIT ${status === null ? limit + 1 : scanLimit}::int
+    ),
+    found AS (
+      SELECT * FROM scanned WHERE ${status}::text IS NULL OR status = ${status}
+      ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}::int
+    ),
+    bound AS (
+      SELECT count(*)::int AS scanned, (SELECT id FROM scanned ORDER BY created_at, id LIMIT 1) AS last FROM scanned
+    )
+    SELECT ${sql.literal(columns)}, bound.last, bound.scanned FROM bound LEFT JOIN found ON true
+    ORDER BY found.created_at DESC, found.id DESC`.pipe(
+    Effect.map((rows) => {
+      const found = rows.flatMap((row) => {
+        if (row.messageId === null) return []
+        const { last: _, scanned: __, ...message } = row
+        return [message]
+      })
+      const [bound = { last: null, scanned: 0 }] = rows
+      return foundOf(found, limit, ({ messageId }) => messageId, bound)
+    })
+  )
+
+/** Whether a project has a message. */
+export const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>
+  Effect.map(sql`SELECT FROM messages WHERE project_id = ${projectId} AND id = ${id}`, (rows) => rows.length > 0)

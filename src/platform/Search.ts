@@ -1,0 +1,55 @@
+/**
+ * Lists for operators, newest first. A page starts after an id, the last one of the page before. A statement of a filtered
+ * list reads at most `scanLimit` records, so that it takes as long however few match; a search repeats it.
+ */
+import { Effect } from "effect"
+
+/** Maximum number of records that a statement of a filtered list reads. */
+export const scanLimit = 10_000
+
+/** The range of a page: up to `limit` records after the record `after`, or the first ones. */
+export interface Range {
+  readonly after: string | null
+  readonly limit: number
+}
+
+/** Up to `limit` records that match, and the id after which the list goes on; null at its end. */
+export interface Found<Item> {
+  readonly items: ReadonlyArray<Item>
+  readonly next: string | null
+}
+
+/** Makes a page of up to `limit + 1` records. */
+export const pageOf = <Item>(rows: ReadonlyArray<Item>, limit: number, idOf: (item: Item) => string): Found<Item> => {
+  const items = rows.slice(0, limit)
+  const last = items.at(-1)
+  return { items, next: rows.length > limit && last !== undefined ? idOf(last) : null }
+}
+
+/** Makes a page of a search that has read `scanned` records, the last of which is `last`. */
+export const foundOf = <Item>(
+  rows: ReadonlyArray<Item>,
+  limit: number,
+  idOf: (item: Item) => string,
+  { last, scanned }: { readonly last: string | null; readonly scanned: number }
+): Found<Item> => {
+  const page = pageOf(rows, limit, idOf)
+  return page.next === null && scanned === scanLimit ? { ...page, next: last } : page
+}
+
+/** Repeats a search until it has a full page or is at the end. */
+export const complete = <Item, E, R>(
+  find: (range: Range) => Effect.Effect<Found<Item>, E, R>,
+  { after, limit }: Range,
+  idOf: (item: Item) => string
+): Effect.Effect<Found<Item>, E, R> => {
+  // One record more than the page shows whether there is another page.
+  const collect = (range: Range): Effect.Effect<ReadonlyArray<Item>, E, R> =>
+    Effect.flatMap(find(range), ({ items, next }) => {
+      const left = range.limit - items.length
+      return next === null || left === 0
+        ? Effect.succeed(items)
+        : Effect.map(collect({ after: next, limit: left }), (rest) => [...items, ...rest])
+    })
+  return Effect.map(collect({ after, limit: limit + 1 }), (items) => pageOf(items, limit, idOf))
+}

@@ -1,0 +1,247 @@
+/** The lists of commands: their pages, their filters, and their bounds (contract §13). */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Redacted, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
+import fc from "fast-check"
+import { eventTypes } from "../../src/api/integrations/Events.ts"
+import { KeyUnknown } from "../../src/platform/auth/ApiKeys.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { at, documentOf, failure, run } from "./Cli.support.ts"
+
+type Sql = SqlClient.SqlClient
+
+const installations = ["ins_0", "ins_1", "ins_2"]
+const states = ["pending", "dead", "delivered"]
+const statuses = ["retrying", "unknown", "sent"]
+const start = Date.UTC(2026, 0, 1)
+const second = 1_000
+
+/** Several records have one time. */
+const time = "timestamptz '2026-01-01' + n / 3 * interval '1 second'"
+const n = (count: number, sql: Sql) => sql`generate_series(0, ${count - 1}::int) n`
+
+/** Every list: its command, the member with the id of an item, and its records. */
+const lists: Readonly<
+  Record<
+    string,
+    {
+      readonly command: ReadonlyArray<string>
+      readonly id: string
+      readonly flag?: "--after"
+      readonly insert: (sql: Sql, projectId: string, count: number) => Effect.Effect<unknown>
+    }
+  >
+> = {
+  deliveries: {
+    command: ["deliveries", "list"],
+    id: "deliveryId",
+    insert: (sql, projectId, count) =>
+      Effect.all([
+        sql`
+          INSERT INTO installations (project_id, id, name, status)
+          SELECT ${projectId}, id, 'Shop', 'active' FROM unnest(${installations}::text[]) id`,
+        sql`
+          INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+          SELECT ${projectId}, 'evt_' || n, (${[...eventTypes]}::text[])[1 + n % ${eventTypes.length}::int], '{}', '', now()
+          FROM ${n(eventTypes.length, sql)}`,
+        sql`
+          INSERT INTO deliveries (project_id, id, installation_id, event_id, status, available_at, finished_at, dead_code,
+            attempt_log, created_at)
+          SELECT ${projectId}, new_id('dlv', at), 'ins_' || n % 3, 'evt_' || n / 9 % ${eventTypes.length}::int, status,
+            CASE status WHEN 'pending' THEN at END, CASE WHEN status <> 'pending' THEN at END,
+            CASE status WHEN 'dead' THEN 'expired' END,
+            CASE status WHEN 'delivered' THEN '[{"statusCode": 204}]' ELSE '[]' END::jsonb, at
+          FROM ${n(count, sql)}, LATERAL (
+            SELECT ${sql.literal(time)} AS at, (${states}::text[])[1 + n / 3 % 3] AS status
+          ) made`
+      ]).pipe(Effect.orDie)
+  },
+  messages: {
+    command: ["messages", "list"],
+    id: "messageId",
+    insert: (sql, projectId, count) =>
+      sql`
+        INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
+          attempting, attempt_log, traceparent, created_at, updated_at)
+        SELECT ${projectId}, new_id('msg', ${sql.literal(time)}), 'con', 'chan', 'sandbox', 'a', 'Text',
+          (${statuses}::text[])[1 + n % 3], 1, false, '[]', '', ${sql.literal(time)}, now()
+        FROM ${n(count, sql)}`.pipe(Effect.orDie)
+  },
+  webhooks: {
+    command: ["webhooks", "list"],
+    id: "installationId",
+    flag: "--after",
+    insert: (sql, projectId, count) =>
+      Effect.all([
+        sql`
+          INSERT INTO installations (project_id, id, name, status)
+          SELECT ${projectId}, 'ins_' || n, 'Shop', 'active' FROM ${n(count, sql)}`,
+        sql`
+          INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+          SELECT ${projectId}, 'ins_' || n, 'https://shop.example.com/', '{}', true, 1 FROM ${n(count, sql)}`,
+        sql`
+          INSERT INTO endpoint_health (project_id, installation_id) SELECT ${projectId}, 'ins_' || n FROM ${n(count, sql)}`
+      ]).pipe(Effect.orDie)
+  },
+  tokens: {
+    command: ["token", "list"],
+    id: "keyId",
+    insert: (sql, projectId, count) =>
+      sql`
+        INSERT INTO api_keys (project_id, key_id, token_hash, name, scopes, lifetime, expires_at, created_at)
+        SELECT ${projectId}, substr(md5(${projectId} || n), 1, 12), '', 'Key', '{}', '1 day', now(), ${sql.literal(time)}
+        FROM ${n(count, sql)}`.pipe(Effect.orDie)
+  },
+  audit: {
+    command: ["audit", "list"],
+    id: "target",
+    insert: (sql, projectId, count) =>
+      sql`
+        INSERT INTO audit_entries (project_id, id, at, actor, action, target, detail)
+        SELECT ${projectId}, new_id('aud', ${sql.literal(time)}), ${sql.literal(time)}, 'me', 'webhook.test', 'ins_' || n, '{}'
+        FROM ${n(count, sql)}`.pipe(Effect.orDie)
+  },
+  replays: {
+    command: ["deliveries", "replays"],
+    id: "replayId",
+    insert: (sql, projectId, count) =>
+      sql`
+        WITH installation AS (
+          INSERT INTO installations (project_id, id, name, status) VALUES (${projectId}, 'ins', 'Shop', 'active')
+        ),
+        webhook AS (
+          INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+          VALUES (${projectId}, 'ins', 'https://shop.example.com/', '{}', true, 1)
+        )
+        INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
+          position, paced_at, created_at, finished_at)
+        SELECT ${projectId}, new_id('rpl', ${sql.literal(time)}), 'ins', now(), now(), '{}', '{}', 1, 'completed', 0, '',
+          now(), now(), now()
+        FROM ${n(count, sql)}`.pipe(Effect.orDie)
+  }
+}
+
+const Page = Schema.Struct({
+  items: Schema.Array(Schema.Record(Schema.String, Schema.Unknown)),
+  next: Schema.NullOr(Schema.String)
+})
+const decodePage = Schema.decodeUnknownSync(Page)
+
+/** Creates a project with records of a list, and returns its pages. */
+const openList = Effect.fnUntraced(function* (name: string, count: number) {
+  const { command, flag = "--before", id, insert } = lists[name] ?? assert.fail(name)
+  const { databaseUrl, seed, sql } = yield* TestServer
+  const { projectId } = yield* seed()
+  yield* insert(sql, projectId, count)
+  const env = at(Redacted.make(databaseUrl))
+  const list = (flags: ReadonlyArray<string>, terminal = false) =>
+    run([...command, "--project", projectId, ...flags], { env, terminal })
+  const page = (...flags: ReadonlyArray<string>) =>
+    Effect.map(list([...flags, "--json"]), (ended) => decodePage(documentOf(ended)))
+  /** Returns the items of all pages. */
+  const walk = Effect.fnUntraced(function* (limit: number, ...flags: ReadonlyArray<string>) {
+    const items: Array<Readonly<Record<string, unknown>>> = []
+    for (let next: string | null = ""; next !== null;) {
+      const found: typeof Page.Type = yield* page(...flags, "--limit", `${limit}`, ...(next === "" ? [] : [flag, next]))
+      items.push(...found.items)
+      assert.isTrue(found.next === null || found.items.length === limit)
+      next = found.next
+    }
+    return items
+  })
+  return {
+    projectId,
+    sql,
+    flag,
+    list,
+    page,
+    walk,
+    idsOf: (items: typeof Page.Type.items) => items.map((item) => String(item[id]))
+  }
+})
+
+const deliveryFilter = fc.record({
+  installation: fc.option(fc.constantFrom(...installations)),
+  status: fc.option(fc.constantFrom(...states)),
+  type: fc.option(fc.constantFrom(...eventTypes)),
+  since: fc.option(fc.nat(25)),
+  until: fc.option(fc.nat(25)),
+  limit: fc.integer({ min: 1, max: 30 })
+})
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list of the commands", (it) => {
+  for (const name of Object.keys(lists)) {
+    it.effect(`shows ${name} in pages of every size, each once, and the first 100 without a limit`, () =>
+      Effect.gen(function* () {
+        const { flag, idsOf, list, page, walk } = yield* openList(name, 205)
+        const first = yield* page()
+        assert.lengthOf(first.items, 100)
+        assert.isNotNull(first.next)
+        const all = yield* page("--limit", "1000")
+        // A project has a key of its own.
+        const count = name === "tokens" ? 206 : 205
+        assert.deepStrictEqual([new Set(idsOf(all.items)).size, all.items.length, all.next], [count, count, null])
+        for (const limit of [41, 100, count]) assert.deepStrictEqual(yield* walk(limit), all.items)
+        const next = ` ${flag} ${first.next}`
+        assert.include((yield* list([], true)).stdout, next)
+        for (const ended of [yield* list([]), yield* list(["--limit", `${count}`], true)])
+          assert.notInclude(ended.stdout, flag)
+        for (const limit of ["0", "1001", "x"]) assert.strictEqual((yield* list(["--limit", limit])).status, 2)
+      })
+    )
+  }
+
+  it.effect("fails for a place that does not exist", () =>
+    Effect.gen(function* () {
+      const { list } = yield* openList("messages", 1)
+      const { status, stderr } = yield* list(["--before", "msg_none"])
+      assert.strictEqual(status, 1)
+      assert.include(stderr, 'has no message "msg_none"')
+      const keys = yield* openList("tokens", 1)
+      assert.deepStrictEqual(yield* keys.list(["--before", "none"]), failure(1, new KeyUnknown().message))
+    })
+  )
+
+  it.effect("filters deliveries like the model, in pages of any size", () =>
+    Effect.gen(function* () {
+      const { page, walk } = yield* openList("deliveries", 70)
+      const all = (yield* page("--limit", "1000")).items
+      for (const filter of fc.sample(deliveryFilter, 25)) {
+        const { installation, limit, since, status, type, until } = filter
+        const instant = (seconds: number) => new Date(start + seconds * second).toISOString()
+        const bounds = { since: since === null ? null : instant(since), until: until === null ? null : instant(until) }
+        const flags = Object.entries({ installation, status, type, ...bounds }).flatMap(([name, value]) =>
+          value === null ? [] : [`--${name}`, value]
+        )
+        const expected = all.filter(
+          (item) =>
+            (installation === null || item["installationId"] === installation) &&
+            (status === null || item["status"] === status) &&
+            (type === null || item["eventType"] === type) &&
+            (bounds.since === null || String(item["createdAt"]) >= bounds.since) &&
+            (bounds.until === null || String(item["createdAt"]) < bounds.until)
+        )
+        assert.deepStrictEqual(yield* walk(limit, ...flags), expected, flags.join(" "))
+      }
+    })
+  )
+
+  it.effect("finds what matches far behind what does not, and the end", () =>
+    Effect.gen(function* () {
+      const { page, projectId, sql } = yield* openList("deliveries", 21_000)
+      yield* Effect.orDie(sql`
+        UPDATE deliveries SET installation_id = CASE WHEN id IN (
+            (SELECT min(id) FROM deliveries WHERE project_id = ${projectId}),
+            (SELECT max(id) FROM deliveries WHERE project_id = ${projectId})
+          ) THEN 'ins_1' ELSE 'ins_0' END
+        WHERE project_id = ${projectId}`)
+      const flags = ["--installation", "ins_1", "--limit"]
+      const { items } = yield* page(...flags, "2")
+      assert.lengthOf(items, 2)
+      const first = yield* page(...flags, "1")
+      assert.deepStrictEqual(first.items, items.slice(0, 1))
+      const second = yield* page(...flags, "1", "--before", first.next ?? assert.fail())
+      assert.deepStrictEqual([second.items, second.next], [items.slice(1), null])
+    })
+  )
+})
