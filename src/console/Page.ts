@@ -3,6 +3,7 @@ import { Data, Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { Instant } from "../api/Instant.ts"
 import { ProjectId } from "../api/Ids.ts"
+import { keyed } from "../platform/Database/Pools.ts"
 import type { Session } from "./Sessions.ts"
 import type { Html } from "./Html.ts"
 
@@ -86,17 +87,23 @@ export const timeOf = (request: PageRequest, name: string) => {
 export const notFound = (kind: string, id: string | null) =>
   new PageError({ status: 404, message: `There is no ${kind} "${id ?? ""}".` })
 
+/** The settings of the transaction of a page, in place of those of the report pool. */
+export const pageSettings: Readonly<Record<string, string>> = {
+  ...keyed,
+  enable_nestloop: "on",
+  statement_timeout: "1s"
+}
+
 /**
- * Reads a page in one transaction, which cannot write, with a timeout of a second for each statement. The planner settings of the report pool
- * suit statements over many rows; those of pages look up few rows by index.
+ * Reads a page in one transaction, which cannot write, with a timeout of a second for each statement. The planner settings of
+ * the report pool suit statements over many rows; those of pages look up few rows by index.
  */
 export const inReadTransaction = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
   sql.withTransaction(
     Effect.andThen(
       sql`
-        SELECT set_config('enable_seqscan', 'off', true), set_config('enable_nestloop', 'on', true),
-          set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-          set_config('statement_timeout', '1s', true), set_config('transaction_read_only', 'on', true)`,
+        SELECT ${sql.csv(Object.entries(pageSettings).map(([name, value]) => sql`set_config(${name}, ${value}, true)`))},
+          set_config('transaction_read_only', 'on', true)`,
       effect
     )
   )

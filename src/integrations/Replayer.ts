@@ -19,9 +19,12 @@ const stalledAfter = Duration.minutes(1)
 /** Maximum number of replays in one run. */
 const perRun = 100
 
+/** In the text of the statement, as in the condition of the index `replays_under_way`. */
+const states = unfinished.map((state) => `'${state}'`).join(", ")
+
 const running = (sql: SqlClient.SqlClient) => sql<Replay & { readonly state: State }>`
   SELECT project_id AS "projectId", id, installation_id AS "installationId", until, state FROM replays
-  WHERE state IN ${sql.in([...unfinished])} ORDER BY paced_at LIMIT ${perRun}::int`
+  WHERE state IN (${sql.literal(states)}) ORDER BY paced_at LIMIT ${perRun}::int`
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {

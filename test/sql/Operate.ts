@@ -91,11 +91,11 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   for (const action of ["test", "disable", "enable"]) yield* command("webhooks", action, ...shop)
   yield* replay(projectId, 100)
   yield* untilReplay(project, "completed")
-  yield* command("deliveries", "replays", ...of)
+  for (const flags of [[], ["--before", "rpl_z"]]) yield* command("deliveries", "replays", ...of, ...flags)
   yield* rest(project)
   yield* command("deliveries", "cancel-replay", ...of, "--replay", yield* replay(projectId, 1))
   yield* untilReplay(project, "cancelled")
-  yield* command("audit", "list", ...of)
+  for (const flags of [[], ["--before", "aud_z"]]) yield* command("audit", "list", ...of, ...flags)
 
   const shown = yield* fillProject(server)
   yield* rest(shown)

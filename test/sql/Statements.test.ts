@@ -9,8 +9,58 @@ const unreached = [
   "src/server/Welcome.ts"
 ]
 
+/** Plans that read more rows the more there are, each for a reason. All others find a page, or a few rows, by an index. */
+const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
+  "the webhooks of a project, each of which may subscribe to the event": [
+    "src/crm/Deals/Create.ts create: reads webhooks without a limit by webhooks_pkey",
+    "src/crm/Deals/Patch.ts patch: reads webhooks without a limit by webhooks_pkey",
+    "src/crm/Tasks.ts complete: reads webhooks without a limit by webhooks_pkey",
+    "src/crm/Tasks.ts create: reads webhooks without a limit by webhooks_pkey"
+  ],
+  "a queue, in an index that has nothing else: what is under way": [
+    "src/campaigns/Runner/Claims.ts claim: sorts campaigns below a limit",
+    "src/campaigns/Runner/Progress.ts advance: reads campaigns without a limit by campaigns_under_way",
+    "src/integrations/Deliveries.ts countStuck: reads deliveries without a limit by deliveries_open",
+    "src/integrations/Replayer.ts running: sorts replays below a limit",
+    "src/messaging/MessageMetrics.ts gauge: reads messages without a limit by messages_due",
+    "src/messaging/Messages.ts countStuck: reads messages without a limit by messages_due"
+  ],
+  "messages of unknown outcome, which are not pruned, may be among the oldest": [
+    "src/messaging/MessagePruner.ts prune: filters messages below a limit"
+  ],
+  "the whole of what it is about, on purpose: the clients of an audience, the stages of a file, the count of a capacity":
+    [
+      "src/campaigns/Campaigns/Freeze.ts freeze: reads channels without a limit by channels_by_age",
+      "src/campaigns/Campaigns/Freeze.ts freeze: reads clients without a limit by clients_pkey",
+      "src/campaigns/Campaigns/Freeze.ts freeze: reads deals without a limit by deals_pkey",
+      "src/project/Projects/Pipelines.ts load: reads stages without a limit by stages_project_id_pipeline_id_id_key",
+      "src/project/Projects/Pipelines.ts removedStagesInUse: reads deals without a limit by deals_pkey",
+      "src/project/Projects/ProjectRow.ts close: reads clients without a limit by clients_pkey"
+    ],
+  "once: the end of a project, a start after an upgrade, a walk over all secrets, the links that have expired": [
+    "src/project/Offboarding/Statements.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
+    "src/project/Offboarding/Statements.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
+    "src/project/Offboarding/Statements.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
+    "src/platform/Migrations.ts readApplied: reads effect_sql_migrations without a limit by effect_sql_migrations_pkey",
+    "src/integrations/Preview/Batches.ts evaluatedByOtherRules: reads all of staged_batches",
+    "src/integrations/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
+    "src/console/Links.ts issue: reads all of console_links"
+  ],
+  "few rows: stages of a pipeline, channels with due messages, clients with one email, ids with the same 329 bytes": [
+    "src/crm/Deals/Patch.ts patch: sorts stages below a limit",
+    "src/messaging/Messages/Attempts.ts claim: sorts channels below a limit",
+    "src/integrations/Preview/Repo.ts preview: sorts clients below a limit",
+    "src/crm/Clients.ts list: reads clients without a limit by clients_pkey"
+  ],
+  "the first projects with something to show, whose campaigns and webhooks are counted": [
+    "src/console/Charts.ts sample: filters projects below a limit",
+    "src/console/pages/Overview.ts waiting: filters campaigns below a limit",
+    "src/console/pages/Overview.ts waiting: filters webhooks below a limit"
+  ]
+}
+
 describe("npm run sql", () => {
-  it("shows every SQL template of the source as part of a statement, each with its plan", async () => {
+  it("shows every SQL template of the source as part of a statement, each with its plan, which is right whatever the statistics", async () => {
     const hooks = join(checkout, "test/sql/hooks.ts")
     const { code, stderr, stdout } = await runToEnd("node", ["--import", hooks, "test/sql/run.ts", "--plans"])
     assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
@@ -20,5 +70,8 @@ describe("npm run sql", () => {
     )
     assert.notMatch(stdout, /no plan/)
     assert.isAbove([...stdout.matchAll(/^-- source: /gm)].length, 100)
+    // On tables that were never analyzed, that have one row, and that have a million.
+    const wrong = new Set([...stdout.matchAll(/^-- wrong plan \([^)]*\): (.*)$/gm)].map(([, fault]) => fault))
+    assert.deepStrictEqual([...wrong].toSorted(), Object.values(accepted).flat().toSorted())
   })
 })

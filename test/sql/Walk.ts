@@ -109,15 +109,20 @@ export const walk = Effect.gen(function* () {
   }
   const issued = yield* command("token", "issue", "--project", "demo", "--name", "sql", "--scope", "all")
   const keyId: unknown = JSON.parse(issued.stdout).keyId
-  yield* command("token", "list", "--project", "demo")
+  yield* command("token", "list", "--project", "demo", "--before", String(keyId))
   yield* command("token", "rotate", "--key", String(keyId))
   yield* command("token", "revoke", "--key", String(keyId))
   const task = yield* command("task", "create", "--project", own.projectId, "--title", "Call", "--deal", "deal_own")
   yield* command("task", "complete", "--project", own.projectId, "--task", String(JSON.parse(task.stdout).taskId))
   yield* command("deliveries", "list", "--project", own.projectId)
+  for (const status of ["dead", "pending"])
+    yield* command("deliveries", "list", "--project", own.projectId, "--status", status, "--before", "dlv_z")
   yield* command("deliveries", "show", "--project", own.projectId, "--delivery", "dlv_own")
   yield* command("deliveries", "list", "--project", own.projectId, "--installation", "ins_own")
-  yield* command("messages", "list", "--project", own.projectId)
+  const messages = yield* command("messages", "list", "--project", own.projectId)
+  const before: unknown = JSON.parse(messages.stdout).items[0].messageId
+  for (const flags of [[], ["--status", "unknown"]])
+    yield* command("messages", "list", "--project", own.projectId, "--before", String(before), ...flags)
   yield* command("messages", "settle", "--project", own.projectId, "--message", "msg_none", "--as", "sent")
 
   // Waits for the background fibers: deliveries, retries, campaigns, pruning.

@@ -1,7 +1,7 @@
 /**
  * `npm run sql`: prints the SQL statements of the service, each as it is sent to PostgreSQL apart from white space, with its
  * declaration and the source lines that build it. With `--plans`, each is followed by its generic plan on a freshly migrated
- * database.
+ * database, and the last lines name what is wrong with the plans on tables in other states (`Plans.ts`).
  *
  * The service itself builds and sends the statements while `Walk.ts` uses it; a proxy before PostgreSQL distinguishes sent
  * statements from their parts. The last lines list every SQL template of the source that the walk has not reached.
@@ -12,6 +12,8 @@ import { Console, Effect, Layer, Redacted } from "effect"
 import type { SqlClient } from "effect/sql"
 import { readdirSync } from "node:fs"
 import { join, resolve } from "node:path"
+import { pageSettings } from "../../src/console/Page.ts"
+import { pools } from "../../src/platform/Database/Pools.ts"
 import { migrate } from "../../src/platform/Migrations.ts"
 import { startConsole } from "../console/Console.support.ts"
 import { World } from "../contract/Samples.ts"
@@ -20,6 +22,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { startWireProxy } from "../support/WireProxy.ts"
 import { operate } from "./Operate.ts"
 import { type Built, built, declarationAt, nameOf, placesOf, reached, templatesIn } from "./Recorded.ts"
+import { plan, prepare, readIndexes, session, states } from "./Plans.ts"
 import { walk } from "./Walk.ts"
 
 /** Matches words that start a line at the level of their brackets. All other text continues the previous line. */
@@ -116,6 +119,41 @@ const planOf = (databaseUrl: string, text: string, { pool }: Built) =>
     Effect.catchTag("SqlError", ({ reason }) => Effect.succeed(`no plan: ${String(reason.cause)}`))
   )
 
+interface Statement {
+  readonly text: string
+  readonly made: Built
+  readonly title: string
+}
+
+const isPlanned = ({ text }: Statement) => /^\s*(WITH|SELECT|INSERT|UPDATE|DELETE)/.test(text)
+
+/** Returns the settings of the session of a statement. Pages of the console have settings of their own. */
+const settingsOf = ({ made: { pool }, title }: Statement): Readonly<Record<string, string>> =>
+  pool.applicationName === pools.reports.name && title.startsWith("src/console/")
+    ? pageSettings
+    : (pool.startupParameters ?? {})
+
+/** Prints what is wrong with the plans of the statements, in each state of the tables. */
+const showFaults = Effect.fnUntraced(function* (cluster: string, statements: ReadonlyArray<Statement>) {
+  for (const state of states) {
+    const name = state.name.replaceAll(" ", "_")
+    yield* Effect.flatMap(PgClient.PgClient, (sql) => sql`CREATE DATABASE ${sql(name)} TEMPLATE walked`).pipe(
+      on(cluster)
+    )
+    const url = new URL(cluster)
+    url.pathname = `/${name}`
+    yield* prepare(state).pipe(on(url.href))
+    const indexes = yield* readIndexes.pipe(on(url.href))
+    const sessions = Map.groupBy(statements.filter(isPlanned), (statement) => JSON.stringify(settingsOf(statement)))
+    for (const members of sessions.values()) {
+      const faults = yield* Effect.forEach(members, ({ text, title }) =>
+        Effect.map(plan(text, indexes, state), (faults) => faults.map((fault) => `${title}: ${fault}`))
+      ).pipe(Effect.provide(session(url.href, members[0] === undefined ? {} : settingsOf(members[0]))))
+      for (const fault of new Set(faults.flat())) yield* Console.log(`-- wrong plan (${state.name}): ${fault}`)
+    }
+  }
+})
+
 const unreached = () =>
   readdirSync(resolve(import.meta.dirname, "../../src"), { recursive: true, encoding: "utf8" })
     .filter((file) => file.endsWith(".ts"))
@@ -136,9 +174,10 @@ const program = Effect.gen(function* () {
     yield* Console.log(`-- pool: ${made.pool.applicationName ?? ""}`)
     yield* Console.log(`-- source: ${[...new Set(placesOf(made.template).map(nameOf))].join(" ")}`)
     yield* Console.log(`${layOut(text)};\n`)
-    if (withPlans && /^\s*(WITH|SELECT|INSERT|UPDATE|DELETE)/.test(text))
+    if (withPlans && isPlanned({ text, made, title }))
       yield* Console.log(`${(yield* planOf(empty, text, made)).replaceAll(/^/gm, "--   ")}\n`)
   }
+  if (withPlans) yield* showFaults(postgres.url, statements)
   yield* Console.log(`-- ${statements.length} statements`)
   for (const place of unreached())
     yield* Console.log(`-- not sent by the walk: ${nameOf(place)} ${declarationAt(place)}`)

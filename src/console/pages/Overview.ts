@@ -1,6 +1,6 @@
 /** The service: its queue, what waits for an operator in each project, and the charts of deliveries. */
 import { Effect } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import { measureQueue } from "../../integrations/DeliveryMetrics.ts"
 import { charts, sample } from "../Charts.ts"
 import { isDead } from "../../integrations/DeliveryList.ts"
@@ -9,7 +9,7 @@ import { facts, html, link, table } from "../Html.ts"
 /** Maximum number that is counted. */
 const maxCount = 10_000
 
-const counted = (count: number) => (count >= maxCount ? `${maxCount} or more` : String(count))
+const shown = (count: number) => (count >= maxCount ? `${maxCount} or more` : String(count))
 
 /** Counts of a project's records that need an operator. */
 interface Waiting {
@@ -28,14 +28,15 @@ const waiting = (sql: SqlClient.SqlClient) => {
   const messages = of("messages", "status = 'unknown'")
   const webhooks = of("webhooks", "NOT enabled")
   const campaigns = of("campaigns", "status = 'paused'")
+  const counted = (of: Statement.Fragment) =>
+    sql`(SELECT count(*)::int FROM (SELECT ${of} LIMIT ${maxCount}::int) counted)`
   return sql<Waiting>`
-    SELECT project_id AS "projectId",
-      (SELECT count(*)::int FROM (SELECT ${deliveries} LIMIT ${maxCount}::int) counted) AS dead,
-      (SELECT count(*)::int FROM (SELECT ${messages} LIMIT ${maxCount}::int) counted) AS unknown,
-      (SELECT count(*)::int ${webhooks}) AS disabled, (SELECT count(*)::int ${campaigns}) AS paused
-    FROM projects
-    WHERE EXISTS (SELECT ${deliveries}) OR EXISTS (SELECT ${messages}) OR EXISTS (SELECT ${webhooks})
-      OR EXISTS (SELECT ${campaigns})
+    SELECT project_id AS "projectId", waiting.*
+    FROM projects, LATERAL (
+      SELECT ${counted(deliveries)} AS dead, ${counted(messages)} AS unknown, ${counted(webhooks)} AS disabled,
+        ${counted(campaigns)} AS paused OFFSET 0
+    ) waiting
+    WHERE dead + unknown + disabled + paused > 0
     ORDER BY project_id LIMIT 20`
 }
 
@@ -45,17 +46,17 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const projects = yield* waiting(sql)
   const cells = projects.map(({ dead, disabled, paused, projectId, unknown }) => [
     link("/console/project", { project: projectId }, projectId),
-    link("/console/deliveries", { project: projectId, status: "dead" }, counted(dead)),
-    link("/console/messages", { project: projectId, status: "unknown" }, counted(unknown)),
-    link("/console/project", { project: projectId }, counted(disabled)),
-    link("/console/campaigns", { project: projectId }, counted(paused))
+    link("/console/deliveries", { project: projectId, status: "dead" }, shown(dead)),
+    link("/console/messages", { project: projectId, status: "unknown" }, shown(unknown)),
+    link("/console/project", { project: projectId }, shown(disabled)),
+    link("/console/campaigns", { project: projectId }, shown(paused))
   ])
   const head = ["Project", "Dead deliveries", "Messages of unknown outcome", "Disabled webhooks", "Paused campaigns"]
   return {
     title: "Overview",
     body: [
       facts([
-        ["Pending deliveries", counted(depth)],
+        ["Pending deliveries", shown(depth)],
         ["Oldest due delivery", `${seconds.toFixed(1)} s`]
       ]),
       charts(yield* sample(sql, null)),

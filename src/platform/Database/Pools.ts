@@ -29,10 +29,14 @@ export interface Pool {
 const limits = { lock_timeout: "200ms", statement_timeout: "3500ms" }
 
 /**
- * For statements that find their rows by keys. A plan is kept as long as its connection, and a table that was empty when the
- * plan was made may have grown since: plans that read whole tables are never right here.
+ * A plan is kept until a table's statistics change, and a table that was empty or never analyzed when the plan was made may
+ * have grown since. So plans that read whole tables are never right; nor are bitmaps, which read all records of a project for
+ * one page and sort them, where an index has them in order.
  */
-const keyed = { enable_seqscan: "off", enable_hashjoin: "off", enable_mergejoin: "off" }
+const indexed = { enable_seqscan: "off", enable_bitmapscan: "off" }
+
+/** For statements that find their rows by keys: each join looks them up. */
+export const keyed = { ...indexed, enable_hashjoin: "off", enable_mergejoin: "off", enable_material: "off" }
 
 export const pools = {
   reads: {
@@ -53,7 +57,7 @@ export const pools = {
     name: "developer-api long-running",
     purpose: "Mutations that take seconds, one at a time on a connection. They sort and count in memory.",
     size: 2,
-    session: { ...limits, statement_timeout: "29s", work_mem: "64MB", jit: "off" },
+    session: { ...limits, ...indexed, statement_timeout: "29s", work_mem: "64MB", jit: "off" },
     deadAfter: Duration.seconds(31)
   },
   // For a project that is not in the statistics yet the planner expects one row, and a nested loop of two tables would read
@@ -65,6 +69,7 @@ export const pools = {
     readOnly: true,
     session: {
       ...limits,
+      ...indexed,
       enable_nestloop: "off",
       jit: "off",
       max_parallel_workers_per_gather: "0"
@@ -75,7 +80,7 @@ export const pools = {
     purpose: "Loops other than the delivery loop: retrier, campaign runner, pruners.",
     size: 2,
     pipelined: 4,
-    session: limits
+    session: { ...limits, ...keyed }
   },
   deliveries: {
     name: "developer-api deliveries",
@@ -134,6 +139,7 @@ export const pools = {
     purpose: "Migrations, project files and other commands, without a timeout.",
     size: 1,
     direct: true,
+    session: indexed,
     deadAfter: null
   }
 } as const satisfies Record<string, Pool>

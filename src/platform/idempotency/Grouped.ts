@@ -141,8 +141,9 @@ const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Probl
   } as const
   const skipping = {
     locked: sql.literal("SKIP LOCKED"),
+    // Not EXISTS, for which a plan may read all records.
     absent: (record: Statement.Fragment, otherwise: string) => sql`
-      CASE WHEN EXISTS (${record}) THEN ${code(undecided)} ELSE ${code(otherwise)} END`,
+      coalesce((SELECT ${code(undecided)} FROM (${record}) AS stored LIMIT 1), ${code(otherwise)})`,
     crowded: () => code(undecided)
   }
   const requested = (query: (args: Kind<Args, Problem>["args"]) => string) => sql.literal(query(kind.args))

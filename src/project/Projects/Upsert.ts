@@ -53,7 +53,7 @@ export const upsert = Effect.fnUntraced(function* (
   const member = (from: Given, otherwise: Fragment) =>
     sql`CASE WHEN file.members ? ${sql.literal(`'${from.member}'`)} THEN file.${sql(from.member)} ELSE ${otherwise} END`
   const same = sql.and([
-    sql`old.project_id = ${projectId}`,
+    sql`old.project_id = file.project_id`,
     sql`old.id = file.id`,
     ...key.map(({ column, member }) => sql`old.${sql(column)} = file.${sql(member)}`)
   ])
@@ -62,7 +62,8 @@ export const upsert = Effect.fnUntraced(function* (
 
   const rows = yield* sql<{ readonly created: ReadonlyArray<string>; readonly updated: ReadonlyArray<string> }>`
     WITH file AS (
-      SELECT record.members, value.*
+      -- The project's id is a column, so that a plan without statistics does not take the project to be small, and read it.
+      SELECT ${projectId}::text COLLATE "C" AS project_id, record.members, value.*
       FROM jsonb_array_elements(${JSON.stringify(records)}::jsonb) AS record (members),
            jsonb_to_record(record.members) AS value (
              id text, ${sql.csv([...key, ...given].map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))}

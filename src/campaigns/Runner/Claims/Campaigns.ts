@@ -25,6 +25,10 @@ export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue:
   WHERE project_id = ${sql(campaign)}.project_id AND audience_id = ${sql(campaign)}.audience_id
     AND status = 'pending' AND ${isDue}`
 
+/** True, or null. Not EXISTS, for which a plan may read the open recipients of all campaigns at once. */
+const hasOpen = (sql: Sql, isDue: Statement.Fragment) =>
+  sql`(SELECT true FROM ${openRecipients(sql, "campaigns", isDue)} LIMIT 1)`
+
 const isFull = (sql: Sql, table: "channel_limit" | "project_limit", match: Statement.Fragment) => sql`
   EXISTS (SELECT FROM ${sql(table)} WHERE ${sql(table)}.project_id = campaigns.project_id AND ${match} AND free = 0)`
 
@@ -46,8 +50,7 @@ export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
       AND (NOT ${isFull(sql, "channel_limit", sql`channel_id = primary_channel_id`)}
         OR fallback_channel_id IS NOT NULL
           AND NOT ${isFull(sql, "channel_limit", sql`channel_id = fallback_channel_id`)})
-      AND (EXISTS (SELECT FROM ${openRecipients(sql, "campaigns", sql`available_at <= ${now}`)})
-        OR EXISTS (SELECT FROM ${openRecipients(sql, "campaigns", sql`available_at IS NULL`)}))
+      AND coalesce(${hasOpen(sql, sql`available_at <= ${now}`)}, ${hasOpen(sql, sql`available_at IS NULL`)}, false)
     ORDER BY next_send_at NULLS FIRST
     LIMIT ${limits.free}::int
     FOR NO KEY UPDATE SKIP LOCKED
@@ -69,7 +72,10 @@ export const routes = (sql: Sql) => sql`
         ('primary', 1, primary_channel_id, primary_template_id, primary_template_version),
         ('fallback', 2, fallback_channel_id, fallback_template_id, fallback_template_version)
       ) AS configured (kind, rank, channel_id, template_id, template_version)
-      JOIN channels ON channels.project_id = paced.project_id AND channels.id = configured.channel_id AND channels.status = 'active'
+      CROSS JOIN LATERAL (
+        SELECT * FROM channels
+        WHERE project_id = paced.project_id AND id = configured.channel_id AND status = 'active' OFFSET 0
+      ) channels
       JOIN templates ON templates.project_id = paced.project_id AND templates.id = configured.template_id
         AND templates.version = configured.template_version
   )`
