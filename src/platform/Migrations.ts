@@ -12,6 +12,7 @@ import { Data, Duration, Effect, Predicate, Schedule } from "effect"
 import { type Migrator, SqlClient, type SqlError } from "effect/sql"
 import { fromFileSystem } from "effect/sql/MigratorFileSystem"
 import { fileURLToPath } from "node:url"
+import { analyzeChanged, reportChanges } from "./Statistics.ts"
 
 const directory = fileURLToPath(new URL("../../migrations", import.meta.url))
 const loader = fromFileSystem(directory)
@@ -84,6 +85,7 @@ const applyPending = <R>(migrations: Migrator.Loader<R>) =>
     const applied = new Set(rows.map(({ id }) => id))
     const missing = known.filter(([id]) => !applied.has(id))
     for (const migration of missing) yield* apply(sql, migration)
+    if (missing.length > 0) yield* Effect.andThen(reportChanges(sql), analyzeChanged(sql))
     return missing.map(([id, name]) => [id, name] as const)
   })
 

@@ -4,6 +4,7 @@ import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import { stage } from "../integrations/StagedBatches.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
+import { analyzeChanged, reportChanges } from "../platform/Statistics.ts"
 import { parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
 import { lineOf } from "./ProjectFile/FaultLines.ts"
 import * as Channels from "./Projects/Channels.ts"
@@ -111,7 +112,11 @@ export class Projects extends Context.Service<
           const parsed = parseProjectFile(text)
           if (Result.isFailure(parsed)) return yield* new ProjectFileInvalid({ faults: parsed.failure })
           yield* Effect.annotateCurrentSpan("project.id", parsed.success.project.id)
-          return yield* sql.withTransaction(applyFile(parsed.success)).pipe(Effect.catchTag("SqlError", Effect.die))
+          return yield* sql.withTransaction(Effect.tap(applyFile(parsed.success), () => reportChanges(sql))).pipe(
+            Effect.catchTag("SqlError", Effect.die),
+            // After the transaction, whose lock mutations wait for.
+            Effect.tap(() => analyzeChanged(sql))
+          )
         })
       })
     })

@@ -130,6 +130,21 @@ layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
     }).pipe(Effect.scoped)
   )
 
+  it.effect("analyze the tables that they have filled", () =>
+    Effect.gen(function* () {
+      const sql = yield* PgClient.PgClient
+      const directory = yield* migrations({
+        "0905_filled.ts": inTransaction(
+          "CREATE TABLE filled (id int)",
+          "INSERT INTO filled SELECT generate_series(1, 500)"
+        )
+      })
+      assert.deepStrictEqual(yield* migrateFrom(directory), [[905, "filled"]])
+      const [filled] = yield* sql`SELECT reltuples::int AS rows FROM pg_class WHERE relname = 'filled'`
+      assert.deepStrictEqual(filled, { rows: 500 })
+    }).pipe(Effect.scoped)
+  )
+
   it.effect("that build an index concurrently and fail are run again, and replace what was left of it", () =>
     Effect.gen(function* () {
       const sql = yield* PgClient.PgClient

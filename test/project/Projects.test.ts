@@ -1,11 +1,14 @@
 /** The values that an applied project file writes, keeps and refuses. */
 import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { PgClient } from "@effect/sql-pg"
+import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { ProjectId } from "../../src/api/Ids.ts"
 import { demoProjectFile } from "../../src/project/Demo.ts"
 import { Projects } from "../../src/project/Projects.ts"
+import { secretBox } from "../support/SecretBox.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
 import { anHourLater, apply, faultsOf, projectRow, rowsOf, services, stateOf, textOf } from "./Projects.support.ts"
 
 layer(services)("an apply", (it) => {
@@ -38,6 +41,36 @@ layer(services)("an apply", (it) => {
       assert.deepStrictEqual(yield* stateOf("demo"), rows)
       const sql = yield* SqlClient.SqlClient
       assert.deepStrictEqual(yield* sql`SELECT FROM events`, [])
+    })
+  )
+
+  it.effect("analyzes the tables that it has filled, and no others", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const clients = Array.from({ length: 200 }, (_, n) => ({ id: `c${n}`, displayName: "C" }))
+      yield* apply("analyzed", { clients, members: [{ id: "m", name: "M" }] })
+      const analyzed = yield* sql`
+        SELECT relname AS table FROM pg_class WHERE reltuples > 0 AND relkind = 'r' AND relnamespace = 'public'::regnamespace`
+      assert.includeDeepMembers([...analyzed], [{ table: "clients" }])
+      assert.notIncludeDeepMembers([...analyzed], [{ table: "members" }])
+    })
+  )
+
+  it.effect("succeeds as a role that may not analyze the tables", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestDatabase
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`CREATE ROLE applies`
+      yield* sql`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO applies`
+      const layer = Layer.fresh(Projects.layer).pipe(
+        Layer.provide(secretBox(Buffer.alloc(32, 1).toString("base64"))),
+        Layer.provide(PgClient.layer({ url, maxConnections: 1, startupParameters: { role: "applies" } }))
+      )
+      const clients = Array.from({ length: 300 }, (_, n) => ({ id: `c${n}`, displayName: "C" }))
+      const report = yield* apply("foreign", { clients }).pipe(Effect.provide(layer))
+      assert.strictEqual(report.created["clients"], 300)
+      yield* sql`DROP OWNED BY applies`
+      yield* sql`DROP ROLE applies`
     })
   )
 

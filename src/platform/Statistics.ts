@@ -1,0 +1,28 @@
+/** Statistics of tables, from which PostgreSQL makes plans. A kept plan of a table is made anew when they change. */
+import { Duration, Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+
+/** Time after which the rest is left to autovacuum. */
+const limit = Duration.seconds(30)
+
+/** Reports what the session has changed when its transaction ends, so that `analyzeChanged` sees it. */
+export const reportChanges = (sql: SqlClient.SqlClient) => sql`SELECT pg_stat_force_next_flush()`
+
+/**
+ * Analyzes the tables that have changed as much as autovacuum waits for, which looks once a minute. Analyzes no table that
+ * the role does not own, or that another session locks. Never fails: statistics only make plans better.
+ */
+export const analyzeChanged = (sql: SqlClient.SqlClient): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    const tables = yield* sql<{ readonly name: string }>`
+      SELECT pg_class.oid::regclass::text AS name FROM pg_stat_user_tables JOIN pg_class ON pg_class.oid = relid
+      WHERE relnamespace = current_schema()::regnamespace AND pg_has_role(relowner, 'USAGE')
+        AND n_mod_since_analyze > 50 + greatest(reltuples, 0) / 10`
+    for (const { name } of tables) {
+      yield* sql`SELECT set_config('lock_timeout', '1s', true), set_config('statement_timeout', '10s', true)`.pipe(
+        Effect.andThen(sql`ANALYZE ${sql.literal(name)}`),
+        sql.withTransaction,
+        Effect.ignore
+      )
+    }
+  }).pipe(Effect.timeoutOption(limit), Effect.ignore, Effect.withSpan("analyze"))
