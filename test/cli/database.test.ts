@@ -104,7 +104,7 @@ describe("commands with DATA_DIR", () => {
       yield* Effect.sleep("25 millis").pipe(
         Effect.repeat({ until: () => service.stdout().includes("listening on") || service.child.exitCode !== null })
       )
-      assert.deepStrictEqual(documentOf(yield* run([...list, "--json"], { env })), { items: [] })
+      assert.deepStrictEqual(documentOf(yield* run([...list, "--json"], { env })), { items: [], next: null })
       // Only who has the key can keep a config that the file leaves out.
       assert.deepInclude(documentOf(yield* apply({})), { unchanged: { project: 1, channels: 1 } })
       assert.isTrue(yield* isRunning)
