@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { held, taken } from "../contract/Messages.support.ts"
-import { settings, slowly } from "../integrations/Deliveries.support.ts"
+import { settings, slowly, status } from "../integrations/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -46,6 +46,21 @@ describe("a replica whose clock is 30 s ahead", () => {
       []
     )
     assert.strictEqual(await shop.inState("delivered"), 20)
+  })
+
+  it("has the deliveries of its events sent at once, and those that it retries", async () => {
+    const env = { WEBHOOK_RETRY_SCHEDULE: "50ms" }
+    const [api] = await Promise.all([startAhead("api", env), start("worker", env)])
+    const receiver = await listen((hit, n) => status(n < 2 ? 500 : 200)(hit, n))
+    const shop = await openShop(databaseUrl, api, receiver.url)
+    const from = performance.now()
+    await shop.create("a-replica-is-ahead-of-the-database")
+    await eventually(async () => assert.strictEqual(await shop.inState("dead"), 1))
+    const [dead] = await shop.query("SELECT id FROM deliveries WHERE status = 'dead'")
+    const path = `integrations/shop/outbound-webhook/deliveries/${String(dead?.["id"])}/retry`
+    assert.strictEqual((await shop.call(api, "POST", path, "retry-while-ahead", undefined)).status, 200)
+    await eventually(async () => assert.strictEqual(await shop.inState("delivered"), 1))
+    assert.isBelow(performance.now() - from, ahead)
   })
 
   it("takes over no send, and waits for its outcome where a request is repeated", async () => {

@@ -22,10 +22,10 @@ const refusal = `CASE
   WHEN events.type <> ALL(webhook.event_types) THEN 'unsubscribed'
 END`
 
-/** The assignments of a retry. */
+/** The assignments of a retry, which is due at once by the database's clock. */
 const retryAssignments = (sql: Sql, at: Date) => sql`
-  status = 'pending', retries = 0, available_at = ${at}::timestamptz, retried_at = ${at}::timestamptz, finished_at = NULL,
-  dead_code = NULL`
+  status = 'pending', retries = 0, available_at = date_trunc('milliseconds', now()), retried_at = ${at}::timestamptz,
+  finished_at = NULL, dead_code = NULL`
 
 export const retry = (
   sql: Sql,

@@ -41,7 +41,7 @@ export const appended = (
 /**
  * Common table expressions that append each event of `happened`, a query of project, `type`, `data` (json), time and
  * traceparent, with a delivery for every enabled webhook of its project that subscribes to its type. An event without a
- * subscriber leaves no row. A webhook that is disabled concurrently may still get a delivery, as its row is not locked.
+ * subscriber leaves no row. A delivery is due at once by the database's clock, which claims use. A webhook that is disabled concurrently may still get a delivery, as its row is not locked.
  */
 export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): Statement.Fragment => sql`
   event AS (
@@ -58,8 +58,8 @@ export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): 
   ),
   delivery AS (
     INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-    SELECT event.project_id, new_id('dlv', event.occurred_at), webhooks.installation_id, event.id, event.occurred_at,
-           event.occurred_at
+    SELECT event.project_id, new_id('dlv', event.occurred_at), webhooks.installation_id, event.id,
+           date_trunc('milliseconds', now()), event.occurred_at
     FROM event JOIN webhooks
       ON webhooks.project_id = event.project_id AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
     RETURNING project_id, installation_id
