@@ -302,6 +302,30 @@ layerOf({}, "api")("the states of a delivery", (it) => {
     })
   )
 
+  it.effect("are taken over from a dead worker behind any number of endpoints that others lease", () =>
+    Effect.gen(function* () {
+      const shop = yield* openOne()
+      const { projectId, sql } = shop
+      yield* sql`
+        INSERT INTO installations (project_id, id, name, status)
+        SELECT ${projectId}::text, 'a' || n, 'Leased', 'active' FROM generate_series(1, 6000) n`
+      yield* sql`
+        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+        SELECT project_id, id, 'http://127.0.0.1:9/', '{}', true, 1 FROM installations
+        WHERE project_id = ${projectId} AND id LIKE 'a%'`
+      yield* sql`
+        INSERT INTO endpoint_health (project_id, installation_id, in_flight, worker_id)
+        SELECT project_id, installation_id, 1, 2 FROM webhooks WHERE project_id = ${projectId} AND installation_id LIKE 'a%'`
+      const dead = 7n
+      assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: dead })).length, 1)
+      const others: Worker["Service"] = { ...worker, isDead: (sql, column) => sql`${column} = ${dead}::bigint` }
+      yield* reclaim(sql, others, minute)
+      assert.strictEqual((yield* stateOf(shop)).status, "pending")
+      // The others end with the test.
+      yield* sql`UPDATE endpoint_health SET in_flight = 0, worker_id = NULL WHERE project_id = ${projectId}`
+    }).pipe(Effect.orDie)
+  )
+
   it.effect("keep everything in flight to an endpoint with one worker", () =>
     Effect.gen(function* () {
       const shop = yield* openOne()

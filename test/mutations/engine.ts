@@ -41,6 +41,10 @@ export const engine = [
     "OR leased_until <= now()\n  ),",
     "\n  ),"
   ),
+  mutating("integrations/Deliveries/Reclaim.ts", "integrations/DeliverStates")(
+    "WHERE worker_id IS NOT NULL AND (",
+    "WHERE worker_id IS NOT NULL AND (true OR"
+  ),
   mutating("integrations/Deliveries/Sweep.ts", "integrations/DeliverUnannounced")(
     "coalesce(next_due_at > greatest(available_at, now()), true)",
     "false"

@@ -1,30 +1,29 @@
 /** Returns deliveries of dead workers to the queue. */
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import type { Worker } from "../../platform/background/Worker.ts"
 import type { Endpoint } from "./Claim/Endpoints.ts"
 
-/** Maximum number of endpoints that one statement reads. */
+/** Maximum number of endpoints that one statement changes. */
 const endpointsPerStatement = 5_000
 
 /**
  * Returns deliveries whose worker is dead or whose lease has expired, with an entry in their attempt log. The fence
- * changes, so a later result of the former worker is not recorded.
+ * changes, so a later result of the former worker is not recorded. Reads all leased endpoints, and locks those of which
+ * something is lost.
  */
 export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => sql<Endpoint>`
   WITH gate AS MATERIALIZED (
-    SELECT project_id, installation_id, in_flight, ${worker.isDead(sql, sql`worker_id`)} AS dead FROM endpoint_health
-    WHERE worker_id IS NOT NULL
+    SELECT project_id, installation_id, in_flight, ${worker.isDead(sql, sql`worker_id`)} AS dead FROM endpoint_health health
+    WHERE worker_id IS NOT NULL AND (
+      ${worker.isDead(sql, sql`worker_id`)} OR EXISTS (
+        SELECT FROM (${inFlight(sql, sql.literal("health"))}) delivery WHERE leased_until <= now()
+      )
+    )
     ORDER BY project_id, installation_id LIMIT ${endpointsPerStatement}::int
     FOR NO KEY UPDATE SKIP LOCKED
   ),
   lost AS MATERIALIZED (
-    SELECT delivery.row, dead FROM gate, LATERAL (
-      -- Deliveries in flight were due before those that are pending, so only they are read.
-      SELECT ctid AS row, leased_until FROM deliveries
-      WHERE project_id = gate.project_id AND installation_id = gate.installation_id
-        AND finished_at IS NULL AND status = 'delivering'
-      ORDER BY available_at, id LIMIT gate.in_flight
-    ) delivery
+    SELECT delivery.row, dead FROM gate, LATERAL (${inFlight(sql, sql.literal("gate"))}) delivery
     WHERE dead OR leased_until <= now()
   ),
   returned AS (
@@ -52,3 +51,10 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
   ) freed
   WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
   RETURNING health.project_id AS "projectId", health.installation_id AS "installationId"`
+
+/** The deliveries in flight to an endpoint. They were due before those that are pending, so only they are read. */
+const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql`
+  SELECT ctid AS row, leased_until FROM deliveries
+  WHERE project_id = ${endpoint}.project_id AND installation_id = ${endpoint}.installation_id
+    AND finished_at IS NULL AND status = 'delivering'
+  ORDER BY available_at, id LIMIT ${endpoint}.in_flight`
