@@ -121,4 +121,28 @@ describe("a webhook whose attempts have all failed for WEBHOOK_DISABLE_AFTER", (
       assert.deepStrictEqual(yield* why, [{ disabled_reason: null }])
     }).pipe(Effect.scoped)
   )
+
+  test.live("stays enabled if it is configured to go elsewhere before the last failure disables it", () =>
+    Effect.gen(function* () {
+      const server = yield* serve({
+        WEBHOOK_DISABLE_AFTER: "300ms",
+        WEBHOOK_RETRY_SCHEDULE: "100ms,100ms,100ms,100ms,100ms"
+      })
+      const [failing, next] = [yield* receiver(status(500)), yield* receiver()]
+      const project = yield* open(server)
+      yield* project.subscribe("shop", failing.url, created)
+      const { projectId, sql } = project
+      yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql`SELECT FROM webhooks WHERE project_id = ${projectId} FOR UPDATE`
+          yield* project.created()
+          // The statement that disables the webhook waits for its row.
+          yield* untilRows(Effect.orDie(sql`SELECT FROM pg_locks WHERE NOT granted`), (rows) => rows.length > 0)
+          yield* sql`UPDATE webhooks SET endpoint_url = ${next.url} WHERE project_id = ${projectId}`
+        })
+      )
+      yield* project.finished
+      assert.isTrue((yield* project.webhook()).enabled)
+    }).pipe(Effect.scoped, Effect.orDie)
+  )
 })

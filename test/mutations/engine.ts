@@ -45,6 +45,10 @@ export const engine = [
     "WHERE worker_id IS NOT NULL AND (",
     "WHERE worker_id IS NOT NULL AND (true OR"
   ),
+  mutating("integrations/Deliveries/Results.ts", "integrations/DeliverBacklog")(
+    'lease.endpointUrl, "failing"',
+    'null, "failing"'
+  ),
   mutating("integrations/Deliveries/Sweep.ts", "integrations/DeliverUnannounced")(
     "coalesce(next_due_at > greatest(available_at, now()), true)",
     "false"

@@ -6,6 +6,7 @@ import { statement } from "../../platform/Database.ts"
 import type { Claim } from "./Claim.ts"
 import { disable } from "./DeadLetter.ts"
 import * as Metrics from "../DeliveryMetrics.ts"
+import { keyOf } from "./EndpointQueues.ts"
 import { record, type Recorded, type Result, type Terms } from "./Record.ts"
 
 /** Maximum number of results in one statement. */
@@ -68,8 +69,11 @@ export const make = <L extends Claim>({ due, ended, measured, signal, sql, terms
       Effect.tap((endpoints) => {
         due(endpoints.filter(({ isDue }) => isDue))
         // If this fails, the next failure of the endpoint disables its webhook.
-        const failing = endpoints.filter(({ isFailing }) => isFailing)
-        return Effect.forEach(failing, (endpoint) => statement(disable(sql, endpoint, null, "failing")), {
+        const failing = new Set(endpoints.filter(({ isFailing }) => isFailing).map(keyOf))
+        if (failing.size === 0) return Effect.void
+        const last = new Map(batch.map(({ lease }) => [keyOf(lease), lease]))
+        const leases = [...last].flatMap(([key, lease]) => (failing.has(key) ? [lease] : []))
+        return Effect.forEach(leases, (lease) => statement(disable(sql, lease, lease.endpointUrl, "failing")), {
           discard: true
         })
       }),
