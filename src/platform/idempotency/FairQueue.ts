@@ -9,14 +9,19 @@ export const capacity = 8_192
 /** An item of the queue. */
 export interface Queued {
   readonly projectId: string
-  /** Names that no two items in service share: the key of a command, the record that it changes. */
-  readonly names: ReadonlyArray<string>
+  /** Hashes of names that no two items in service share: the key of a command, the record that it changes. */
+  readonly names: ReadonlyArray<number>
 }
 
+/**
+ * No map or set lives on while its entries change with every group. V8 then replaces its table every few entries, and each old
+ * table keeps the next one, and what both refer to, until the next major collection.
+ */
 export class FairQueue<Item extends Queued> {
   /** The waiting items of each project in their order; the projects in the order of their turns. */
-  private readonly waiting = new Map<string, Array<Item>>()
-  private readonly served = new Set<string>()
+  private waiting = new Map<string, Array<Item>>()
+  /** Names of the items in service. */
+  private readonly served: Array<number> = []
   private size = 0
 
   get isEmpty(): boolean {
@@ -32,7 +37,7 @@ export class FairQueue<Item extends Queued> {
   /** Whether an item waits only for its turn, not for an item in service that shares a name with it. */
   isDelayed(item: Item): boolean {
     const isWaiting = this.waiting.get(item.projectId)?.includes(item) ?? false
-    return isWaiting && !item.names.some((name) => this.served.has(name))
+    return isWaiting && !item.names.some((name) => this.served.includes(name))
   }
 
   add(item: Item): void {
@@ -68,16 +73,18 @@ export class FairQueue<Item extends Queued> {
       }
     }
     this.size -= taken.length
-    for (const { items, projectId } of lines.filter(({ hasServed }) => hasServed)) {
-      this.waiting.delete(projectId)
-      if (items.length > 0) this.waiting.set(projectId, items)
+    this.waiting = new Map()
+    for (const hasServed of [false, true]) {
+      for (const line of lines) {
+        if (line.hasServed === hasServed && line.items.length > 0) this.waiting.set(line.projectId, line.items)
+      }
     }
     return taken
   }
 
   /** Ends the service of an item. */
   done(item: Item): void {
-    for (const name of item.names) this.served.delete(name)
+    for (const name of item.names) this.served.splice(this.served.indexOf(name), 1)
   }
 }
 
@@ -86,12 +93,12 @@ class Line<Item extends Queued> {
   readonly projectId: string
   readonly items: Array<Item>
   hasServed = false
-  private readonly served: Set<string>
+  private readonly served: Array<number>
   /** Names of the items that stay. */
-  private readonly blocked = new Set<string>()
+  private readonly blocked = new Set<number>()
   private position = 0
 
-  constructor(projectId: string, items: Array<Item>, served: Set<string>) {
+  constructor(projectId: string, items: Array<Item>, served: Array<number>) {
     this.projectId = projectId
     this.items = items
     this.served = served
@@ -100,9 +107,9 @@ class Line<Item extends Queued> {
   /** Takes the next item that can be served. */
   take(): Item | undefined {
     for (let item = this.items[this.position]; item !== undefined; item = this.items[this.position]) {
-      if (item.names.every((name) => !this.served.has(name) && !this.blocked.has(name))) {
+      if (item.names.every((name) => !this.served.includes(name) && !this.blocked.has(name))) {
         this.items.splice(this.position, 1)
-        for (const name of item.names) this.served.add(name)
+        this.served.push(...item.names)
         this.hasServed = true
         return item
       }

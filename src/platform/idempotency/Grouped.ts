@@ -10,6 +10,7 @@ import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { IdempotencyKeyReused, ServiceUnavailable } from "../../api/Problems.ts"
 import { Contended, once, statement } from "../Database.ts"
+import { hashOf } from "../NameHash.ts"
 import { type Attempt, attempt } from "./Attempt.ts"
 import { groups } from "./Groups.ts"
 import type { Command, Outcome, Problems } from "./Idempotency.ts"
@@ -95,7 +96,8 @@ export const grouped = <Args, Problem, Returned = null>(
   return (command, at, args) => {
     const record = kind.record?.(args)
     const { key, projectId } = command
-    const names = [`key ${projectId} ${key}`, ...(record === undefined ? [] : [`record ${projectId} ${record}`])]
+    const keyName = hashOf("key", projectId, key)
+    const names = record === undefined ? [keyName] : [keyName, hashOf("record", projectId, record)]
     const run = queue({ projectId, names, command, at, args })
     return repeated(client, command, settled(client, command, kind.problems, run))
   }
@@ -103,7 +105,7 @@ export const grouped = <Args, Problem, Returned = null>(
 
 interface Request<Args> {
   readonly projectId: string
-  readonly names: ReadonlyArray<string>
+  readonly names: ReadonlyArray<number>
   readonly command: Command
   readonly at: Date
   readonly args: Args

@@ -6,7 +6,7 @@ import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { coalesced } from "../Coalesced.ts"
 import { capacityOf, mutationsLayer, retried } from "../Database.ts"
 import { plannedOnce } from "../Lookups.ts"
-import { RecentSet } from "../RecentSet.ts"
+import { hashOf } from "../NameHash.ts"
 
 /** A key of a project. */
 interface Key {
@@ -31,8 +31,8 @@ export interface MutationClient {
   readonly permits: PartitionedSemaphore.PartitionedSemaphore<ProjectId>
   /** Looks up the outcome of a key's first run. */
   readonly stored: (key: Key) => Effect.Effect<Stored | undefined, ServiceUnavailable>
-  /** Names of the keys under which this process has lately found or stored an outcome. A command with one is a repeat. */
-  readonly keys: RecentSet
+  /** The keys under which this process has lately found or stored an outcome. A command with one is a repeat. */
+  readonly keys: RecentKeys
 }
 
 /** A client on the connections of `sql`, which looks up outcomes on those of `reads`. */
@@ -44,7 +44,7 @@ export const makeMutationClient = (options: {
   sql: options.sql,
   permits: PartitionedSemaphore.makeUnsafe({ permits: options.permits }),
   stored: storedOutcomes(options.reads),
-  keys: new RecentSet()
+  keys: new RecentKeys()
 })
 
 /** The mutations of requests. */
@@ -63,8 +63,26 @@ export class Mutations extends Context.Service<Mutations, MutationClient>()(
   )
 }
 
-/** Names a key in `MutationClient.keys`. */
-export const nameOf = ({ key, projectId }: Key): string => `${projectId}\u0000${key}`
+/** A power of two. */
+const recentKeys = 32_768
+
+/**
+ * A bounded set of keys, without memory of its own for each: a key has one place, where the next one with that place replaces
+ * it. A key that was not added may seem to be in the set, which costs its command a look-up.
+ */
+class RecentKeys {
+  private readonly hashes = new Int32Array(recentKeys)
+
+  has({ key, projectId }: Key): boolean {
+    const hash = hashOf(projectId, key)
+    return this.hashes[hash & (recentKeys - 1)] === hash
+  }
+
+  add({ key, projectId }: Key): void {
+    const hash = hashOf(projectId, key)
+    this.hashes[hash & (recentKeys - 1)] = hash
+  }
+}
 
 /** Maximum number of outcomes that one statement looks up. */
 const maxBatch = 64

@@ -4,7 +4,7 @@ import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problem
 import { ProjectLocked } from "../Database.ts"
 import type { Attempt } from "./Attempt.ts"
 import type { Command, Outcome, Problems } from "./Idempotency.ts"
-import { type MutationClient, nameOf, type Stored } from "./Mutations.ts"
+import type { MutationClient, Stored } from "./Mutations.ts"
 
 /**
  * Looks for a stored outcome first if this process has recently seen the key, as that costs less than the mutation. Runs the
@@ -19,7 +19,7 @@ export const repeated = <Returned, E>(
   const known = (first: Stored | undefined): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused> =>
     first === undefined ? run : replay(command, first)
   return Effect.catchIf(
-    keys.has(nameOf(command)) ? Effect.flatMap(stored(command), known) : run,
+    keys.has(command) ? Effect.flatMap(stored(command), known) : run,
     (error): error is E & ProjectLocked => error instanceof ProjectLocked,
     (locked) => lockedOut<Returned>(client, command, locked)
   )
@@ -46,13 +46,13 @@ export const settled = <Problem, Returned>(
 ): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> =>
   Effect.flatMap(run, (attempt) => {
     if (attempt.claimed) {
-      client.keys.add(nameOf(command))
+      client.keys.add(command)
       return Effect.succeed({ ...receipt(attempt), replayed: false, returned: attempt.returned })
     }
     // The first run of a repeated command may be the reason why a guard fails now, so its outcome takes precedence.
     return Effect.flatMap(client.stored(command), (first) => {
       if (first !== undefined) {
-        client.keys.add(nameOf(command))
+        client.keys.add(command)
         return replay(command, first)
       }
       if (attempt.failure !== null) return refused(attempt, attempt.failure, problems)

@@ -25,7 +25,7 @@ const tagOf = <A, E extends { readonly _tag: string }>(effect: Effect.Effect<A, 
 
 const mutation = (n: number, projectId = "busy"): Queued => ({
   projectId: ProjectId.make(projectId),
-  names: [`${projectId} ${n}`]
+  names: [n]
 })
 
 /** A queue of mutations whose groups run until they are released. */
