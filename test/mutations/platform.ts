@@ -85,6 +85,7 @@ export const platform = [
     "&& own >= capacity / this.waiting.size",
     ""
   ),
+  mutating("platform/NameHash.ts", "platform/NameHash")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
   mutating("platform/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
   outbox("webhooks.enabled AND ", ""),
