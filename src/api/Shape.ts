@@ -23,9 +23,15 @@ export const faultsOfSlot = (
   return Result.isSuccess(result) ? [] : located(name, result.failure.issue)
 }
 
-/** Lists the faults of a part that an operation does not have: every member of it. */
-export const faultsOfAbsentPart = (name: "path" | "header" | "query", input: object): ReadonlyArray<LocatedFault> =>
-  Object.keys(input).map((member) => [`${name}/${JsonPointer.escapeToken(member)}`, "is not known here"])
+/** Lists the members of a part that an operation does not know: every one if it has no such part. */
+export const unknownMembers = (
+  name: "path" | "header" | "query",
+  input: object,
+  known?: ReadonlySet<string>
+): ReadonlyArray<LocatedFault> =>
+  Object.keys(input)
+    .filter((member) => known?.has(member) !== true)
+    .map((member) => [`${name}/${JsonPointer.escapeToken(member)}`, "is not known here"])
 
 /** The fault of a body where the operation takes none. */
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]

@@ -3,14 +3,7 @@ import { JsonPointer, Result, Schema } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { faultDetail, groupFaults, type LocatedFault } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
-import {
-  faultsOfAbsentPart,
-  faultsOfBody,
-  faultsOfSlot,
-  isSelfContained,
-  strict,
-  unexpectedBody
-} from "../api/Shape.ts"
+import { faultsOfBody, faultsOfSlot, isSelfContained, strict, unexpectedBody, unknownMembers } from "../api/Shape.ts"
 
 /** A request of a caller. A member that is undefined counts as absent, as in JSON. */
 export interface CallerRequest {
@@ -71,7 +64,7 @@ interface Decoded {
 /** Unknown members are faults, in each part of a request. */
 const slotDecoder = (name: "path" | "query" | "header", schema: Schema.Top | undefined) =>
   schema === undefined
-    ? (input: unknown): Decoded => ({ value: undefined, faults: faultsOfAbsentPart(name, Object(input)) })
+    ? (input: unknown): Decoded => ({ value: undefined, faults: unknownMembers(name, Object(input)) })
     : decoder(schema, (input) => faultsOfSlot(name, schema, input, strict))
 
 const bodyDecoder = (schemas: ReadonlyArray<Schema.Top>) =>

@@ -50,14 +50,15 @@ export const layer = (methods: Methods) =>
             request.url
           )
           const started = monotonicMillis(clock)
-          fiber.setContext(contextOf(fiber.context, request, current))
+          const url = routable(request.url, methods)
+          fiber.setContext(contextOf(fiber.context, request, current, url))
 
           const [path] = splitTarget(request.url)
           const draining = drain.draining() && path !== liveness
           if (draining && isSend(request.method, path)) current.unavailable = outcomeUnknown
           const answered = draining
             ? Effect.succeed(goingAway(current))
-            : hasEmptySegment(path)
+            : url === undefined || hasEmptySegment(path)
               ? Effect.succeed(problemResponse(notFound(), current))
               : hasRepeatedHost(request)
                 ? Effect.succeed(problemResponse(repeatedHost(), current))
@@ -78,11 +79,15 @@ const withHeaders = (response: Response, { headers }: CurrentRequestShape): Resp
 const liveness = "/healthz"
 
 /** Adds the state of the request, and a request target that the router parses as the contract requires. */
-const contextOf = (context: Context.Context<never>, request: Request, current: CurrentRequestShape) => {
+const contextOf = (
+  context: Context.Context<never>,
+  request: Request,
+  current: CurrentRequestShape,
+  url = request.url
+) => {
   const own = Context.add(Context.add(context, CurrentRequest, current), References.CurrentLogAnnotations, {
     requestId: current.id
   })
-  const url = routable(request.url)
   return url === request.url ? own : Context.add(own, HttpServerRequest.HttpServerRequest, request.modify({ url }))
 }
 

@@ -7,13 +7,13 @@ import type { IncomingHttpHeaders } from "node:http"
 import { faultDetail, groupFaults, type LocatedFault } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
 import {
-  faultsOfAbsentPart,
   faultsOfBody,
   faultsOfSlot,
   isSelfContained,
   memberNames,
   strict,
-  unexpectedBody
+  unexpectedBody,
+  unknownMembers
 } from "../api/Shape.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
 import { bodyFaults, decodedPart } from "./BodyFaults.ts"
@@ -45,13 +45,14 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
   const decodeQuery = decoder(query, strict)
   const decodeHeaders = decoder(endpoint.headers, lenient)
   const known = memberNames(bodySchemas)
+  const parameters = memberNames([endpoint.query])
   const decodeBody = decoder(bodySchemas.length === 0 ? undefined : Schema.Union(bodySchemas), strict)
 
   /** Faults that the decoders do not see: encoding, repeats and unsafe text, or a part that the operation lacks. */
   const textFaults = (raw: RawRequest): ReadonlyArray<LocatedFault> =>
     joined(
       targetFaults(raw.target, endpoint.path),
-      query === undefined ? faultsOfAbsentPart("query", raw.query) : none,
+      query === undefined ? unknownMembers("query", raw.query) : none,
       raw.body === undefined ? surplusBody(raw.headers) : bodyFaults(raw.body)
     )
 
@@ -63,7 +64,10 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
     const found = [
       ...faultsOfSlot("path", endpoint.params, raw.params, lenient),
       ...faultsOfSlot("header", endpoint.headers, raw.headers, lenient),
-      ...faultsOfSlot("query", query, raw.query, strict),
+      // Of too many parameters only the first are decoded, so that a missing one may have been sent.
+      ...(located.has("query")
+        ? unknownMembers("query", raw.query, parameters)
+        : faultsOfSlot("query", query, raw.query, strict)),
       ...(decoded === undefined ? [] : bodySchemas.flatMap((schema) => faultsOfBody(schema, body?.value, decoded)))
     ]
     const grouped = groupFaults([

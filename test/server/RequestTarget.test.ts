@@ -1,22 +1,41 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
 import { hasEmptySegment, routable, targetFaults } from "../../src/server/RequestTarget.ts"
+import { hostileParts } from "../support/HostileTargets.ts"
 
 const template = "/clients/:clientId/notes/:noteId"
 const locations = (target: string) => targetFaults(target, template).map(([location]) => location)
 
+/** The routes of these tests. */
+const methods = (path: string) => (/^\/clients\/[^/]+(\/notes\/[^/]+)?$/.test(path) ? ["GET"] : [])
+const routed = (target: string) => routable(target, methods)
+const longestId = 160
+
 describe("request targets", () => {
   it("reach the router with every character of an id", () => {
     fc.assert(
-      fc.property(fc.string({ unit: "binary", minLength: 1 }), (id) => {
+      fc.property(fc.string({ unit: "binary", minLength: 1, maxLength: longestId }), (id) => {
         fc.pre(id.isWellFormed())
         const target = `/clients/${encodeURIComponent(id)}`
-        assert.strictEqual(decodeURIComponent(routable(target).split("/")[2] ?? ""), id)
+        assert.strictEqual(decodeURIComponent(routed(target)?.split("/")[2] ?? ""), id)
       })
     )
-    assert.strictEqual(routable("/clients/a;b#c?limit=1"), "/clients/a%3Bb%23c?limit=1")
-    assert.strictEqual(routable("/clients/%zz?cursor=%"), "/clients/%25zz?cursor=%25")
-    assert.strictEqual(routable("/clients/plain?limit=1"), "/clients/plain?limit=1")
+    const longest = `/clients/${encodeURIComponent("😀".repeat(longestId))}`
+    assert.strictEqual(routed(longest), longest)
+    assert.strictEqual(routed("/clients/a;b#c?limit=1"), "/clients/a%3Bb%23c?limit=1")
+    assert.strictEqual(routed("/clients/a?cursor=%"), "/clients/a?cursor=%25")
+    assert.strictEqual(routed("/clients/plain?limit=1"), "/clients/plain?limit=1")
+  })
+
+  it("reach the router neither malformed nor long, and not at all without a route", () => {
+    const refused = new RegExp(`^/clients/x{${longestId + 1}}$`)
+    for (const id of ["%zz", "%", "%FF", "%25".repeat(641), "%;"]) assert.match(routed(`/clients/${id}`) ?? "", refused)
+    for (const [name, part] of Object.entries(hostileParts)) {
+      if (/[%;#]/.test(part)) assert.isUndefined(routed(`/x/${part}`), name)
+      const [path = "", query = ""] = (routed(`/clients/${part}/notes/${part}?${part}`) ?? "").split("?")
+      if (/[%;#]/.test(part)) for (const segment of path.split("/")) assert.isAtMost(segment.length, 1_920, name)
+      assert.isAtMost(query.split("&").length, 100, name)
+    }
   })
 
   it("are refused at the location of malformed percent-encoding, unsafe characters and repeats", () => {
@@ -28,13 +47,16 @@ describe("request targets", () => {
       "query/z",
       "query/%zz"
     ])
+    const many = (count: number) => `/clients/a/notes/b?${Array.from({ length: count }, (_, i) => `p${i}=%`).join("&")}`
+    assert.notInclude(locations(many(100)), "query")
+    assert.deepStrictEqual(locations(many(2_500)), ["query", ...locations(many(100))])
     assert.deepStrictEqual(locations("/clients/a/notes/b?q=100%25+%C3%A9"), [])
   })
 
   it("are parsed or refused without a defect", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary-ascii" }), (text) => {
-        targetFaults(routable(`/clients/${text}`), template)
+        targetFaults(routed(`/clients/${text}`) ?? "", template)
         targetFaults(`/clients/${text}`, template)
       })
     )
