@@ -268,7 +268,7 @@ export class CampaignNotReady extends problemWith<CampaignNotReady>()(
   { missing: Schema.Array(Schema.Literals(missingParts)) }
 ) {}
 
-// 408, 413, 415, 429, 431
+// 408, 413, 415, 421, 429, 431
 
 export class RequestTimeout extends problem<RequestTimeout>()(
   "request_timeout",
@@ -282,6 +282,12 @@ export class UnsupportedMediaType extends problem<UnsupportedMediaType>()(
   "unsupported_media_type",
   415,
   "The request body is not application/json."
+) {}
+
+export class MisdirectedRequest extends problem<MisdirectedRequest>()(
+  "misdirected_request",
+  421,
+  "The Host header names another server."
 ) {}
 
 export class RateLimitExceeded extends problem<RateLimitExceeded>()(

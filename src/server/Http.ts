@@ -1,6 +1,6 @@
 /** Composes all groups, middleware and routes to the HTTP server. */
 import { Effect, Layer } from "effect"
-import { HttpRouter, HttpServerResponse } from "effect/http"
+import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Campaigns } from "../campaigns/Campaigns.ts"
 import * as CampaignsHttp from "../campaigns/Http.ts"
@@ -27,6 +27,7 @@ import * as Docs from "./Docs.ts"
 import * as Health from "./Health.ts"
 import * as JsonBody from "./JsonBody.ts"
 import * as Lifecycle from "./Lifecycle.ts"
+import { isLoopbackHost, isOnLoopback } from "./Loopback.ts"
 import { declaredMiddleware, operations } from "./Operations.ts"
 import { makeCompile } from "./RequestPath.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
@@ -77,8 +78,8 @@ const routerConfig = {
   maxParamLength: 16_384
 }
 
-const port = <A, E, R>(routes: Layer.Layer<A, E, R>, methods: Methods) =>
-  HttpRouter.serve(routes.pipe(Layer.provideMerge(Lifecycle.layer(methods))), {
+const port = <A, E, R>(routes: Layer.Layer<A, E, R>, methods: Methods, serves?: (host: string) => boolean) =>
+  HttpRouter.serve(routes.pipe(Layer.provideMerge(Lifecycle.layer(methods, serves))), {
     disableLogger: true,
     disableListenLog: true,
     routerConfig
@@ -93,5 +94,16 @@ export const worker = port(Health.layer, workerRoutes)
 
 const toConsole = HttpRouter.add("GET", "/", HttpServerResponse.redirect("/console"))
 
-/** Metrics for Prometheus, and the operators' console. */
-export const admin = port(Layer.mergeAll(PrometheusMetrics.layerHttp(), Console.layer, toConsole), adminRoutes)
+/**
+ * Metrics for Prometheus, and the operators' console. On the loopback it serves names and addresses of the loopback alone: a
+ * page in an operator's browser may give its own name the address of the loopback (DNS rebinding).
+ */
+export const admin = Layer.unwrap(
+  Effect.map(HttpServer.HttpServer, ({ address }) =>
+    port(
+      Layer.mergeAll(PrometheusMetrics.layerHttp(), Console.layer, toConsole),
+      adminRoutes,
+      isOnLoopback(address) ? isLoopbackHost : undefined
+    )
+  )
+)

@@ -5,7 +5,7 @@
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Cause, Clock, Context, Effect, References } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
-import { Internal, MethodNotAllowed, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
+import { Internal, MethodNotAllowed, MisdirectedRequest, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
 import { ProjectLocked } from "../platform/Database.ts"
 import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
@@ -19,8 +19,11 @@ import { isSend, type Methods } from "./Routes.ts"
 type Request = HttpServerRequest.HttpServerRequest
 type Response = HttpServerResponse.HttpServerResponse
 
-/** Wraps every route of a port, unknown ones included. `methods` maps a path to the methods of its routes. */
-export const layer = (methods: Methods) =>
+/**
+ * Wraps every route of a port, unknown ones included. `methods` maps a path to the methods of its routes; `serves` tells whether
+ * a `Host` header names this service, and is undefined where any does.
+ */
+export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
   HttpRouter.middleware(
     Effect.gen(function* () {
       const drain = yield* Drain
@@ -56,13 +59,12 @@ export const layer = (methods: Methods) =>
           const [path] = splitTarget(request.url)
           const draining = drain.draining() && path !== liveness
           if (draining && isSend(request.method, path)) current.unavailable = outcomeUnknown
+          const refused = draining ? undefined : refusalOf(request, path, url, serves)
           const answered = draining
             ? Effect.succeed(goingAway(current))
-            : url === undefined || hasEmptySegment(path)
-              ? Effect.succeed(problemResponse(notFound(), current))
-              : hasRepeatedHost(request)
-                ? Effect.succeed(problemResponse(repeatedHost(), current))
-                : Effect.catchCause(routes, (cause) => recover(cause, request, current, methods))
+            : refused !== undefined
+              ? Effect.succeed(problemResponse(refused, current))
+              : Effect.catchCause(routes, (cause) => recover(cause, request, current, methods))
           return Effect.flatMap(answered, (response) =>
             finish(request, current, monotonicMillis(clock) - started, withHeaders(response, current))
           )
@@ -133,20 +135,35 @@ const isClientAbort = (cause: Cause.Cause<unknown>) =>
 
 const notFound = (): Problem => new RouteNotFound({ detail: "Paths are case-sensitive and take no trailing slash." })
 
-/** Whether a request has more than one `Host` header (RFC 9112, section 3.2). Node's parsed headers hold the first only. */
-const hasRepeatedHost = (request: Request): boolean => {
-  const { rawHeaders } = NodeHttpServerRequest.toIncomingMessage(request)
+/**
+ * Returns what is wrong with the number of `Host` headers (RFC 9112, section 3.2). Node's parsed headers hold the first only.
+ */
+const hostFault = (request: Request): string | undefined => {
+  const { httpVersion, rawHeaders } = NodeHttpServerRequest.toIncomingMessage(request)
   let hosts = 0
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]
     if (name?.length === 4 && name.toLowerCase() === "host") hosts++
   }
-  return hosts > 1
+  if (hosts > 1) return "must not be repeated"
+  return hosts === 0 && httpVersion !== "1.0" ? "is required" : undefined
 }
 
-const repeatedHost = (): Problem => {
-  const errors = { "header/host": ["must not be repeated"] }
-  return new ValidationFailed({ detail: "See errors: header/host.", errors })
+/** Returns the problem of a request that no route may see. */
+const refusalOf = (
+  request: Request,
+  path: string,
+  url: string | undefined,
+  serves: ((host: string) => boolean) | undefined
+): Problem | undefined => {
+  if (url === undefined || hasEmptySegment(path)) return notFound()
+  const fault = hostFault(request)
+  if (fault !== undefined) {
+    return new ValidationFailed({ detail: "See errors: header/host.", errors: { "header/host": [fault] } })
+  }
+  const host = serves === undefined ? undefined : request.headers["host"]
+  if (host === undefined || serves?.(host) !== false) return undefined
+  return new MisdirectedRequest({ detail: "This port is reached by a name or an address of the loopback." })
 }
 
 const goingAway = (current: CurrentRequestShape) =>

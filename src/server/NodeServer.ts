@@ -1,13 +1,10 @@
-/** The listening socket, and the answers to malformed requests, which have no route. */
+/** The listening socket. */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Data, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
-import { createServer, ServerResponse, STATUS_CODES } from "node:http"
-import type { Duplex } from "node:stream"
-import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../api/Problems.ts"
-import { newRequestState } from "../platform/CurrentRequest.ts"
+import { createServer, ServerResponse } from "node:http"
 import { Drain } from "./Drain.ts"
-import { problemResponse } from "./ProblemResponse.ts"
+import { headersTimeout, makeRefusals, requestTimeout } from "./Refusals.ts"
 
 /** The server cannot listen on its address. */
 export class CannotListen extends Data.TaggedError("CannotListen")<{
@@ -18,12 +15,7 @@ export class CannotListen extends Data.TaggedError("CannotListen")<{
 /** In ms; longer than the 60 s for which load balancers keep idle connections, so that they close them first. */
 const keepAliveTimeout = 75_000
 
-/**
- * Time for a header section and for a whole request, in milliseconds (contract §1): connections that send slowly, or
- * nothing, must not accumulate. A body of 256 KiB needs 70 kbit/s.
- */
-const headersTimeout = 15_000
-const requestTimeout = 30_000
+/** Interval of the checks of both timeouts, in ms. */
 const connectionsCheckingInterval = 2_000
 
 /**
@@ -48,13 +40,22 @@ export const layer = (host: string, port: number) =>
         requireHostHeader: false,
         shouldUpgradeCallback: () => false
       })
-      const count = (_: unknown, response: ServerResponse) => response.once("close", drain.enter())
+      const refusals = makeRefusals()
+      const count = (_: unknown, response: ServerResponse) => {
+        const leave = drain.enter()
+        refusals.enter(response)
+        response.once("close", () => {
+          refusals.leave(response)
+          leave()
+        })
+      }
       server.on("request", count)
       server.on("checkContinue", count)
       // Offers to switch the protocol (as by curl --http2) are ignored.
       // Unknown expectations are ignored as well (RFC 9110, 10.1.1); Node would answer them without a problem.
       server.on("checkExpectation", (request, response) => server.emit("request", request, response))
-      server.on("clientError", refuse)
+      server.on("clientError", refusals.onClientError)
+      server.on("connect", refusals.onConnect)
       const listening = yield* Effect.mapError(
         NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),
         ({ cause }) => new CannotListen({ message: `Can't listen on ${host}:${port}: ${reasonOf(cause)}`, cause })
@@ -80,34 +81,3 @@ const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Eff
   })
 
 const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
-
-/** The problem of a request that is not complete, by the code of Node's error. */
-const problemOf = (code: string | undefined) => {
-  switch (code) {
-    case "HPE_HEADER_OVERFLOW":
-      return new HeadersTooLarge({ detail: "A request's header section has at most 16 KiB." })
-    case "ERR_HTTP_REQUEST_TIMEOUT":
-      return new RequestTimeout({
-        detail: `A header section has to arrive within ${headersTimeout / 1_000} s, a request within ${requestTimeout / 1_000} s.`
-      })
-    default:
-      return new ValidationFailed({ detail: "This is not a well-formed HTTP/1.1 request.", errors: {} })
-  }
-}
-
-/** Answers what can't be routed as a request with a problem. */
-const refuse = (error: NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array }, socket: Duplex) => {
-  if (!socket.writable || error.code === "ECONNRESET") return socket.destroy()
-  const problem = problemOf(error.code)
-  const request = newRequestState(undefined, "")
-  const { body, headers, status } = problemResponse(problem, request)
-  const bytes = body._tag === "Uint8Array" ? body.body : new Uint8Array()
-  const head = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-    ...Object.entries({ ...headers, "x-request-id": request.id }).map(([name, value]) => `${name}: ${value}`),
-    "connection: close"
-  ]
-  socket.write(`${head.join("\r\n")}\r\n\r\n`)
-  const isHead = error.rawPacket !== undefined && Buffer.from(error.rawPacket.subarray(0, 5)).toString() === "HEAD "
-  return socket.end(isHead ? undefined : bytes)
-}

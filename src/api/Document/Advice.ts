@@ -8,7 +8,12 @@ type Code = {
 }[keyof typeof Problems]
 
 /** Problems of routes and of malformed HTTP, which no operation of the reference answers. */
-type OutsideOperations = "route_not_found" | "method_not_allowed" | "request_timeout" | "headers_too_large"
+type OutsideOperations =
+  | "route_not_found"
+  | "method_not_allowed"
+  | "request_timeout"
+  | "misdirected_request"
+  | "headers_too_large"
 
 /**
  * The remedy of each problem, for the reference. The title explains the problem. The compiler reports a code without a

@@ -1,0 +1,19 @@
+/** The names and addresses of this machine alone: localhost and what is below it (RFC 6761), 127.0.0.0/8, ::1. */
+import { Result } from "effect"
+import { NetAddress } from "effect/net"
+
+/** Whether a server listens on the loopback alone. */
+export const isOnLoopback = (address: NetAddress.SocketAddress): boolean =>
+  NetAddress.isInetAddress(address) && NetAddress.isLoopback(address.address)
+
+const authority = /^(?:\[(?<address>[^\]]*)\]|(?<name>[^:]*))(?::\d*)?$/
+
+/** Whether a `Host` header, with or without a port, is a name or an address of the loopback. */
+export const isLoopbackHost = (host: string): boolean => {
+  const { address, name = "" } = authority.exec(host.toLowerCase())?.groups ?? {}
+  const plain = name.replace(/\.$/, "")
+  if (plain === "localhost" || plain.endsWith(".localhost")) return true
+  const parsed: Result.Result<NetAddress.IpAddress, unknown> =
+    address === undefined ? NetAddress.ipv4FromString(plain) : NetAddress.ipv6FromString(address)
+  return Result.isSuccess(parsed) && NetAddress.isLoopback(parsed.success)
+}
