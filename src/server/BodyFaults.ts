@@ -18,6 +18,8 @@ export const bodyFaults = ({ extent, text, value }: Body): ReadonlyArray<Located
   if (extent.depth > maxDepth) return [tooDeep]
   const faults: Array<LocatedFault> = []
   if (extent.entries > maxEntries || unsafeEscape.test(text)) collect(value, ["body"], faults)
+  // The parsed object has fewer entries if names are repeated.
+  if (extent.entries > maxEntries && faults.length === 0) faults.push(["body", tooManyEntries])
   return faults
 }
 
@@ -28,19 +30,29 @@ const collect = (value: unknown, path: Array<string>, faults: Array<LocatedFault
   if (faults.length >= maxFaults) return
   if (typeof value === "string") {
     if (isUnsafe(value)) faults.push([path.join("/"), unsafeMessage])
+  } else if (Array.isArray(value)) {
+    if (value.length > maxEntries) faults.push([path.join("/"), tooManyEntries])
+    for (let i = 0; i < Math.min(value.length, maxEntries); i++) collectMember(value[i], i, path, faults)
   } else if (typeof value === "object" && value !== null) {
     const names = Object.keys(value)
     if (names.length > maxEntries) faults.push([path.join("/"), tooManyEntries])
     for (const name of names.slice(0, maxEntries)) {
-      const member: unknown = Reflect.get(value, name)
       if (isUnsafe(name)) faults.push([path.join("/"), `has a member whose name ${unsafeMessage}`])
-      else if (typeof member === "string" ? isUnsafe(member) : typeof member === "object") {
-        path.push(JsonPointer.escapeToken(name))
-        collect(member, path, faults)
-        path.pop()
-      }
+      else collectMember(Reflect.get(value, name), name, path, faults)
     }
   }
+}
+
+const collectMember = (
+  member: unknown,
+  name: string | number,
+  path: Array<string>,
+  faults: Array<LocatedFault>
+): void => {
+  if (typeof member === "string" ? !isUnsafe(member) : typeof member !== "object" || member === null) return
+  path.push(JsonPointer.escapeToken(String(name)))
+  collect(member, path, faults)
+  path.pop()
 }
 
 /** Maximum depth of a body that a schema of the API accepts. Deeper values are those of unknown members. */

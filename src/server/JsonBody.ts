@@ -13,7 +13,10 @@ const maxBytes = ByteSize.toNumberUnsafe(maxBodySize)
 /** Limits a body of undeclared length while it is read. */
 export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, maxBodySize)
 
-/** A parsed body; `value` is undefined for one that is nested too deeply to be parsed. */
+/**
+ * A parsed body. It is refused if it exceeds a limit of its extent: `value` is then undefined for one that is nested too deeply,
+ * and lacks entries of lists that are too long.
+ */
 export interface Body {
   readonly text: string
   readonly extent: JsonExtent
@@ -93,7 +96,7 @@ const parse = (bytes: Uint8Array): Effect.Effect<Body, MalformedJson> => {
   try {
     const text = utf8.decode(bytes)
     const extent = extentOf(text)
-    return Effect.succeed({ text, extent, value: extent.depth > maxDepth ? undefined : JSON.parse(text) })
+    return Effect.succeed({ text, extent, value: extent.depth > maxDepth ? undefined : JSON.parse(extent.excerpt) })
   } catch (error) {
     if (bytes.byteLength === 0) return Effect.fail(malformed("The body is empty."))
     return Effect.fail(malformed(error instanceof SyntaxError ? error.message : "The body is not UTF-8."))

@@ -1,4 +1,7 @@
-/** The extent of a JSON text: its nesting and its longest list or object, measured in one pass without parsing. */
+/**
+ * The extent of a JSON text: its nesting and its longest list or object, measured in one pass without parsing. What a parser has
+ * to read of a text is bounded by it.
+ */
 
 /** Maximum nesting of a body (contract §1). */
 export const maxDepth = 32
@@ -11,6 +14,11 @@ export interface JsonExtent {
   readonly depth: number
   /** Entries of the longest list or object. */
   readonly entries: number
+  /**
+   * The text without the entries of lists that follow the first `maxEntries` and one more. Objects are whole: any of their
+   * members may be a required one.
+   */
+  readonly excerpt: string
 }
 
 const quote = 34
@@ -24,11 +32,16 @@ const closeBrace = 125
 /** Measures a text. For malformed JSON the result is a bound for what a parser could reach before it fails. */
 export const extentOf = (text: string): JsonExtent => {
   // A nesting of 33 or a list of 1,001 entries takes more than 33 characters.
-  if (text.length <= maxDepth) return { depth: 0, entries: 0 }
+  if (text.length <= maxDepth) return { depth: 0, entries: 0, excerpt: text }
   const commas = new Uint32Array(maxDepth + 1)
+  const isList = new Uint8Array(maxDepth + 1)
   let depth = 0
   let deepest = 0
   let mostCommas = 0
+  const kept: Array<string> = []
+  let keptFrom = 0
+  /** Depth of the list or object whose rest is left out; 0 for none. */
+  let leavingOut = 0
   for (let i = 0; i < text.length; i++) {
     switch (text.charCodeAt(i)) {
       case quote:
@@ -38,23 +51,34 @@ export const extentOf = (text: string): JsonExtent => {
         const count = (commas[depth] ?? 0) + 1
         commas[depth] = count
         if (count > mostCommas) mostCommas = count
+        if (count > maxEntries && leavingOut === 0 && isList[depth] === 1) {
+          kept.push(text.slice(keptFrom, i))
+          keptFrom = text.length
+          leavingOut = depth
+        }
         break
       }
       case openBracket:
       case openBrace:
         depth++
         if (depth > deepest) deepest = depth
-        if (depth > maxDepth) return { depth, entries: mostCommas + 1 }
+        if (depth > maxDepth) return { depth, entries: mostCommas + 1, excerpt: "" }
         commas[depth] = 0
+        isList[depth] = text.charCodeAt(i) === openBracket ? 1 : 0
         break
       case closeBracket:
       case closeBrace:
+        if (leavingOut > 0 && depth === leavingOut) {
+          keptFrom = i
+          leavingOut = 0
+        }
         if (depth > 0) depth--
         break
       default:
     }
   }
-  return { depth: deepest, entries: mostCommas + 1 }
+  const excerpt = kept.length === 0 ? text : kept.join("") + text.slice(keptFrom)
+  return { depth: deepest, entries: mostCommas + 1, excerpt }
 }
 
 /** Index of the quote that ends the string which starts at `start`; the end of the text where none does. */

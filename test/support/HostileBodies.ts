@@ -41,5 +41,13 @@ export const hostileBodies: Readonly<Record<string, HostileBody>> = {
   "an email made for backtracking": {
     body: `{"displayName":"x","email":"${"a.".repeat(60_000)}@${"a-".repeat(60_000)}"}`
   },
+  "14,000 equal members": { body: `{${repeated(14_000, () => '"displayName":""').join(",")}}` },
+  "130 lists of 1,000 numbers": {
+    body: `{"a":[${repeated(127, () => `[${repeated(1_000, () => "1").join(",")}]`).join(",")}]}`
+  },
+  "60 lists of 1,001 numbers": {
+    body: `{"a":[${repeated(60, () => `[${repeated(1_001, () => "1").join(",")}]`).join(",")}]}`
+  },
+  "one string of 40,000 escapes": { body: `{"displayName":"${"\\u0041".repeat(40_000)}"}` },
   "numbers of 250,000 digits": { body: `{"displayName":${"9".repeat(250_000)}}` }
 }
