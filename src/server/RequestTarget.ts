@@ -31,6 +31,8 @@ const malformedPercent = /%(?![0-9A-Fa-f]{2})/g
  * reports the fault after the checks before it.
  */
 export const routable = (target: string, methods: Methods): string | undefined => {
+  // The router does not compare the first character of a path.
+  if (!target.startsWith("/")) return undefined
   const [path, query] = splitTarget(target)
   const parameters = hasTooMany(query) ? query.split("&", maxParameters).join("&") : query
   if (parameters === query && !/[%;#]/.test(target)) return target

@@ -30,6 +30,7 @@ describe("request targets", () => {
   it("reach the router neither malformed nor long, and not at all without a route", () => {
     const refused = new RegExp(`^/clients/x{${longestId + 1}}$`)
     for (const id of ["%zz", "%", "%FF", "%25".repeat(641), "%;"]) assert.match(routed(`/clients/${id}`) ?? "", refused)
+    for (const target of ["*", "*clients/a", "a:443"]) assert.isUndefined(routed(target))
     for (const [name, part] of Object.entries(hostileParts)) {
       if (/[%;#]/.test(part)) assert.isUndefined(routed(`/x/${part}`), name)
       const [path = "", query = ""] = (routed(`/clients/${part}/notes/${part}?${part}`) ?? "").split("?")
