@@ -23,13 +23,13 @@ export const faultsOfSlot = (
   return Result.isSuccess(result) ? [] : located(name, result.failure.issue)
 }
 
-/** Lists the members of a part that an operation does not know: every one if it has no such part. */
+/** Lists the members of a part, or of a body that is an object, that an operation does not know: every one without `known`. */
 export const unknownMembers = (
-  name: "path" | "header" | "query",
-  input: object,
+  name: "path" | "header" | "query" | "body",
+  input: unknown,
   known?: ReadonlySet<string>
 ): ReadonlyArray<LocatedFault> =>
-  Object.keys(input)
+  Object.keys(Predicate.isObject(input) ? input : {})
     .filter((member) => known?.has(member) !== true)
     .map((member) => [`${name}/${JsonPointer.escapeToken(member)}`, "is not known here"])
 

@@ -14,11 +14,10 @@ export interface JsonExtent {
   readonly depth: number
   /** Entries of the longest list or object. */
   readonly entries: number
-  /**
-   * The text without the entries of lists that follow the first `maxEntries` and one more. Objects are whole: any of their
-   * members may be a required one.
-   */
+  /** The text without the entries of lists and objects that follow the first `maxEntries` and one more. */
   readonly excerpt: string
+  /** Whether the excerpt lacks members of objects, which may be required ones. */
+  readonly omitsMembers: boolean
 }
 
 const quote = 34
@@ -32,7 +31,7 @@ const closeBrace = 125
 /** Measures a text. For malformed JSON the result is a bound for what a parser could reach before it fails. */
 export const extentOf = (text: string): JsonExtent => {
   // A nesting of 33 or a list of 1,001 entries takes more than 33 characters.
-  if (text.length <= maxDepth) return { depth: 0, entries: 0, excerpt: text }
+  if (text.length <= maxDepth) return { depth: 0, entries: 0, excerpt: text, omitsMembers: false }
   const commas = new Uint32Array(maxDepth + 1)
   const isList = new Uint8Array(maxDepth + 1)
   let depth = 0
@@ -42,6 +41,7 @@ export const extentOf = (text: string): JsonExtent => {
   let keptFrom = 0
   /** Depth of the list or object whose rest is left out; 0 for none. */
   let leavingOut = 0
+  let omitsMembers = false
   for (let i = 0; i < text.length; i++) {
     switch (text.charCodeAt(i)) {
       case quote:
@@ -51,10 +51,11 @@ export const extentOf = (text: string): JsonExtent => {
         const count = (commas[depth] ?? 0) + 1
         commas[depth] = count
         if (count > mostCommas) mostCommas = count
-        if (count > maxEntries && leavingOut === 0 && isList[depth] === 1) {
+        if (count > maxEntries && leavingOut === 0) {
           kept.push(text.slice(keptFrom, i))
           keptFrom = text.length
           leavingOut = depth
+          omitsMembers ||= isList[depth] === 0
         }
         break
       }
@@ -62,7 +63,7 @@ export const extentOf = (text: string): JsonExtent => {
       case openBrace:
         depth++
         if (depth > deepest) deepest = depth
-        if (depth > maxDepth) return { depth, entries: mostCommas + 1, excerpt: "" }
+        if (depth > maxDepth) return { depth, entries: mostCommas + 1, excerpt: "", omitsMembers: false }
         commas[depth] = 0
         isList[depth] = text.charCodeAt(i) === openBracket ? 1 : 0
         break
@@ -78,7 +79,7 @@ export const extentOf = (text: string): JsonExtent => {
     }
   }
   const excerpt = kept.length === 0 ? text : kept.join("") + text.slice(keptFrom)
-  return { depth: deepest, entries: mostCommas + 1, excerpt }
+  return { depth: deepest, entries: mostCommas + 1, excerpt, omitsMembers }
 }
 
 /** Index of the quote that ends the string which starts at `start`; the end of the text where none does. */

@@ -68,7 +68,11 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
       ...(located.has("query")
         ? unknownMembers("query", raw.query, parameters)
         : faultsOfSlot("query", query, raw.query, strict)),
-      ...(decoded === undefined ? [] : bodySchemas.flatMap((schema) => faultsOfBody(schema, body?.value, decoded)))
+      ...(decoded === undefined || body === undefined
+        ? []
+        : body.extent.omitsMembers
+          ? unknownMembers("body", decoded, known)
+          : bodySchemas.flatMap((schema) => faultsOfBody(schema, body.value, decoded)))
     ]
     const grouped = groupFaults([
       ...faults,

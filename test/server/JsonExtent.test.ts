@@ -7,7 +7,8 @@ import { hostileBodies } from "../support/HostileBodies.ts"
 const shortened = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.slice(0, maxEntries + 1).map(shortened)
   if (typeof value !== "object" || value === null) return value
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, shortened(member)]))
+  const members = Object.entries(value).slice(0, maxEntries + 1)
+  return Object.fromEntries(members.map(([name, member]) => [name, shortened(member)]))
 }
 
 /** Repeats each list and object of a value, so that some of them are too long. */
@@ -37,7 +38,7 @@ describe("the excerpt of a JSON text", () => {
   it("of a text that is made to cost much has no list of more entries, and is malformed where the text is", () => {
     const longest = (value: unknown): number =>
       typeof value === "object" && value !== null
-        ? Math.max(Array.isArray(value) ? value.length : 0, ...Object.values(value).map(longest))
+        ? Math.max(Object.keys(value).length, ...Object.values(value).map(longest))
         : 0
     for (const [name, { body }] of Object.entries(hostileBodies)) {
       const { depth, excerpt } = extentOf(body)
