@@ -1,5 +1,15 @@
-/** The operator's commands: `npm run --silent cli -- <command>`. */
-import { commands } from "./cli/Commands.ts"
-import { run } from "./cli/Runner.ts"
+/**
+ * The operator's commands: `npm run --silent cli -- <command>`.
+ *
+ * Compiled modules are kept between runs, as in `main.ts`.
+ */
+import { enableCompileCache } from "node:module"
+import { fileURLToPath } from "node:url"
 
-run(commands)
+enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/developer-api", import.meta.url)))
+
+// Imported after the cache is enabled: static imports would be loaded before it.
+const { commandsFor } = await import("./cli/Commands.ts")
+const { run } = await import("./cli/Runner.ts")
+
+run(await commandsFor(process.argv.slice(2)))

@@ -1,33 +1,31 @@
 /** Every operator command (contract §13). */
 import { Command } from "effect/cli"
-import { audit } from "./audit.ts"
-import { consoleLink } from "./console.ts"
-import { deliveries } from "./deliveries.ts"
-import { doctor } from "./doctor.ts"
-import { messages } from "./messages.ts"
-import { migrate } from "./migrate.ts"
 import { cli } from "./Output.ts"
-import { project } from "./project.ts"
-import { secrets } from "./secrets.ts"
-import { serveAs } from "./serve.ts"
-import { task } from "./task.ts"
-import { token } from "./token.ts"
-import { webhooks } from "./webhooks.ts"
 
-export const commands = Command.make(cli).pipe(
-  Command.withDescription("Operate the developer API: its projects, keys and database"),
-  Command.withSubcommands([
-    project,
-    token,
-    task,
-    webhooks,
-    deliveries,
-    messages,
-    audit,
-    consoleLink,
-    secrets,
-    migrate,
-    doctor,
-    serveAs("serve")
-  ])
-)
+/** The modules of the commands, by name. */
+const modules = {
+  project: async () => (await import("./project.ts")).project,
+  token: async () => (await import("./token.ts")).token,
+  task: async () => (await import("./task.ts")).task,
+  webhooks: async () => (await import("./webhooks.ts")).webhooks,
+  deliveries: async () => (await import("./deliveries.ts")).deliveries,
+  messages: async () => (await import("./messages.ts")).messages,
+  audit: async () => (await import("./audit.ts")).audit,
+  console: async () => (await import("./console.ts")).consoleLink,
+  secrets: async () => (await import("./secrets.ts")).secrets,
+  migrate: async () => (await import("./migrate.ts")).migrate,
+  doctor: async () => (await import("./doctor.ts")).doctor,
+  serve: async () => (await import("./serve.ts")).serveAs("serve")
+}
+
+const isName = (text: string | undefined): text is keyof typeof modules =>
+  text !== undefined && Object.hasOwn(modules, text)
+
+/** Loads the command that the arguments name; all of them for the help, and for a name that is not known. */
+export const commandsFor = async ([name]: ReadonlyArray<string>) =>
+  Command.make(cli).pipe(
+    Command.withDescription("Operate the developer API: its projects, keys and database"),
+    Command.withSubcommands(
+      await Promise.all(isName(name) ? [modules[name]()] : Object.values(modules).map((load) => load()))
+    )
+  )

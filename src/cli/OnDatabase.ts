@@ -30,8 +30,9 @@ export const onMigratedDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
 
 const migrated = Effect.gen(function* () {
   const { databaseUrl } = yield* Settings
-  if (Option.isNone(databaseUrl)) return yield* Effect.asVoid(migrate)
-  yield* assertMigrated
+  // `migrate` waits for its turn on a connection of its own: only a database that lacks migrations needs it.
+  if (Option.isSome(databaseUrl)) return yield* assertMigrated
+  yield* Effect.catchTag(assertMigrated, "MigrationsPending", () => Effect.asVoid(migrate))
 })
 
 /** Ends a command on a signal with its finalizers: an embedded database that it has started is stopped again. */

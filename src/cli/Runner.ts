@@ -1,13 +1,11 @@
 /** Runs a command line: prints failures, and sets the exit status (contract §13). */
 import * as NodeServices from "@effect/platform-node/NodeServices"
-import { Cause, Config, Console, Effect, Exit, Layer, Runtime } from "effect"
+import { Cause, Config, Console, Effect, Exit, Layer, Runtime, Schema } from "effect"
 import { CliConfig, CliError, CliOutput, Command, GlobalFlag } from "effect/cli"
 import { SqlError } from "effect/sql"
 import manifest from "../../package.json" with { type: "json" }
-import { ProjectFileInvalid } from "../project/Projects.ts"
 import { MigrationFailed } from "../platform/Migrations.ts"
 import { redactSecrets } from "../platform/Redaction.ts"
-import { SettingsInvalid } from "../platform/Settings.ts"
 import { oneLine } from "./Output.ts"
 
 const wrongUsage = 2
@@ -63,11 +61,14 @@ const printable = (text: string): string => oneLine(redactSecrets(text))
 
 /** Describes a failure to an operator, one line for each fault. */
 export const faultLines = (error: unknown): ReadonlyArray<string> => {
-  if (error instanceof SettingsInvalid || error instanceof ProjectFileInvalid) return error.faults
+  if (hasFaults(error)) return error.faults
   if (error instanceof SqlError.SqlError) return [`The database can't be used: ${reasonOf(error)}`]
   if (error instanceof MigrationFailed) return [`${error.message}: ${reasonOf(error.cause)}`]
   return [error instanceof Error && error.message !== "" ? error.message : String(error)]
 }
+
+/** The errors of settings and of project files list their faults. Their modules are loaded by the commands that need them. */
+const hasFaults = Schema.is(Schema.Struct({ faults: Schema.Array(Schema.String) }))
 
 /** Returns the message of PostgreSQL or the system, such as `connect ECONNREFUSED 127.0.0.1:5432`. */
 const reasonOf = (error: unknown): string => {

@@ -5,7 +5,7 @@ import { spawn } from "node:child_process"
 import { randomBytes } from "node:crypto"
 import * as Path from "node:path"
 import { format } from "node:util"
-import { commands } from "../../src/cli/Commands.ts"
+import { commandsFor } from "../../src/cli/Commands.ts"
 import { perform, teardown } from "../../src/cli/Runner.ts"
 import { expectNoSecretOf } from "../support/Secrets.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
@@ -24,17 +24,26 @@ export interface Options {
   readonly entry?: "cli.ts" | "main.ts"
   /** Whether a command in this process writes to a terminal. */
   readonly terminal?: boolean
+  /** A module that a process of its own loads before the command. */
+  readonly hooks?: string
 }
 
 /** Starts a command with only the given settings; kills it if it outlives its test. */
-export const start = (args: ReadonlyArray<string>, { entry = "cli.ts", env = {}, stdin = "" }: Options = {}) =>
+export const start = (
+  args: ReadonlyArray<string>,
+  { entry = "cli.ts", env = {}, hooks = "", stdin = "" }: Options = {}
+) =>
   Effect.map(
     Effect.acquireRelease(
       Effect.sync(() =>
-        spawn(process.execPath, [Path.join(root, "src", entry), ...args], {
-          cwd: root,
-          env: { PATH: process.env["PATH"], ...env }
-        })
+        spawn(
+          process.execPath,
+          ["--import", `data:text/javascript,${encodeURIComponent(hooks)}`, Path.join(root, "src", entry), ...args],
+          {
+            cwd: root,
+            env: { PATH: process.env["PATH"], ...env }
+          }
+        )
       ),
       (child) => Effect.sync(() => child.kill("SIGKILL"))
     ),
@@ -63,7 +72,10 @@ const textOf = (stream: NodeJS.ReadableStream) => {
  * that it printed no secret.
  */
 export const run = (args: ReadonlyArray<string>, options: Options = {}): Effect.Effect<Ended> =>
-  (options.entry === "main.ts" || args[0] === "serve" || options.env?.["DATA_DIR"] !== undefined
+  (options.entry === "main.ts" ||
+  options.hooks !== undefined ||
+  args[0] === "serve" ||
+  options.env?.["DATA_DIR"] !== undefined
     ? Effect.scoped(Effect.flatMap(start(args, options), ({ ended }) => ended))
     : runHere(args, options)
   ).pipe(Effect.tap((ended) => Effect.sync(() => expectNoSecretOf(args, ended, options.env ?? {}))))
@@ -86,7 +98,7 @@ const runHere = (args: ReadonlyArray<string>, { env = {}, stdin = "", terminal =
         stdoutIsTerminal: Effect.succeed(terminal)
       })
     ).pipe(Layer.provideMerge(NodeServices.layer))
-    const exit = await Effect.runPromiseExit(Effect.provide(perform(commands), services))
+    const exit = await Effect.runPromiseExit(Effect.provide(perform(await commandsFor(args)), services))
     let status: number | null = null
     teardown(exit, (code) => (status = code))
     return { status, stdout, stderr }

@@ -153,6 +153,24 @@ describe("help", () => {
   )
 })
 
+describe("a command line", () => {
+  it.effect("loads the modules of the command that it names, and no others", () =>
+    Effect.gen(function* () {
+      const hooks = `import { registerHooks } from "node:module"
+        registerHooks({ load: (url, context, next) => (console.error(url), next(url, context)) })`
+      const loaded = yield* run(["token", "list", "--help"], { hooks })
+      assert.strictEqual(loaded.status, 0)
+      assert.include(loaded.stderr, "/src/cli/token.ts")
+      const others =
+        /\/src\/(cli\/(?!Commands|Flags|OnDatabase|Output|Runner|token)|crm|messaging|campaigns|integrations|project|server|console)/
+      assert.deepStrictEqual(
+        loaded.stderr.split("\n").filter((url) => others.test(url)),
+        []
+      )
+    })
+  )
+})
+
 describe("wrong usage", () => {
   it.effect.each([
     { args: [], line: `A command is missing${see()}` },

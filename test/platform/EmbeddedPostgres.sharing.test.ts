@@ -1,9 +1,12 @@
 /** One data directory used by several processes: this one, others (`service`), and killed ones. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Schedule } from "effect"
+import { TestClock } from "effect/testing"
 import * as Fs from "node:fs"
 import * as Path from "node:path"
+import * as Cluster from "../../src/platform/EmbeddedPostgres/Cluster.ts"
 import { isRunning, untilEnded } from "../../src/platform/EmbeddedPostgres/Processes.ts"
+import * as Session from "../../src/platform/EmbeddedPostgres/Session.ts"
 import {
   connect,
   isStopped,
@@ -93,6 +96,18 @@ describe("the shared embedded PostgreSQL", () => {
       yield* query(url, "select 1")
       joined.child.kill("SIGTERM")
       yield* isStopped(directory)
+    })
+  )
+
+  it.live("is left at once by a process while another one uses it", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const { ready } = yield* service(directory)
+      const { pid, port } = yield* ready
+      const cluster = yield* Cluster.open({ directory })
+      // This clock stands still, so a wait would not end.
+      const isUsed = Session.isUsedByOthers(cluster, { pid, port }).pipe(Effect.provide(TestClock.layer()))
+      assert.isTrue(yield* Effect.timeout(isUsed, "20 seconds"))
     })
   )
 

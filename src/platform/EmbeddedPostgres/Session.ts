@@ -12,18 +12,26 @@ export interface Server {
 }
 
 const database = "developer_api"
+const present = "developer-api: present"
 const leaving = "developer-api: leaving"
 
 /** Returns the URL of the database for clients. */
 export const url = ({ password }: Cluster, { port }: Server): Redacted.Redacted =>
   Redacted.make(`postgres://postgres:${Redacted.value(password)}@127.0.0.1:${port}/${database}`)
 
-/** Opens a session for the lifetime of the scope. It shows other processes that the server is in use. */
-export const join = (
+/**
+ * Opens a session for the lifetime of the scope. It shows other processes that the server is in use. Before it closes it is
+ * renamed, as the server takes a moment to notice that a session has ended.
+ */
+export const join = Effect.fnUntraced(function* (
   cluster: Cluster,
   server: Server
-): Effect.Effect<PgConnection.PgConnection, EmbeddedPostgresError, Scope.Scope> =>
-  open(cluster, server, "developer-api: present")
+): Effect.fn.Return<PgConnection.PgConnection, EmbeddedPostgresError, Scope.Scope> {
+  const session = yield* open(cluster, server, present)
+  const leave = session.query("select set_config('application_name', $1, false)", [leaving])
+  yield* Effect.addFinalizer(() => leave.pipe(Effect.timeoutOption("1 second"), Effect.ignore))
+  return session
+})
 
 /** Creates the application's database if it is missing. */
 export const createDatabase = Effect.fnUntraced(
@@ -40,20 +48,30 @@ export const createDatabase = Effect.fnUntraced(
   Effect.mapError((error) => refused("PostgreSQL could not create the database", error))
 )
 
-/** Whether another process is connected. Two processes that leave at the same moment do not count each other. */
+/**
+ * Whether another process is connected. Two processes that leave at the same moment do not count each other, as each has
+ * renamed its session before it asks.
+ */
 export const isUsedByOthers = Effect.fnUntraced(
   function* (cluster: Cluster, server: Server) {
     const session = yield* open(cluster, server, leaving)
-    const sql = `select from pg_stat_activity
-      where backend_type = 'client backend' and pid <> pg_backend_pid() and application_name <> $1 limit 1`
-    const { rowCount } = yield* session
-      .query(sql, [leaving])
-      .pipe(Effect.mapError((error) => refused("PostgreSQL did not list its sessions", error)))
-    return rowCount > 0
+    const others = `select from pg_stat_activity
+      where backend_type = 'client backend' and pid <> pg_backend_pid() and application_name <> $1`
+    const count = (condition: string, names: ReadonlyArray<string>) =>
+      Effect.map(session.query(`${others}${condition} limit 1`, names), ({ rowCount }) => rowCount)
+    if ((yield* count(" and application_name = $2", [leaving, present])) > 0) return true
+    // Sessions of other programs count, but the server takes a moment to notice that sessions of this process have ended.
+    const isConnected = Effect.map(count("", [leaving]), (found) => found > 0)
+    return yield* Effect.repeat(isConnected, {
+      while: (connected) => connected,
+      schedule: Schedule.spaced("50 millis"),
+      times: 10
+    })
   },
-  Effect.scoped,
-  // The server takes a moment to notice that sessions of this process have ended.
-  Effect.repeat({ while: (present) => present, schedule: Schedule.spaced("50 millis"), times: 10 })
+  Effect.mapError((error) =>
+    error instanceof EmbeddedPostgresError ? error : refused("PostgreSQL did not list its sessions", error)
+  ),
+  Effect.scoped
 )
 
 /** Whether PostgreSQL answers on the port, even if it refuses the password. */
