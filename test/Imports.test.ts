@@ -37,7 +37,8 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   project: ["campaigns", "integrations", "messaging", "crm", "platform", "api"],
   console: ["integrations", "messaging", "platform", "api"],
   server: ["console", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
-  cli: ["server", "console", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
+  // Of the client, the verification of webhooks.
+  cli: ["server", "console", "client", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
   client: ["api"],
   "client.ts": ["client", "api"],
   "cli.ts": ["cli"],

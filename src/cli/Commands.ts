@@ -8,6 +8,7 @@ const modules = {
   token: async () => (await import("./token.ts")).token,
   task: async () => (await import("./task.ts")).task,
   webhooks: async () => (await import("./webhooks.ts")).webhooks,
+  listen: async () => (await import("./listen.ts")).listen,
   deliveries: async () => (await import("./deliveries.ts")).deliveries,
   messages: async () => (await import("./messages.ts")).messages,
   audit: async () => (await import("./audit.ts")).audit,

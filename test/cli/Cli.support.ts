@@ -56,7 +56,7 @@ export const start = (
         child.once("error", reject)
         child.once("close", (status) => resolve({ status, stdout: stdout(), stderr: stderr() }))
       })
-      return { child, stdout, ended: Effect.promise(() => ended) }
+      return { child, stdout, stderr, ended: Effect.promise(() => ended) }
     }
   )
 

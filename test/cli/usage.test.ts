@@ -115,6 +115,10 @@ describe("help", () => {
       words: ["--project", "--installation", "--status", ...states, "--json", "EXAMPLES"]
     },
     { args: ["deliveries", "show"], words: ["--project", "--delivery", "--json", "EXAMPLES"] },
+    {
+      args: ["listen"],
+      words: ["--port", "8080", "--forward-to", "--secret", "--fail", "--json", "SIGINT", "EXAMPLES"]
+    },
     { args: ["task"], words: ["create", "complete"] },
     { args: ["task", "create"], words: [...aboutTask, "RFC 3339", "--json", "EXAMPLES", "crm.task.created.v1"] },
     { args: ["task", "complete"], words: ["--project", "--task", "--json", "EXAMPLES", "crm.task.completed.v1"] },
@@ -222,6 +226,14 @@ describe("wrong usage", () => {
     {
       args: [...replay, "--pace", "0"],
       line: `Invalid value for flag --pace: "0". Expected: an integer from 1 to 1000${see("deliveries", "replay")}`
+    },
+    {
+      args: ["listen", "--secret", "correct horse battery staple"],
+      line: `Invalid value for flag --secret: "…". Expected: whsec_ and base64${see("listen")}`
+    },
+    {
+      args: ["listen", "--forward-to", "127.0.0.1:4000"],
+      line: `Invalid value for flag --forward-to: "127.0.0.1:4000". Expected: a URL that starts with http:// or https://${see("listen")}`
     },
     {
       args: ["serve", "--role", "boss"],

@@ -9,6 +9,7 @@ const credentials = mutating("platform/auth/Credentials.ts", "platform/auth/Cred
 const keys = mutating("platform/auth/ApiKeys.ts", "platform/auth/ApiKeys")
 const limits = mutating("platform/rateLimit/RateLimits.ts", "contract/Walk.order")
 const buckets = mutating("platform/rateLimit/TokenBuckets.ts", "contract/Walk.order")
+const listening = mutating("cli/listen/Receiver.ts", "cli/listen")
 const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals.deliveries")
 const signatures = mutating("platform/StandardWebhooks.ts", "platform/StandardWebhooks")
 
@@ -88,6 +89,9 @@ export const platform = [
   mutating("platform/NameHash.ts", "platform/NameHash")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
   mutating("platform/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
+  listening('verified.startsWith("not") ? 401', "false ? 401"),
+  listening("json && status !== 401", "json"),
+  listening("oneLine(redactSecrets(", "(("),
   outbox("webhooks.enabled AND ", ""),
   outbox("AND event.type = ANY(webhooks.event_types)", "")
 ]
