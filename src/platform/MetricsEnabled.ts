@@ -1,4 +1,4 @@
-/** Whether metrics are recorded: only with `ADMIN_PORT` or a telemetry endpoint. */
+/** Whether metrics are recorded: only with an admin server or a telemetry endpoint. */
 import { Context, Effect, Layer, Option } from "effect"
 import { Settings } from "./Settings.ts"
 
@@ -8,5 +8,9 @@ export const MetricsEnabled = Context.Reference<boolean>("developer-api/platform
 
 export const layer = Layer.effect(
   MetricsEnabled,
-  Effect.map(Settings, ({ adminPort, telemetry }) => Option.isSome(adminPort) || Option.isSome(telemetry))
+  Effect.map(
+    Settings,
+    ({ adminPort, databaseUrl, telemetry }) =>
+      Option.isSome(adminPort) || Option.isNone(databaseUrl) || Option.isSome(telemetry)
+  )
 )

@@ -25,49 +25,55 @@ const connectionsCheckingInterval = 2_000
 class SingleWriteResponse extends ServerResponse {}
 Object.defineProperty(SingleWriteResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
 
+const make = Effect.fnUntraced(function* (host: string, port: number) {
+  const drain = yield* Drain
+  const server = createServer({
+    ServerResponse: SingleWriteResponse,
+    keepAliveTimeout,
+    headersTimeout,
+    requestTimeout,
+    connectionsCheckingInterval,
+    requireHostHeader: false,
+    shouldUpgradeCallback: () => false
+  })
+  const refusals = makeRefusals()
+  const count = (_: unknown, response: ServerResponse) => {
+    const leave = drain.enter()
+    refusals.enter(response)
+    response.once("close", () => {
+      refusals.leave(response)
+      leave()
+    })
+  }
+  server.on("request", count)
+  server.on("checkContinue", count)
+  // Offers to switch the protocol (as by curl --http2) are ignored.
+  // Unknown expectations are ignored as well (RFC 9110, 10.1.1); Node would answer them without a problem.
+  server.on("checkExpectation", (request, response) => server.emit("request", request, response))
+  server.on("clientError", refusals.onClientError)
+  server.on("connect", refusals.onConnect)
+  const listening = yield* Effect.mapError(
+    NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),
+    ({ cause }) => new CannotListen({ message: `Can't listen on ${host}:${port}: ${reasonOf(cause)}`, cause })
+  )
+  // Runs before the server's own finalizer, which waits for every connection to end.
+  yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
+  return HttpServer.make({
+    address: listening.address,
+    serve: (app, middleware) =>
+      withRoomForRequests(middleware === undefined ? listening.serve(app) : listening.serve(app, middleware))
+  })
+})
+
 /** Serves on one address. Connections that are open when the scope closes are closed. */
 export const layer = (host: string, port: number) =>
+  Layer.effect(HttpServer.HttpServer, make(host, port)).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
+
+/** Serves on a port, or on a free one if it can't listen there. */
+export const layerPreferring = (host: string, port: number) =>
   Layer.effect(
     HttpServer.HttpServer,
-    Effect.gen(function* () {
-      const drain = yield* Drain
-      const server = createServer({
-        ServerResponse: SingleWriteResponse,
-        keepAliveTimeout,
-        headersTimeout,
-        requestTimeout,
-        connectionsCheckingInterval,
-        requireHostHeader: false,
-        shouldUpgradeCallback: () => false
-      })
-      const refusals = makeRefusals()
-      const count = (_: unknown, response: ServerResponse) => {
-        const leave = drain.enter()
-        refusals.enter(response)
-        response.once("close", () => {
-          refusals.leave(response)
-          leave()
-        })
-      }
-      server.on("request", count)
-      server.on("checkContinue", count)
-      // Offers to switch the protocol (as by curl --http2) are ignored.
-      // Unknown expectations are ignored as well (RFC 9110, 10.1.1); Node would answer them without a problem.
-      server.on("checkExpectation", (request, response) => server.emit("request", request, response))
-      server.on("clientError", refusals.onClientError)
-      server.on("connect", refusals.onConnect)
-      const listening = yield* Effect.mapError(
-        NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),
-        ({ cause }) => new CannotListen({ message: `Can't listen on ${host}:${port}: ${reasonOf(cause)}`, cause })
-      )
-      // Runs before the server's own finalizer, which waits for every connection to end.
-      yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
-      return HttpServer.make({
-        address: listening.address,
-        serve: (app, middleware) =>
-          withRoomForRequests(middleware === undefined ? listening.serve(app) : listening.serve(app, middleware))
-      })
-    })
+    Effect.catch(make(host, port), () => make(host, 0))
   ).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
 
 /**

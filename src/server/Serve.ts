@@ -35,6 +35,7 @@ import { SecretKey } from "../platform/SecretKey.ts"
 import { Settings } from "../platform/Settings.ts"
 import * as Telemetry from "../platform/Telemetry.ts"
 import { Projects } from "../project/Projects.ts"
+import { AdminServer } from "./AdminServer.ts"
 import { Drain } from "./Drain.ts"
 import * as Http from "./Http.ts"
 import * as NodeServer from "./NodeServer.ts"
@@ -89,25 +90,21 @@ const background = Layer.mergeAll(
   Layer.provide([Worker.layer, Circuits.layer])
 )
 
-/** The HTTP server of a role on `HOST:PORT`, and that of metrics and console on `ADMIN_HOST:ADMIN_PORT` if it is set. */
+/** The HTTP server of a role on `HOST:PORT`, and the admin server: with `ADMIN_PORT`, or beside the embedded database. */
 const httpServer = (role: Role) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const { adminHost, adminPort, host, port, publicUrl } = yield* Settings
+      const { adminPort, databaseUrl, host, port, publicUrl } = yield* Settings
       const main = Layer.unwrap(
         Effect.map(HttpServer.HttpServer, ({ address }) =>
           role === "worker"
             ? Http.worker
             : Http.main(Option.getOrElse(publicUrl, () => HttpServer.formatAddress(address)))
         )
-      ).pipe(
-        Layer.provide(Layer.succeed(PublicUrl, Option.getOrUndefined(publicUrl))),
-        Layer.provideMerge(NodeServer.layer(host, port))
-      )
-      return Option.match(adminPort, {
-        onNone: () => main,
-        onSome: (port) => Layer.merge(main, Layer.provide(Http.admin, Layer.fresh(NodeServer.layer(adminHost, port))))
-      })
+      ).pipe(Layer.provide(Layer.succeed(PublicUrl, Option.getOrUndefined(publicUrl))))
+      const isEmbedded = Option.isNone(databaseUrl) && role !== "worker"
+      const servers = Option.isSome(adminPort) || isEmbedded ? Layer.merge(main, AdminServer.layer) : main
+      return Layer.provideMerge(servers, NodeServer.layer(host, port))
     })
   )
 
@@ -147,8 +144,10 @@ const signals = Effect.gen(function* () {
 const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTERM" | "SIGINT">) {
   const { databaseUrl, shutdownGrace } = yield* Settings
   const url = HttpServer.formatAddress((yield* HttpServer.HttpServer).address)
-  if (role !== "worker" && Option.isNone(databaseUrl)) {
-    const lines = yield* welcome(url).pipe(Effect.provide([Projects.layer, ApiKeys.layer]))
+  const admin = yield* Effect.serviceOption(AdminServer)
+  if (role !== "worker" && Option.isNone(databaseUrl) && Option.isSome(admin)) {
+    const urls = { service: url, admin: admin.value.url }
+    const lines = yield* welcome(urls).pipe(Effect.provide([Projects.layer, ApiKeys.layer]))
     for (const line of lines) yield* Console.log(line)
   }
   yield* Console.log(`listening on ${url}`)

@@ -1,17 +1,24 @@
-/** The banner of the first start with the embedded database: a token, and requests to try. */
+/** The lines of a start with the embedded database: the console; and on the first start a token, and requests to try. */
 import { Duration, Effect, Option, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../api/Access.ts"
 import { ProjectId } from "../api/Ids.ts"
+import { issue, signInPath } from "../console/Links.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
 import { demoProjectFile } from "../project/Demo.ts"
 import { Projects } from "../project/Projects.ts"
 
+/** The URL of the service, and of its admin server. */
+interface Urls {
+  readonly service: string
+  readonly admin: string
+}
+
 /** Loads the demo project and issues its key, unless a key exists: a token is shown once. */
-export const welcome = Effect.fnUntraced(function* (url: string) {
+export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   const sql = yield* SqlClient.SqlClient
   const known = yield* sql`SELECT 1 FROM api_keys UNION ALL SELECT 1 FROM projects WHERE project_id <> 'demo' LIMIT 1`
-  if (known.length > 0) return []
+  if (known.length > 0) return [consoleAt(urls.admin, "/console")]
 
   yield* (yield* Projects).apply(JSON.stringify(demoProjectFile))
   const { token } = yield* (yield* ApiKeys).issue({
@@ -21,11 +28,15 @@ export const welcome = Effect.fnUntraced(function* (url: string) {
     expiresIn: Duration.days(90),
     memberId: Option.none()
   })
-  return banner(url, Redacted.value(token))
+  const links = (yield* issue(sql)).map(({ code }) => consoleAt(urls.admin, `${signInPath}?code=${code}`))
+  return [...banner(urls.service, Redacted.value(token)), ...links, ""]
 })
 
+const consoleAt = (admin: string, path: string) => `console at ${admin}${path}`
+
 const banner = (url: string, token: string) => {
-  const clients = `${url}/api/v1/developer/crm/clients`
+  const api = `${url}/api/v1/developer`
+  const clients = `${api}/crm/clients`
   const authorization = `-H "Authorization: Bearer ${token}"`
   return [
     "",
@@ -34,13 +45,16 @@ const banner = (url: string, token: string) => {
     `  base URL  ${url}`,
     `  token     ${token}`,
     "",
-    "Try it:",
+    "For the tour of README.md, paste this line into a second terminal:",
     "",
-    `curl -i "${clients}?limit=2" ${authorization}`,
-    `curl -i -X POST "${clients}" ${authorization} -H "content-type: application/json" -H "idempotency-key: first-client" -d '{"displayName":"Robin Example"}'`,
-    `curl -i "${clients}/cli_mara" ${authorization}`,
+    `export API=${api} TOKEN=${token}`,
     "",
-    `The reference is at ${url}/docs`,
-    ""
+    "Or try it at once:",
+    "",
+    `curl -i -w '\\n' "${clients}?limit=2" ${authorization}`,
+    `curl -i -w '\\n' -X POST "${clients}" ${authorization} -H "content-type: application/json" -H "idempotency-key: first-client" -d '{"displayName":"Robin Example"}'`,
+    `curl -i -w '\\n' "${clients}/cli_mara" ${authorization}`,
+    "",
+    `The reference is at ${url}/docs. The console opens once, within 10 minutes, by this link:`
   ]
 }

@@ -39,9 +39,11 @@ const expectRefused = async (url: string) => {
 }
 
 describe("the first start on an empty DATA_DIR", () => {
-  it("prints a base URL, a token and three working curl lines, and the second start no token", async () => {
+  it("prints a token, three working curl lines and a link to the console, and the second start only its address", async () => {
     const directory = `${await temporaryDirectory()}/not/yet/there`
-    const first = await startService({ env: { DATA_DIR: directory } })
+    const port = await freePort()
+    const env = { DATA_DIR: directory, PORT: String(port) }
+    const first = await startService({ env })
     const printed = first.stdout()
     const tokens = new Set(printed.match(/dk_\w+/g))
     assert.strictEqual(tokens.size, 1)
@@ -59,10 +61,31 @@ describe("the first start on an empty DATA_DIR", () => {
     }
     const demo = await listClients(first.url, key)
     assertMatches(demo.body, { items: [{ displayName: "Robin Example" }] })
-    assert.deepStrictEqual(await first.stop(), inGoodOrder)
 
-    const second = await startService({ env: { DATA_DIR: directory } })
-    assert.strictEqual(second.stdout(), `listening on ${second.url}\n`)
+    // The line for the tour of the README sets its two variables.
+    const tour = /^export .*$/m.exec(printed)?.[0] ?? ""
+    const listed = await runToEnd("bash", [
+      "-c",
+      `${tour}; curl -s "$API/crm/clients?limit=1" -H "Authorization: Bearer $TOKEN"`
+    ])
+    assert.strictEqual(listed.stdout, demo.text)
+
+    const admin = `http://127.0.0.1:${port + 1}`
+    const link = new RegExp(`^console at (${admin}/console/enter\\?code=\\S+)$`, "m").exec(printed)?.[1] ?? ""
+    assert.strictEqual((await send(link)).status, 200)
+    const command = await runToEnd(process.execPath, ["src/cli.ts", "console"], { DATA_DIR: directory })
+    assert.match(command.stdout, new RegExp(`^${admin}/console/enter\\?code=\\S+\n`))
+    assert.deepStrictEqual(await first.stop(), inGoodOrder)
+    const afterwards = await runToEnd(process.execPath, ["src/cli.ts", "console"], { DATA_DIR: directory })
+    assertMatches(afterwards, { code: 1, stdout: "", stderr: /^No service with a console runs on DATA_DIR / })
+
+    // Its usual port for the console is taken.
+    const other = createServer().listen(port + 1, "127.0.0.1")
+    defer(() => other.close())
+    const second = await startService({ env })
+    const found = /^console at (http:\/\/127\.0\.0\.1:\d+)\/console\nlistening on (\S+)\n$/.exec(second.stdout())
+    assert.deepStrictEqual([found?.[2], found?.[1] === admin], [first.url, false])
+    assert.match((await send(`${found?.[1]}/metrics`)).text, /^db_client_connection_max/m)
     assert.strictEqual((await listClients(second.url, key)).text, demo.text)
     assert.deepStrictEqual(await second.stop(), inGoodOrder)
   })

@@ -1,0 +1,41 @@
+/** The server for operators: metrics and the console, on a port of its own (contract §14). */
+import { Context, Effect, Layer, Option } from "effect"
+import { HttpServer } from "effect/http"
+import { adminUrl, keep } from "../console/Address.ts"
+import { Settings } from "../platform/Settings.ts"
+import * as Http from "./Http.ts"
+import * as NodeServer from "./NodeServer.ts"
+
+export class AdminServer extends Context.Service<
+  AdminServer,
+  {
+    /** `http://HOST:PORT`, as it is reached from this host. */
+    readonly url: string
+  }
+>()("developer-api/server/AdminServer") {
+  /** On `ADMIN_PORT`. Without it, beside the embedded database, on the port after that of the service, or on a free one. */
+  static readonly layer = Layer.unwrap(
+    Effect.gen(function* () {
+      const { adminHost, adminPort } = yield* Settings
+      const { address } = yield* HttpServer.HttpServer
+      const next = "port" in address && address.port < 65_535 ? address.port + 1 : 0
+      const server = Option.match(adminPort, {
+        onSome: (port) => NodeServer.layer(adminHost, port),
+        onNone: () => NodeServer.layerPreferring(adminHost, next)
+      })
+      return Layer.merge(Http.admin, listening).pipe(Layer.provide(Layer.fresh(server)))
+    })
+  )
+}
+
+/** The address of the server. With the embedded database it is also kept for the command `console`. */
+const listening = Layer.effect(
+  AdminServer,
+  Effect.gen(function* () {
+    const { adminHost, dataDir, databaseUrl } = yield* Settings
+    const { address } = yield* HttpServer.HttpServer
+    const url = "port" in address ? adminUrl(adminHost, address.port) : HttpServer.formatAddress(address)
+    if (Option.isNone(databaseUrl)) yield* keep(dataDir, url)
+    return { url }
+  })
+)
