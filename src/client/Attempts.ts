@@ -43,6 +43,22 @@ const lost = (request: HttpClientRequest.HttpClientRequest, description: string,
     reason: new HttpClientError.TransportError({ request, description, cause })
   })
 
+/** Returns what the causes of a failure name, such as `connect ECONNREFUSED 127.0.0.1:3000`; `fetch` hides it. */
+const reasonOf = (cause: unknown): string | undefined => {
+  if (!(cause instanceof Error)) return undefined
+  const inner = cause instanceof AggregateError ? cause.errors : [cause.cause]
+  const reasons = new Set(inner.map(reasonOf).filter((reason) => reason !== undefined))
+  return reasons.size > 0 ? [...reasons].join(", ") : cause.message || undefined
+}
+
+/** Names the reason of a failed connection in the message of the error, and in that of its cause. */
+const explained = (error: HttpClientError.HttpClientError): HttpClientError.HttpClientError => {
+  const { reason } = error
+  if (reason._tag !== "TransportError" || reason.description !== undefined) return error
+  const text = reasonOf(reason.cause)
+  return text === undefined ? error : lost(reason.request, text, new Error(text, { cause: reason.cause }))
+}
+
 /** Whether a repetition has no second effect: the request has a key, or changes nothing (GETs and the preview). */
 const isRepeatable = (endpoint: HttpApiEndpoint.Top, { headers }: HttpClientRequest.HttpClientRequest) =>
   "idempotency-key" in headers || Context.getOrUndefined(endpoint.annotations, Access)?.policy === "read"
@@ -86,6 +102,7 @@ export const attemptsLayer = ({
 }: AttemptOptions): Layer.Layer<HttpApiMiddleware.ForClient<Operation>> =>
   HttpApiMiddleware.layerClient(Operation, ({ endpoint, next, request }) => {
     const attempt = next(request).pipe(
+      Effect.mapError(explained),
       // The body is read here, so that a connection that breaks off within it also counts as lost.
       Effect.tap((response) =>
         Effect.mapError(response.arrayBuffer, (cause) => lost(request, "the answer broke off", cause))

@@ -15,7 +15,10 @@ import { type CallerRequest, type CompleteRequest, hasMember, requestForm } from
 
 /** The address of the API, the token, and the limits of attempts. */
 export interface DeveloperApiOptions extends AttemptOptions {
-  /** The URL of the service, `https://api.example.com`, with a path prefix if the service has one. */
+  /**
+   * The URL of the service, `https://api.example.com`, with a path prefix if the service has one. The path of the API,
+   * `/api/v1/developer`, may follow.
+   */
   readonly baseUrl: string | URL
   /** The token of an API key, `dk_…`. */
   readonly token: string | Redacted.Redacted
@@ -65,9 +68,13 @@ export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("d
   static readonly layerHttpClient = (
     options: DeveloperApiOptions
   ): Layer.Layer<DeveloperApi, never, HttpClient.HttpClient> =>
-    Layer.effect(DeveloperApi, Effect.andThen(checked(options), operations(options.baseUrl))).pipe(
-      Layer.provide([bearerLayer(options.token), attemptsLayer(options)])
-    )
+    Layer.effect(
+      DeveloperApi,
+      Effect.andThen(
+        checked(options),
+        Effect.suspend(() => operations(serviceUrl(options.baseUrl)))
+      )
+    ).pipe(Layer.provide([bearerLayer(options.token), attemptsLayer(options)]))
 }
 
 /** Reports missing settings when the client is made, not at its first request. */
@@ -85,12 +92,15 @@ const isService = (baseUrl: string | URL) => {
   return /^https?:$/.test(protocol) && [hash, search, username].every((part) => part === "")
 }
 
+/** Returns the URL of the service without the path of the API, which is part of each endpoint. */
+const serviceUrl = (baseUrl: string | URL) => String(baseUrl).replace(/\/api\/v1\/developer\/?$/, "")
+
 const isToken = (token: string | Redacted.Redacted) => {
   const text: unknown = Redacted.isRedacted(token) ? Redacted.value(token) : token
   return typeof text === "string" && /^[\x21-\x7E]+$/.test(text)
 }
 
-const operations = Effect.fnUntraced(function* (baseUrl: string | URL) {
+const operations = Effect.fnUntraced(function* (baseUrl: string) {
   const client: object = yield* HttpApiClient.make(Api, { baseUrl, transformResponse: withUnexpected })
   const groups: Record<string, Record<string, unknown>> = {}
   HttpApi.reflect(Api, {

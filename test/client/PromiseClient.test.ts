@@ -1,9 +1,13 @@
 /** The Promise client: results, rejections, and calls that are aborted. */
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Effect } from "effect"
+import { HttpClientError } from "effect/http"
+import { inspect } from "node:util"
 import * as Problems from "../../src/api/Problems.ts"
+import { DeveloperApi } from "../../src/client/DeveloperApi.ts"
 import { isProblem } from "../../src/client/Problem.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
+import { freePort } from "../support/Process.ts"
 import { answering, problem, receipt, scripted, type Step, token } from "./Scripted.support.ts"
 
 const source = (id: string) => ({
@@ -45,6 +49,58 @@ describe("a call of the Promise client", () => {
       assert.deepStrictEqual([body.resourceId, headers.etag], ["cli_1", '"1"'])
       assert.lengthOf(keys(), 3)
       assert.strictEqual(new Set(keys()).size, 1)
+    })
+  )
+
+  it.live("names the refused connection in message and cause, with Promises and with Effect, and no token", () =>
+    Effect.gen(function* () {
+      const port = yield* Effect.promise(freePort)
+      for (const host of ["127.0.0.1", "localhost"]) {
+        const options = { baseUrl: `http://${host}:${port}`, token, retry: false } as const
+        const rejected = yield* rejection(createClient(options).clients.createClient(request))
+        const failed = yield* DeveloperApi.pipe(
+          Effect.flatMap(({ clients }) => clients.createClient(request)),
+          Effect.provide(DeveloperApi.layer(options)),
+          Effect.flip
+        )
+        for (const error of [rejected, failed]) {
+          if (!HttpClientError.isHttpClientError(error)) return assert.fail(String(error))
+          assert.match(error.message, new RegExp(`connect ECONNREFUSED 127\\.0\\.0\\.1:${port}`))
+          assert.match(String(error.cause), new RegExp(`ECONNREFUSED 127\\.0\\.0\\.1:${port}`))
+          assert.notInclude(inspect(error, { depth: 10 }) + JSON.stringify(error), token)
+        }
+      }
+    })
+  )
+
+  it.live("takes the URL of the service, with or without the path of the API", () =>
+    Effect.gen(function* () {
+      const { baseUrl, requests } = yield* scripted(page([], null))
+      for (const path of ["", "/", "/api/v1/developer", "/api/v1/developer/"]) {
+        const client = createClient({ baseUrl: `${baseUrl}${path}`, token })
+        yield* Effect.promise(() => client.messaging.listSources())
+      }
+      yield* Effect.promise(() =>
+        createClient({ baseUrl: new URL("/behind/api/v1/developer", baseUrl), token }).messaging.listSources()
+      )
+      const paths = requests.map(({ line }) => /^GET ([^?]+)/.exec(line)?.[1])
+      const path = "/api/v1/developer/messaging/sources"
+      assert.deepStrictEqual(paths, [path, path, path, path, `/behind${path}`])
+    })
+  )
+
+  it.live("has a key of its own that fits the grammar of records and that of every other operation", () =>
+    Effect.gen(function* () {
+      const { client, keys } = yield* clientOf(receipt)
+      yield* Effect.promise(() => client.clients.createClient(request))
+      yield* Effect.promise(() =>
+        client.notes.createNote({ params: { dealId: "deal_1" }, payload: { body: "Wants to see it." } })
+      )
+      assert.strictEqual(new Set(keys()).size, 2)
+      for (const key of keys()) {
+        for (const grammar of [/^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/, /^[\x21-\x7E]{1,160}$/])
+          assert.match(key ?? "", grammar)
+      }
     })
   )
 
