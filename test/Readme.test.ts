@@ -1,0 +1,96 @@
+/** The tour of the README: every block is pasted into one shell, in order, and prints the answer that follows it. */
+import { assert } from "@effect/vitest"
+import { spawn } from "node:child_process"
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { beforeAll, describe, it } from "vitest"
+import { defer } from "./support/Finalizers.ts"
+import { checkout, freePort, kill, type Service, startService, temporaryDirectory } from "./support/Process.ts"
+import { eventually } from "./support/Waiting.ts"
+
+interface Block {
+  readonly pasted: string
+  /** The block after it, without a language. */
+  readonly answer: string | undefined
+}
+
+const readme = readFileSync(join(checkout, "README.md"), "utf8")
+const blocks: ReadonlyArray<Block> = readme
+  .slice(0, readme.indexOf("## Where to read on"))
+  .matchAll(/^```sh\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?/gms)
+  .map(([, pasted = "", answer]) => ({ pasted, answer }))
+  .toArray()
+const [start, ...tour] = blocks
+
+/** Replaces what differs from run to run: ids, times, counters, and header lines of the connection. */
+const stable = (text: string) =>
+  text
+    .replaceAll("\r", "")
+    .replaceAll(/^(?:content-length|date|connection|keep-alive): .*\n/gim, "")
+    .replaceAll(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "<uuid>")
+    .replaceAll(/_[0-9a-f]{32}/g, "_<id>")
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "<time>")
+    .replaceAll(/;r=\d+;t=\d+/g, ";r=<n>;t=<n>")
+    .trimEnd()
+
+/** Starts a shell that lives as long as the test, with the programs that it leaves in the background. */
+const openShell = (env: Readonly<Record<string, string>>) => {
+  const child = spawn("bash", ["--noprofile", "--norc"], {
+    cwd: checkout,
+    detached: true,
+    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env }
+  })
+  defer(() => kill(-(child.pid ?? 0), "SIGKILL"))
+  let [stdout, stderr] = ["", ""]
+  child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text))
+  child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text))
+  let pasted = 0
+  /** Pastes a block, waits for its end, and returns a function that reads what was printed since. */
+  const paste = async (block: string) => {
+    const from = stdout.length
+    const mark = `pasted ${++pasted}`
+    child.stdin.write(`${block}\necho "${mark}: $?"\n`)
+    await eventually(() => assert.include(stdout, mark, stderr))
+    assert.include(stdout, `${mark}: 0`, stderr)
+    return () => stdout.slice(from).replace(/^pasted \d+: \d+\n/m, "")
+  }
+  return paste
+}
+
+describe("the tour of the README", () => {
+  let service: Service
+  let env: Readonly<Record<string, string>>
+
+  beforeAll(async () => {
+    env = { DATA_DIR: join(await temporaryDirectory(), "data") }
+    service = await startService({ env: { ...env, PORT: String(await freePort()) } })
+  })
+
+  it("starts with the two commands of the package", () => {
+    assert.strictEqual(start?.pasted, "npm ci\nnpm start\n")
+    assert.include(readme, "listening on http://127.0.0.1:3000")
+    assert.include(service.stdout(), "export API=")
+  })
+
+  it("runs as pasted, and prints what it shows", async () => {
+    const paste = openShell(env)
+    const receiver = String(await freePort())
+    await paste(/^export .*$/m.exec(service.stdout())?.[0] ?? "")
+    let console = ""
+    for (const { answer, pasted } of tour) {
+      const printed = await paste(pasted.replaceAll("8080", receiver))
+      if (answer !== undefined) {
+        await eventually(() => assert.strictEqual(stable(printed()).replaceAll(receiver, "8080"), stable(answer)))
+      }
+      assert.notInclude(printed(), "urn:developer-api:problem", pasted)
+      if (pasted.includes("cli -- console")) console = printed()
+    }
+    const link = /^http:\S+$/m.exec(console)?.[0] ?? ""
+    assert.strictEqual((await fetch(link)).status, 200)
+  })
+
+  it("has no other block that could be pasted", () => {
+    assert.lengthOf(readme.slice(0, readme.indexOf("## Where to read on")).match(/^```sh$/gm) ?? [], blocks.length)
+    assert.isAbove(tour.filter(({ answer }) => answer !== undefined).length, 4)
+  })
+})
