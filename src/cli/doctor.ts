@@ -1,5 +1,5 @@
 /** `doctor`: checks everything that the service depends on, and advises what to do. */
-import { Data, Effect, Layer, References } from "effect"
+import { Data, Effect, Layer, Option, References } from "effect"
 import { Command } from "effect/cli"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { SecretKey } from "../platform/SecretKey.ts"
@@ -20,7 +20,7 @@ class ChecksFailed extends Data.TaggedError("ChecksFailed")<{ readonly checks: R
 const settings = Settings.pipe(
   Effect.as(ok("every variable is well formed")),
   Effect.provide(Settings.layer),
-  Effect.catchCause(failure("Correct these variables; the README has a table of all."))
+  Effect.catchCause(failure("Correct these variables; deploy/README.md has a table of all."))
 )
 
 const keys = Checks.keys.pipe(
@@ -42,7 +42,9 @@ const ofDatabase = Effect.gen(function* () {
   onDatabase,
   Effect.catchCause((cause) =>
     Effect.map(
-      failure("Check DATABASE_URL, or DATA_DIR of the embedded one.")(cause),
+      Effect.flatMap(Settings, ({ databaseUrl }) =>
+        failure(Checks.unreachable(Option.isNone(databaseUrl)))(cause)
+      ).pipe(Effect.provide(Settings.layer), Effect.orDie),
       (database): Record<string, Judgement> => ({
         database,
         pooler: skipped,

@@ -139,14 +139,15 @@ const shownLog = `(
 
 /** Counts, over all projects, the dead deliveries (to 10,000), and those whose lease ended a minute ago without a takeover. */
 export const countStuck = Effect.fn("Deliveries.countStuck")(function* (sql: SqlClient.SqlClient) {
-  const [row] = yield* sql<{ readonly dead: number; readonly abandoned: number }>`
-    SELECT (
-        SELECT count(*)::int FROM (
-          SELECT FROM deliveries WHERE ${sql.literal(isDead)} AND status = 'dead' LIMIT 10000
-        ) counted
-      ) AS dead, (
+  const [row] = yield* sql<{ readonly dead: number; readonly project: string | null; readonly abandoned: number }>`
+    SELECT counted.*, (
         SELECT count(*)::int FROM deliveries
         WHERE finished_at IS NULL AND status = 'delivering' AND leased_until < now() - interval '1 minute'
-      ) AS abandoned`
-  return row ?? { dead: 0, abandoned: 0 }
+      ) AS abandoned
+    FROM (
+      SELECT count(*)::int AS dead, min(project_id) AS project FROM (
+        SELECT project_id FROM deliveries WHERE ${sql.literal(isDead)} AND status = 'dead' LIMIT 10000
+      ) found
+    ) counted`
+  return row ?? { dead: 0, project: null, abandoned: 0 }
 })

@@ -81,12 +81,13 @@ export class Messages extends Context.Service<
  * without a takeover.
  */
 export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlClient.SqlClient) {
-  const [row] = yield* sql<{ readonly unsettled: number; readonly abandoned: number }>`
-    SELECT (
-        SELECT count(*)::int FROM (
-          SELECT FROM messages WHERE status = 'unknown' AND available_at IS NULL LIMIT 10000
-        ) counted
-      ) AS unsettled,
-      (SELECT count(*)::int FROM messages WHERE attempting AND available_at < now() - interval '1 minute') AS abandoned`
-  return row ?? { unsettled: 0, abandoned: 0 }
+  const [row] = yield* sql<{ readonly unsettled: number; readonly project: string | null; readonly abandoned: number }>`
+    SELECT counted.*,
+      (SELECT count(*)::int FROM messages WHERE attempting AND available_at < now() - interval '1 minute') AS abandoned
+    FROM (
+      SELECT count(*)::int AS unsettled, min(project_id) AS project FROM (
+        SELECT project_id FROM messages WHERE status = 'unknown' AND available_at IS NULL LIMIT 10000
+      ) found
+    ) counted`
+  return row ?? { unsettled: 0, project: null, abandoned: 0 }
 })

@@ -2,8 +2,11 @@
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
 import { makeRedis } from "../faults/Redis.support.ts"
 import { startCollector } from "../faults/Collector.support.ts"
+import { temporaryDirectory } from "../support/Process.ts"
 import { requires } from "../support/Programs.ts"
 import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
 import { at, cli, type Ended, type Options, run } from "./Cli.support.ts"
@@ -30,6 +33,17 @@ const findingsOf = (ended: Ended) =>
   reportOf(ended)
     .filter(({ status }) => status !== "ok")
     .map(({ check, status }) => `${check} ${status}`)
+
+/** Runs the command lines of the advice as they would be pasted, and returns their exit statuses. */
+const pasteAdvice = Effect.fnUntraced(function* (ended: Ended, options: Options) {
+  const advice = reportOf(ended).map((finding) => finding.advice ?? "")
+  const lines = advice.flatMap((text) =>
+    [...text.matchAll(/`npm run --silent cli -- ([^`]+)`/g)].map(([, line = ""]) => line)
+  )
+  return yield* Effect.forEach(lines, (line) =>
+    Effect.map(run(line.split(" "), options), ({ status }) => [line, status])
+  )
+})
 
 /** Asserts that the command failed for this check alone, with a matching detail and advice. */
 const assertTrouble = (ended: Ended, check: string, detail: RegExp, advice: RegExp) => {
@@ -118,6 +132,9 @@ layer(TestDatabase.layer)("doctor", (it) => {
       const waiting = yield* examine({ env })
       assert.deepStrictEqual([waiting.status, findingsOf(waiting)], [0, ["work warning"]])
       assert.include(waiting.stdout, '"1 messages of unknown outcome"')
+      assert.deepStrictEqual(yield* pasteAdvice(waiting, { env }), [
+        ["messages list --project acme --status unknown", 0]
+      ])
       yield* sql`UPDATE messages SET attempting = true, available_at = now() - interval '2 minutes'`
       assertTrouble(yield* examine({ env }), "work", /^1 attempts/, /worker/)
       yield* sql`DELETE FROM messages`
@@ -148,6 +165,34 @@ layer(TestDatabase.layer)("doctor", (it) => {
   })
 })
 
+describe("the advice of doctor", () => {
+  it.effect("has commands with every flag that they require", () =>
+    Effect.gen(function* () {
+      const sources = ["doctor.ts", "doctor/Checks.ts"].map((file) =>
+        readFileSync(join(import.meta.dirname, "../../src/cli", file), "utf8")
+      )
+      const lines = sources.flatMap((source) =>
+        [...source.matchAll(/\\`\$\{cli\} (.*?)\\`/g)].map(([, line = ""]) => line)
+      )
+      assert.isAtLeast(lines.length, 4)
+      for (const line of lines) {
+        // The settings are read after the usage is checked, and are faulty here.
+        const ended = yield* run(line.replaceAll(/\$\{.*?\}/g, "acme").split(" "), { env: { PORT: "x" } })
+        assert.match(ended.stderr, /^PORT must be/, line)
+      }
+    })
+  )
+
+  it.live("for the embedded database does not speak of DATABASE_URL", () =>
+    Effect.gen(function* () {
+      const directory = yield* Effect.promise(temporaryDirectory)
+      const ended = yield* run(["doctor", "--json"], { env: { DATA_DIR: join(directory, "data") } })
+      assert.notInclude(ended.stdout, "DATABASE_URL")
+      assert.deepStrictEqual(findingsOf(ended).slice(0, 1), ["migrations warning"])
+    })
+  )
+})
+
 describe("doctor of a database", () => {
   it.effect("reports missing and unknown migrations", () =>
     Effect.gen(function* () {
@@ -157,7 +202,7 @@ describe("doctor of a database", () => {
         WHERE migration_id = (SELECT max(migration_id) FROM effect_sql_migrations)
         RETURNING migration_id AS id, name`
       const pending = yield* examine({ env: { MIGRATE_ON_START: "false" } })
-      assertTrouble(pending, "migrations", /^1 pending$/, /cli -- migrate/)
+      assertTrouble(pending, "migrations", /^1 pending$/, /cli -- migrate`/)
       const next = yield* examine()
       assert.deepStrictEqual(
         [next.status, findingsOf(next)],

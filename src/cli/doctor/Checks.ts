@@ -43,11 +43,22 @@ export const database = Effect.gen(function* () {
     : ok(
         `${name}, ${server.connections} connections: room for ${processes} processes of up to ${databaseMaxConnections}`
       )
-}).pipe(Effect.catchCause(failure("Check DATABASE_URL, and that PostgreSQL runs and takes connections from here.")))
+}).pipe(
+  Effect.catchCause((cause) =>
+    Effect.flatMap(Settings, ({ databaseUrl }) => failure(unreachable(Option.isNone(databaseUrl)))(cause))
+  )
+)
+
+/** Returns the advice for a database that does not answer. */
+export const unreachable = (isEmbedded: boolean): string =>
+  isEmbedded
+    ? "Read postgres.log under DATA_DIR: the embedded PostgreSQL can't be used."
+    : "Check DATABASE_URL, and that PostgreSQL runs and takes connections from here."
 
 /** The pooler of DATABASE_URL leads to the same database as DATABASE_DIRECT_URL. */
 export const pooler = Effect.gen(function* () {
-  const { databaseDirectUrl } = yield* Settings
+  const { databaseDirectUrl, databaseUrl } = yield* Settings
+  if (Option.isNone(databaseUrl)) return ok("none: the embedded database needs no pooler")
   if (Option.isNone(databaseDirectUrl)) return ok("none: DATABASE_URL leads to PostgreSQL itself")
   const direct = yield* SqlClient.SqlClient
   const pooled = Context.get(yield* Layer.build(Database.layer), SqlClient.SqlClient)
@@ -64,10 +75,13 @@ export const pooler = Effect.gen(function* () {
 
 /** Every migration of this version is applied, and no unknown one. */
 export const migrations = Effect.gen(function* () {
-  const { migrateOnStart } = yield* Settings
+  const { databaseUrl, migrateOnStart } = yield* Settings
   const { foreign, pending, unknown } = yield* migrationStatus
   if (foreign !== undefined) {
-    return failed("the database was created before the first release", "Use another DATABASE_URL or DATA_DIR.")
+    return failed(
+      "the database was created before the first release",
+      `Use another ${Option.isNone(databaseUrl) ? "DATA_DIR" : "DATABASE_URL"}.`
+    )
   }
   if (unknown > 0) {
     return failed(`${unknown} applied that this version does not know`, "Run the version that the database is of.")
@@ -141,9 +155,11 @@ export const limiter = Effect.gen(function* () {
 
 /** The collector answers, if telemetry is exported. */
 export const telemetry = Effect.gen(function* () {
-  const { adminPort, telemetry } = yield* Settings
+  const { adminPort, databaseUrl, telemetry } = yield* Settings
   if (Option.isNone(telemetry)) {
-    return ok(Option.isSome(adminPort) ? "metrics on ADMIN_PORT" : "nothing is exported")
+    return ok(
+      Option.isSome(adminPort) || Option.isNone(databaseUrl) ? "metrics on the admin port" : "nothing is exported"
+    )
   }
   const { endpoint } = telemetry.value
   return yield* HttpClient.get(`${endpoint}/v1/traces`).pipe(
@@ -170,10 +186,13 @@ export const work = Effect.gen(function* () {
     ...(deliveries.dead > 0 ? [`${deliveries.dead} dead deliveries`] : []),
     ...(messages.unsettled > 0 ? [`${messages.unsettled} messages of unknown outcome`] : [])
   ]
+  const commands = [
+    ...(deliveries.project === null
+      ? []
+      : [`\`${cli} deliveries list --project ${deliveries.project} --status dead\``]),
+    ...(messages.project === null ? [] : [`\`${cli} messages list --project ${messages.project} --status unknown\``])
+  ]
   return waiting.length === 0
     ? ok("nothing waits for an operator")
-    : warning(
-        waiting.join(", "),
-        `See \`${cli} deliveries list --status dead\` and \`messages list --status unknown\`, of each project.`
-      )
+    : warning(waiting.join(", "), `Run ${commands.join(" and ")}; other projects may have some, too.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
