@@ -41,6 +41,7 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   cli: ["server", "console", "client", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
   client: ["api"],
   "client.ts": ["client", "api"],
+  "pack.ts": ["api"],
   "cli.ts": ["cli"],
   "main.ts": ["cli"]
 }

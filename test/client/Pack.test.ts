@@ -1,6 +1,6 @@
 /** The package of `npm pack`, installed in an empty directory; and the programs of the client's README, against `npm start`. */
 import { readdirSync, readFileSync } from "node:fs"
-import { cp, mkdir, writeFile } from "node:fs/promises"
+import { cp, mkdir, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
@@ -19,6 +19,29 @@ import { assertMatches } from "../support/Matches.ts"
 // Compiling and copying `effect` takes long on a loaded machine.
 const timeout = 300_000
 
+/** The compiler whose language service answers what an editor shows. */
+const compiler = join(checkout, "test/judges/node_modules/typescript")
+
+/** Prints the texts that an editor shows for the last names of these expressions. */
+const hovers = `
+  const [, , compiler, file, ...asked] = process.argv
+  const ts = require(compiler)
+  const options = { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.NodeNext, strict: true, types: [] }
+  const service = ts.createLanguageService({
+    ...ts.sys,
+    useCaseSensitiveFileNames: () => true,
+    getScriptFileNames: () => [file],
+    getScriptVersion: () => "1",
+    getScriptSnapshot: (name) => ts.sys.fileExists(name) ? ts.ScriptSnapshot.fromString(ts.sys.readFile(name)) : undefined,
+    getCurrentDirectory: () => __dirname,
+    getCompilationSettings: () => options,
+    getDefaultLibFileName: ts.getDefaultLibFilePath
+  })
+  const text = ts.sys.readFile(file)
+  const shown = asked.map((name) => service.getQuickInfoAtPosition(file, text.indexOf(name) + name.length - 1))
+  console.log(JSON.stringify(shown.map((info) => ts.displayPartsToString(info?.documentation))))
+`
+
 let home: string
 
 const run = async (file: string, ...args: ReadonlyArray<string>) => {
@@ -35,7 +58,14 @@ const fileOf = async (name: string, text: string) => {
 
 beforeAll(async () => {
   const directory = await temporaryDirectory()
-  await run("npm", "pack", "--silent", "--pack-destination", directory)
+  // While npm packs, the README of the folder is the client's: other tests read that of the checkout.
+  const copy = await temporaryDirectory()
+  for (const part of ["package.json", "deploy/package.json", "tsconfig.json", "README.md", "LICENSE", "src"]) {
+    await cp(join(checkout, part), join(copy, part), { recursive: true })
+  }
+  await symlink(join(checkout, "node_modules"), join(copy, "node_modules"))
+  await run("npm", "pack", "--silent", "--pack-destination", directory, copy)
+  assert.strictEqual(readFileSync(join(copy, "README.md"), "utf8"), readFileSync(join(checkout, "README.md"), "utf8"))
   const [tarball = ""] = readdirSync(directory)
   home = join(directory, "home")
   await mkdir(home)
@@ -139,8 +169,38 @@ describe("the packed client", () => {
   )
 })
 
+describe("the texts of the packed client", () => {
+  it("are the manual of the client, without links that lead out of the package", () => {
+    const readme = readFileSync(join(home, "node_modules/developer-api/README.md"), "utf8")
+    assert.match(readme, /^# The client\n/)
+    assert.notMatch(readme, /\]\((?!https?:|#)/)
+  })
+
+  it(
+    "appear in editors for operations and for the fields of records",
+    async () => {
+      const program = await fileOf(
+        "hovers.ts",
+        `import { createClient, DeveloperApi } from "developer-api/client"
+         import { Effect } from "effect"
+         const api = createClient({ baseUrl: "https://api.example.com", token: "dk_1" })
+         export const calls = Effect.map(DeveloperApi, (effects) => [effects.notes.createNote])
+         const notes = api.notes.listNotes.items({ params: { dealId: "deal_1" } })
+         for await (const note of notes) console.log(note.authorKeyId)`
+      )
+      // The compiler of the service has no language service that a program can use yet.
+      const script = await fileOf("hovers.cjs", hovers)
+      const asked = ["effects.notes.createNote", "api.notes.listNotes", "note.authorKeyId"]
+      const shown: unknown = JSON.parse(await run(process.execPath, script, compiler, program, ...asked))
+      assertMatches(shown, [/^Write a note on a deal\. \w/, /^List .*\. \w/, /API key/])
+    },
+    timeout
+  )
+})
+
 describe("the example programs of the README", () => {
-  const [compile = "", ...programs] = readFileSync(join(checkout, "src/client/README.md"), "utf8")
+  const manual = readFileSync(join(checkout, "src/client/README.md"), "utf8")
+  const [compile = "", ...programs] = manual
     .matchAll(/```sh\n(.*?)```/gs)
     .map(([, block = ""]) => block)
     .toArray()
@@ -178,6 +238,37 @@ describe("the example programs of the README", () => {
             "404: The project has no such deal."
           ]
         }
+      )
+    },
+    timeout
+  )
+
+  it(
+    "are a whole integration, which compiles strictly",
+    async () => {
+      const fresh = await startService({ env: { DATA_DIR: join(await temporaryDirectory(), "data") } })
+      const [, program = ""] = /```ts\n(.*?)```/s.exec(manual) ?? []
+      const file = await fileOf("integration.ts", program.replaceAll("8080", String(await freePort())))
+      const types = ["--types", "node", "--typeRoots", join(checkout, "node_modules/@types")]
+      const options = ["--ignoreConfig", "--strict", "--noEmit", "--skipLibCheck", "--target", "es2024"]
+      const modules = ["--module", "nodenext", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes"]
+      await run(join(checkout, "node_modules/.bin/tsc"), ...options, ...modules, ...types, file)
+      const { code, stderr, stdout } = await runToEnd(process.execPath, [file], {
+        API: `${fresh.url}/api/v1/developer`,
+        TOKEN: /dk_\w+/.exec(fresh.stdout())?.[0] ?? ""
+      })
+      assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+      // The event arrives at any time.
+      assert.deepStrictEqual(
+        stdout.trimEnd().split("\n").toSorted(),
+        [
+          'Correct the request: {"body/displayName":["must be a string of 1 to 160 characters"]}',
+          "A second grinder",
+          "Espresso machines for the harbour",
+          "It is gone: deal_not_found",
+          "Ten more cups",
+          "Ten more cups: from stage_new to stage_offer"
+        ].toSorted()
       )
     },
     timeout
