@@ -3,7 +3,8 @@
  *
  * Types derive from schemas, and TypeScript shows the JSDoc of a schema's field for the fields of its records. The
  * descriptions are annotations, which only the running program knows: so a copy of the source is compiled, in which they
- * stand as comments. Operations get theirs from an interface with which their declared types are intersected.
+ * stand as comments. They reach the fields of events; the declaration of `Api` repeats the types of answers without them.
+ * Operations get theirs from an interface with which their declared types are intersected.
  */
 import { HttpApi, OpenApi } from "effect/http-api"
 import { Context } from "effect"

@@ -177,22 +177,22 @@ describe("the texts of the packed client", () => {
   })
 
   it(
-    "appear in editors for operations and for the fields of records",
+    "appear in editors for operations and for the fields of events",
     async () => {
       const program = await fileOf(
         "hovers.ts",
-        `import { createClient, DeveloperApi } from "developer-api/client"
+        `import { createClient, DeveloperApi, type WebhookEvent } from "developer-api/client"
          import { Effect } from "effect"
          const api = createClient({ baseUrl: "https://api.example.com", token: "dk_1" })
          export const calls = Effect.map(DeveloperApi, (effects) => [effects.notes.createNote])
          const notes = api.notes.listNotes.items({ params: { dealId: "deal_1" } })
-         for await (const note of notes) console.log(note.authorKeyId)`
+         export const idOf = (event: WebhookEvent) => [notes, event.id]`
       )
       // The compiler of the service has no language service that a program can use yet.
       const script = await fileOf("hovers.cjs", hovers)
-      const asked = ["effects.notes.createNote", "api.notes.listNotes", "note.authorKeyId"]
+      const asked = ["effects.notes.createNote", "api.notes.listNotes", "event.id"]
       const shown: unknown = JSON.parse(await run(process.execPath, script, compiler, program, ...asked))
-      assertMatches(shown, [/^Write a note on a deal\. \w/, /^List .*\. \w/, /API key/])
+      assertMatches(shown, [/^Write a note on a deal\. \w/, /^List .*\. \w/, /installation/])
     },
     timeout
   )
