@@ -110,5 +110,5 @@ const restoreReadme = () => {
 restoreReadme()
 if (!process.argv.includes("--restore")) {
   compile()
-  if (/^(pack|publish)$/.test(process.env["npm_command"] ?? "")) exchangeReadme()
+  if (process.argv.includes("pack") || process.argv.includes("publish")) exchangeReadme()
 }
