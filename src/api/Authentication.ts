@@ -34,8 +34,8 @@ export class Principal extends Context.Service<
   }
 >()("developer-api/api/Principal") {}
 
-/** The security scheme of the OpenAPI document. */
-const DeveloperBearer = HttpApiSecurity.bearer.pipe(
+/** The security scheme of the OpenAPI document. Viewers know the name of the scheme in lower case only. */
+const DeveloperBearer = HttpApiSecurity.http({ scheme: "bearer" }).pipe(
   HttpApiSecurity.annotate(OpenApi.Description, "A project API key, issued with `npm run --silent cli -- token issue`.")
 )
 

@@ -29,7 +29,7 @@ export const text = (min: number, max: number) =>
 /** A time: RFC 3339, UTC, with milliseconds. */
 export const Timestamp = Schema.String.annotate({
   format: "date-time",
-  description: "RFC 3339, UTC, with milliseconds",
+  description: "A time: RFC 3339, in UTC, with milliseconds.",
   examples: ["2026-11-20T10:00:00.000Z"]
 })
 
@@ -81,7 +81,24 @@ export const Phone = Schema.String.check(
 )
 
 /** The version of a record: 1 at first, incremented by each change that changed something. */
-export const Version = Schema.Int.check(Schema.isGreaterThan(0, { expected: "an integer from 1" }))
+export const Version = Schema.Int.check(Schema.isGreaterThan(0, { expected: "an integer from 1" })).annotate({
+  description: "The version of the record: 1 at first, and 1 more with each change that changed something."
+})
+
+/** The version that a command expects; another one is `version_conflict`. */
+export const ExpectedVersion = Version.annotate({
+  description: "The version that the caller has read, from 1; at any other version the command is refused."
+})
+
+/** When a record was created. */
+export const CreatedAt = Timestamp.annotate({
+  description: "When the record was created: RFC 3339, in UTC, with milliseconds."
+})
+
+/** When a record was changed last. */
+export const UpdatedAt = Timestamp.annotate({
+  description: "When the record was last changed: RFC 3339, in UTC, with milliseconds."
+})
 
 /** A version in a query: decimal digits only. The document declares it as an integer. */
 export const VersionText = Schema.String.check(
@@ -92,5 +109,8 @@ export const VersionText = Schema.String.check(
 ).pipe(Schema.decodeTo(Schema.FiniteFromString))
 
 /** A record's version as an entity tag (RFC 9110, section 8.8.3): `"7"`. */
-export const ETag = Schema.String.annotate({ description: "The record's version, in double quotes" })
+export const ETag = Schema.String.annotate({
+  description: "The version of the record, in double quotes.",
+  examples: ['"1"']
+})
 export const etag = (version: number): string => `"${version}"`

@@ -4,38 +4,50 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { ETag, text } from "./Fields.ts"
 import { IdempotencyKeyReused } from "./Problems.ts"
 
-/** The key of client and deal operations. */
-const RecordIdempotencyKey = Schema.String.check(
-  Schema.isPattern(/^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/u, {
-    expected: "8 to 160 characters of A-Z a-z 0-9 . _ : -, the first a letter or digit"
+const meaning = "Names this command. Sent again within 7 days, it answers the first outcome and has no second effect."
+
+/** A required key of a form, which the reference describes at each operation. */
+const key = (pattern: RegExp, form: string) =>
+  Schema.String.check(Schema.isPattern(pattern, { expected: form })).annotateKey({
+    description: `${meaning} ${form.charAt(0).toUpperCase()}${form.slice(1)}.`
   })
-)
-
-/** The key of every other operation. */
-const IdempotencyKey = Schema.String.check(
-  Schema.isPattern(/^[\x21-\x7E]{1,160}$/u, { expected: "1 to 160 printable ASCII characters without spaces" })
-)
-
-const description =
-  "Names this command. Sent again within 7 days, it answers the first outcome and has no second effect."
 
 /** Headers of a mutation of clients and deals. */
-export const RecordMutationHeaders = { "idempotency-key": RecordIdempotencyKey.annotateKey({ description }) }
+export const RecordMutationHeaders = {
+  "idempotency-key": key(
+    /^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/u,
+    "8 to 160 characters of A-Z a-z 0-9 . _ : -, the first a letter or digit"
+  )
+}
 
 /** Headers of every other mutation. */
-export const MutationHeaders = { "idempotency-key": IdempotencyKey.annotateKey({ description }) }
+export const MutationHeaders = {
+  "idempotency-key": key(/^[\x21-\x7E]{1,160}$/u, "1 to 160 printable ASCII characters without spaces")
+}
+
+/** The id that a receipt names. */
+export const ResourceId = text(1, 160).annotate({
+  description: "The id of the record that the command created or changed: 1 to 160 characters."
+})
+
+/** Whether a mutation had an effect. */
+export const Changed = Schema.Boolean.annotate({
+  description: "Whether the command changed the record; false if everything was already as it asks."
+})
 
 /** The receipt of a mutation (contract §1). */
 export const Receipt = Schema.Struct({
-  resourceId: text(1, 160),
-  changed: Schema.Boolean
+  resourceId: ResourceId,
+  changed: Changed
 }).annotate({ identifier: "DeveloperMutationResponse" })
 export type Receipt = typeof Receipt.Type
 
 /** The header of a replay. */
 export const replayed = {
   "idempotent-replayed": Schema.optionalKey(
-    Schema.Literal("true").annotate({ description: "Present when this answer repeats that of an earlier request." })
+    Schema.Literal("true").annotate({
+      description: "Present when this answer repeats the answer to an earlier request with the same `idempotency-key`."
+    })
   )
 }
 

@@ -2,66 +2,66 @@
 import { Schema, SchemaTransformation } from "effect"
 import { text } from "./Fields.ts"
 
-const id = text(1, 160)
+const id = (noun: string) => text(1, 160).annotate({ description: `The id of the ${noun}: 1 to 160 characters.` })
 
-export const ProjectId = id.pipe(Schema.brand("ProjectId"))
+export const ProjectId = id("project").pipe(Schema.brand("ProjectId"))
 export type ProjectId = typeof ProjectId.Type
 
-export const MemberId = id.pipe(Schema.brand("MemberId"))
+export const MemberId = id("member").pipe(Schema.brand("MemberId"))
 export type MemberId = typeof MemberId.Type
 
-export const OrganizationId = id.pipe(Schema.brand("OrganizationId"))
+export const OrganizationId = id("organization").pipe(Schema.brand("OrganizationId"))
 export type OrganizationId = typeof OrganizationId.Type
 
-export const ClientId = id.pipe(Schema.brand("ClientId"))
+export const ClientId = id("client").pipe(Schema.brand("ClientId"))
 export type ClientId = typeof ClientId.Type
 
-export const PipelineId = id.pipe(Schema.brand("PipelineId"))
+export const PipelineId = id("pipeline").pipe(Schema.brand("PipelineId"))
 export type PipelineId = typeof PipelineId.Type
 
-export const StageId = id.pipe(Schema.brand("StageId"))
+export const StageId = id("stage").pipe(Schema.brand("StageId"))
 export type StageId = typeof StageId.Type
 
-export const DealId = id.pipe(Schema.brand("DealId"))
+export const DealId = id("deal").pipe(Schema.brand("DealId"))
 export type DealId = typeof DealId.Type
 
-export const NoteId = id.pipe(Schema.brand("NoteId"))
+export const NoteId = id("note").pipe(Schema.brand("NoteId"))
 export type NoteId = typeof NoteId.Type
 
-export const TicketId = id.pipe(Schema.brand("TicketId"))
+export const TicketId = id("ticket").pipe(Schema.brand("TicketId"))
 export type TicketId = typeof TicketId.Type
 
-export const TaskId = id.pipe(Schema.brand("TaskId"))
+export const TaskId = id("task").pipe(Schema.brand("TaskId"))
 export type TaskId = typeof TaskId.Type
 
-export const InstallationId = id.pipe(Schema.brand("InstallationId"))
+export const InstallationId = id("installation").pipe(Schema.brand("InstallationId"))
 export type InstallationId = typeof InstallationId.Type
 
-export const DeliveryId = id.pipe(Schema.brand("DeliveryId"))
+export const DeliveryId = id("delivery").pipe(Schema.brand("DeliveryId"))
 export type DeliveryId = typeof DeliveryId.Type
 
-export const EventId = id.pipe(Schema.brand("EventId"))
+export const EventId = id("event").pipe(Schema.brand("EventId"))
 export type EventId = typeof EventId.Type
 
-export const ChannelId = id.pipe(Schema.brand("ChannelId"))
+export const ChannelId = id("channel").pipe(Schema.brand("ChannelId"))
 export type ChannelId = typeof ChannelId.Type
 
-export const SourceId = id.pipe(Schema.brand("SourceId"))
+export const SourceId = id("source").pipe(Schema.brand("SourceId"))
 export type SourceId = typeof SourceId.Type
 
-export const MessageId = id.pipe(Schema.brand("MessageId"))
+export const MessageId = id("message").pipe(Schema.brand("MessageId"))
 export type MessageId = typeof MessageId.Type
 
-export const SegmentId = id.pipe(Schema.brand("SegmentId"))
+export const SegmentId = id("segment").pipe(Schema.brand("SegmentId"))
 export type SegmentId = typeof SegmentId.Type
 
-export const TemplateId = id.pipe(Schema.brand("TemplateId"))
+export const TemplateId = id("template").pipe(Schema.brand("TemplateId"))
 export type TemplateId = typeof TemplateId.Type
 
-export const CampaignId = id.pipe(Schema.brand("CampaignId"))
+export const CampaignId = id("campaign").pipe(Schema.brand("CampaignId"))
 export type CampaignId = typeof CampaignId.Type
 
-export const AudienceId = id.pipe(Schema.brand("AudienceId"))
+export const AudienceId = id("audience").pipe(Schema.brand("AudienceId"))
 export type AudienceId = typeof AudienceId.Type
 
 /** A UUID of any version (RFC 9562) in either case, decoded to lower case. */
@@ -70,11 +70,15 @@ export const ConversationId = Schema.String.check(
     expected: "a UUID",
     toJsonSchema: () => ({ format: "uuid" })
   })
-).pipe(Schema.decode(SchemaTransformation.toLowerCase()), Schema.brand("ConversationId"))
+)
+  .annotate({ description: "The id of the conversation: a UUID, in lower case in answers." })
+  .pipe(Schema.decode(SchemaTransformation.toLowerCase()), Schema.brand("ConversationId"))
 export type ConversationId = typeof ConversationId.Type
 
 /** The 12 characters of a token that identify its API key. They are not secret. */
 export const KeyId = Schema.String.check(
   Schema.isPattern(/^[0-9A-Za-z]{12}$/u, { expected: "the 12 characters that name a key" })
-).pipe(Schema.brand("KeyId"))
+)
+  .annotate({ description: "The id of the API key: the 12 characters of its token after `dk_`." })
+  .pipe(Schema.brand("KeyId"))
 export type KeyId = typeof KeyId.Type

@@ -16,13 +16,27 @@ const Limit = Schema.String.check(
 /** The query of a list; a cursor has at most `maxCursor` characters. */
 export const pageQuery = (maxCursor: number) => ({
   limit: Limit,
-  cursor: Schema.optionalKey(text(1, maxCursor))
+  cursor: Schema.optionalKey(
+    text(1, maxCursor).annotate({
+      description: `The \`nextCursor\` of the page before, for the same filters: 1 to ${maxCursor} characters; absent for the first page.`
+    })
+  )
 })
 
 /** The envelope of a list, with the address of the next page. */
 export const page = <Item extends Schema.Top>(item: Item) =>
-  HttpApiSchema.WithHeaders(Schema.Struct({ items: Schema.Array(item), nextCursor: Schema.NullOr(Schema.String) }), {
-    link: Schema.optionalKey(
-      Schema.String.annotate({ description: 'The next page (RFC 8288), `<…>; rel="next"`; absent on the last' })
-    )
-  })
+  HttpApiSchema.WithHeaders(
+    Schema.Struct({
+      items: Schema.Array(item).annotate({ description: "The records of this page, at most `limit`." }),
+      nextCursor: Schema.NullOr(Schema.String).annotate({
+        description: "The `cursor` of the next page, an opaque string; null on the last page."
+      })
+    }),
+    {
+      link: Schema.optionalKey(
+        Schema.String.annotate({
+          description: 'The address of the next page (RFC 8288), `<…>; rel="next"`; absent on the last page.'
+        })
+      )
+    }
+  )

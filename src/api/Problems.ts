@@ -31,7 +31,9 @@ const problem =
 // 400
 
 /** The faults at each location (`body/amountMinor`, `query/limit`, `header/idempotency-key`, `path/dealId`). */
-export const Faults = Schema.Record(Schema.String, Schema.Array(Schema.String))
+export const Faults = Schema.Record(Schema.String, Schema.Array(Schema.String)).annotate({
+  description: "The faults of the request: for each location, such as `body/amountMinor`, what must hold there."
+})
 export type Faults = typeof Faults.Type
 
 export class ValidationFailed extends problemWith<ValidationFailed>()(
@@ -97,7 +99,7 @@ export class ScopeMissing extends problemWith<ScopeMissing>()(
   "scope_missing",
   403,
   "The credential lacks the scope of this operation.",
-  { requiredScope: Schema.String }
+  { requiredScope: Schema.String.annotate({ description: "The scope that a token needs for this operation." }) }
 ) {}
 
 export class ModuleUnavailable extends problem<ModuleUnavailable>()(
@@ -202,7 +204,7 @@ export class VersionConflict extends problemWith<VersionConflict>()(
   "The record is no longer at the expected version.",
   {
     currentVersion: Schema.NullOr(Version).annotate({
-      description: "The current version; null where nothing exists yet"
+      description: "The current version of the record, from 1; null where nothing exists yet."
     })
   }
 ) {}
@@ -243,7 +245,7 @@ export class ProviderConflict extends problemWith<ProviderConflict>()(
   "provider_conflict",
   409,
   "The message cannot be sent: its provider refused it, or its channel is revoked.",
-  { messageId: MessageId }
+  { messageId: MessageId.annotate({ description: "The id of the message, which is stored as failed." }) }
 ) {}
 
 export class InstallationNotReady extends problem<InstallationNotReady>()(
@@ -265,7 +267,11 @@ export class CampaignNotReady extends problemWith<CampaignNotReady>()(
   "campaign_not_ready",
   409,
   "The campaign is not complete enough to be scheduled.",
-  { missing: Schema.Array(Schema.Literals(missingParts)) }
+  {
+    missing: Schema.Array(Schema.Literals(missingParts)).annotate({
+      description: "The parts that have to be set or frozen first."
+    })
+  }
 ) {}
 
 // 408, 413, 415, 421, 429, 431
@@ -324,7 +330,7 @@ export class ProviderOutcomeUnknown extends problemWith<ProviderOutcomeUnknown>(
   "It is unknown whether the provider accepted the message.",
   {
     messageId: Schema.NullOr(MessageId).annotate({
-      description: "The message; null if it is unknown whether it was stored"
+      description: "The id of the message; null if it is unknown whether it was stored."
     })
   }
 ) {}

@@ -1,5 +1,7 @@
 /** The OpenAPI document: examples that match their schemas, references, and the members of problems. */
 import { assert, describe, it } from "@effect/vitest"
+import { Ajv2020 } from "ajv/dist/2020.js"
+import formats from "ajv-formats"
 import { Context, Predicate, Schema } from "effect"
 import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
@@ -23,8 +25,28 @@ const assertDecodes = (schema: unknown, value: unknown) => {
   Schema.decodeUnknownSync(schema, { onExcessProperty: "error", errors: "all" })(value)
 }
 
-const Body = Schema.Struct({ content: Schema.Record(Schema.String, Schema.Struct({ example: Schema.Unknown })) })
+const ajv = new Ajv2020({ strict: false, allErrors: true })
+formats.default(ajv)
+ajv.addSchema(document, "document")
+
+/** Asserts that a value is valid by a schema of the document. */
+const assertValid = (schema: object, value: unknown, what: string) => {
+  const local: object = JSON.parse(JSON.stringify(schema).replaceAll('"#/', '"document#/'))
+  assert.isTrue(ajv.validate(local, value), `${what}: ${ajv.errorsText()}`)
+}
+
+const Named = Schema.Record(Schema.String, Schema.Struct({ value: Schema.Unknown }))
+const Body = Schema.Struct({ content: Schema.Record(Schema.String, Schema.Struct({ examples: Named })) })
+const Parameter = Schema.Struct({
+  name: Schema.String,
+  in: Schema.String,
+  required: Schema.Boolean,
+  schema: Schema.Record(Schema.String, Schema.Unknown),
+  example: Schema.optionalKey(Schema.Unknown)
+})
 const Operation = Schema.Struct({
+  operationId: Schema.String,
+  parameters: Schema.Array(Parameter),
   requestBody: Schema.optionalKey(Body),
   responses: Schema.Record(Schema.String, Schema.Unknown)
 })
@@ -48,30 +70,35 @@ const decodeWebhooks = Schema.decodeUnknownSync(
   })
 )
 
-const exampleOf = (body: unknown) =>
-  Object.values(Schema.decodeUnknownSync(Body)(body).content).map(({ example }) => example)
+/** Returns the examples of a body, by name. */
+const examplesOf = (body: unknown) =>
+  Object.values(Schema.decodeUnknownSync(Body)(body).content).flatMap(({ examples }) =>
+    Object.entries(examples).map(([name, { value }]): [string, unknown] => [name, value])
+  )
 
 describe("the OpenAPI document", () => {
-  it.for(endpoints)("%s has an example of its answer, and of its request if any", ([, endpoint]) => {
-    const { answer, request } = Context.getUnsafe(endpoint.annotations, Examples)
+  it.for(endpoints)("%s has examples of its answer, and of its request if any", ([name, endpoint]) => {
+    const { answer, request, requests = { [name]: request } } = Context.getUnsafe(endpoint.annotations, Examples)
     const operation = operationOf(endpoint)
     const [success] = endpoint.success
     assertDecodes(Predicate.hasProperty(success, "schema") ? success.schema : undefined, answer)
     const status = Object.keys(operation?.responses ?? {}).find((status) => status.startsWith("2"))
-    assert.deepStrictEqual(exampleOf(operation?.responses[status ?? "200"]), [answer])
+    assert.deepStrictEqual(examplesOf(operation?.responses[status ?? "200"]), [[name, answer]])
 
     const payloads = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
     assert.strictEqual(operation?.requestBody === undefined, payloads.length === 0)
     if (payloads.length === 0) return
-    assertDecodes(Schema.Union(payloads), request)
-    assert.deepStrictEqual(exampleOf(operation?.requestBody), [request])
+    for (const example of Object.values(requests)) assertDecodes(Schema.Union(payloads), example)
+    assert.deepStrictEqual(examplesOf(operation?.requestBody), Object.entries(requests))
   })
 
   it.for(eventTypes)("%s is described as a webhook with its headers and an example of its body", (type) => {
     const { webhooks } = decodeWebhooks(document)
     assert.sameMembers(Object.keys(webhooks), [...eventTypes])
     const operation = webhooks[type]?.post
-    assertDecodes(eventBody(type), exampleOf(operation?.requestBody)[0])
+    const [[name, example] = []] = examplesOf(operation?.requestBody)
+    assert.strictEqual(name, type)
+    assertDecodes(eventBody(type), example)
     assert.sameMembers(operation?.parameters.map(({ name }) => name) ?? [], [
       "webhook-id",
       "webhook-timestamp",
@@ -97,6 +124,57 @@ describe("the OpenAPI document", () => {
         ["type", "title", "status", "instance", "code"],
         code
       )
+    }
+  })
+
+  it("names each operation as the contract does and its security scheme as viewers do", () => {
+    const operations = endpoints.map(([name, endpoint]) => [operationOf(endpoint)?.operationId, name])
+    for (const [operationId, name] of operations) assert.strictEqual(operationId, name)
+    assert.strictEqual(new Set(operations.map(([operationId]) => operationId)).size, endpoints.length)
+    assert.deepInclude(document.components.securitySchemes["DeveloperBearer"], { type: "http", scheme: "bearer" })
+  })
+
+  it("describes every property, parameter and header in a full sentence", () => {
+    const missing: Array<string> = []
+    let count = 0
+    const visit = (value: unknown, path: ReadonlyArray<string>) => {
+      if (!Predicate.isObject(value)) return
+      const isNamed = path.at(-1) === "properties" || path.at(-1) === "headers"
+      for (const [name, member] of Object.entries(value)) {
+        const isDescribed = isNamed || (path.at(-1) === "parameters" && Predicate.hasProperty(member, "in"))
+        if (isDescribed) {
+          count++
+          const description = Predicate.hasProperty(member, "description") ? String(member.description) : ""
+          if (!/^[A-Z].*[^.]\.$/s.test(description)) missing.push([...path, name].join("/"))
+        }
+        if (name !== "examples") visit(member, [...path, name])
+      }
+    }
+    visit(document, [])
+    assert.deepStrictEqual(missing, [])
+    assert.isAbove(count, 500)
+  })
+
+  it.for(endpoints)("%s has a valid example of each problem and of each parameter that needs one", ([, endpoint]) => {
+    const { parameters, responses } = operationOf(endpoint) ?? { parameters: [], responses: {} }
+    for (const { example, in: place, name, required, schema } of parameters) {
+      if (example !== undefined) assertValid(schema, example, name)
+      else assert.isFalse(required, `${place}/${name}`)
+    }
+    const problems = Object.entries(responses).filter(([status]) => Number(status) >= 400)
+    assert.isAbove(problems.length, 4)
+    for (const [status, response] of problems) {
+      const codes = [...JSON.stringify(response).matchAll(/"#\/components\/schemas\/([a-z_]+)"/g)].map(
+        ([, code]) => code
+      )
+      const examples = examplesOf(response)
+      assert.sameMembers(
+        examples.map(([name]) => name),
+        codes
+      )
+      for (const [code, example] of examples) {
+        assertValid({ $ref: `#/components/schemas/${code}` }, example, `${status} ${code}`)
+      }
     }
   })
 })

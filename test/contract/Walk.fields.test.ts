@@ -47,8 +47,7 @@ const describedFields = () => {
       ...locationsIn(member, `${at}/${name}`)
     ])
   return Object.values(paths).flatMap((methods) =>
-    Object.values(methods).flatMap(({ operationId, parameters, requestBody }) => {
-      const name = operationId.split(".").at(-1) ?? ""
+    Object.values(methods).flatMap(({ operationId: name, parameters, requestBody }) => {
       const schema = requestBody?.content["application/json"].schema
       const variants = schema === undefined ? [] : shapeOf(schema).anyOf?.map((variant) => [variant, true] as const)
       return [

@@ -15,11 +15,14 @@ type OutsideOperations =
   | "misdirected_request"
   | "headers_too_large"
 
+/** The codes of the problems that operations answer. */
+export type OperationCode = Exclude<Code, OutsideOperations>
+
 /**
  * The remedy of each problem, for the reference. The title explains the problem. The compiler reports a code without a
  * remedy.
  */
-const remedies: Readonly<Record<Exclude<Code, OutsideOperations>, string>> = {
+const remedies: Readonly<Record<OperationCode, string>> = {
   // 400
   validation_failed: "`errors` names each location and its rule. Correct the request; the same key may be used again.",
   malformed_json: "Send one JSON document in UTF-8, without a byte order mark.",

@@ -5,41 +5,59 @@ import { advice } from "./Advice.ts"
 
 type Schemas = OpenApi.OpenAPISpec["components"]["schemas"]
 
+/** The title and status of each problem, by code. */
+export type ProblemSchemas = ReadonlyMap<string, { readonly title: string; readonly status: number }>
+
+/** The members of RFC 9457 and `code`, with their descriptions. */
+const members: Readonly<Record<string, string>> = {
+  type: "A URI that identifies the kind of problem: `urn:developer-api:problem:` and the code.",
+  title: "What kind of problem it is: one fixed sentence for each code.",
+  status: "The HTTP status of the answer.",
+  detail: "What happened in this request, for people.",
+  instance: "A URI that identifies the request: `urn:developer-api:request:` and its `x-request-id`.",
+  code: "The kind of problem, for programs."
+}
+
 /** Members that every problem has on the wire, although they are optional when a program makes one. */
-const members = ["type", "title", "status", "instance", "code"]
+const required = ["type", "title", "status", "instance", "code"] as const
 
 /** Problems are named by their code. The suffix distinguishes the wire form from the decoded form. */
 const codeOf = (name: string) => name.replace(/Encoded$/, "")
 
-const titleOf = (properties: object): string | undefined => {
-  const title: unknown = Predicate.hasProperty(properties, "title") ? properties.title : undefined
-  return Predicate.hasProperty(title, "enum") && Array.isArray(title.enum) ? title.enum.join() : undefined
+const literalOf = (properties: object, member: string): unknown => {
+  const schema: unknown = Predicate.hasProperty(properties, member) ? properties[member] : undefined
+  return Predicate.hasProperty(schema, "enum") && Array.isArray(schema.enum) ? schema.enum[0] : undefined
 }
 
-/** Completes the schemas of problems and returns the titles by code. */
-export const completeProblems = (schemas: Schemas): ReadonlyMap<string, string> => {
-  const titles = new Map<string, string>()
+/** Completes the schemas of problems and returns what they have in common. */
+export const completeProblems = (schemas: Schemas): ProblemSchemas => {
+  const problems = new Map<string, { readonly title: string; readonly status: number }>()
   for (const [name, schema] of Object.entries(schemas)) {
-    const { properties, required } = { properties: {}, required: [], ...schema }
-    const title = titleOf(properties)
-    if (title === undefined || !members.every((member) => Object.hasOwn(properties, member))) continue
+    const { properties, required: own } = { properties: {}, required: [], ...schema }
+    const [title, status] = [literalOf(properties, "title"), literalOf(properties, "status")]
+    if (!Predicate.isString(title) || !Predicate.isNumber(status)) continue
     const code = codeOf(name)
-    titles.set(code, title)
+    problems.set(code, { title, status })
+    for (const [member, property] of Object.entries(properties)) {
+      const description = members[member]
+      if (description !== undefined && Predicate.isObject(property)) Object.assign(property, { description })
+    }
     Object.assign(schema, {
       description: `${title} ${advice[code] ?? ""}`.trim(),
-      required: [...new Set([...members, ...required])]
+      required: [...new Set([...required, ...own])]
     })
   }
-  return titles
+  return problems
 }
 
+/** Lists the codes of the problems that a response may contain. */
+export const codesOf = ({ content }: OpenApi.OpenApiSpecResponse): ReadonlyArray<string> =>
+  [...JSON.stringify(content).matchAll(/"#\/components\/schemas\/([a-z_]+)/g)].map(([, code = ""]) => code)
+
 /** Describes a response by the problems that it may contain. */
-export const describeProblems = (
-  titles: ReadonlyMap<string, string>,
-  { content }: OpenApi.OpenApiSpecResponse
-): string =>
-  [...JSON.stringify(content).matchAll(/"#\/components\/schemas\/([a-z_]+)/g)]
-    .map(([, code = ""]) => `- \`${code}\`: ${titles.get(code)}`)
+export const describeProblems = (problems: ProblemSchemas, response: OpenApi.OpenApiSpecResponse): string =>
+  codesOf(response)
+    .map((code) => `- \`${code}\`: ${problems.get(code)?.title}`)
     .join("\n")
 
 /** Names the problems by their code throughout a document. */

@@ -4,7 +4,10 @@ import { text } from "../Fields.ts"
 
 const ids = Schema.Array(text(1, 160)).check(Schema.isMaxLength(100, { expected: "at most 100 items" }))
 
-const oneOf = ids.annotate({ default: [], description: "At least one of them" })
+const oneOf = (what: string) =>
+  ids
+    .annotate({ default: [], description: `${what}: at most 100 ids of 1 to 160 characters; empty does not filter.` })
+    .pipe(Schema.withDecodingDefaultKey(Effect.succeed([])))
 
 const balance = Schema.Int.check(
   Schema.isBetween({ minimum: 0, maximum: 1_000_000_000 }, { expected: "an integer from 0 to 1000000000" })
@@ -12,21 +15,38 @@ const balance = Schema.Int.check(
 
 /** The filter of an audience. Empty arrays and null do not filter; unknown ids match no client. */
 export const AudienceFilter = Schema.Struct({
-  contactStatus: Schema.Literals(["active", "archived", "all"]),
+  contactStatus: Schema.Literals(["active", "archived", "all"]).annotate({
+    description: "The status of the clients; `all` does not filter."
+  }),
   segmentId: Schema.NullOr(text(1, 160))
-    .annotate({ default: null, description: "The segment of the candidates; null: all clients of the project" })
+    .annotate({
+      default: null,
+      description: "The id of the segment of the candidates, 1 to 160 characters; null for all clients of the project."
+    })
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(null))),
-  providerTypes: ids.annotate({ description: "Types of providers whose channels count" }),
-  requiredTags: ids.annotate({ description: "All of them" }),
-  stageIds: ids.annotate({ description: "An active open deal in one of them" }),
-  loyaltyCardRequired: Schema.Boolean.annotate({ default: false }).pipe(
-    Schema.withDecodingDefaultKey(Effect.succeed(false))
-  ),
-  loyaltyLevelIds: oneOf.pipe(Schema.withDecodingDefaultKey(Effect.succeed([]))),
+  providerTypes: ids.annotate({
+    description:
+      "The types of providers over whose channels a client must be reachable: at most 100; empty does not filter."
+  }),
+  requiredTags: ids.annotate({
+    description: "The tags that a client must all have: at most 100 of 1 to 160 characters; empty does not filter."
+  }),
+  stageIds: ids.annotate({
+    description:
+      "The stages on one of which a client must have an active open deal: at most 100; empty does not filter."
+  }),
+  loyaltyCardRequired: Schema.Boolean.annotate({
+    default: false,
+    description: "Whether a client must have a loyalty card; false does not filter."
+  }).pipe(Schema.withDecodingDefaultKey(Effect.succeed(false))),
+  loyaltyLevelIds: oneOf("The loyalty levels of which a client must have one"),
   minimumLoyaltyBalance: Schema.NullOr(balance)
-    .annotate({ default: null })
+    .annotate({
+      default: null,
+      description: "The loyalty points that a client must have at least, from 0 to 1,000,000,000; null does not filter."
+    })
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(null))),
-  readyStampOfferIds: oneOf.pipe(Schema.withDecodingDefaultKey(Effect.succeed([])))
+  readyStampOfferIds: oneOf("The stamp offers of which one must be ready for a client")
 }).annotate({ identifier: "DeveloperCampaignAudienceFilter" })
 export type AudienceFilter = typeof AudienceFilter.Type
 
@@ -42,24 +62,29 @@ export const exclusions = [
 export type Exclusion = (typeof exclusions)[number]
 
 const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))
+const countOf = (what: string) => count.annotate({ description: `The number of ${what}, from 0.` })
 
 /** The counts of a frozen audience: `candidateCount` is `eligibleCount` plus all exclusions. */
 export const Audience = Schema.Struct({
-  filter: Schema.toType(AudienceFilter).annotate({ identifier: "DeveloperCampaignAudienceFrozenFilter" }),
-  candidateCount: count,
-  eligibleCount: count,
+  filter: Schema.toType(AudienceFilter)
+    .annotate({ identifier: "DeveloperCampaignAudienceFrozenFilter" })
+    .annotateKey({ description: "The filter that the audience was frozen with." }),
+  candidateCount: countOf("candidates: the clients of the segment, or of the project"),
+  eligibleCount: countOf("clients that the campaign is sent to"),
   exclusions: Schema.Struct({
-    consent_not_granted: count,
-    suppressed: count,
-    merged: count,
-    filter_mismatch: count,
-    channel_unavailable: count,
-    duplicate: count
-  } satisfies Record<Exclusion, typeof count>)
+    consent_not_granted: countOf("clients without a consent to marketing"),
+    suppressed: countOf("clients whose address is suppressed"),
+    merged: countOf("clients that were merged into others"),
+    filter_mismatch: countOf("clients that the filter leaves out"),
+    channel_unavailable: countOf("clients without an address on an active channel of one of `providerTypes`"),
+    duplicate: countOf("clients that share an address with an earlier one")
+  } satisfies Record<Exclusion, typeof count>).annotate({
+    description: "The candidates that are left out, each counted under the first reason that applies."
+  })
 }).annotate({ identifier: "DeveloperCampaignAudience" })
 export type Audience = typeof Audience.Type
 
 export const CampaignAudience = Schema.Struct({
-  audience: Schema.NullOr(Audience).annotate({ description: "Null until an audience is frozen" })
+  audience: Schema.NullOr(Audience).annotate({ description: "The audience that was frozen last; null until one is." })
 }).annotate({ identifier: "DeveloperCampaignAudienceCurrentResponse" })
 export type CampaignAudience = typeof CampaignAudience.Type

@@ -6,7 +6,7 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
-import { ETag, text, Timestamp } from "../Fields.ts"
+import { CreatedAt, ETag, text, UpdatedAt } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
 import { CampaignId, SegmentId } from "../Ids.ts"
 import { page, pageQuery } from "../Page.ts"
@@ -22,35 +22,37 @@ import {
 import { JsonBody } from "../Requests.ts"
 import { CampaignAudience } from "./Audience.ts"
 import { CampaignCommand } from "./Commands.ts"
-import { describeMoves, operations } from "./States.ts"
+import { describeMoves, type Operation, operations } from "./States.ts"
 
 /** A named list of clients that a campaign can select as its candidates. */
 export const Segment = Schema.Struct({
   id: SegmentId,
-  name: text(1, 160),
-  description: Schema.NullOr(text(0, 1000)),
-  contactCount: Schema.Int.annotate({ description: "All its clients, including archived and merged ones" }),
-  createdAt: Timestamp,
-  updatedAt: Timestamp
+  name: text(1, 160).annotate({ description: "The name of the segment: 1 to 160 characters." }),
+  description: Schema.NullOr(text(0, 1000)).annotate({
+    description: "What the segment is for: at most 1000 characters; null if it has no description."
+  }),
+  contactCount: Schema.Int.annotate({ description: "The number of its clients, archived and merged ones included." }),
+  createdAt: CreatedAt,
+  updatedAt: UpdatedAt
 }).annotate({ identifier: "DeveloperCampaignSegment" })
 export type Segment = typeof Segment.Type
 
 const filterExample = {
   contactStatus: "active",
-  segmentId: "seg_regulars",
-  providerTypes: ["telegram"],
+  segmentId: "seg_tasting",
+  providerTypes: ["sandbox"],
   requiredTags: ["newsletter"],
   stageIds: [],
   loyaltyCardRequired: false,
   loyaltyLevelIds: [],
-  minimumLoyaltyBalance: 100,
+  minimumLoyaltyBalance: null,
   readyStampOfferIds: []
 }
 
 const segmentExample = {
-  id: "seg_regulars",
-  name: "Regulars",
-  description: "Came in at least once a month this year",
+  id: "seg_tasting",
+  name: "Tasting last spring",
+  description: "Whoever came to the tasting",
   contactCount: 812,
   createdAt: "2026-11-20T10:00:00.000Z",
   updatedAt: "2026-11-20T10:00:00.000Z"
@@ -68,6 +70,25 @@ const audienceExample = {
     channel_unavailable: 19,
     duplicate: 3
   }
+}
+
+const route = { templateId: "tpl_tasting", templateVersion: 1, channelId: "chan_sandbox" }
+
+/** An example of each command. The first is the one that viewers show. */
+const commandExamples: { readonly [O in Operation]: { readonly operation: O; readonly [member: string]: unknown } } = {
+  freeze_audience: { operation: "freeze_audience", filter: filterExample },
+  rename: { operation: "rename", expectedVersion: 1, name: "Invitation to the spring tasting" },
+  bind_template: { operation: "bind_template", templateId: route.templateId, templateVersion: route.templateVersion },
+  bind_sender: { operation: "bind_sender", channelId: route.channelId },
+  set_primary_route: { operation: "set_primary_route", ...route },
+  set_fallback_route: { operation: "set_fallback_route", ...route },
+  remove_fallback_route: { operation: "remove_fallback_route" },
+  schedule: { operation: "schedule", scheduledForLocal: "2030-04-02T10:00", sendsPerMinute: 60 },
+  duplicate: { operation: "duplicate", name: "Invitation to the autumn tasting" },
+  pause: { operation: "pause" },
+  resume: { operation: "resume" },
+  cancel: { operation: "cancel" },
+  delete: { operation: "delete", expectedVersion: 1 }
 }
 
 const path = "/v1/developer/campaigns"
@@ -117,7 +138,7 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .middleware(JsonBody)
       .annotate(Access, { scope: "campaigns.write", module: "campaigns", policy: "write" })
       .annotate(Examples, {
-        request: { operation: "freeze_audience", filter: filterExample },
+        requests: commandExamples,
         answer: { resourceId: "cmp_0193f0ce93d47e6f9c3d4e5f60718293", changed: true }
       })
       .annotate(OpenApi.Summary, "Command a campaign")

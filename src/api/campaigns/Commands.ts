@@ -1,14 +1,16 @@
 /** The commands on a campaign, each a variant of one body (contract §9). */
 import { Schema } from "effect"
-import { text, Version } from "../Fields.ts"
+import { ExpectedVersion, text, Version } from "../Fields.ts"
 import { ChannelId, TemplateId } from "../Ids.ts"
 import { variants } from "../Variants.ts"
 import { AudienceFilter } from "./Audience.ts"
 import type { Operation } from "./States.ts"
 
-const name = text(1, 160)
-const templateVersion = Version
-const route = { templateId: TemplateId, templateVersion, channelId: ChannelId }
+const name = text(1, 160).annotate({ description: "The new name of the campaign: 1 to 160 characters." })
+const templateVersion = Version.annotate({ description: "The version of the template to send, from 1." })
+const templateId = TemplateId.annotate({ description: "The id of the template to send." })
+const channelId = ChannelId.annotate({ description: "The id of the channel to send over." })
+const route = { templateId, templateVersion, channelId }
 
 /** A local time of the project. Whether it exists, and whether it is past, is checked later. */
 const LocalTime = Schema.String.check(
@@ -17,7 +19,7 @@ const LocalTime = Schema.String.check(
 
 const sendsPerMinute = Schema.Int.check(
   Schema.isBetween({ minimum: 1, maximum: 60_000 }, { expected: "an integer from 1 to 60000" })
-)
+).annotate({ description: "The messages that are sent in a minute at most: from 1 to 60000." })
 
 /** The schema name of a command: `set_primary_route` is `DeveloperCampaignSetPrimaryRoute`. */
 const identifier = (operation: string) =>
@@ -27,22 +29,35 @@ const identifier = (operation: string) =>
     .join("")}`
 
 const variant = <const O extends Operation, Fields extends Schema.Struct.Fields>(operation: O, fields: Fields) =>
-  Schema.Struct({ operation: Schema.Literal(operation), ...fields }).annotate({ identifier: identifier(operation) })
+  Schema.Struct({
+    operation: Schema.Literal(operation).annotate({ description: "Selects the command." }),
+    ...fields
+  }).annotate({ identifier: identifier(operation) })
 
 export const CampaignCommand = variants("operation", [
-  variant("rename", { expectedVersion: Version, name }),
-  variant("delete", { expectedVersion: Version }),
-  variant("bind_template", { templateId: TemplateId, templateVersion }),
-  variant("bind_sender", { channelId: ChannelId }),
+  variant("rename", { expectedVersion: ExpectedVersion, name }),
+  variant("delete", { expectedVersion: ExpectedVersion }),
+  variant("bind_template", { templateId, templateVersion }),
+  variant("bind_sender", { channelId }),
   variant("set_primary_route", route),
   variant("set_fallback_route", route),
   variant("remove_fallback_route", {}),
-  variant("freeze_audience", { filter: AudienceFilter }),
+  variant("freeze_audience", {
+    filter: AudienceFilter.annotateKey({ description: "Which clients the campaign is for." })
+  }),
   variant("schedule", {
-    scheduledForLocal: Schema.NullOr(LocalTime).annotate({ description: "In the project's time zone; null is now" }),
+    scheduledForLocal: Schema.NullOr(LocalTime).annotate({
+      description: "When to start, `YYYY-MM-DDThh:mm` in the time zone of the project; null is now."
+    }),
     sendsPerMinute
   }),
-  variant("duplicate", { name: Schema.optionalKey(name) }),
+  variant("duplicate", {
+    name: Schema.optionalKey(
+      text(1, 160).annotate({
+        description: "The name of the copy, 1 to 160 characters; absent for the old one with ` copy`."
+      })
+    )
+  }),
   variant("pause", {}),
   variant("resume", {}),
   variant("cancel", {})

@@ -6,7 +6,7 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
-import { Email, ETag, Phone, text, Timestamp, Version } from "../Fields.ts"
+import { CreatedAt, Email, ETag, Phone, text, Timestamp, UpdatedAt, Version } from "../Fields.ts"
 import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
 import { ClientId, MemberId, OrganizationId } from "../Ids.ts"
 import { page, pageQuery } from "../Page.ts"
@@ -26,19 +26,37 @@ type ClientStatus = typeof ClientStatus.Type
 
 /** The fields that callers write, with their types in the API, the project file and imports. */
 export const clientFields = {
-  displayName: text(1, 160),
-  firstName: Schema.NullOr(text(1, 100)),
-  lastName: Schema.NullOr(text(1, 100)),
-  email: Schema.NullOr(Email),
-  phone: Schema.NullOr(Phone),
-  tags: Schema.Array(text(1, 160)).check(
-    Schema.isMaxLength(100, { expected: "at most 100 tags" }),
-    Schema.isUnique({ expected: "tags without repeats" })
-  ),
-  externalId: Schema.NullOr(text(1, 160)),
-  organizationId: Schema.NullOr(OrganizationId),
-  responsibleMemberId: Schema.NullOr(MemberId),
-  status: ClientStatus
+  displayName: text(1, 160).annotate({ description: "The name under which the client is shown: 1 to 160 characters." }),
+  firstName: Schema.NullOr(text(1, 100)).annotate({
+    description: "The first name: 1 to 100 characters; null if it is unknown."
+  }),
+  lastName: Schema.NullOr(text(1, 100)).annotate({
+    description: "The last name: 1 to 100 characters; null if it is unknown."
+  }),
+  email: Schema.NullOr(Email).annotate({
+    description: "The mail address, at most 254 characters, which several clients may share; null if it is unknown."
+  }),
+  phone: Schema.NullOr(Phone).annotate({
+    description: "The phone number in E.164 form, `+` and 2 to 15 digits; null if it is unknown."
+  }),
+  tags: Schema.Array(text(1, 160))
+    .check(
+      Schema.isMaxLength(100, { expected: "at most 100 tags" }),
+      Schema.isUnique({ expected: "tags without repeats" })
+    )
+    .annotate({ description: "The tags, without repeats: at most 100, each of 1 to 160 characters." }),
+  externalId: Schema.NullOr(text(1, 160)).annotate({
+    description: "The id of the client in another system: 1 to 160 characters; null if it has none."
+  }),
+  organizationId: Schema.NullOr(OrganizationId).annotate({
+    description: "The id of the organization that the client belongs to; null if there is none."
+  }),
+  responsibleMemberId: Schema.NullOr(MemberId).annotate({
+    description: "The id of the member who is responsible for the client; null if nobody is."
+  }),
+  status: ClientStatus.annotate({
+    description: "Whether the client is in use; only active clients count towards the contact capacity of the project."
+  })
 }
 
 /** The fields that have fixed values in a new client; only a patch sets them. */
@@ -49,9 +67,11 @@ export const Client = Schema.Struct({
   id: ClientId,
   ...clientFields,
   version: Version,
-  createdAt: Timestamp,
-  updatedAt: Timestamp,
-  archivedAt: Schema.NullOr(Timestamp)
+  createdAt: CreatedAt,
+  updatedAt: UpdatedAt,
+  archivedAt: Schema.NullOr(Timestamp).annotate({
+    description: "When the client was archived; null while it is active."
+  })
 }).annotate({ identifier: "DeveloperClient" })
 export type Client = typeof Client.Type
 

@@ -7,7 +7,7 @@ import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Currency } from "../Currencies.ts"
 import { Examples } from "../Examples.ts"
-import { AmountMinor, CalendarDate, ETag, text, Timestamp, Version } from "../Fields.ts"
+import { AmountMinor, CalendarDate, CreatedAt, ETag, text, Timestamp, UpdatedAt, Version } from "../Fields.ts"
 import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
 import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId } from "../Ids.ts"
 import { page, pageQuery } from "../Page.ts"
@@ -34,18 +34,37 @@ export const dealMoves = {
 
 /** The fields that callers write, with their types in the API, the project file and imports. */
 export const dealFields = {
-  title: text(1, 160),
-  clientId: Schema.NullOr(ClientId),
-  organizationId: Schema.NullOr(OrganizationId),
-  pipelineId: PipelineId,
-  stageId: StageId,
-  status: DealStatus,
-  lifecycle: DealLifecycle,
-  amountMinor: Schema.NullOr(AmountMinor),
-  currency: Schema.NullOr(Currency),
-  expectedCloseDate: Schema.NullOr(CalendarDate),
-  responsibleMemberId: Schema.NullOr(MemberId),
-  lostReason: Schema.NullOr(text(1, 500))
+  title: text(1, 160).annotate({ description: "What the deal is about: 1 to 160 characters." }),
+  clientId: Schema.NullOr(ClientId).annotate({
+    description: "The id of the client with whom the deal is made; null if there is none."
+  }),
+  organizationId: Schema.NullOr(OrganizationId).annotate({
+    description: "The id of the organization with which the deal is made; null if there is none."
+  }),
+  pipelineId: PipelineId.annotate({ description: "The id of the pipeline that the deal is in." }),
+  stageId: StageId.annotate({ description: "The id of the stage that the deal is on, a stage of its pipeline." }),
+  status: DealStatus.annotate({ description: "The outcome: `open` until the deal is won or lost." }),
+  lifecycle: DealLifecycle.annotate({
+    description: "Whether the deal is in use; an archived deal keeps its status and is listed only on request."
+  }),
+  amountMinor: Schema.NullOr(AmountMinor).annotate({
+    description:
+      "The amount in minor units of `currency`, from 0 to 2^53-1: 12.50 EUR is 1250; null if there is no amount."
+  }),
+  currency: Schema.NullOr(Currency).annotate({
+    description:
+      "The currency of `amountMinor`, a current code of ISO 4217 in capitals; null if and only if the amount is null."
+  }),
+  expectedCloseDate: Schema.NullOr(CalendarDate).annotate({
+    description: "The date on which the deal is expected to close, `YYYY-MM-DD`; null if none is expected."
+  }),
+  responsibleMemberId: Schema.NullOr(MemberId).annotate({
+    description: "The id of the member who is responsible for the deal; null if nobody is."
+  }),
+  lostReason: Schema.NullOr(text(1, 500)).annotate({
+    description:
+      "Why the deal was lost: 1 to 500 characters; null if no reason is given, and always unless the deal is lost."
+  })
 }
 
 /** The fields that have fixed values in a new deal; only a patch sets them. */
@@ -55,10 +74,10 @@ export const setByPatch = ["status", "lifecycle", "lostReason"] as const
 export const Deal = Schema.Struct({
   id: DealId,
   ...dealFields,
-  closedAt: Schema.NullOr(Timestamp),
+  closedAt: Schema.NullOr(Timestamp).annotate({ description: "When the deal was won or lost; null while it is open." }),
   version: Version,
-  createdAt: Timestamp,
-  updatedAt: Timestamp
+  createdAt: CreatedAt,
+  updatedAt: UpdatedAt
 }).annotate({ identifier: "DeveloperDeal" })
 export type Deal = typeof Deal.Type
 
@@ -110,7 +129,7 @@ export type DealLifecycleFilter = typeof DealLifecycleFilter.Type
 
 const createExample = {
   title: "Espresso machines for the harbour",
-  clientId: "cli_0193f0c8a1b27c4d9e5f60718293a4b5",
+  clientId: "cli_mara",
   amountMinor: 1250000,
   currency: "EUR",
   expectedCloseDate: "2026-12-15"

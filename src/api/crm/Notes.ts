@@ -5,7 +5,7 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
-import { text, Timestamp, Version, VersionText } from "../Fields.ts"
+import { CreatedAt, ExpectedVersion, text, UpdatedAt, Version, VersionText } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
 import { DealId, KeyId, NoteId } from "../Ids.ts"
 import { page, pageQuery } from "../Page.ts"
@@ -13,17 +13,19 @@ import { CursorInvalid, DealNotFound, NoteNotFound, VersionConflict } from "../P
 import { JsonBody } from "../Requests.ts"
 
 /** The fields that callers write, with their types in the API and in imports. */
-export const noteFields = { body: text(1, 10_000) }
+export const noteFields = {
+  body: text(1, 10_000).annotate({ description: "The text of the note: 1 to 10,000 characters." })
+}
 
 /** A note on a deal. */
 export const Note = Schema.Struct({
   id: NoteId,
-  dealId: DealId,
+  dealId: DealId.annotate({ description: "The id of the deal that the note is on." }),
   ...noteFields,
-  authorKeyId: KeyId.annotate({ description: "The API key that created it" }),
+  authorKeyId: KeyId.annotate({ description: "The id of the API key that created the note: 12 characters." }),
   version: Version,
-  createdAt: Timestamp,
-  updatedAt: Timestamp
+  createdAt: CreatedAt,
+  updatedAt: UpdatedAt
 }).annotate({ identifier: "DeveloperDealNote" })
 export type Note = typeof Note.Type
 
@@ -31,7 +33,7 @@ export const NoteCreate = Schema.Struct(noteFields).annotate({ identifier: "Deve
 export type NoteCreate = typeof NoteCreate.Type
 
 /** The body of a patch. `expectedVersion` is the version that the caller has read. */
-export const NotePatch = Schema.Struct({ ...noteFields, expectedVersion: Version }).annotate({
+export const NotePatch = Schema.Struct({ ...noteFields, expectedVersion: ExpectedVersion }).annotate({
   identifier: "DeveloperDealNotePatch"
 })
 export type NotePatch = typeof NotePatch.Type

@@ -4,6 +4,6 @@ import { text } from "../Fields.ts"
 import { Instant } from "../Instant.ts"
 
 export const taskFields = {
-  title: text(1, 160),
+  title: text(1, 160).annotate({ description: "What is to be done: 1 to 160 characters." }),
   dueAt: Schema.NullOr(Instant)
 }

@@ -19,8 +19,17 @@ export const rateable = ["resolved", "closed"] as const satisfies ReadonlyArray<
 
 /** The fields of a rating, with their types in the API and the project file. */
 export const ratingFields = {
-  score: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 5 }, { expected: "an integer from 1 to 5" })),
-  comment: Schema.optionalKey(Schema.NullOr(text(1, 1000)))
+  score: Schema.Int.check(
+    Schema.isBetween({ minimum: 1, maximum: 5 }, { expected: "an integer from 1 to 5" })
+  ).annotate({
+    description: "The rating: an integer from 1, the worst, to 5, the best."
+  }),
+  comment: Schema.optionalKey(
+    Schema.NullOr(text(1, 1000)).annotate({
+      description:
+        "What the operator adds to the score: 1 to 1000 characters; absent or null removes an earlier comment."
+    })
+  )
 }
 
 /** An operator's rating. An absent `comment` removes an earlier comment. */

@@ -2,21 +2,35 @@
 import { Schema, Struct } from "effect"
 import { Deal, dealExample } from "../crm/Deals.ts"
 import { taskFields } from "../crm/Tasks.ts"
-import { Timestamp } from "../Fields.ts"
+import { CreatedAt, Timestamp } from "../Fields.ts"
 import { ClientId, DealId, EventId, InstallationId, MemberId, ProjectId, StageId, TaskId } from "../Ids.ts"
 
 /** A task. Tasks have no endpoint; operators create and complete them with commands. */
 const Task = Schema.Struct({
   id: TaskId,
   title: taskFields.title,
-  dealId: Schema.NullOr(DealId),
-  clientId: Schema.NullOr(ClientId),
-  assigneeId: Schema.NullOr(MemberId),
-  dueAt: Schema.NullOr(Timestamp),
-  completedAt: Schema.NullOr(Timestamp),
-  createdAt: Timestamp
+  dealId: Schema.NullOr(DealId).annotate({
+    description: "The id of the deal that the task is about; null if there is none."
+  }),
+  clientId: Schema.NullOr(ClientId).annotate({
+    description: "The id of the client whom the task is about; null if there is none."
+  }),
+  assigneeId: Schema.NullOr(MemberId).annotate({
+    description: "The id of the member who is to do it; null if nobody is."
+  }),
+  dueAt: Schema.NullOr(Timestamp).annotate({ description: "When it is due; null if it has no such time." }),
+  completedAt: Schema.NullOr(Timestamp).annotate({ description: "When it was completed; null while it is open." }),
+  createdAt: CreatedAt
 }).annotate({ identifier: "DeveloperTask" })
 type Task = typeof Task.Type
+
+const dealOf = Deal.annotateKey({ description: "The deal after the change." })
+const taskOf = Task.annotateKey({ description: "The task after the change." })
+
+const dataWith = <Fields extends Schema.Struct.Fields>(fields: Fields) =>
+  Schema.Struct(fields).annotate({
+    description: "The record that the event is about, as it was at the time of the event."
+  })
 
 const deal = { ...dealExample, stageId: "stage_offer", version: 2 }
 
@@ -39,31 +53,34 @@ export const events = {
   "crm.deal.created.v1": {
     identifier: "DeveloperDealCreatedEvent",
     summary: "A deal was created",
-    data: Schema.Struct({ deal: Deal }),
+    data: dataWith({ deal: dealOf }),
     example: { deal: { ...deal, version: 1 } }
   },
   "crm.deal.updated.v1": {
     identifier: "DeveloperDealUpdatedEvent",
     summary: "A deal was changed",
-    data: Schema.Struct({ deal: Deal }),
+    data: dataWith({ deal: dealOf }),
     example: { deal }
   },
   "crm.deal.stage_changed.v1": {
     identifier: "DeveloperDealStageChangedEvent",
     summary: "A deal moved to another stage",
-    data: Schema.Struct({ deal: Deal, previousStageId: StageId }),
+    data: dataWith({
+      deal: dealOf,
+      previousStageId: StageId.annotate({ description: "The id of the stage that the deal was on before the change." })
+    }),
     example: { deal, previousStageId: "stage_talking" }
   },
   "crm.task.created.v1": {
     identifier: "DeveloperTaskCreatedEvent",
     summary: "A task was created",
-    data: Schema.Struct({ task: Task }),
+    data: dataWith({ task: taskOf }),
     example: { task }
   },
   "crm.task.completed.v1": {
     identifier: "DeveloperTaskCompletedEvent",
     summary: "A task was completed",
-    data: Schema.Struct({ task: Task }),
+    data: dataWith({ task: taskOf }),
     example: { task: { ...task, completedAt: "2026-11-20T11:30:00.000Z" } }
   }
 }
@@ -77,11 +94,11 @@ export const eventTypes: ReadonlyArray<EventType> = Struct.keys(events)
 /** The body of a delivery: an event, addressed to one installation. */
 export const eventBody = <Type extends EventType>(type: Type) =>
   Schema.Struct({
-    id: EventId.annotate({ description: "Of the event: the same for every installation" }),
-    type: Schema.Literal(type),
-    timestamp: Timestamp,
-    projectId: ProjectId,
-    installationId: InstallationId,
+    id: EventId.annotate({ description: "The id of the event, the same for every installation: 1 to 160 characters." }),
+    type: Schema.Literal(type).annotate({ description: "The type of the event, with its version." }),
+    timestamp: Timestamp.annotate({ description: "When the change was made: RFC 3339, in UTC, with milliseconds." }),
+    projectId: ProjectId.annotate({ description: "The id of the project in which it happened." }),
+    installationId: InstallationId.annotate({ description: "The id of the installation that this delivery is for." }),
     data: dataOf(type)
   }).annotate({ identifier: events[type].identifier })
 

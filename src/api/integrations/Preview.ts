@@ -18,18 +18,21 @@ export type EntityType = typeof EntityType.Type
 export const ExternalField = text(1, 100)
 
 const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))
+const countOf = (what: string) => count.annotate({ description: `The number of ${what}, from 0.` })
 
 /** The reason why a field is not imported. */
 export const UnsupportedReason = Schema.Literals(["not_mapped", "unsupported_type", "restricted"])
 export type UnsupportedReason = typeof UnsupportedReason.Type
 
 export const UnsupportedField = Schema.Struct({
-  entityType: EntityType,
-  externalField: ExternalField,
+  entityType: EntityType.annotate({ description: "The type of the staged records that have the field." }),
+  externalField: ExternalField.annotate({
+    description: "The name of the field in the external system: 1 to 100 characters."
+  }),
   reason: UnsupportedReason.annotate({
     description:
-      "`not_mapped`: the profile has no mapping for it; `restricted`: the profile excludes it; `unsupported_type`: at " +
-      "least one of its values does not fit the field that it is mapped to"
+      "Why it is not imported. `not_mapped`: the profile has no mapping for it; `restricted`: the profile excludes it; `unsupported_type`: at " +
+      "least one of its values does not fit the field that it is mapped to."
   })
 })
 export type UnsupportedField = typeof UnsupportedField.Type
@@ -37,21 +40,29 @@ export type UnsupportedField = typeof UnsupportedField.Type
 /** The preview (contract §11). */
 export const ImportPreview = Schema.Struct({
   counts: Schema.Struct({
-    contact: count,
-    organization: count,
-    lead: count,
-    deal: count,
-    task: count,
-    activity: count,
-    note: count
-  }).annotate({ description: "The staged records of each entity type" }),
-  duplicateCount: count.annotate({ description: "Records that repeat an earlier one of the batch" }),
-  unsupportedFields: Schema.Array(UnsupportedField),
-  estimatedChanges: Schema.Struct({ create: count, update: count, skip: count }).annotate({
-    description: "The changes that an import would make; their sum is that of `counts`"
+    contact: countOf("staged contacts"),
+    organization: countOf("staged organizations"),
+    lead: countOf("staged leads"),
+    deal: countOf("staged deals"),
+    task: countOf("staged tasks"),
+    activity: countOf("staged activities"),
+    note: countOf("staged notes")
+  }).annotate({ description: "The number of staged records of each entity type." }),
+  duplicateCount: countOf("records that repeat an earlier one of the batch"),
+  unsupportedFields: Schema.Array(UnsupportedField).annotate({
+    description: "The fields that would not be imported, each with the reason."
   }),
-  profileVersion: count,
-  fingerprint: Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
+  estimatedChanges: Schema.Struct({
+    create: countOf("records that would be created"),
+    update: countOf("records that would update an existing one"),
+    skip: countOf("records that would change nothing")
+  }).annotate({
+    description: "The changes that an import would make; their sum is the sum of `counts`."
+  }),
+  profileVersion: count.annotate({ description: "The version of the import profile that was applied." }),
+  fingerprint: Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/)).annotate({
+    description: "Identifies the batch and its profile: a SHA-256 as 64 hexadecimal digits."
+  })
 }).annotate({ identifier: "DeveloperIntegrationPreview" })
 export type ImportPreview = typeof ImportPreview.Type
 

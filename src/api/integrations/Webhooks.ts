@@ -6,8 +6,8 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
-import { ETag, text, Version } from "../Fields.ts"
-import { MutationHeaders, mutationProblems, replayed } from "../Idempotency.ts"
+import { ETag, ExpectedVersion, text, Version } from "../Fields.ts"
+import { Changed, MutationHeaders, mutationProblems, replayed, ResourceId } from "../Idempotency.ts"
 import { DeliveryId, InstallationId } from "../Ids.ts"
 import { InstallationNotFound, VersionConflict, WebhookReferenceInvalid, WebhookStateConflict } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
@@ -24,6 +24,7 @@ const EndpointUrl = text(1, 2048).check(
 /** The subscribed event types. They are a set: order and repeats do not count. */
 const EventTypes = Schema.Array(Schema.Literals(eventTypes))
   .check(Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" }))
+  .annotate({ description: "The types of events to send: 1 to 20, in which order and repeats do not count." })
   .pipe(
     Schema.decode({
       decode: SchemaGetter.transform((types: ReadonlyArray<EventType>) => [...new Set(types)].toSorted()),
@@ -32,23 +33,30 @@ const EventTypes = Schema.Array(Schema.Literals(eventTypes))
   )
 
 export const WebhookConfigure = Schema.Struct({
-  endpointUrl: EndpointUrl,
+  endpointUrl: EndpointUrl.annotate({
+    description: "The `https` URL of a public host to which events are sent: at most 2048 characters."
+  }),
   eventTypes: EventTypes,
-  expectedVersion: Schema.NullOr(Version)
+  expectedVersion: Schema.NullOr(Version).annotate({
+    description: "The version of the webhook that the caller has read, from 1; null for a new webhook."
+  })
 }).annotate({ identifier: "DeveloperOutboundWebhookConfigure" })
 export type WebhookConfigure = typeof WebhookConfigure.Type
 
-export const WebhookRotate = Schema.Struct({ expectedVersion: Version }).annotate({
+export const WebhookRotate = Schema.Struct({ expectedVersion: ExpectedVersion }).annotate({
   identifier: "DeveloperOutboundWebhookRotate"
 })
 export type WebhookRotate = typeof WebhookRotate.Type
 
 /** The receipt of a command on a webhook (contract §10). */
 const WebhookReceipt = Schema.Struct({
-  resourceId: text(1, 160),
-  changed: Schema.Boolean,
+  resourceId: ResourceId,
+  changed: Changed,
   signingSecret: Schema.optionalKey(
-    Schema.String.annotate({ description: "The secret in force, only in the first answer: a replay does not have it." })
+    Schema.String.annotate({
+      description:
+        "The secret that signs deliveries, `whsec_` and base64; only the first answer has it, a replay does not."
+    })
   )
 }).annotate({ identifier: "DeveloperOutboundWebhookMutationResponse" })
 type WebhookReceipt = typeof WebhookReceipt.Type

@@ -53,7 +53,10 @@ const operation = (type: EventType, schema: object) => ({
   // The receiver verifies the signature; the service sends no credential.
   security: [],
   parameters: headers,
-  requestBody: { required: true, content: { "application/json": { schema, example: eventExample(type) } } },
+  requestBody: {
+    required: true,
+    content: { "application/json": { schema, examples: { [type]: { value: eventExample(type) } } } }
+  },
   responses
 })
 

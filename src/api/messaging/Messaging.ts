@@ -6,7 +6,7 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
 import { Examples } from "../Examples.ts"
-import { text, Timestamp } from "../Fields.ts"
+import { CreatedAt, text, Timestamp, UpdatedAt } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, replayed } from "../Idempotency.ts"
 import { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../Ids.ts"
 import { page, pageQuery } from "../Page.ts"
@@ -30,31 +30,41 @@ export type ChannelStatus = typeof ChannelStatus.Type
 /** A source of conversations: a channel as callers see it. */
 export const Source = Schema.Struct({
   id: SourceId,
-  channelId: ChannelId,
-  providerType: ProviderType,
-  displayName: text(1, 160),
-  status: ChannelStatus,
-  capabilities: Schema.Struct({
-    textReply: Schema.Boolean.annotate({ description: "Whether a text reply can be sent; false for a revoked source" })
+  channelId: ChannelId.annotate({ description: "The id of the channel that the source stands for." }),
+  providerType: ProviderType.annotate({ description: "The type of the provider that carries the messages." }),
+  displayName: text(1, 160).annotate({ description: "The name under which the source is shown: 1 to 160 characters." }),
+  status: ChannelStatus.annotate({
+    description: "Whether messages can be sent over the channel; a revoked one sends none."
   }),
-  connectedAt: Timestamp,
-  revokedAt: Schema.NullOr(Timestamp)
+  capabilities: Schema.Struct({
+    textReply: Schema.Boolean.annotate({ description: "Whether a text reply can be sent; false for a revoked source." })
+  }).annotate({ description: "What can be done over the source." }),
+  connectedAt: Timestamp.annotate({
+    description: "When the channel was connected: RFC 3339, in UTC, with milliseconds."
+  }),
+  revokedAt: Schema.NullOr(Timestamp).annotate({
+    description: "When the channel was revoked; null while it is active."
+  })
 }).annotate({ identifier: "DeveloperMessagingSource" })
 export type Source = typeof Source.Type
 
 export const ConversationSource = Schema.Struct({
   conversationId: ConversationId,
-  source: Source,
-  observedAt: Timestamp.annotate({ description: "When the conversation was last seen on this source" })
+  source: Source.annotateKey({ description: "The latest source on which the conversation was seen." }),
+  observedAt: Timestamp.annotate({
+    description: "When the conversation was last seen on this source: RFC 3339, in UTC, with milliseconds."
+  })
 }).annotate({ identifier: "DeveloperConversationSource" })
 export type ConversationSource = typeof ConversationSource.Type
 
 const expectedProjectId = Schema.optionalKey(
-  ProjectId.annotate({ description: "Answers `project_mismatch` unless the token is of this project" })
+  ProjectId.annotate({
+    description: "The id of the project that the caller expects: a token of another project is `project_mismatch`."
+  })
 )
 
 const MessageSend = Schema.Struct({
-  text: text(1, 4096),
+  text: text(1, 4096).annotate({ description: "The text to send: 1 to 4096 characters." }),
   expectedProjectId
 }).annotate({ identifier: "DeveloperMessageSend" })
 type MessageSend = typeof MessageSend.Type
@@ -67,13 +77,23 @@ export const AttemptStatus = Schema.Literals(["pending", "accepted", "retrying",
 export type AttemptStatus = typeof AttemptStatus.Type
 
 export const MessageAttempt = Schema.Struct({
-  number: Schema.Int.check(Schema.isGreaterThan(0, { expected: "an integer from 1" })),
-  status: AttemptStatus,
-  startedAt: Timestamp,
-  finishedAt: Schema.NullOr(Timestamp),
-  providerMessageId: Schema.NullOr(Schema.String),
-  errorCode: Schema.NullOr(Schema.String),
-  nextAttemptAt: Schema.NullOr(Timestamp)
+  number: Schema.Int.check(Schema.isGreaterThan(0, { expected: "an integer from 1" })).annotate({
+    description: "The number of the attempt, from 1 to 5."
+  }),
+  status: AttemptStatus.annotate({
+    description:
+      "The outcome: `accepted` or `rejected` by the provider, `retrying` if it has certainly not accepted the message, " +
+      "`unknown` if it may have, `pending` while the attempt runs."
+  }),
+  startedAt: Timestamp.annotate({ description: "When the attempt began: RFC 3339, in UTC, with milliseconds." }),
+  finishedAt: Schema.NullOr(Timestamp).annotate({ description: "When the attempt ended; null while it runs." }),
+  providerMessageId: Schema.NullOr(Schema.String).annotate({
+    description: "The id that the provider gave the message; null if it gave none."
+  }),
+  errorCode: Schema.NullOr(Schema.String).annotate({ description: "Why the attempt failed; null if it did not." }),
+  nextAttemptAt: Schema.NullOr(Timestamp).annotate({
+    description: "When the next attempt is due; null if none follows."
+  })
 }).annotate({ identifier: "DeveloperMessageAttempt" })
 export type MessageAttempt = typeof MessageAttempt.Type
 
@@ -81,11 +101,17 @@ export type MessageAttempt = typeof MessageAttempt.Type
 export const MessageReceipt = Schema.Struct({
   messageId: MessageId,
   conversationId: ConversationId,
-  sourceId: SourceId,
-  deliveryStatus: MessageStatus,
-  createdAt: Timestamp,
-  updatedAt: Timestamp,
-  attempts: Schema.Array(MessageAttempt)
+  sourceId: SourceId.annotate({ description: "The id of the source over which the message is sent." }),
+  deliveryStatus: MessageStatus.annotate({
+    description:
+      "The state of the message: only `sent` is confirmed; `pending` and `retrying` are still under way, `failed` was " +
+      "not sent, and of `unknown` the provider may have accepted it."
+  }),
+  createdAt: CreatedAt,
+  updatedAt: UpdatedAt,
+  attempts: Schema.Array(MessageAttempt).annotate({
+    description: "The attempts to send it, the first one first: at most 5."
+  })
 }).annotate({ identifier: "DeveloperMessageReceipt" })
 export type MessageReceipt = typeof MessageReceipt.Type
 

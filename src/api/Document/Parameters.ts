@@ -1,0 +1,78 @@
+/** Descriptions and examples of the parameters of all operations. The examples name records of the demo project. */
+import { Predicate } from "effect"
+import type * as OpenApi from "effect/http-api/OpenApi"
+
+interface Explained {
+  readonly description?: string
+  readonly example?: string | number
+}
+
+const parameters: Readonly<Record<string, Explained>> = {
+  "query/status": { description: "Only records of this status; `all` does not filter." },
+  "query/lifecycle": { description: "Only records of this lifecycle; `all` does not filter." },
+  "query/limit": { description: "The maximum number of records on a page: 1 to 100, by default 50.", example: 50 },
+  "query/cursor": {},
+  "query/expectedVersion": {
+    description:
+      "The `version` that the caller has read, from 1 (the ETag of the last answer); another version is refused.",
+    example: 1
+  },
+  "query/expectedProjectId": { example: "demo" },
+  "path/clientId": { description: "The id of the client: 1 to 160 characters.", example: "cli_mara" },
+  "path/dealId": { description: "The id of the deal: 1 to 160 characters.", example: "deal_espresso" },
+  "path/noteId": {
+    description: "The id of the note: 1 to 160 characters.",
+    example: "note_0193f0cac3d47e6f8071829304a5b6c7"
+  },
+  "path/ticketId": { description: "The id of the ticket: 1 to 160 characters.", example: "tic_descaling" },
+  "path/conversationId": {
+    description: "The id of the conversation: a UUID, in either case.",
+    example: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
+  },
+  "path/campaignId": { description: "The id of the campaign: 1 to 160 characters.", example: "cmp_tasting" },
+  "path/installationId": { description: "The id of the installation: 1 to 160 characters.", example: "ins_shop" },
+  "path/deliveryId": {
+    description: "The id of the delivery, the `webhook-id` of its attempts: 1 to 160 characters.",
+    example: "dlv_0193f0cbd4e57f70819203a4b5c6d7e8"
+  }
+}
+
+/** The request header that every operation accepts. */
+const requestId: OpenApi.OpenAPISpecParameter = {
+  name: "x-request-id",
+  in: "header",
+  required: false,
+  description:
+    "Returned as the `x-request-id` of the answer and logged: 1 to 128 characters of A-Z a-z 0-9 . _ -. If it is absent " +
+    "or has another form, the service makes one.",
+  schema: { type: "string", pattern: "^[A-Za-z0-9._-]{1,128}$" }
+}
+
+/**
+ * Completes the parameters of an operation. The example of its `idempotency-key` contains its name, so that examples of
+ * several operations can be sent one after the other.
+ */
+export const completeParameters = (operation: OpenApi.OpenAPISpecOperation, name: string): void => {
+  for (const parameter of operation.parameters) {
+    parameter.schema = flat(parameter.schema)
+    const { description = descriptionOf(parameter.schema), example } = parameters[
+      `${parameter.in}/${parameter.name}`
+    ] ?? { example: `${name}-0001` }
+    parameter.description = description
+    if (example !== undefined) Object.assign(parameter, { example })
+  }
+  operation.parameters.push(requestId)
+}
+
+/**
+ * Merges the parts of a schema that must all hold into one: `limit` is an integer, and a reference has a description.
+ * Generators and viewers show the merged form better.
+ */
+export const flat = (schema: object): object => {
+  if (!Predicate.hasProperty(schema, "allOf") || !Array.isArray(schema.allOf)) return schema
+  const { allOf, ...own } = schema
+  return Object.assign({}, own, ...allOf)
+}
+
+export const descriptionOf = (schema: object): string =>
+  Predicate.hasProperty(schema, "description") ? String(schema.description) : ""
