@@ -38,7 +38,9 @@ const byStatus: Readonly<Record<string, Headers>> = {
   503: { "retry-after": header("Whole seconds after which to try again.") }
 }
 
-const isSpec = (document: object): document is OpenApi.OpenAPISpec => "paths" in document && "components" in document
+/** Whether an object is a whole document: transformations have a wider type. */
+export const isSpec = (document: object): document is OpenApi.OpenAPISpec =>
+  "paths" in document && "components" in document
 
 /** Completes the generated document of an API. */
 export const documented = <Id extends string, Groups extends HttpApiGroup.Constraint>(

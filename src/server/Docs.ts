@@ -3,7 +3,7 @@
  * forbids it. Each is rendered at its first request, as most processes never serve them and the reference contains megabytes
  * of script.
  */
-import { Effect } from "effect"
+import { Context, Effect } from "effect"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerRequest from "effect/http/HttpServerRequest"
 import type * as HttpApi from "effect/http-api/HttpApi"
@@ -12,7 +12,7 @@ import * as HttpApiScalar from "effect/http-api/HttpApiScalar"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { createHash } from "node:crypto"
 import { Api } from "../api/Api.ts"
-import { documented } from "../api/Document.ts"
+import { documented, isSpec } from "../api/Document.ts"
 import { type Fixed, fixedAnswer } from "./FixedAnswer.ts"
 
 /** `GET /openapi.json` and `GET /docs`, for a service that is reached at `publicUrl`. */
@@ -27,7 +27,7 @@ export const layer = (publicUrl: string) =>
         contentType: "application/json"
       }))
       const reference = Effect.map(
-        Effect.flatMap(api, (api) => pageOf(api)),
+        Effect.flatMap(api, (api) => pageOf(forViewer(api))),
         (html): Fixed => ({
           body: Buffer.from(html),
           contentType: "text/html; charset=utf-8",
@@ -39,7 +39,41 @@ export const layer = (publicUrl: string) =>
     })
   )
 
-const scalar = { withDefaultFonts: false, authentication: { preferredSecurityScheme: "DeveloperBearer" } }
+/** Settings of the viewer. It shows nothing of its maker: no tools, no links to products. */
+const scalar = {
+  withDefaultFonts: false,
+  authentication: { preferredSecurityScheme: "DeveloperBearer" },
+  showDeveloperTools: "never",
+  hideClientButton: true,
+  telemetry: false,
+  customCss: 'a[href*="scalar.com"] { display: none }'
+}
+
+/**
+ * Changes the parameters of the document so that the samples of the viewer can be sent as they are. If a body has named
+ * examples, the viewer reads a parameter's value from its schema alone. It sends an optional parameter of the query that has
+ * no value as an empty one, unless its value is an empty list.
+ */
+const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
+  api: HttpApi.HttpApi<Id, Groups>
+): HttpApi.HttpApi<Id, Groups> => {
+  const complete = Context.getUnsafe(api.annotations, OpenApi.Transform)
+  return api.annotate(OpenApi.Transform, (document) => {
+    const completed = complete(document)
+    if (!isSpec(completed)) return completed
+    const operations = Object.values(completed.paths).flatMap((path) => Object.values(path))
+    for (const parameter of operations.flatMap((operation) =>
+      "parameters" in operation ? operation.parameters : []
+    )) {
+      const { in: place, schema } = parameter
+      if ("example" in parameter) {
+        if (!("default" in schema)) Object.assign(schema, { examples: [parameter.example] })
+        delete parameter.example
+      } else if (place === "query" && !("default" in schema)) Object.assign(parameter, { example: [] })
+    }
+    return completed
+  })
+}
 
 /** The reference as HTML. The framework offers it only as a route, which is run here once. */
 const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: HttpApi.HttpApi<Id, Groups>) =>

@@ -13,9 +13,11 @@ import { join } from "node:path"
 import { buffer } from "node:stream/consumers"
 import { promisify } from "node:util"
 import { brotliDecompressSync, gunzipSync } from "node:zlib"
-import { afterAll, beforeAll } from "vitest"
+import type { Page } from "playwright-core"
+import { afterAll, beforeAll, expect } from "vitest"
 import { Api } from "../../src/api/Api.ts"
 import { documented } from "../../src/api/Document.ts"
+import { demoProjectFile } from "../../src/project/Demo.ts"
 import { startBrowser } from "../support/Browser.ts"
 import { assertDocumented } from "../support/Documented.ts"
 import { requires } from "../support/Programs.ts"
@@ -91,8 +93,65 @@ export const wrong: components["schemas"]["DeveloperClientPatch"] = { displayNam
   })
 })
 
+/** Tools and products of the maker of the viewer, which the reference does not show. */
+const productsOfItsMaker = /Generate SDK|\$\d+\/mo|^Share$|^Configure$|API Client|Developer Tools|Scalar|Ask AI/im
+
+const visibleText = (page: Page) => Effect.promise(() => page.locator("body").innerText())
+
+/** Returns the curl samples of all operations, in the order of the reference, as text to paste. */
+const samplesOf = async (page: Page) => {
+  const more = page.getByRole("button", { name: /^Show all .* endpoints$/ })
+  await more.first().waitFor()
+  while ((await more.count()) > 0) await more.first().click()
+  const samples = page.locator("pre").filter({ hasText: /^curl / })
+  await expect.poll(() => samples.count()).toBe(23)
+  return samples.allInnerTexts()
+}
+
+/** Runs a command in a shell and returns the status and the code of the answer. */
+const paste = async (command: string) => {
+  const { stdout } = await run("sh", ["-c", `${command.trim()} --silent --write-out '\\n%{http_code}'`])
+  const [status, body] = [stdout.slice(-3), stdout.slice(0, -4)]
+  return `${status} ${JSON.parse(body).code ?? ""}`.trim()
+}
+
 describe("/docs", () => {
   requires("chromium")
+  requires("curl")
+
+  it.live("sends a request with the token that the reader enters, and shows samples that can be pasted", () =>
+    Effect.gen(function* () {
+      const { apply, issue, url } = yield* startServer()
+      yield* apply("demo", demoProjectFile)
+      const token = yield* issue("demo")
+      const browser = yield* startBrowser
+      const page = yield* Effect.promise(() => browser.newPage())
+      const { answer, samples } = yield* Effect.promise(async () => {
+        await page.goto(`${url}/docs`)
+        await page.getByRole("textbox", { name: "Bearer Token" }).first().fill(token)
+        const samples = await samplesOf(page)
+        const answered = page.waitForResponse(/\/api\/v1\//)
+        await page.getByRole("button", { name: "Test Request (get /api/v1/developer/crm/clients/{clientId})" }).click()
+        await page
+          .getByLabel("API Client")
+          .getByRole("button", { name: /^Send get request/ })
+          .click()
+        const answer = await answered
+        await page.getByText("Mara Quill").first().waitFor()
+        return { answer, samples }
+      })
+      assert.strictEqual(answer.status(), 200)
+      assert.include(yield* visibleText(page), '"displayName": "Ada Lovelace"')
+      assert.notInclude(yield* visibleText(page), '"string"')
+      const answers: Array<string> = []
+      for (const sample of samples) answers.push(yield* Effect.promise(() => paste(sample)))
+      // The demo project has no note and no delivery, which the other samples would need.
+      assert.deepStrictEqual(
+        answers.filter((answer) => !/^20[01]$/.test(answer)),
+        ["404 note_not_found", "404 note_not_found", "400 webhook_reference_invalid"]
+      )
+    }).pipe(Effect.scoped)
+  )
 
   it.live("renders in a browser without a request to another host", () =>
     Effect.gen(function* () {
@@ -115,6 +174,12 @@ describe("/docs", () => {
         await page.getByText("Create a client").first().waitFor()
         await page.getByText("Idempotency").first().waitFor()
       })
+      assert.notMatch(yield* visibleText(page), productsOfItsMaker)
+      yield* Effect.promise(async () => {
+        await page.setViewportSize({ width: 390, height: 844 })
+        await page.getByRole("button", { name: "Open Menu" }).click()
+      })
+      assert.notMatch(yield* visibleText(page), productsOfItsMaker)
       assert.deepStrictEqual([...asked], [url])
       assert.deepStrictEqual(failures, [])
 

@@ -7,6 +7,7 @@ import { beforeEach } from "vitest"
 const programs = {
   redis: { names: ["redis-server"], debian: "redis-server" },
   chromium: { names: ["chromium", "chromium-browser", "google-chrome"], debian: "chromium" },
+  curl: { names: ["curl"], debian: "curl" },
   pgbouncer: { names: ["pgbouncer"], debian: "pgbouncer" },
   git: { names: ["git"], debian: "git" },
   promtool: { names: ["promtool"], debian: "prometheus" },

@@ -17,7 +17,7 @@ const parameters: Readonly<Record<string, Explained>> = {
       "The `version` that the caller has read, from 1 (the ETag of the last answer); another version is refused.",
     example: 1
   },
-  "query/expectedProjectId": { example: "demo" },
+  "query/expectedProjectId": {},
   "path/clientId": { description: "The id of the client: 1 to 160 characters.", example: "cli_mara" },
   "path/dealId": { description: "The id of the deal: 1 to 160 characters.", example: "deal_espresso" },
   "path/noteId": {

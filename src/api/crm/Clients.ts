@@ -89,7 +89,7 @@ export const ClientPatch = Schema.Struct(Struct.map(clientFields, Schema.optiona
 export type ClientPatch = typeof ClientPatch.Type
 
 /** The status filter of the list. Absent equals `all`. */
-export const ClientStatusFilter = Schema.Literals(["active", "archived", "all"])
+export const ClientStatusFilter = Schema.Literals(["active", "archived", "all"]).annotate({ default: "all" })
 export type ClientStatusFilter = typeof ClientStatusFilter.Type
 
 const createExample = {

@@ -164,8 +164,12 @@ export class DealsGroup extends HttpApiGroup.make("deals")
   .add(
     HttpApiEndpoint.get("listDeals", path, {
       query: {
-        lifecycle: DealLifecycleFilter.pipe(Schema.withDecodingDefaultKey(Effect.succeed("active" as const))),
-        status: DealStatusFilter.pipe(Schema.withDecodingDefaultKey(Effect.succeed("all" as const))),
+        lifecycle: DealLifecycleFilter.annotate({ default: "active" }).pipe(
+          Schema.withDecodingDefaultKey(Effect.succeed("active" as const))
+        ),
+        status: DealStatusFilter.annotate({ default: "all" }).pipe(
+          Schema.withDecodingDefaultKey(Effect.succeed("all" as const))
+        ),
         ...pageQuery(512)
       },
       success: page(Deal),
