@@ -75,8 +75,8 @@ export const list = Command.make(
     const rows = page.items.map((item) => [
       item.replayId,
       item.installationId,
-      item.state,
-      `${item.queued} of ${item.matched}`,
+      item.endReason === null ? item.state : `${item.state} (${item.endReason})`,
+      `${item.queued} of ${item.matched}${item.skipped === 0 ? "" : `, ${item.skipped} skipped`}`,
       String(item.pace),
       item.since,
       item.until,

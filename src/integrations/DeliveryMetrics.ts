@@ -24,6 +24,14 @@ const oldest = Metric.gauge("webhook_oldest_due_seconds", {
   description: "For how long the oldest due delivery has waited, of healthy endpoints that may get one"
 })
 
+const replayDepth = Metric.gauge("webhook_replay_queue_depth", {
+  description: "Deliveries that the unfinished replays have found and not made yet"
+})
+
+const replayAge = Metric.gauge("webhook_replay_oldest_seconds", {
+  description: "For how long the oldest unfinished replay has run"
+})
+
 /** Counts results, but for those whose attempt was not made. */
 export const countResults = (results: ReadonlyArray<Result>) =>
   Effect.forEach(
@@ -62,9 +70,18 @@ export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
         ) first
       ), 0)::float8 AS seconds`
 
-/** Measures the queue. */
+/** Adds up what the unfinished replays have left, and measures the age of the oldest in seconds. */
+const measureReplays = (sql: SqlClient.SqlClient) => sql<{ readonly depth: number; readonly seconds: number }>`
+  SELECT coalesce(sum(greatest(0, matched - queued)), 0)::int AS depth,
+    coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
+  FROM replays WHERE state IN ('running', 'cancelling')`
+
+/** Measures the queue and the replays. */
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
-  const [measured] = yield* measureQueue(sql, maxDepth)
-  yield* Metric.update(depth, measured?.depth ?? 0)
-  yield* Metric.update(oldest, measured?.seconds ?? 0)
+  const [queue] = yield* measureQueue(sql, maxDepth)
+  yield* Metric.update(depth, queue?.depth ?? 0)
+  yield* Metric.update(oldest, queue?.seconds ?? 0)
+  const [replays] = yield* measureReplays(sql)
+  yield* Metric.update(replayDepth, replays?.depth ?? 0)
+  yield* Metric.update(replayAge, replays?.seconds ?? 0)
 })

@@ -6,8 +6,7 @@ import { deadLetteringLayer, statement } from "../platform/Database.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
-import { empty, release, type Replay } from "./Replays/Release.ts"
-import { type State, unfinished } from "./Replays/States.ts"
+import { empty, end, release, type Replay, type Waiting, waiting } from "./Replays/Release.ts"
 
 /** Pauses: while deliveries are made, while there is no room for any, and while no replay is unfinished. */
 const interval = Duration.millis(100)
@@ -15,16 +14,6 @@ const whenFull = Duration.millis(250)
 const whenIdle = Duration.seconds(1)
 /** A statement may take 4 s and be tried again. */
 const stalledAfter = Duration.minutes(1)
-
-/** Maximum number of replays in one run. */
-const perRun = 100
-
-/** In the text of the statement, as in the condition of the index `replays_under_way`. */
-const states = unfinished.map((state) => `'${state}'`).join(", ")
-
-const running = (sql: SqlClient.SqlClient) => sql<Replay & { readonly state: State }>`
-  SELECT project_id AS "projectId", id, installation_id AS "installationId", until, state FROM replays
-  WHERE state IN (${sql.literal(states)}) ORDER BY paced_at LIMIT ${perRun}::int`
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
@@ -34,17 +23,29 @@ export const layer = Layer.effectDiscard(
     const { webhooks } = yield* Settings
     const terms = { concurrency: webhooks.endpointConcurrency, interval: Duration.toMillis(interval) }
 
-    /** Makes the next deliveries of a replay, or ends a cancelled one. Returns how many were made. */
-    const step = Effect.fnUntraced(function* (replay: Replay & { readonly state: State }) {
-      const rows = yield* statement(replay.state === "running" ? release(sql, replay, terms) : empty(sql, replay))
-      const made = rows[0]?.made ?? 0
-      if (made > 0) yield* notifier.appended(replay.projectId, [replay.installationId])
-      return made
-    })
+    const steps = {
+      release: (replay: Replay) => release(sql, replay, terms),
+      empty: (replay: Replay) => empty(sql, replay),
+      end: (replay: Replay) => end(sql, replay)
+    }
+
+    /** Makes the next deliveries of a replay, or ends it. Returns how many were made; a failure is logged and counts as none. */
+    const step = Effect.fnUntraced(
+      function* (replay: Waiting) {
+        const rows = yield* statement(steps[replay.next](replay))
+        const made = rows[0]?.made ?? 0
+        if (made > 0) yield* notifier.appended(replay.projectId, [replay.installationId])
+        return made
+      },
+      (effect, { id, projectId }) =>
+        Effect.catch(effect, (error) =>
+          Effect.as(Effect.logWarning(`A step of the replay ${id} of project ${projectId} failed`, error), 0)
+        )
+    )
 
     /** Returns the pause until the next run. */
     const run = Effect.gen(function* () {
-      const replays = yield* statement(running(sql))
+      const replays = yield* statement(waiting(sql))
       if (replays.length === 0) return whenIdle
       const made = yield* Effect.forEach(replays, step)
       return made.some((count) => count > 0) ? interval : whenFull

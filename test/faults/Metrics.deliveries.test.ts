@@ -96,9 +96,18 @@ describe("the metrics of deliveries", () => {
     await set(2, "available_at = now() - interval '5 minutes'")
     await set(3, "available_at = now() + interval '2 hours'")
 
+    // A replay that waits for its parked endpoint has two deliveries left.
+    await shop.query(`
+      INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched, queued,
+        position, paced_at, created_at)
+      SELECT project_id, 'rpl_1', installation_id, now(), now(), '{}', '{dead}', 1, 'running', 5, 3, '', now(),
+        now() - interval '1 hour' FROM webhooks`)
+
     // Deliveries to a parked endpoint do not count as late.
     const parked = await startMeasured("worker", url)
     await eventually(async () => assert.strictEqual(await parked.value("webhook_queue_depth"), 3))
+    await eventually(async () => assert.strictEqual(await parked.value("webhook_replay_queue_depth"), 2))
+    assert.isAtLeast(Number(await parked.value("webhook_replay_oldest_seconds")), 3_600)
     assert.strictEqual(await parked.value("webhook_oldest_due_seconds"), 0)
     assert.deepStrictEqual(await parked.service.stop(), inGoodOrder)
 

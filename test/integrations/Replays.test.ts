@@ -1,6 +1,9 @@
 /** Replays (contract §13): which deliveries are repeated, with which content, and that live ones come first. */
 import { assert } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
+import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
+import { count } from "../../src/integrations/Replays/Selection.ts"
+import { firstIdAt } from "../../src/platform/NewId.ts"
 import { at, documentOf, run as runCommand } from "../cli/Cli.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { until, untilRows } from "../support/Waiting.ts"
@@ -28,6 +31,8 @@ const List = Schema.Struct({
       state: Schema.String,
       matched: Schema.Int,
       queued: Schema.Int,
+      skipped: Schema.optionalKey(Schema.Int),
+      endReason: Schema.optionalKey(Schema.NullOr(Schema.String)),
       pace: Schema.Int
     })
   )
@@ -182,28 +187,151 @@ layerOf()("a replay", (it) => {
     })
   )
 
-  it.effect("waits while its webhook is disabled, and continues when it is enabled", () =>
+  it.effect("ends with the reason when its webhook is disabled", () =>
     Effect.gen(function* () {
       const to = yield* receiver(slowly(50))
       const shop = yield* start(to)
-      const webhooks = (name: string) =>
-        runCommand(["webhooks", name, "--project", shop.projectId, "--installation", "shop", "--json"], {
-          env: at(Redacted.make(shop.server.databaseUrl))
-        })
       for (let n = 0; n < 10; n++) yield* shop.created()
       yield* shop.finished
       const { replayId } = yield* shop.replay("--status", "all", "--pace", "5")
       yield* until(() => to.hits.length > 10)
-      yield* webhooks("disable")
+      yield* runCommand(["webhooks", "disable", "--project", shop.projectId, "--installation", "shop"], {
+        env: at(Redacted.make(shop.server.databaseUrl))
+      })
       const refused = yield* shop.command("replay", "--installation", "shop", "--since", longAgo, "--until", farAway)
       assert.deepStrictEqual([refused.status, refused.stderr.includes("is disabled")], [1, true])
-      yield* Effect.sleep("300 millis")
-      const made = (yield* shop.repeats).length
-      yield* Effect.sleep("600 millis")
-      assert.strictEqual((yield* shop.repeats).length, made)
-      yield* webhooks("enable")
       const items = yield* shop.ended(replayId)
-      assert.deepInclude(items[0], { state: "completed", queued: 10 })
+      assert.deepInclude(items[0], { state: "cancelled", endReason: "webhook_disabled", skipped: 0 })
+      const made = yield* shop.repeats
+      assert.isBelow(made.length, 10)
+      assert.deepInclude(items[0], { queued: made.length })
+    })
+  )
+
+  it.effect("of dead deliveries to a suspect endpoint sends one as its probe, and the others when that succeeds", () =>
+    Effect.gen(function* () {
+      const answers = { broken: true }
+      const to = yield* receiver((hit, n) => (answers.broken ? status(500) : ok)(hit, n))
+      const shop = yield* start(to)
+      for (let n = 0; n < 3; n++) yield* shop.created()
+      yield* shop.finished
+      // Failures have made it suspect; the pause of a parked endpoint is over.
+      yield* shop.server.sql`
+        UPDATE endpoint_health SET strikes = 9, failures = 9, parked_until = now() - interval '1 second'
+        WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
+      answers.broken = false
+      const { replayId } = yield* shop.replay()
+      assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", matched: 3, queued: 3 })
+      yield* shop.finished
+      assert.deepStrictEqual(
+        (yield* shop.repeats).map((repeat) => repeat.status),
+        ["delivered", "delivered", "delivered"]
+      )
+    })
+  )
+
+  it.effect("has one delivery open while its endpoint fails", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver(status(500))
+      const shop = yield* start(to)
+      for (let n = 0; n < 3; n++) yield* shop.created()
+      yield* shop.finished
+      yield* shop.server.sql`
+        UPDATE endpoint_health SET strikes = 9, failures = 0, parked_until = NULL
+        WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
+      const { replayId } = yield* shop.replay()
+      const open = Effect.map(shop.repeats, (rows) => rows.filter((row) => row.status !== "dead").length)
+      for (let made = 0; made < 2;) {
+        assert.isAtMost(yield* open, 1)
+        made = (yield* shop.repeats).length
+      }
+      yield* shop.command("cancel-replay", "--replay", String(replayId))
+    })
+  )
+
+  it.effect("is not kept waiting by a hundred replays of another project that cannot go on", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver(ok)
+      const shop = yield* start(to)
+      yield* shop.created()
+      yield* shop.finished
+      // The endpoint is parked, and its replays have waited for longer.
+      const { projectId } = yield* start(yield* receiver(ok))
+      const { sql } = shop.server
+      yield* Effect.orDie(sql`
+        UPDATE endpoint_health SET strikes = 9, parked_until = now() + interval '1 hour' WHERE project_id = ${projectId}`)
+      yield* Effect.orDie(sql`
+        INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
+          position, paced_at, created_at)
+        SELECT ${projectId}, 'rpl_' || n, 'shop', now(), now(), '{}', '{dead}', 50, 'running', 1, 'dlv_',
+          now() - interval '1 day', now() FROM generate_series(1, 100) n`)
+      const { replayId } = yield* shop.replay("--status", "all")
+      assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", queued: 1 })
+    })
+  )
+
+  it.effect("goes on beside a replay whose steps fail", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver(ok)
+      const shop = yield* start(to)
+      yield* shop.created()
+      yield* shop.finished
+      const { sql } = shop.server
+      const broken = yield* start(yield* receiver(ok))
+      yield* broken.created()
+      yield* broken.finished
+      yield* Effect.orDie(sql`
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$`)
+      yield* Effect.orDie(sql`
+        CREATE TRIGGER refuse BEFORE INSERT ON deliveries FOR EACH ROW
+        WHEN (NEW.project_id = ${sql.literal(`'${broken.projectId}'`)} AND NEW.replay_id IS NOT NULL) EXECUTE FUNCTION refuse()`)
+      const first = yield* broken.replay("--status", "all")
+      const { replayId } = yield* shop.replay("--status", "all")
+      assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", queued: 1 })
+      yield* Effect.orDie(sql`DROP FUNCTION refuse CASCADE`)
+      yield* broken.ended(first.replayId)
+    })
+  )
+
+  it.effect("counts what retention has removed before it was repeated", () =>
+    Effect.gen(function* () {
+      const shop = yield* start(yield* receiver(ok))
+      for (let n = 0; n < 3; n++) yield* shop.created()
+      yield* shop.finished
+      const { sql } = shop.server
+      yield* Effect.orDie(sql`
+        UPDATE endpoint_health SET resting_until = now() + interval '1 hour' WHERE project_id = ${shop.projectId}`)
+      const { replayId } = yield* shop.replay("--status", "all")
+      yield* Effect.orDie(sql`
+        DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries WHERE project_id = ${shop.projectId})`)
+      yield* Effect.orDie(sql`UPDATE endpoint_health SET resting_until = NULL WHERE project_id = ${shop.projectId}`)
+      assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", matched: 3, queued: 2, skipped: 1 })
+    })
+  )
+
+  it.effect("reads the deliveries of its installation alone", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestServer
+      const project = yield* open(yield* TestServer, ["shop", "other"])
+      for (const id of ["shop", "other"]) yield* project.subscribe(id, "http://127.0.0.1:9/")
+      yield* Effect.orDie(sql`
+        WITH event AS (
+          INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+          VALUES (${project.projectId}, 'evt_1', ${created}, '{}', '', now())
+        )
+        INSERT INTO deliveries (project_id, id, installation_id, event_id, status, finished_at, created_at)
+        SELECT ${project.projectId}, new_id('dlv', now()), 'other', 'evt_1', 'dead', now(), now()
+        FROM generate_series(1, 6000)`)
+      const selection = {
+        projectId: ProjectId.make(project.projectId),
+        installationId: InstallationId.make("shop"),
+        since: new Date(longAgo),
+        until: new Date(farAway),
+        eventTypes: [created],
+        filter: "all"
+      } as const
+      const [first] = yield* Effect.orDie(count(sql, selection, firstIdAt("dlv", selection.since.getTime())))
+      assert.deepStrictEqual(first, { last: null, matched: 0 })
     })
   )
 

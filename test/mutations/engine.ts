@@ -9,6 +9,7 @@ const permits = mutating("platform/background/Slots.ts", "platform/background/Sl
 const supervisor = mutating("platform/background/Supervisor.ts", "platform/background/Supervisor")
 const deadLetter = mutating("integrations/Deliveries/DeadLetter.ts", "integrations/DeliverBacklog")
 const endpoints = mutating("integrations/Deliveries/Claim/Endpoints.ts", "integrations/DeliverCost")
+const replaying = mutating("integrations/Replays/Release.ts", "integrations/Replays")
 
 export const engine = [
   slots("if (now - slot.startedAt < agedAfter || used.aged >= agedSlots) break", "break"),
@@ -57,5 +58,8 @@ export const engine = [
     "SELECT (classid::bigint << 32)",
     "SELECT 1 + (classid::bigint << 32)"
   ),
-  mutating("integrations/Replays/Release.ts", "integrations/Replays.properties")("- queue.due", "")
+  mutating("integrations/Replays/Release.ts", "integrations/Replays.properties")("- queue.due", ""),
+  replaying("CASE WHEN suspect THEN 1 - (", "CASE WHEN suspect THEN 0 - ("),
+  replaying("CASE WHEN suspect THEN 1 - (", "CASE WHEN suspect THEN 9 - ("),
+  replaying("WHEN enabled THEN 'release' ELSE 'end'", "ELSE 'release'")
 ]

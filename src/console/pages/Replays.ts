@@ -13,8 +13,8 @@ export const replays = projectPage(
     const cells = items.map((item) => [
       item.replayId,
       link("/console/webhook", { project: project.id, installation: item.installationId }, item.installationId),
-      badge(item.state),
-      `${item.queued} of ${item.matched}`,
+      item.endReason === "webhook_disabled" ? html`${badge(item.state)} its webhook was disabled` : badge(item.state),
+      `${item.queued} of ${item.matched}${item.skipped === 0 ? "" : `, ${item.skipped} skipped`}`,
       `${item.pace} a second`,
       `${item.statuses.join(", ")}${item.eventTypes.length === 0 ? "" : `: ${item.eventTypes.join(", ")}`}`,
       html`${time(item.since)} to ${time(item.until)}`,

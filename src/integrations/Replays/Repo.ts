@@ -7,7 +7,7 @@ import { selected } from "../../platform/Columns.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
 import type { Range } from "../../platform/Search.ts"
 import { type Filter, filters, type Selection } from "./Selection.ts"
-import { type State, stepOf } from "./States.ts"
+import { type EndReason, type State, stepOf } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -24,6 +24,13 @@ export interface Listed {
   /** Deliveries that were found when it began, and those that were made since. */
   readonly matched: number
   readonly queued: number
+  /**
+   * Deliveries that were found and could not be repeated: retention has removed them, they were retried, or the webhook does
+   * not subscribe to their type any more. 0 until the replay is completed.
+   */
+  readonly skipped: number
+  /** Why it was cancelled; null for all others. */
+  readonly endReason: EndReason | null
   readonly createdAt: string
   readonly finishedAt: string | null
 }
@@ -39,6 +46,8 @@ const columns = selected({
   state: "state",
   matched: "matched",
   queued: "queued",
+  skipped: "CASE WHEN state = 'completed' THEN greatest(0, matched - queued) ELSE 0 END",
+  endReason: "end_reason",
   createdAt: ["created_at", "timestamptz"],
   finishedAt: ["finished_at", "timestamptz"]
 })
@@ -97,7 +106,7 @@ export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string
       SELECT state, matched, queued FROM replays WHERE project_id = ${projectId} AND id = ${id} FOR NO KEY UPDATE
     ),
     cancelled AS (
-      UPDATE replays SET state = ${to} FROM target
+      UPDATE replays SET state = ${to}, end_reason = ${"operator" satisfies EndReason} FROM target
       WHERE replays.project_id = ${projectId} AND replays.id = ${id} AND target.state = ${from}
       RETURNING replays.project_id, replays.state
     ),

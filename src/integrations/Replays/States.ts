@@ -5,6 +5,8 @@ export type State = (typeof states)[number]
 const moves = {
   /** An operator cancels it: no more deliveries are made. */
   cancel: { running: "cancelling" },
+  /** Its webhook was disabled, which dead-letters its deliveries that were not sent. */
+  disabled: { running: "cancelled" },
   /** Its deliveries that were not sent are dead-lettered, and none is in flight any more. */
   emptied: { cancelling: "cancelled" },
   /** Every delivery of its range was read. */
@@ -22,5 +24,5 @@ export const stepOf = (move: Move): { readonly from: State; readonly to: State }
   throw new Error(`The move ${move} has no state to start from`)
 }
 
-/** The states of replays with work left. */
-export const unfinished = ["running", "cancelling"] as const satisfies ReadonlyArray<State>
+/** Why a replay was cancelled. */
+export type EndReason = "operator" | "webhook_disabled"

@@ -1,0 +1,17 @@
+/** Finds the deliveries of an installation by their age, and those of a replay that are not finished. */
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+
+export default [
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql`
+      CREATE INDEX CONCURRENTLY IF NOT EXISTS deliveries_by_installation ON deliveries (project_id, installation_id, id)`
+  ),
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql`
+      CREATE INDEX CONCURRENTLY IF NOT EXISTS deliveries_of_replays ON deliveries (project_id, replay_id)
+      WHERE replay_id IS NOT NULL AND finished_at IS NULL`
+  )
+]
