@@ -101,10 +101,13 @@ const visibleText = (page: Page) => Effect.promise(() => page.locator("body").in
 /** Returns the curl samples of all operations, in the order of the reference, as text to paste. */
 const samplesOf = async (page: Page) => {
   const more = page.getByRole("button", { name: /^Show all .* endpoints$/ })
-  await more.first().waitFor()
-  while ((await more.count()) > 0) await more.first().click()
   const samples = page.locator("pre").filter({ hasText: /^curl / })
-  await expect.poll(() => samples.count()).toBe(23)
+  await samples.first().waitFor()
+  const opened = async () => {
+    if ((await more.count()) > 0) await more.first().click()
+    return samples.count()
+  }
+  await expect.poll(opened, { timeout: 20_000 }).toBe(23)
   return samples.allInnerTexts()
 }
 
