@@ -28,7 +28,7 @@ const parse = (text: string): unknown => {
 }
 
 const Named = Schema.Record(Schema.String, Schema.Unknown)
-const Media = Schema.Struct({ schema: Schema.Unknown, example: Schema.optionalKey(Schema.Unknown) })
+const Media = Schema.Struct({ schema: Schema.Unknown, examples: Schema.optionalKey(Schema.Unknown) })
 const Content = Schema.Struct({ content: Schema.Record(Schema.String, Media), headers: Schema.optionalKey(Named) })
 const Operation = Schema.Struct({
   description: Schema.String,
@@ -196,10 +196,10 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
           ].toSorted()
         )
         assert.strictEqual(sample.body === undefined, requestBody === undefined)
-        if (requestBody !== undefined) assert.property(requestBody.content["application/json"], "example")
+        if (requestBody !== undefined) assert.property(requestBody.content["application/json"], "examples")
 
         const success = responses[sample.status] ?? assert.fail("no success is described")
-        assert.property(success.content["application/json"], "example")
+        assert.property(success.content["application/json"], "examples")
         const headers = Object.keys(success.headers ?? {})
         assert.includeMembers(headers, ["x-request-id", "ratelimit", "ratelimit-policy"])
         if (sample.key !== undefined) assert.include(headers, "idempotent-replayed")

@@ -251,8 +251,10 @@ describe("the metrics", () => {
     assert.notInclude(text, "nobody")
     assert.notInclude(text, "dk_")
 
-    // This port serves nothing else.
-    for (const path of ["/", clients, "/openapi.json"]) {
+    // Beside these, this port serves the console alone, to which it leads.
+    const root = await send(`http://127.0.0.1:${admin}/`)
+    assert.deepStrictEqual([root.status, root.headers["location"]], [302, "/console"])
+    for (const path of [clients, "/openapi.json"]) {
       expectProblem(await send(`http://127.0.0.1:${admin}${path}`, { headers: bearer(token) }), 404, "route_not_found")
     }
   })

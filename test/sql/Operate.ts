@@ -10,7 +10,8 @@ import {
   fillProject,
   pagesOf,
   request,
-  signIn
+  signIn,
+  signOut
 } from "../console/Console.support.ts"
 import { secretKey } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
@@ -65,6 +66,7 @@ const browse = Effect.fnUntraced(function* (server: Console, project: FilledProj
     const { status, text } = yield* request(server, path, { method: "POST", headers: { cookie }, body })
     assert.isBelow(status, 400, `${path}: ${text}`)
   }
+  yield* signOut(server, cookie)
 })
 
 export const operate = Effect.fnUntraced(function* (server: Console) {
