@@ -52,7 +52,7 @@ export const eventsOf = (sql: SqlClient.SqlClient, projectId: string) =>
   sql<Row>`
     SELECT id, type, data, traceparent, occurred_at AS "occurredAt", ARRAY(
       SELECT installation_id FROM deliveries
-      WHERE project_id = ${projectId} AND event_id = events.id AND status = 'pending' AND available_at = occurred_at
+      WHERE project_id = ${projectId} AND event_id = events.id AND status = 'pending' AND available_at <= now()
       ORDER BY installation_id
     ) AS installations
     FROM events WHERE project_id = ${projectId} 

@@ -41,7 +41,8 @@ export const appended = (
 /**
  * Common table expressions that append each event of `happened`, a query of project, `type`, `data` (json), time and
  * traceparent, with a delivery for every enabled webhook of its project that subscribes to its type. An event without a
- * subscriber leaves no row. A delivery is due at once by the database's clock, which claims use. A webhook that is disabled concurrently may still get a delivery, as its row is not locked.
+ * subscriber leaves no row. A delivery is due at once by the database's clock, which claims use. A webhook that is disabled
+ * concurrently may still get a delivery, as its row is not locked.
  */
 export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): Statement.Fragment => sql`
   event AS (
