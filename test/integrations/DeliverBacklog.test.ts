@@ -5,7 +5,7 @@ import type { SqlClient } from "effect/sql"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
 import { deadLetterBatch, disable, discard, expire } from "../../src/integrations/Deliveries/DeadLetter.ts"
 import { maxAge } from "../../src/integrations/Deliveries/Schedule.ts"
-import { listed } from "../cli/Deliveries.support.ts"
+import { shown } from "../cli/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { open, receiver, serve, layerOf, status } from "./Deliveries.support.ts"
 import { untilRows } from "../support/Waiting.ts"
@@ -91,8 +91,12 @@ layerOf({}, "api")("a backlog of deliveries", (it) => {
       assert.strictEqual(yield* countOf(sql, projectId, "status = 'pending'"), 4)
 
       const dead = (yield* deliveries()).find(({ status }) => status === "dead")
-      const shown = (yield* listed(projectId, "--status", "dead")).find(({ deliveryId }) => deliveryId === dead?.id)
-      assert.deepInclude(shown, { status: "dead", attempts: 0, lastErrorCode: "expired", nextAttemptAt: null })
+      assert.deepInclude(yield* shown(projectId, dead?.id ?? ""), {
+        status: "dead",
+        attempts: 0,
+        lastErrorCode: "expired",
+        nextAttemptAt: null
+      })
 
       // A retry command resets its age.
       assert.strictEqual((yield* retry("shop", dead?.id ?? "")).status, 200)
