@@ -16,6 +16,7 @@ const reads =
 const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>> = {
   "campaigns/AudiencePruner.ts": [1, "compared with stored times"],
   "cli/doctor/Checks.ts": [2, "the time of day is what is checked"],
+  "cli/listen/Receiver.ts": [1, "printed"],
   "cli/token.ts": [1, "an expiry that is stored"],
   "client/Attempts.ts": [1, "compared with the date of Retry-After"],
   "client/Webhooks.ts": [1, "compared with the time of a signature"],
