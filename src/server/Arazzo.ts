@@ -6,9 +6,8 @@ import { Api } from "../api/Api.ts"
 import { Examples } from "../api/Examples.ts"
 import { type Step, type Workflow, workflows } from "./Workflows.ts"
 
-/** What a step needs of its operation: the place in the OpenAPI document, the status of a success, the example of a body. */
+/** What a step needs of its operation: the status of a success, and the example of a body. */
 interface Operation {
-  readonly pointer: string
   readonly status: number
   readonly example: object | undefined
 }
@@ -34,12 +33,11 @@ const operationsByName = () => {
   const operations = new Map<string, Operation>()
   HttpApi.reflect(Api, {
     onGroup: () => {},
-    onEndpoint: ({ endpoint: { annotations, identifier, method, path }, successes }) => {
+    onEndpoint: ({ endpoint: { annotations, identifier }, successes }) => {
       const [status = 200] = successes.keys()
-      const template = path.replace(/:([A-Za-z]+)/g, "{$1}").replaceAll("/", "~1")
       const request = Context.getOrUndefined(annotations, Examples)?.request
       const example = Predicate.isObject(request) ? request : undefined
-      operations.set(identifier, { pointer: `/paths/${template}/${method.toLowerCase()}`, status, example })
+      operations.set(identifier, { status, example })
     }
   })
   return operations
@@ -68,12 +66,12 @@ const workflowOf = (workflow: Workflow, operations: ReadonlyMap<string, Operatio
   })
 })
 
-const stepOf = (step: Step, { example, pointer, status }: Operation) => {
+const stepOf = (step: Step, { example, status }: Operation) => {
   const { body = example && { ...example, ...step.change }, conditions = [], statuses = [status] } = step
   return {
     stepId: step.stepId ?? step.operation,
     description: step.description,
-    operationPath: `{$sourceDescriptions.${source}.url}#${pointer}`,
+    operationId: step.operation,
     parameters: [
       ...parametersOf("path", step.path),
       ...parametersOf("query", step.query),
