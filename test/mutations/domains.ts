@@ -52,7 +52,7 @@ export const domains = [
     "if (Option.isSome(earlier)) yield* sessions.end(earlier.value)",
     ""
   ),
-  mutating("console/Page.ts", "console/Access")(", set_config('transaction_read_only', 'on', true)", ""),
+  mutating("console/Page.ts", "console/Access")("'transaction_read_only', 'on'", "'transaction_read_only', 'off'"),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
   attempt("WHERE failure IS NULL", ""),
