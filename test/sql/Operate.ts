@@ -97,6 +97,9 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   yield* rest(project)
   yield* command("deliveries", "cancel-replay", ...of, "--replay", yield* replay(projectId, 1))
   yield* untilReplay(project, "cancelled")
+  yield* replay(projectId, 1)
+  yield* command("webhooks", "disable", ...shop)
+  yield* untilReplay(project, "cancelled")
   for (const flags of [[], ["--before", "aud_z"]]) yield* command("audit", "list", ...of, ...flags)
 
   const shown = yield* fillProject(server)

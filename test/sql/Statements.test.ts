@@ -21,7 +21,10 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/campaigns/Runner/Claims.ts claim: sorts campaigns below a limit",
     "src/campaigns/Runner/Progress.ts advance: reads campaigns without a limit by campaigns_under_way",
     "src/integrations/Deliveries.ts countStuck: reads deliveries without a limit by deliveries_open",
-    "src/integrations/Replayer.ts running: sorts replays below a limit",
+    "src/integrations/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
+    "src/integrations/Replays/Release.ts waiting: sorts endpoint_health below a limit",
+    "src/integrations/Replays/Release.ts waiting: sorts replays below a limit",
+    "src/integrations/Replays/Release.ts waiting: sorts webhooks below a limit",
     "src/messaging/MessageMetrics.ts gauge: reads messages without a limit by messages_due",
     "src/messaging/Messages.ts countStuck: reads messages without a limit by messages_due"
   ],
@@ -37,15 +40,17 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
       "src/project/Projects/Pipelines.ts removedStagesInUse: reads deals without a limit by deals_pkey",
       "src/project/Projects/ProjectRow.ts close: reads clients without a limit by clients_pkey"
     ],
-  "once: the end of a project, a start after an upgrade, a walk over all secrets, the links that have expired": [
-    "src/project/Offboarding/Statements.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
-    "src/project/Offboarding/Statements.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
-    "src/project/Offboarding/Statements.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
-    "src/platform/Migrations.ts readApplied: reads effect_sql_migrations without a limit by effect_sql_migrations_pkey",
-    "src/integrations/Preview/Batches.ts evaluatedByOtherRules: reads all of staged_batches",
-    "src/integrations/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
-    "src/console/Links.ts issue: reads all of console_links"
-  ],
+  "once: the end of a project, a start after an upgrade, a walk over all secrets, links and sessions that have expired":
+    [
+      "src/project/Offboarding/Statements.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
+      "src/project/Offboarding/Statements.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
+      "src/project/Offboarding/Statements.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
+      "src/platform/Migrations.ts readApplied: reads effect_sql_migrations without a limit by effect_sql_migrations_pkey",
+      "src/integrations/Preview/Batches.ts evaluatedByOtherRules: reads all of staged_batches",
+      "src/integrations/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
+      "src/console/Links.ts issue: reads all of console_links",
+      "src/console/Sessions.ts : reads all of console_ended_sessions"
+    ],
   "few rows: stages of a pipeline, channels with due messages, clients with one email, ids with the same 329 bytes": [
     "src/crm/Deals/Patch.ts patch: sorts stages below a limit",
     "src/messaging/Messages/Attempts.ts claim: sorts channels below a limit",
