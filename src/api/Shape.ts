@@ -37,7 +37,7 @@ export const unknownMembers = (
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]
 
 /**
- * Lists the faults of a body: those of its members, as far as `first` has them, and those of the rules between them.
+ * Lists the faults of a body: first the faults of the members that `first` has, then the faults of the rules between members.
  */
 export const faultsOfBody = (schema: Schema.Top, body: unknown, first = body): ReadonlyArray<LocatedFault> => [
   ...faultsOfVariant(schema, body, first),

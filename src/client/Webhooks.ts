@@ -16,7 +16,7 @@ export interface WebhookDelivery {
   readonly body: string | Uint8Array
   /** The headers: `Headers`, or a plain object with names in any case. */
   readonly headers: { readonly get: (name: string) => string | null } | Readonly<Record<string, HeaderValue>>
-  /** The signing secret, `whsec_…`, or several of which one has to match. */
+  /** The signing secret, `whsec_…`, or a list of secrets. One of them has to match. */
   readonly secrets: string | Redacted.Redacted | ReadonlyArray<string | Redacted.Redacted>
   /** Maximum difference between the delivery's time and now, in either direction. Default: 5 minutes. */
   readonly tolerance?: Duration.Input | undefined

@@ -87,7 +87,7 @@ export const timeOf = (request: PageRequest, name: string) => {
 export const notFound = (kind: string, id: string | null) =>
   new PageError({ status: 404, message: `There is no ${kind} "${id ?? ""}".` })
 
-/** The settings of the transaction of a page, in place of those of the report pool. */
+/** Settings of the transaction in which a page is read. They replace the settings of the report pool. */
 export const pageSettings: Readonly<Record<string, string>> = {
   ...keyed,
   enable_nestloop: "on",

@@ -1,7 +1,7 @@
 /**
  * Sessions of the console: a signed cookie, and a CSRF token for the forms of the session. Every replica accepts the cookie, and
  * a new `SECRET_KEY` ends all sessions. The database stores only the sessions that have been ended, until their cookies expire.
- * Times are those of the database, as replicas share them.
+ * All times are read from the database's clock, because replicas share them.
  */
 import { Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
 import { HttpServerResponse } from "effect/http"

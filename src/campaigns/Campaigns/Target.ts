@@ -36,7 +36,7 @@ export const moved = (operation: Operation): string =>
 
 /** The guards of a command, in SQL over `project`, `target`, its `frozen` audience, and the joins of `from`. */
 interface Guards {
-  /** `WHEN … THEN …` for the conflicts after that of the state, in their order. */
+  /** `WHEN … THEN …` for each conflict other than the conflict of the state, in the order in which they are reported. */
   readonly conflicts?: Statement.Fragment
   readonly changed: Statement.Fragment
   /** The campaign's version after the command. */

@@ -115,7 +115,7 @@ export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
       ...(status === 500 ? ["answered 500"] : []),
       ...Option.toArray(forwarded)
     ].join("  ")
-    // Programs that read the events shall not get one that nobody has signed.
+    // A program that reads the events gets only events whose signature was not refused.
     const isEvent = json && status !== 401 && Option.isSome(event)
     yield* isEvent ? Console.log(JSON.stringify(event.value)) : json ? Console.error(line) : Console.log(line)
     return HttpServerResponse.empty({ status })

@@ -8,8 +8,8 @@ const endpointsPerStatement = 5_000
 
 /**
  * Returns deliveries whose worker is dead or whose lease has expired, with an entry in their attempt log. The fence
- * changes, so a later result of the former worker is not recorded. Reads all leased endpoints, and locks those of which
- * something is lost.
+ * changes, so a later result of the former worker is not recorded. Reads all leased endpoints, and locks only the
+ * endpoints that have such a delivery.
  */
 export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => sql<Endpoint>`
   WITH gate AS MATERIALIZED (
