@@ -1,114 +1,128 @@
 /**
- * `npm pack`: compiles the client into `dist`, with the descriptions of the API as JSDoc, and packs the client's README.
+ * Compiles the package of the client (`npm pack --workspace developer-api`), with the texts of the OpenAPI document as
+ * JSDoc.
  *
- * Types derive from schemas, and TypeScript shows the JSDoc of a schema's field for the fields of its records. The
- * descriptions are annotations, which only the running program knows: so a copy of the source is compiled, in which they
- * stand as comments. They reach the fields of events; the declaration of `Api` repeats the types of answers without them.
- * Operations get theirs from an interface with which their declared types are intersected.
+ * The texts are annotations of schemas, which only a running program knows. TypeScript writes the types of records in
+ * full into the declaration of `Api`, and editors show the comments that stand there. So each member of a type gets the
+ * description that it has in the document, in the same operation, event or problem.
  */
-import { HttpApi, OpenApi } from "effect/http-api"
 import { Context } from "effect"
+import { HttpApi, OpenApi } from "effect/http-api"
 import { spawnSync } from "node:child_process"
-import { cpSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
+import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Api } from "./api/Api.ts"
+import { documented } from "./api/Document.ts"
 
-const root = join(import.meta.dirname, "..")
-const dist = join(root, "dist")
-const work = join(dist, ".pack")
-const readme = join(root, "README.md")
-const kept = join(work, "README.md")
+const client = join(import.meta.dirname, "client")
+const dist = join(client, "dist")
 
-const edit = (file: string, change: (text: string) => string) => writeFileSync(file, change(readFileSync(file, "utf8")))
+/** The descriptions of the members of an object, by name. */
+type Texts = ReadonlyMap<string, string>
 
-const literal = String.raw`"(?:[^"\\]|\\.)*"`
-const described = String.raw`\.annotate\(\{[^{}]*?description:\s*(${literal}(?:\s*\+\s*${literal})*)`
-const definition = new RegExp(String.raw`^(?:export )?const (\w+) = (?:(?!\n\n|Struct\()[^])*?${described}`, "gm")
-const member = new RegExp(String.raw`^( +)[\w"-]+: (?:(?!^\1\S|Struct\()[^])*?${described}`, "gm")
-const reference = /^( +)\w+: (?:Schema\.(?:NullOr|optionalKey)\()*(\w+)\)*,?$/gm
+const document: unknown = OpenApi.fromApi(documented(Api))
 
-const valueOf = (literals: string) =>
-  literals
-    .matchAll(new RegExp(literal, "g"))
-    .map(([text]): unknown => JSON.parse(text))
-    .toArray()
-    .join("")
+type Members = ReadonlyArray<readonly [name: string, value: unknown]>
 
-const comment = (indent: string, text: string) => `${indent}/** ${text.replaceAll("*/", "*\\/")} */\n`
+const membersOf = (value: unknown): Members =>
+  typeof value === "object" && value !== null ? Object.entries(value) : []
+const memberOf = (value: unknown, ...path: ReadonlyArray<string>): unknown =>
+  path.reduce((at, name) => new Map(membersOf(at)).get(name), value)
 
-/** Writes the descriptions of fields as JSDoc before them: their own, or that of the schema that they refer to. */
-const documentFields = (directory: string) => {
-  const files = readdirSync(directory, { recursive: true, encoding: "utf8" })
-    .filter((file) => file.endsWith(".ts"))
-    .map((file) => join(directory, file))
-  const known = new Map(
-    files.flatMap((file) =>
-      readFileSync(file, "utf8")
-        .matchAll(definition)
-        .map(([, name = "", literals = ""]) => [name, valueOf(literals)] as const)
-        .toArray()
-    )
-  )
-  for (const file of files) {
-    edit(file, (text) =>
-      text
-        .replace(reference, (line, indent: string, name: string) =>
-          known.has(name) ? comment(indent, known.get(name) ?? "") + line : line
-        )
-        .replace(member, (line, indent: string, literals: string) => comment(indent, valueOf(literals)) + line)
-    )
-  }
+const textsOf = (members: Members): Texts =>
+  new Map(members.map(([name, member]) => [name, String(memberOf(member, "description") ?? "")]))
+
+const namedBy = (member: string, items: unknown): Members =>
+  membersOf(items).map(([, item]) => [String(memberOf(item, member)), item])
+
+/** Returns the texts of all objects in a part of the document, with those that it refers to. */
+const objectsIn = (part: unknown, seen = new Set<unknown>()): ReadonlyArray<Texts> => {
+  if (seen.has(part)) return []
+  seen.add(part)
+  return membersOf(part).flatMap(([name, value]) => [
+    ...(name === "properties" || name === "headers" ? [textsOf(membersOf(value))] : []),
+    ...(name === "parameters" ? [textsOf(namedBy("name", value))] : []),
+    ...objectsIn(name === "$ref" ? memberOf(document, ...String(value).slice(2).split("/")) : value, seen)
+  ])
 }
 
-/** Writes an interface with the summary and the description of each operation, and adds it to the types of the clients. */
-const documentOperations = (file: string) => {
-  const groups: Record<string, string> = {}
+const operations = ["paths", "webhooks"]
+  .flatMap((member) => membersOf(memberOf(document, member)))
+  .flatMap(([, path]) => namedBy("operationId", path))
+
+/** The objects of each operation, event and problem, by its name in the declarations. */
+const objects = new Map(
+  [...operations, ...membersOf(memberOf(document, "components", "schemas"))].map(
+    ([name, part]) => [name, objectsIn(part)] as const
+  )
+)
+
+const comment = (indent: string, text: string) => `${indent}/** ${text.replaceAll("*/", "*\\/")} */`
+
+/** A type literal of a declaration: the lines of its members by their names, and the objects of which it may be one. */
+interface Literal {
+  readonly lines: Map<string, number>
+  readonly candidates: ReadonlyArray<Texts>
+}
+
+/** Returns the texts of the smallest object that has all members of a type literal. */
+const textsFor = ({ candidates, lines }: Literal): Texts | undefined =>
+  candidates
+    .filter((texts) => lines.keys().every((name) => texts.has(name)))
+    .toSorted((one, other) => one.size - other.size)[0]
+
+/** Returns a declaration, as the compiler writes it, with the descriptions of the members of its type literals. */
+const documentMembers = (declaration: string): string => {
+  const lines = declaration.split("\n")
+  const texts = new Map<number, string>()
+  const open: Array<Literal> = []
+  let candidates: ReadonlyArray<Texts> = []
+  for (const [index, line] of lines.entries()) {
+    if (/^ *\}/.test(line)) {
+      const literal = open.pop()
+      const found = literal && textsFor(literal)
+      for (const [name, at] of literal?.lines ?? []) texts.set(at, found?.get(name) ?? "")
+    }
+    const name = /^ +(?:readonly )?"?([\w-]+)"?\??: /.exec(line)?.[1]
+    if (name !== undefined) open.at(-1)?.lines.set(name, index)
+    for (const [, name = ""] of line.matchAll(/(?:HttpApiEndpoint<|ProblemClass<\w+, |^ +(?="\w+\.))"([\w.]+)"/g))
+      candidates = objects.get(name) ?? []
+    if (line.endsWith("{")) open.push({ lines: new Map(), candidates })
+  }
+  return lines
+    .flatMap((line, index) => {
+      const text = texts.get(index) ?? ""
+      return text === "" ? [line] : [comment(/^ */.exec(line)?.[0] ?? "", text), line]
+    })
+    .join("\n")
+}
+
+/** Returns the declaration of the operations with an interface that has their texts, and adds it to both types of clients. */
+const documentOperations = (declaration: string): string => {
+  const groups = new Map<string, Array<string>>()
   HttpApi.reflect(Api, {
     onGroup: () => {},
-    onEndpoint: ({ endpoint, group }) => {
-      const { annotations } = endpoint
-      const summary = Context.getOrUndefined(annotations, OpenApi.Summary) ?? endpoint.identifier
-      const text = `${summary}. ${Context.getOrUndefined(annotations, OpenApi.Description) ?? ""}`.trim()
-      groups[group.identifier] =
-        `${groups[group.identifier] ?? ""}${comment("    ", text)}    ${endpoint.identifier}: unknown\n`
+    onEndpoint: ({ endpoint: { annotations, identifier }, group }) => {
+      const summary = Context.getOrUndefined(annotations, OpenApi.Summary)
+      const description = Context.getOrUndefined(annotations, OpenApi.Description)
+      const lines = groups.get(group.identifier) ?? []
+      lines.push(comment("        ", `${summary}. ${description}`), `        readonly ${identifier}: unknown;`)
+      groups.set(group.identifier, lines)
     }
   })
-  const members = Object.entries(groups).map(([name, operations]) => `  ${name}: {\n${operations}  }\n`)
-  edit(file, (text) => {
-    const types = text.replaceAll(/^export type ((?:Promise)?Operations) = \{$/gm, "export type $1 = OperationDocs & {")
-    if (types.split("OperationDocs").length !== 3) throw new Error(`${file}: two types of operations are expected`)
-    return `${types}\ninterface OperationDocs {\n${members.join("")}}\n`
-  })
+  const members = [...groups].map(([name, lines]) => `    readonly ${name}: {\n${lines.join("\n")}\n    };\n`)
+  const types = declaration.replaceAll(/^export type (?:Promise)?Operations = /gm, "$&OperationTexts & ")
+  return `${types}\ninterface OperationTexts {\n${members.join("")}}\n`
 }
 
-const compile = () => {
-  rmSync(dist, { recursive: true, force: true })
-  for (const part of ["tsconfig.json", "src/tsconfig.client.json", "src/client.ts", "src/client", "src/api"]) {
-    cpSync(join(root, part), join(work, part), { recursive: true })
-  }
-  documentFields(join(work, "src/api"))
-  const { status } = spawnSync("tsc", ["--project", join(work, "src/tsconfig.client.json")], { stdio: "inherit" })
-  if (status !== 0) process.exit(1)
-  documentOperations(join(work, "dist/client/Operations.d.ts"))
-  cpSync(join(work, "dist"), dist, { recursive: true })
-  rmSync(work, { recursive: true })
+const edit = (file: string, change: (text: string) => string) => {
+  const path = join(dist, file)
+  writeFileSync(path, change(readFileSync(path, "utf8")))
 }
 
-/** npm packs the README of the root. While it packs, that is the client's, whose links to other documents are texts. */
-const exchangeReadme = () => {
-  const text = readFileSync(join(root, "src/client/README.md"), "utf8")
-  cpSync(readme, kept)
-  writeFileSync(readme, text.replaceAll(/\[([^\]]+)\]\((?!https?:|#)[^)]*\)/g, "$1"))
-}
-
-const restoreReadme = () => {
-  if (existsSync(kept)) renameSync(kept, readme)
-  rmSync(work, { recursive: true, force: true })
-}
-
-// A pack that was killed has left the client's README behind.
-restoreReadme()
-if (!process.argv.includes("--restore")) {
-  compile()
-  if (process.argv.includes("pack") || process.argv.includes("publish")) exchangeReadme()
-}
+rmSync(dist, { recursive: true, force: true })
+const { status } = spawnSync("tsc", ["--project", client], { stdio: "inherit" })
+if (status !== 0) process.exit(1)
+for (const file of ["Api", "Problems", "integrations/Events"]) edit(`api/${file}.d.ts`, documentMembers)
+edit("client/Operations.d.ts", documentOperations)
+cpSync(join(client, "../../LICENSE"), join(client, "LICENSE"))

@@ -112,7 +112,7 @@ describe("imports", () => {
   })
 
   it("of packages in src come from production dependencies alone", () => {
-    const { dependencies } = JSON.parse(readFileSync(join(root, "deploy/package.json"), "utf8"))
+    const { dependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
     const wrong = imports.filter((line) => {
       const name = /^(@[^/]+\/)?[^/]+/.exec(line.to)?.[0] ?? ""
       return !isLocal(line) && !/^(node:|migrations\/|package\.json$)/.test(line.to) && !(name in dependencies)

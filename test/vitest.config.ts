@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config"
+import { judgesMissing } from "./support/Judges.ts"
 import { Summary } from "./support/Summary.ts"
 
 /** Tests that kill, upgrade, pack and install, or load tens of thousands of records: up to minutes each. */
@@ -10,9 +11,12 @@ const faults = [
   "test/sql/*.test.ts"
 ]
 
+const skipped = judgesMissing === undefined ? [] : [`test/judges skipped: ${judgesMissing}`]
+const left = ["**/node_modules/**", ...(judgesMissing === undefined ? [] : ["test/judges/**"])]
+
 export default defineConfig({
   test: {
-    reporters: ["default", new Summary()],
+    reporters: ["default", new Summary(skipped)],
     globalSetup: ["test/support/globalSetup.ts"],
     setupFiles: ["test/support/hooks.ts"],
     // Files share their worker's modules: loading them again costs more than most files take.
@@ -25,9 +29,9 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "main", include: ["test/**/*.test.ts"], exclude: [...faults, "**/node_modules/**"] }
+        test: { name: "main", include: ["test/**/*.test.ts"], exclude: [...faults, ...left] }
       },
-      { extends: true, test: { name: "faults", include: faults } }
+      { extends: true, test: { name: "faults", include: faults, exclude: left } }
     ]
   }
 })

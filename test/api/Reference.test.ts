@@ -1,22 +1,13 @@
-/** Checks of the reference by other programs: linters, a generator of types, a browser; and against the service's answers. */
+/** The reference in a browser, against the service's answers, and as it is served. */
 import { assert, describe, it } from "@effect/vitest"
-import { createConfig, lintFromString } from "@redocly/openapi-core"
-import SpectralCore from "@stoplight/spectral-core"
-import SpectralRulesets from "@stoplight/spectral-rulesets"
 import { Effect } from "effect"
-import { OpenApi } from "effect/http-api"
 import { execFile } from "node:child_process"
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises"
 import { get as httpGet, type IncomingMessage } from "node:http"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { buffer } from "node:stream/consumers"
 import { promisify } from "node:util"
 import { brotliDecompressSync, gunzipSync } from "node:zlib"
 import type { Page } from "playwright-core"
-import { afterAll, beforeAll, expect } from "vitest"
-import { Api } from "../../src/api/Api.ts"
-import { documented } from "../../src/api/Document.ts"
+import { expect } from "vitest"
 import { demoProjectFile } from "../../src/project/Demo.ts"
 import { startBrowser } from "../support/Browser.ts"
 import { assertDocumented } from "../support/Documented.ts"
@@ -24,61 +15,8 @@ import { requires } from "../support/Programs.ts"
 import { startServer } from "../support/TestServer.ts"
 
 const run = promisify(execFile)
-const bin = (name: string) => join(import.meta.dirname, "../../node_modules/.bin", name)
-const generator = join(import.meta.dirname, "../judges/node_modules/openapi-typescript/bin/cli.js")
-
-let directory: string
-let file: string
-
-beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), "developer-api-reference-"))
-  file = join(directory, "openapi.json")
-  const api = documented(Api.annotate(OpenApi.Servers, [{ url: "https://api.developer.test" }]))
-  await writeFile(file, JSON.stringify(OpenApi.fromApi(api)))
-})
-
-afterAll(() => rm(directory, { recursive: true }))
 
 describe("the OpenAPI document", () => {
-  it("passes Redocly's recommended rules", async () => {
-    const config = await createConfig({ extends: ["recommended"] })
-    const problems = await lintFromString({ source: await readFile(file, "utf8"), config })
-    assert.deepStrictEqual(problems, [])
-  })
-
-  it("passes Spectral's OpenAPI rules except for the missing contact", async () => {
-    const spectral = new SpectralCore.Spectral()
-    spectral.setRuleset({ ...SpectralRulesets.oas, extends: [] })
-    const { default: document } = await import(file, { with: { type: "json" } })
-    const findings = await spectral.run(document)
-    assert.deepStrictEqual(
-      findings.map(({ code, path }) => `${code} ${path.join("/")}`),
-      ["info-contact info"]
-    )
-  })
-
-  it("generates types that compile strictly and reject a wrong program", async () => {
-    await run(process.execPath, [generator, file, "--output", join(directory, "api.d.ts")])
-    await writeFile(
-      join(directory, "program.ts"),
-      `import type { components, webhooks } from "./api.js"
-type Body = webhooks["crm.deal.created.v1"]["post"]["requestBody"]["content"]["application/json"]
-export const title = (body: Body): string => body.data.deal.title
-export const patch: components["schemas"]["DeveloperClientPatch"] = { email: null }
-// @ts-expect-error A name is never null.
-export const wrong: components["schemas"]["DeveloperClientPatch"] = { displayName: null }
-`
-    )
-    // tsc fails if a line does not compile, or if the line marked as wrong does.
-    const strict = ["--ignoreConfig", "--strict", "--exactOptionalPropertyTypes", "--noUncheckedIndexedAccess"]
-    const { stdout } = await run(
-      bin("tsc"),
-      [...strict, "--noEmit", "--module", "nodenext", "--types", "", "program.ts"],
-      { cwd: directory }
-    )
-    assert.strictEqual(stdout, "")
-  })
-
   it("fails the check of answers when an answer differs from it", () => {
     const path = "/api/v1/developer/crm/clients?limit=1"
     const unlimited = { "x-request-id": "r", "content-type": "application/json" }

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs"
 import { cp, mkdir, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
-import { beforeAll, describe, it } from "vitest"
+import { beforeAll, beforeEach, describe, it } from "vitest"
 import { createClient } from "../../src/client/PromiseClient.ts"
 import {
   checkout,
@@ -14,13 +14,14 @@ import {
   startService,
   temporaryDirectory
 } from "../support/Process.ts"
+import { judges, judgesMissing } from "../support/Judges.ts"
 import { assertMatches } from "../support/Matches.ts"
 
 // Compiling and copying `effect` takes long on a loaded machine.
 const timeout = 300_000
 
 /** The compiler whose language service answers what an editor shows. */
-const compiler = join(checkout, "test/judges/node_modules/typescript")
+const compiler = join(judges, "typescript")
 
 /** Prints the texts that an editor shows for the last names of these expressions. */
 const hovers = `
@@ -58,14 +59,14 @@ const fileOf = async (name: string, text: string) => {
 
 beforeAll(async () => {
   const directory = await temporaryDirectory()
-  // While npm packs, the README of the folder is the client's: other tests read that of the checkout.
+  // The programs of the README compile the client of the checkout at the same time.
   const copy = await temporaryDirectory()
-  for (const part of ["package.json", "deploy/package.json", "tsconfig.json", "README.md", "LICENSE", "src"]) {
+  for (const part of ["package.json", "tsconfig.json", "LICENSE", "src"]) {
     await cp(join(checkout, part), join(copy, part), { recursive: true })
   }
   await symlink(join(checkout, "node_modules"), join(copy, "node_modules"))
-  await run("npm", "pack", "--silent", "--pack-destination", directory, copy)
-  assert.strictEqual(readFileSync(join(copy, "README.md"), "utf8"), readFileSync(join(checkout, "README.md"), "utf8"))
+  const pack = ["pack", "--silent", "--workspace", "developer-api", "--pack-destination", directory]
+  await run("npm", ...pack, "--prefix", copy)
   const [tarball = ""] = readdirSync(directory)
   home = join(directory, "home")
   await mkdir(home)
@@ -175,27 +176,69 @@ describe("the texts of the packed client", () => {
     assert.match(readme, /^# The client\n/)
     assert.notMatch(readme, /\]\((?!https?:|#)/)
   })
+})
+
+describe("what editors show for the packed client", () => {
+  beforeEach(({ skip }) => {
+    if (judgesMissing !== undefined) skip(judgesMissing)
+  })
 
   it(
-    "appear in editors for operations and for the fields of events",
+    "describes operations, members of answers and of requests, problems and events",
     async () => {
       const program = await fileOf(
         "hovers.ts",
-        `import { createClient, DeveloperApi, type WebhookEvent } from "developer-api/client"
+        `import { createClient, DeveloperApi, isProblem, type WebhookEvent } from "developer-api/client"
          import { Effect } from "effect"
          const api = createClient({ baseUrl: "https://api.example.com", token: "dk_1" })
          export const calls = Effect.map(DeveloperApi, (effects) => [effects.notes.createNote])
-         const notes = api.notes.listNotes.items({ params: { dealId: "deal_1" } })
-         export const idOf = (event: WebhookEvent) => [notes, event.id]`
+         const { body: deal, headers } = await api.deals.getDeal({ params: { dealId: "deal_1" } })
+         const { body: page } = await api.deals.listDeals({ query: { status: "won" } })
+         for await (const listed of api.deals.listDeals.items()) console.log(listed.stageId)
+         const preview = await api.preview.previewImport({ params: { installationId: "ins_shop" } })
+         await api.deals.createDeal({ payload: { title: "", currency: "EUR" }, headers: { "idempotency-key": "k" } })
+         const versionOf = (error: unknown) => (isProblem(error, "version_conflict") ? error.currentVersion : undefined)
+         export const shown = [deal.amountMinor, headers.etag, page.nextCursor, page.items[0]?.closedAt, versionOf]
+         export const counts = preview.counts
+         export const idOf = (event: WebhookEvent) =>
+           event.type === "crm.deal.created.v1" ? event.data.deal.clientId : event.id`
       )
       // The compiler of the service has no language service that a program can use yet.
       const script = await fileOf("hovers.cjs", hovers)
-      const asked = ["effects.notes.createNote", "api.notes.listNotes", "event.id"]
+      const texts = {
+        "effects.notes.createNote": /^Write a note on a deal\. \w/,
+        "api.deals.getDeal": /^Get a deal\. \w/,
+        "deal.amountMinor": /^The amount in minor units of `currency`, .*; null if there is no amount\.$/,
+        "headers.etag": /^The version of the record/,
+        "page.nextCursor": /next page/,
+        "page.items[0]?.closedAt": /^When the deal was won or lost/,
+        "listed.stageId": /^The id of the stage/,
+        "preview.counts": /\w/,
+        "params: { dealId": /^The id of the deal/,
+        "query: { status": /\w/,
+        currency: /^The currency of `amountMinor`/,
+        "error.currentVersion": /\w/,
+        "deal.clientId": /^The id of the client/,
+        "event.id": /installation/
+      }
+      const asked = Object.keys(texts)
       const shown: unknown = JSON.parse(await run(process.execPath, script, compiler, program, ...asked))
-      assertMatches(shown, [/^Write a note on a deal\. \w/, /^List .*\. \w/, /installation/])
+      assertMatches(shown, Object.values(texts))
     },
     timeout
   )
+
+  it("describes every member of the operations", () => {
+    const declarations = readFileSync(join(home, "node_modules/developer-api/dist/api/Api.d.ts"), "utf8").split("\n")
+    const members = declarations.flatMap((line, index) =>
+      /^ +(?:readonly )?"?[\w-]+"?\??: /.test(line) ? [index] : []
+    )
+    assert.isAbove(members.length, 300)
+    assert.deepStrictEqual(
+      members.filter((index) => !declarations[index - 1]?.trimStart().startsWith("/** ")).map((at) => declarations[at]),
+      []
+    )
+  })
 })
 
 describe("the example programs of the README", () => {

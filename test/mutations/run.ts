@@ -14,6 +14,7 @@ import type { Mutation } from "./Mutation.ts"
 import { platform } from "./platform.ts"
 import { project } from "./project.ts"
 import { server } from "./server.ts"
+import { judges } from "../support/Judges.ts"
 
 const root = join(import.meta.dirname, "../..")
 const { positionals, values } = parseArgs({
@@ -21,6 +22,10 @@ const { positionals, values } = parseArgs({
   options: { jobs: { type: "string", default: "1" } }
 })
 const [filter = ""] = positionals
+
+// Without the judges, their tests would fail and every mutation would seem to be caught.
+if (!existsSync(judges))
+  throw new Error("Some mutations need the judges; install them with: npm ci --prefix test/judges")
 
 /** In milliseconds: longer than any of the tests takes. A mutation can also make them hang. */
 const timeout = 180_000

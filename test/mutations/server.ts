@@ -2,7 +2,7 @@
 import { mutating } from "./Mutation.ts"
 
 const discovery = mutating("server/Discovery.ts", "api/Discovery")
-const workflows = mutating("server/Workflows.ts", "api/Workflows")
+const workflows = mutating("server/Workflows.ts", "judges/Workflows")
 const target = mutating("server/RequestTarget.ts", "server/RequestTarget")
 const extent = mutating("server/JsonExtent.ts", "server/JsonExtent")
 const refusals = mutating("server/Refusals.ts", "contract/Connections")

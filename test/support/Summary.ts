@@ -1,5 +1,5 @@
 /**
- * The last lines of a test run: why tests were skipped, and the ten slowest files of a run with more than ten. The run fails
+ * The last lines of a test run: why tests and files were skipped, and the ten slowest files of a run with more than ten. The run fails
  * if its tests, or code in their process, print text of the form of a secret.
  */
 import type { Reporter, TestModule } from "vitest/node"
@@ -19,13 +19,19 @@ const skipped = (modules: ReadonlyArray<TestModule>): ReadonlyMap<string, number
 
 export class Summary implements Reporter {
   readonly #printed = new Array<string>()
+  readonly #skippedFiles: ReadonlyArray<string>
+
+  constructor(skippedFiles: ReadonlyArray<string>) {
+    this.#skippedFiles = skippedFiles
+  }
 
   onUserConsoleLog({ content }: { readonly content: string }): void {
     this.#printed.push(...secretsIn(content))
   }
 
   onTestRunEnd(modules: ReadonlyArray<TestModule>): void {
-    const lines = [...skipped(modules)].map(([note, count]) => `${count} skipped: ${note}`)
+    const notes = [...skipped(modules)].map(([note, count]) => `${count} skipped: ${note}`)
+    const lines = [...notes, ...this.#skippedFiles]
     if (modules.length > 10) {
       const slowest = modules
         .map((module) => [module.diagnostic().duration, module.relativeModuleId] as const)

@@ -9,7 +9,7 @@ import { demoProjectFile } from "../../src/project/Demo.ts"
 import { send } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
 
-const redocly = join(import.meta.dirname, "../../node_modules/@redocly/cli/bin/cli.js")
+const redocly = join(import.meta.dirname, "node_modules/@redocly/cli/bin/cli.js")
 const env = { ...process.env, REDOCLY_TELEMETRY: "off", REDOCLY_SUPPRESS_UPDATE_NOTICE: "true", NO_COLOR: "1" }
 
 /** Applies the demo project as another project, with a token. */

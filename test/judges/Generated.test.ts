@@ -9,13 +9,13 @@ import { promisify } from "node:util"
 import { startServer } from "../support/TestServer.ts"
 
 const run = promisify(execFile)
-const judges = join(import.meta.dirname, "../judges")
+const judges = join(import.meta.dirname, "node_modules")
 
 const tool = (file: string, args: ReadonlyArray<string>, cwd: string) => run(process.execPath, [file, ...args], { cwd })
 
-const heyApi = join(judges, "node_modules/@hey-api/openapi-ts/bin/run.js")
-const orval = join(judges, "node_modules/orval/dist/bin/orval.mjs")
-const compiler = join(judges, "node_modules/typescript/bin/tsc")
+const heyApi = join(judges, "@hey-api/openapi-ts/bin/run.js")
+const orval = join(judges, "orval/dist/bin/orval.mjs")
+const compiler = join(judges, "typescript/bin/tsc")
 
 const strict = ["--strict", "--module", "commonjs", "--target", "es2022", "--lib", "es2022,dom,dom.iterable"]
 

@@ -1,0 +1,17 @@
+/**
+ * The packages of `test/judges`: programs that judge the reference and the client. They have an installation of their own,
+ * as they are many and only a few tests need them.
+ */
+import { existsSync } from "node:fs"
+import { join } from "node:path"
+
+/** The folder of the packages. */
+export const judges = join(import.meta.dirname, "../judges/node_modules")
+
+const command = "npm ci --prefix test/judges"
+
+/** Why tests that need the packages are skipped; `undefined` if they run. With `CI` set they run, and fail without them. */
+export const judgesMissing =
+  existsSync(judges) || (process.env["CI"] ?? "") !== ""
+    ? undefined
+    : `the judges are not installed; install them with: ${command}`
