@@ -31,7 +31,6 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "messaging/Connectors/Call.ts": [1, "compared with the date of Retry-After"],
   "messaging/Connectors/Http.ts": [1, "signed"],
   "messaging/MessagePruner.ts": [1, "compared with stored times"],
-  "platform/EmbeddedPostgres/LockFile.ts": [1, "compared with the time of a file"],
   "platform/MonotonicTime.ts": [5, "monotonic in place of the time of day, and a cache whose entries do not expire"],
   "platform/NewId.ts": [1, "ids sort by their time of creation"],
   "platform/auth/ApiKeys.ts": [3, "stored"],

@@ -1,8 +1,9 @@
-import { Context, Effect, Layer, type Redacted, Schedule, type Scope } from "effect"
+import { PgConnection } from "@effect/sql-pg"
+import { Context, Effect, Layer, Redacted, Schedule, type Scope } from "effect"
+import type { SqlError } from "effect/sql"
 import * as Cluster from "./EmbeddedPostgres/Cluster.ts"
-import * as Postmaster from "./EmbeddedPostgres/Postmaster.ts"
-import { EmbeddedPostgresError, untilEnded } from "./EmbeddedPostgres/Processes.ts"
-import * as Session from "./EmbeddedPostgres/Session.ts"
+import { EmbeddedPostgresError, isRunning, untilEnded } from "./EmbeddedPostgres/Processes.ts"
+import * as Server from "./EmbeddedPostgres/Server.ts"
 
 /**
  * The embedded PostgreSQL of an npm package. Processes with the same data directory share the server: the first one
@@ -20,42 +21,39 @@ export class EmbeddedPostgres extends Context.Service<
       EmbeddedPostgres,
       Effect.gen(function* () {
         const cluster = yield* Cluster.open(options)
-        yield* Effect.addFinalizer(() => stopIfUnused(cluster))
         const server = yield* findOrStart(cluster)
         yield* Effect.forkScoped(supervise(cluster, server))
-        return { url: Session.url(cluster, server) }
+        return { url: Cluster.urlOf(cluster, server.port, database) }
       })
     )
 }
 
-/** Finds or starts the server, and keeps a session open that shows other processes that this one uses it. */
+const database = "developer_api"
+
+/** Finds the server or starts it, and joins it until the scope ends. */
 const findOrStart = (
   cluster: Cluster.Cluster,
   port?: number
-): Effect.Effect<Session.Server, EmbeddedPostgresError, Scope.Scope> =>
+): Effect.Effect<Server.Server, EmbeddedPostgresError, Scope.Scope> =>
   Effect.gen(function* () {
-    const server = yield* Postmaster.serve(cluster, port)
-    if (port !== undefined && server.port !== port) {
+    const found = yield* Server.find(cluster)
+    if (found === undefined) return yield* Server.start(cluster, (server) => join(cluster, server), port)
+    if (port !== undefined && found.port !== port) {
       return yield* new EmbeddedPostgresError({
         reason: "Busy",
-        message: `PostgreSQL was started on port ${server.port}, while it is expected here on ${port}`
+        message: `PostgreSQL was started on port ${found.port}, while it is expected here on ${port}`
       })
     }
-    const session = yield* Session.join(cluster, server)
-    yield* Session.createDatabase(session)
-    return server
+    yield* join(cluster, found)
+    return found
   }).pipe(
-    // Another process may be starting or stopping the server, or its lock file may still exist.
-    Effect.retry({
-      while: ({ reason }) => reason === "Busy",
-      schedule: Schedule.spaced("200 millis"),
-      times: 100
-    })
+    // Another process may be starting or stopping the server at this moment.
+    Effect.retry({ while: ({ reason }) => reason === "Busy", schedule: Schedule.spaced("200 millis"), times: 100 })
   )
 
-/** Restarts the server when it has died, on the same port, so that clients keep their URL. */
-const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: Session.Server) {
-  const died = Effect.fnUntraced(function* ({ pid }: Session.Server) {
+/** Starts the server again when it has died, on the same port, so that clients keep their URL. */
+const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: Server.Server) {
+  const died = Effect.fnUntraced(function* ({ pid }: Server.Server) {
     yield* untilEnded(pid, "250 millis")
     yield* Effect.logWarning(`PostgreSQL (process ${pid}) has died and is started again; its log is ${cluster.log}`)
   })
@@ -68,18 +66,57 @@ const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: 
   return yield* Effect.forever(Effect.scoped(Effect.flatMap(comeBack, died)))
 })
 
-/** Stops the server if no other process uses it. */
-const stopIfUnused = (cluster: Cluster.Cluster): Effect.Effect<void> =>
-  Effect.gen(function* () {
-    const server = yield* Postmaster.running(cluster)
-    if (server === undefined || (yield* Session.isUsedByOthers(cluster, server))) return
-    yield* Postmaster.stop(server.pid)
-  }).pipe(
-    // Another process may be stopping it at this moment.
-    Effect.retry({
-      while: ({ reason }) => reason === "Busy",
-      schedule: Schedule.spaced("200 millis"),
-      times: 25
-    }),
-    Effect.catch(({ message }) => Effect.logWarning(`PostgreSQL may be left running: ${message}`))
+/**
+ * Opens a session until the scope ends, and creates the database if it is missing. The session holds a shared advisory
+ * lock, which shows other processes that this one uses the server.
+ */
+const join = Effect.fnUntraced(
+  function* (cluster: Cluster.Cluster, server: Server.Server) {
+    const session = yield* PgConnection.make({
+      url: Cluster.urlOf(cluster, server.port, "postgres"),
+      ssl: false,
+      applicationName: "developer-api presence"
+    })
+    const isTaken = yield* Effect.acquireRelease(isTrue(session, "pg_try_advisory_lock_shared(1)"), (taken) =>
+      taken ? leave(session, server) : Effect.void
+    )
+    if (!isTaken) {
+      const message = `PostgreSQL (process ${server.pid}) is being stopped by another process`
+      return yield* new EmbeddedPostgresError({ reason: "Busy", message })
+    }
+    if (!(yield* isTrue(session, `exists (select from pg_database where datname = '${database}')`))) {
+      // It fails if another process creates it at this moment, and is then tried again.
+      yield* session.query(`create database ${database}`, [], false)
+    }
+  },
+  (effect, _, { port }) =>
+    Effect.catchTag(effect, "SqlError", (error) => {
+      const reason = error.reason._tag === "AuthenticationError" ? "Failed" : "Busy"
+      const message = `PostgreSQL on port ${port} cannot be used: ${error.message}`
+      return Effect.fail(new EmbeddedPostgresError({ reason, message, cause: error }))
+    })
+)
+
+const isTrue = (session: PgConnection.PgConnection, expression: string): Effect.Effect<boolean, SqlError.SqlError> =>
+  Effect.map(session.query(`select ${expression} as answer`), ({ rows }) => rows[0]?.["answer"] === true)
+
+/** Stops the server unless another process or another client uses it. */
+const leave = (session: PgConnection.PgConnection, { pid }: Server.Server): Effect.Effect<void> =>
+  isUnused(session).pipe(
+    Effect.timeout("3 seconds"),
+    Effect.flatMap((unused) => (unused ? Server.stop(pid) : Effect.void)),
+    Effect.catch(({ message }) =>
+      isRunning(pid) ? Effect.logWarning(`PostgreSQL (process ${pid}) may be left running: ${message}`) : Effect.void
+    )
   )
+
+/** Whether no other process has joined, and no other client is connected. If so, none can join until the session ends. */
+const isUnused = Effect.fnUntraced(function* (session: PgConnection.PgConnection) {
+  yield* session.query("select pg_advisory_unlock_shared(1)")
+  if (!(yield* isTrue(session, "pg_try_advisory_lock(1)"))) return false
+  const others = `select from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid() limit 1`
+  // The server takes a moment to notice that the sessions of this process have ended.
+  const isConnected = Effect.map(session.query(others), ({ rowCount }) => rowCount > 0)
+  const schedule = Schedule.spaced("50 millis")
+  return !(yield* Effect.repeat(isConnected, { while: (connected) => connected, schedule, times: 10 }))
+})

@@ -13,7 +13,7 @@ import { ProjectId } from "../../src/api/Ids.ts"
 import { ApiKeys } from "../../src/platform/auth/ApiKeys.ts"
 import { migrate } from "../../src/platform/Migrations.ts"
 import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
-import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
+import * as Server from "../../src/platform/EmbeddedPostgres/Server.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { secretBox } from "../support/SecretBox.ts"
@@ -83,7 +83,7 @@ export const database = Effect.fnUntraced(function* (flags: Readonly<Record<stri
         const lock = yield* Effect.promise(() =>
           readFile(Path.join(directory, "postgres", "postmaster.pid"), "utf8").catch(() => undefined)
         )
-        if (lock !== undefined) yield* Postmaster.stop(Number.parseInt(lock, 10))
+        if (lock !== undefined) yield* Server.stop(Number.parseInt(lock, 10))
         if (kept === undefined) yield* Effect.promise(() => rm(directory, { recursive: true, force: true }))
       })
   )

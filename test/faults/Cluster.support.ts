@@ -1,10 +1,9 @@
 /** A PostgreSQL cluster of a test, which only the test starts again. */
-import { PgClient } from "@effect/sql-pg"
+import { PgClient, PgConnection } from "@effect/sql-pg"
 import { Effect, Redacted } from "effect"
 import { migrate } from "../../src/platform/Migrations.ts"
 import * as Embedded from "../../src/platform/EmbeddedPostgres/Cluster.ts"
-import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
-import * as Session from "../../src/platform/EmbeddedPostgres/Session.ts"
+import * as Server from "../../src/platform/EmbeddedPostgres/Server.ts"
 import { defer } from "../support/Finalizers.ts"
 import { childrenOf, isRunning, kill, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -26,13 +25,24 @@ export interface Cluster {
   readonly signal: (signal: "SIGSTOP" | "SIGCONT") => void
 }
 
+/** Starts the server of a new cluster, and creates the service's database. No process starts that server again. */
+export const startServer = (cluster: Embedded.Cluster): Promise<Server.Server> => {
+  const create = ({ port }: Server.Server) =>
+    PgConnection.make({ url: Embedded.urlOf(cluster, port, "postgres"), ssl: false }).pipe(
+      Effect.flatMap((session) => session.query("create database developer_api", [], false)),
+      Effect.scoped,
+      Effect.orDie
+    )
+  return Effect.runPromise(Server.start(cluster, create))
+}
+
 /** Starts a cluster with a migrated database. */
 export const startCluster = async (): Promise<Cluster> => {
   const directory = await temporaryDirectory()
   const cluster = await Effect.runPromise(
     Embedded.open({ directory, flags: { fsync: "off", full_page_writes: "off", shared_buffers: "32MB" } })
   )
-  let server = await Effect.runPromise(Postmaster.serve(cluster))
+  let server = await startServer(cluster)
   const processes = () => [server.pid, ...childrenOf(server.pid)]
   const signalAll = (signal: NodeJS.Signals) => {
     // The postmaster first, because it starts new sessions.
@@ -41,12 +51,11 @@ export const startCluster = async (): Promise<Cluster> => {
   }
   const start = async () => {
     // Sessions of a killed server may hold its shared memory for a moment.
-    server = await eventually(() => Effect.runPromise(Postmaster.serve(cluster, server.port)))
+    server = await eventually(() => Effect.runPromise(Server.start(cluster, () => Effect.void, server.port)))
   }
   /** After the test, resumes PostgreSQL or starts it again, for the next test. */
   const restore = () => defer(() => (isRunning(server.pid) ? signalAll("SIGCONT") : start()))
-  await Session.join(cluster, server).pipe(Effect.flatMap(Session.createDatabase), Effect.scoped, Effect.runPromise)
-  const url = Redacted.value(Session.url(cluster, server))
+  const url = Redacted.value(Embedded.urlOf(cluster, server.port, "developer_api"))
   await migrate.pipe(Effect.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 })), Effect.runPromise)
   return {
     url,
@@ -55,7 +64,7 @@ export const startCluster = async (): Promise<Cluster> => {
     start,
     stop: () => {
       restore()
-      return Effect.runPromise(Postmaster.stop(server.pid))
+      return Effect.runPromise(Server.stop(server.pid))
     },
     kill: async () => {
       restore()

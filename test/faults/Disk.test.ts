@@ -7,7 +7,7 @@ import { assert } from "@effect/vitest"
 import { beforeEach, describe, it } from "vitest"
 import { Effect } from "effect"
 import { spawnSync } from "node:child_process"
-import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
+import * as Server from "../../src/platform/EmbeddedPostgres/Server.ts"
 import { pipelines } from "../contract/Deals.support.ts"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder, postmasterOf, type Running, spawn, temporaryDirectory } from "../support/Process.ts"
@@ -70,7 +70,7 @@ const startOnSmallDisk = async (mebibytes: number, env: Readonly<Record<string, 
     findPostmaster()
     service.kill("SIGKILL")
     await service.exited
-    if (postmaster !== undefined) await Effect.runPromise(Postmaster.stop(postmaster))
+    if (postmaster !== undefined) await Effect.runPromise(Server.stop(postmaster))
   })
   const filler = Path.join(directory, "filler")
   return {

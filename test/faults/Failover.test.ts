@@ -6,13 +6,13 @@ import { Effect, Redacted } from "effect"
 import { cp, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
 import * as Embedded from "../../src/platform/EmbeddedPostgres/Cluster.ts"
-import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
-import * as Session from "../../src/platform/EmbeddedPostgres/Session.ts"
+import * as Server from "../../src/platform/EmbeddedPostgres/Server.ts"
 import { migrate } from "../../src/platform/Migrations.ts"
 import { settings } from "../integrations/Deliveries.support.ts"
 import { childrenOf, freePort, isRunning, kill, spawn, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { openProxy } from "../support/WireProxy.ts"
+import { startServer } from "./Cluster.support.ts"
 import { openLedger } from "./Ledger.support.ts"
 import { session, startHere } from "./Projects.support.ts"
 import { createClient, expectProblem, listClients } from "./Requests.support.ts"
@@ -33,41 +33,33 @@ const flags = { fsync: "off", full_page_writes: "off", shared_buffers: "32MB" }
 const startPair = async (): Promise<Pair> => {
   const [directory, copy, standbyPort] = await Promise.all([temporaryDirectory(), temporaryDirectory(), freePort()])
   const cluster = await Effect.runPromise(Embedded.open({ directory, flags }))
-  const first = await Effect.runPromise(Postmaster.serve(cluster))
-  await Session.join(cluster, first).pipe(Effect.flatMap(Session.createDatabase), Effect.scoped, Effect.runPromise)
-  await migrate.pipe(Effect.provide(PgClient.layer({ url: Session.url(cluster, first) })), Effect.runPromise)
-  await Effect.runPromise(Postmaster.stop(first.pid))
+  const first = await startServer(cluster)
+  const url = Embedded.urlOf(cluster, first.port, "developer_api")
+  await migrate.pipe(Effect.provide(PgClient.layer({ url })), Effect.runPromise)
+  await Effect.runPromise(Server.stop(first.pid))
 
   await cp(directory, copy, { recursive: true, preserveTimestamps: true })
   const other = await Effect.runPromise(Embedded.open({ directory: copy }))
   await writeFile(Path.join(other.data, "standby.signal"), "")
-  await Effect.runPromise(other.privileges.give(other.data))
+  await Effect.runPromise(other.give(other.data))
 
   // A commit is acknowledged once the standby has it as well.
   const primary = await Effect.runPromise(
-    Postmaster.serve({ ...cluster, flags: { ...flags, synchronous_standby_names: "*" } })
+    Server.start({ ...cluster, flags: { ...flags, synchronous_standby_names: "*" } }, () => Effect.void)
   )
   const settings = {
     ...flags,
+    port: standbyPort,
     listen_addresses: "127.0.0.1",
     unix_socket_directories: "",
     timezone: "UTC",
     primary_conninfo: `host=127.0.0.1 port=${primary.port} user=postgres password=${Redacted.value(cluster.password)}`
   }
-  const { args, file } = other.privileges.command(other.postgres, [
-    "-D",
-    other.data,
-    "-p",
-    String(standbyPort),
-    ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`])
-  ])
+  const options = Object.entries(settings).map(([name, value]) => `--${name}=${value}`)
+  const [file = "", ...args] = [...other.prefix, other.postgres, "-D", other.data, ...options]
   spawn(file, args)
 
-  const at = (port: number) => {
-    const url = new URL(Redacted.value(Session.url(cluster, primary)))
-    url.port = String(port)
-    return url.href
-  }
+  const at = (port: number) => Redacted.value(Embedded.urlOf(cluster, port, "developer_api"))
   const proxy = await openProxy(at(primary.port))
   const ofPrimary = await session(at(primary.port))
   await eventually(async () => {

@@ -7,7 +7,7 @@ import * as Net from "node:net"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
-import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
+import * as Server from "../../src/platform/EmbeddedPostgres/Server.ts"
 import { until } from "../support/Waiting.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../..")
@@ -33,7 +33,7 @@ export const temporaryDirectory = Effect.acquireRelease(
     Effect.gen(function* () {
       for (const data of [directory, Path.join(directory, "data")]) {
         const lock = lockOf(data)
-        if (lock !== undefined) yield* Postmaster.stop(lock.pid)
+        if (lock !== undefined) yield* Server.stop(lock.pid)
       }
       Fs.rmSync(directory, { recursive: true, force: true, maxRetries: 5 })
     })
@@ -85,7 +85,7 @@ export const service = (directory: string, options?: { readonly from?: string; r
     const ready = Effect.suspend(() => {
       const url = /url=(\S+)/.exec(output)?.[1]
       return url === undefined ? Effect.fail(`not ready: ${output}`) : Effect.succeed(running(directory, url))
-    }).pipe(Effect.retry(Schedule.spaced("20 millis").pipe(Schedule.upTo({ duration: "20 seconds" }))))
+    }).pipe(Effect.retry(Schedule.spaced("20 millis").pipe(Schedule.upTo({ duration: "60 seconds" }))))
     return { child, ready }
   })
 

@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
-import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
+import * as Server from "../../src/platform/EmbeddedPostgres/Server.ts"
 
 const flags = {
   fsync: "off",
@@ -22,7 +22,7 @@ export const startPostgres = async (): Promise<{ readonly url: string; readonly 
     await runtime.dispose()
     // The layer leaves the server running for other connected users; here these are leaks of tests, and it is stopped.
     const lock = await readFile(Path.join(directory, "postgres", "postmaster.pid"), "utf8").catch(() => undefined)
-    if (lock !== undefined) await Effect.runPromise(Postmaster.stop(Number.parseInt(lock, 10)))
+    if (lock !== undefined) await Effect.runPromise(Server.stop(Number.parseInt(lock, 10)))
     await rm(directory, { recursive: true, force: true })
   }
   try {

