@@ -51,7 +51,7 @@ export class Deals extends Context.Service<
       deal: DealCreate
     ) => Effect.Effect<Outcome<Appended>, IdempotencyKeyReused | DealReferenceNotFound | ServiceUnavailable>
 
-    /** Changes the fields of the patch, subject to `dealMoves` and `dealRules`. */
+    /** Changes the fields of the patch, subject to `dealStatuses` and `dealRules`. */
     readonly patch: (
       command: Command,
       id: DealId,

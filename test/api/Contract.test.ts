@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { Access } from "../../src/api/Access.ts"
 import { Api } from "../../src/api/Api.ts"
-import { campaignStatuses, moves, operations } from "../../src/api/campaigns/States.ts"
+import { campaigns, campaignStatuses, operations } from "../../src/api/campaigns/States.ts"
 import { eventTypes } from "../../src/api/integrations/Events.ts"
 import * as Problems from "../../src/api/Problems.ts"
 
@@ -78,7 +78,7 @@ describe("the contract", () => {
         .flatMap(([names = "", ...cells]) => names.split(", ").map((name) => [name, cells] as const))
     )
     for (const operation of operations) {
-      const refused = campaignStatuses.map((status) => moves[operation][status] === undefined)
+      const refused = campaignStatuses.map((status) => campaigns.moves[operation][status] === undefined)
       assert.deepStrictEqual(
         table.get(operation)?.map((cell) => cell === "409"),
         refused,

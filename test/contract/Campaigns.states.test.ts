@@ -1,7 +1,7 @@
 /** Every operation in every state of a campaign, over HTTP, against the table of contract §9. */
 import { assert, describe, it as pure, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { type CampaignStatus, campaignStatuses, moves, operations } from "../../src/api/campaigns/States.ts"
+import { campaigns, type CampaignStatus, campaignStatuses, operations } from "../../src/api/campaigns/States.ts"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { type CampaignRow, everybody, open, otherRoute, route } from "./Campaigns.support.ts"
@@ -70,7 +70,7 @@ describe("the table of the service", () => {
         "→ the state it was paused from": "where it was"
       }
       const to = outcome in expected ? expected[outcome] : outcome.replace("→ ", "")
-      assert.strictEqual(moves[operation][status], to, `${operation} of ${status}`)
+      assert.strictEqual(campaigns.moves[operation][status], to, `${operation} of ${status}`)
     }
   })
 })

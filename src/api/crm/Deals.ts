@@ -13,24 +13,18 @@ import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId } from 
 import { page, pageQuery } from "../Page.ts"
 import { CursorInvalid, DealNotFound, DealReferenceNotFound, DealStatusInvalid } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
+import { machine, targetsOf } from "../States.ts"
 
-export const DealStatus = Schema.Literals(["open", "won", "lost"])
+/** Leaving `open` sets `closedAt`; returning to it clears `closedAt` and `lostReason`. */
+export const dealStatuses = machine({
+  states: ["open", "won", "lost"],
+  moves: { win: { open: "won" }, lose: { open: "lost" }, reopen: { won: "open", lost: "open" } }
+})
+export const DealStatus = Schema.Literals(dealStatuses.states)
 export type DealStatus = typeof DealStatus.Type
 
 export const DealLifecycle = Schema.Literals(["active", "archived"])
 export type DealLifecycle = typeof DealLifecycle.Type
-
-/**
- * The allowed moves from each state; staying is no move. Leaving `open` sets `closedAt`; returning to it clears
- * `closedAt` and `lostReason`.
- */
-export const dealMoves = {
-  status: { open: ["won", "lost"], won: ["open"], lost: ["open"] },
-  lifecycle: { active: ["archived"], archived: ["active"] }
-} as const satisfies {
-  readonly status: Record<DealStatus, ReadonlyArray<DealStatus>>
-  readonly lifecycle: Record<DealLifecycle, ReadonlyArray<DealLifecycle>>
-}
 
 /** The fields that callers write, with their types in the API, the project file and imports. */
 export const dealFields = {
@@ -154,8 +148,11 @@ export const dealExample = {
 
 const receiptExample = { resourceId: dealExample.id, changed: true }
 
-const moves = Object.entries(dealMoves.status)
-  .map(([from, to]) => `\`${from}\` → ${to.map((status) => `\`${status}\``).join(" or ")}`)
+const moves = dealStatuses.states
+  .map((from) => {
+    const targets = targetsOf(dealStatuses, from).map((to) => `\`${to}\``)
+    return `\`${from}\` → ${targets.join(" or ")}`
+  })
   .join(", ")
 
 const path = "/v1/developer/crm/deals"

@@ -1,6 +1,6 @@
 /** The locked campaign of a command, and the guards that all commands share. */
 import type { SqlClient, Statement } from "effect/sql"
-import { allowedIn, campaignStatuses, type Move, moves, type Operation } from "../../api/campaigns/States.ts"
+import { campaigns, type Operation } from "../../api/campaigns/States.ts"
 import type { CampaignId, ProjectId } from "../../api/Ids.ts"
 import {
   CampaignNotFound,
@@ -8,6 +8,7 @@ import {
   CampaignStateConflict,
   VersionConflict
 } from "../../api/Problems.ts"
+import { startsOf } from "../../api/States.ts"
 import type { Refusal } from "../../platform/idempotency/Idempotency.ts"
 
 type Sql = SqlClient.SqlClient
@@ -23,14 +24,12 @@ export const target = (sql: Sql, id: CampaignId): Statement.Fragment => sql`
     ) campaign
   )`
 
-const destination = (move: Move) => (move === "where it was" ? "target.paused_from" : `'${move}'`)
-
 /** The state that an operation moves the target to; NULL if the move is not allowed. */
 export const moved = (operation: Operation): string =>
-  `CASE target.status ${campaignStatuses
-    .flatMap((status) => {
-      const move = moves[operation][status]
-      return move === undefined ? [] : [`WHEN '${status}' THEN ${destination(move)}`]
+  `CASE target.status ${startsOf(campaigns, operation)
+    .map((status) => {
+      const to = campaigns.moves[operation][status]
+      return `WHEN '${status}' THEN ${to === "where it was" ? "target.paused_from" : `'${to}'`}`
     })
     .join(" ")} END`
 
@@ -94,7 +93,7 @@ export const campaign_state_conflict =
       detail:
         fault === "channel"
           ? "The channel in channelId is revoked."
-          : `The campaign is ${fault}; ${operation} is allowed when it is ${allowedIn(operation).join(" or ")}.`
+          : `The campaign is ${fault}; ${operation} is allowed when it is ${startsOf(campaigns, operation).join(" or ")}.`
     })
 
 export const version_conflict = ({ version }: Refusal) =>

@@ -1,8 +1,9 @@
-/** The patch of deals, subject to `dealMoves` and `dealRules`. */
+/** The patch of deals, subject to `dealStatuses` and `dealRules`. */
 import type { SqlClient } from "effect/sql"
-import { dealMoves, type DealPatch, dealRules } from "../../api/crm/Deals.ts"
+import { type DealPatch, dealRules, dealStatuses } from "../../api/crm/Deals.ts"
 import type { DealId } from "../../api/Ids.ts"
 import { DealNotFound, type DealReferenceNotFound, DealStatusInvalid, ValidationFailed } from "../../api/Problems.ts"
+import { targetsOf } from "../../api/States.ts"
 import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
 import type { Form, Kind } from "../../platform/idempotency/Grouped.ts"
 import { append, appended, eventType } from "../../platform/outbox/Outbox.ts"
@@ -21,8 +22,8 @@ const nextValues = qualified(writable, "checked")
 export const noSuchDeal = "The project has no deal with the id in the path."
 
 /** The moves of `status` as pairs for an SQL IN. */
-const statusMoves = Object.entries(dealMoves.status)
-  .flatMap(([from, targets]) => targets.map((to) => `('${from}', '${to}')`))
+const statusMoves = dealStatuses.states
+  .flatMap((from) => targetsOf(dealStatuses, from).map((to) => `('${from}', '${to}')`))
   .join(", ")
 
 export interface DealChange {

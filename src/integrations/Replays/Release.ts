@@ -9,9 +9,10 @@
  */
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
+import { stepOf } from "../../api/States.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
 import { after } from "../Deliveries/States.ts"
-import { type EndReason, stepOf } from "./States.ts"
+import { type EndReason, replays } from "./States.ts"
 
 export interface Replay {
   readonly projectId: ProjectId
@@ -44,9 +45,9 @@ const recent = 100
 /** Time, in milliseconds, for which an unused pace is saved up. */
 const savedUp = 250
 
-const exhausted = stepOf("exhausted")
-const emptied = stepOf("emptied")
-const disabled = stepOf("disabled")
+const exhausted = stepOf(replays, "exhausted")
+const emptied = stepOf(replays, "emptied")
+const disabled = stepOf(replays, "disabled")
 
 /**
  * Lists replays that can go on: those whose pace permits a delivery to an endpoint that is neither parked nor resting, those

@@ -4,10 +4,11 @@ import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
 import { audited } from "../../platform/Audit.ts"
 import { selected } from "../../platform/Columns.ts"
+import { stepOf } from "../../api/States.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
 import type { Range } from "../../platform/Search.ts"
 import { type Filter, filters, type Selection } from "./Selection.ts"
-import { type EndReason, type State, stepOf } from "./States.ts"
+import { type EndReason, replays, type State } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -100,7 +101,7 @@ export const start = (sql: Sql, replay: Start) => sql`
 
 /** Cancels a running replay. Returns its new state, or no row if it does not exist. */
 export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => {
-  const { from, to } = stepOf("cancel")
+  const { from, to } = stepOf(replays, "cancel")
   return sql<{ readonly state: State; readonly matched: number; readonly queued: number }>`
     WITH target AS MATERIALIZED (
       SELECT state, matched, queued FROM replays WHERE project_id = ${projectId} AND id = ${id} FOR NO KEY UPDATE

@@ -1,0 +1,47 @@
+/**
+ * The form of all state machines: a list of states, and a table of moves. A move has a name, and a target for each state that
+ * it starts from. From a state without a target the move is not allowed. SQL guards, documents and tests derive from it.
+ */
+export interface Machine<State extends string, Move extends string, Target extends string = State> {
+  readonly states: ReadonlyArray<State>
+  readonly moves: Readonly<Record<Move, Readonly<Partial<Record<State, Target>>>>>
+}
+
+/** Defines a machine. `others` are targets that are not states, such as the removal of the record. */
+export const machine = <
+  const State extends string,
+  Move extends string,
+  const Other extends string = never
+>(definition: {
+  readonly states: ReadonlyArray<State>
+  readonly others?: ReadonlyArray<Other>
+  readonly moves: Machine<NoInfer<State>, Move, NoInfer<State | Other>>["moves"]
+}): Machine<State, Move, State | Other> => definition
+
+/** Returns the states that a move starts from. */
+export const startsOf = <State extends string, Move extends string, Target extends string>(
+  { moves, states }: Machine<State, Move, Target>,
+  move: Move
+): ReadonlyArray<State> => states.filter((state) => moves[move][state] !== undefined)
+
+/** Returns the start and the target of a move that starts from one state. */
+export const stepOf = <State extends string, Move extends string, Target extends string>(
+  machine: Machine<State, Move, Target>,
+  move: Move
+): { readonly from: State; readonly to: Target } => {
+  const [from, ...more] = startsOf(machine, move)
+  const to = from === undefined ? undefined : machine.moves[move][from]
+  if (from === undefined || to === undefined || more.length > 0)
+    throw new Error(`${move} does not start from one state`)
+  return { from, to }
+}
+
+/** Returns the targets of a state: those of all moves that start there, without the state itself. */
+export const targetsOf = <State extends string, Move extends string, Target extends string>(
+  { moves }: Machine<State, Move, Target>,
+  state: State
+): ReadonlyArray<Target> => {
+  const rows: ReadonlyArray<Readonly<Partial<Record<State, Target>>>> = Object.values(moves)
+  const targets = new Set(rows.flatMap((row) => row[state] ?? []))
+  return [...targets].filter((target: string) => target !== state)
+}
