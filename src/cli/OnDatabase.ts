@@ -9,7 +9,7 @@ import { Settings } from "../platform/Settings.ts"
 /** Commands act as the user of the operating system. */
 const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
 
-const database = Database.operatorLayer.pipe(
+const database = Database.clients.operator.pipe(
   Layer.provideMerge(Database.DatabaseUrl.layer),
   Layer.provideMerge(Settings.layer),
   Layer.merge(operator)

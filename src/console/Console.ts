@@ -11,7 +11,7 @@ import { WebhookControl } from "../integrations/WebhookControl.ts"
 import { Messages } from "../messaging/Messages.ts"
 import { Audit, Operator } from "../platform/Audit.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
-import { reportLayer, statement } from "../platform/Database.ts"
+import { clients, statement } from "../platform/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
 import { actions, type ActionResult } from "./Actions.ts"
@@ -74,7 +74,7 @@ const unavailable = (session?: Session) => (problem: ServiceUnavailable) =>
 /** The routes of the console. */
 const routes = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
-    const reports = Context.get(yield* Layer.build(reportLayer), SqlClient.SqlClient)
+    const reports = Context.get(yield* Layer.build(clients.reports), SqlClient.SqlClient)
     const sessions = yield* Sessions
     const services = yield* Effect.context<Services>()
     const provided = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)

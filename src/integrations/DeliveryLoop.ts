@@ -23,7 +23,7 @@ import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { Worker } from "../platform/background/Worker.ts"
-import { claimsLayer, deadLetteringLayer, maintenanceLayer, statement } from "../platform/Database.ts"
+import { clients, statement } from "../platform/Database.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { MetricsEnabled } from "../platform/MetricsEnabled.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
@@ -74,9 +74,8 @@ const internal = { _tag: "failed", code: "internal" } as const
 
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const claims = Context.get(yield* Layer.build(claimsLayer), SqlClient.SqlClient)
-  const maintenance = Context.get(yield* Layer.build(maintenanceLayer), SqlClient.SqlClient)
-  const deadLettering = Context.get(yield* Layer.build(deadLetteringLayer), SqlClient.SqlClient)
+  const claims = Context.get(yield* Layer.build(clients.claims), SqlClient.SqlClient)
+  const maintenance = Context.get(yield* Layer.build(clients.maintenance), SqlClient.SqlClient)
   const supervisor = yield* Supervisor
   const worker = yield* Worker
   const parts = { secrets: Secrets.make(yield* SecretBox), sender: yield* Sender }
@@ -225,7 +224,6 @@ const make = Effect.gen(function* () {
 
   yield* maintain({
     sql,
-    deadLettering,
     maintenance,
     worker,
     leaseMillis,

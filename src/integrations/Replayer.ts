@@ -2,7 +2,7 @@
 import { Context, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../platform/background/Supervisor.ts"
-import { deadLetteringLayer, statement } from "../platform/Database.ts"
+import { clients, statement } from "../platform/Database.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
@@ -17,7 +17,7 @@ const stalledAfter = Duration.minutes(1)
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
-    const sql = Context.get(yield* Layer.build(deadLetteringLayer), SqlClient.SqlClient)
+    const sql = Context.get(yield* Layer.build(clients.maintenance), SqlClient.SqlClient)
     const supervisor = yield* Supervisor
     const notifier = yield* Notifier
     const { webhooks } = yield* Settings

@@ -115,44 +115,23 @@ export const capacityOf = (id: PoolId): Effect.Effect<number> =>
     return sizesOf(max)[id] * (Option.isNone(directUrl) ? (pool.pipelined ?? 1) : 1)
   })
 
-/** The client of reads and other statements of requests, mutations excepted. */
-export const layer = client("reads")
-
-/** The client of mutations: see `platform/idempotency/Mutations.ts`. */
-export const mutationsLayer = client("mutations")
-
-/** The client of the background fibers. */
-export const backgroundLayer = client("background")
-
-/** The client of the delivery loop. */
-export const deliveriesLayer = client("deliveries")
-
-/** The client of the delivery loop's claims. */
-export const claimsLayer = client("claims")
-
-/** The client of requests that read many rows, so that other requests do not wait for them. */
-export const reportLayer = client("reports")
+/** The clients of the pools. `Database/Pools.ts` has the purpose of each. */
+export const clients = {
+  reads: client("reads"),
+  mutations: client("mutations"),
+  longRunning: client("longRunning"),
+  reports: client("reports"),
+  background: client("background"),
+  deliveries: client("deliveries"),
+  claims: client("claims"),
+  maintenance: client("maintenance"),
+  listener: direct("listener"),
+  worker: direct("worker"),
+  operator: direct("operator")
+}
 
 /** Time that a caller waits for a long-running command. */
 export const longRunningTimeout = Duration.seconds(30)
-
-/** The client of commands that take seconds. */
-export const longRunningLayer = client("longRunning")
-
-/** The client of pruning, whose statements are long. */
-export const maintenanceLayer = client("maintenance")
-
-/** The client of the sweep and of dead-lettering. */
-export const deadLetteringLayer = client("deadLettering")
-
-/** The client of operators, for migrations and project files, which have no timeout. */
-export const operatorLayer = direct("operator")
-
-/** The client of a worker's lock (`background/Worker`). */
-export const workerLayer = direct("worker")
-
-/** The client of LISTEN. */
-export const listenerLayer = direct("listener")
 
 /**
  * Whether a later attempt may succeed: PostgreSQL did not answer, is shutting down or starting up (57P01 to 57P03), is out

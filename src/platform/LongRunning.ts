@@ -1,7 +1,7 @@
 /** Long-running mutations: they have a pool of their own and a longer timeout than others. */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { longRunningLayer, longRunningTimeout, capacityOf, StatementTimeout } from "./Database.ts"
+import { capacityOf, clients, longRunningTimeout, StatementTimeout } from "./Database.ts"
 import { makeMutationClient, type MutationClient } from "./idempotency/Mutations.ts"
 
 export class LongRunning extends Context.Service<
@@ -17,7 +17,7 @@ export class LongRunning extends Context.Service<
     LongRunning,
     Effect.gen(function* () {
       const reads = yield* SqlClient.SqlClient
-      const sql = Context.get(yield* Layer.build(longRunningLayer), SqlClient.SqlClient)
+      const sql = Context.get(yield* Layer.build(clients.longRunning), SqlClient.SqlClient)
       return {
         mutations: makeMutationClient({ sql, reads, permits: yield* capacityOf("longRunning") }),
         withLongTimeout: Effect.provideService(StatementTimeout, longRunningTimeout)

@@ -34,16 +34,6 @@ export class MigrationFailed extends Data.TaggedError("MigrationFailed")<{
   }
 }
 
-/** The database has another migration under a number than this version; the message says what to do. */
-export class MigrationsForeign extends Data.TaggedError("MigrationsForeign")<{
-  readonly applied: string
-  readonly known: string
-}> {
-  override get message() {
-    return `The database has the migration ${this.applied}, which is ${this.known} in this version: it was created before the first release and can't be upgraded. Use another DATABASE_URL or DATA_DIR, and apply the project files there`
-  }
-}
-
 const fileOf = (id: number, name: string) => `${String(id).padStart(4, "0")}_${name}`
 
 type Step = Effect.Effect<unknown, SqlError.SqlError, SqlClient.SqlClient>
@@ -52,23 +42,12 @@ const isStep = (value: unknown): value is Step => Effect.isEffect(value)
 
 interface Applied {
   readonly id: number
-  readonly name: string
 }
 
-const readApplied = (sql: SqlClient.SqlClient) =>
-  sql<Applied>`SELECT migration_id AS id, name FROM effect_sql_migrations ORDER BY migration_id`
+const readApplied = (sql: SqlClient.SqlClient) => sql<Applied>`SELECT migration_id AS id FROM effect_sql_migrations`
 
-/** The first applied migration that has another name in this version. */
-const findForeign = (applied: ReadonlyArray<Applied>, known: ReadonlyArray<Migrator.ResolvedMigration>) => {
-  const names = new Map(known.map(([id, name]) => [id, name]))
-  for (const { id, name } of applied) {
-    const expected = names.get(id)
-    if (expected !== undefined && expected !== name) {
-      return new MigrationsForeign({ applied: fileOf(id, name), known: fileOf(id, expected) })
-    }
-  }
-  return undefined
-}
+const pendingOf = (known: ReadonlyArray<Migrator.ResolvedMigration>, applied: ReadonlyArray<Applied>) =>
+  known.filter(([id]) => !applied.some((row) => row.id === id))
 
 /** Applies what is pending, in order, and returns what that was. */
 const applyPending = <R>(migrations: Migrator.Loader<R>) =>
@@ -78,12 +57,7 @@ const applyPending = <R>(migrations: Migrator.Loader<R>) =>
       CREATE TABLE IF NOT EXISTS effect_sql_migrations (
         migration_id integer PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT now(), name text NOT NULL
       )`
-    const rows = yield* readApplied(sql)
-    const known = yield* migrations
-    const foreign = findForeign(rows, known)
-    if (foreign !== undefined) return yield* foreign
-    const applied = new Set(rows.map(({ id }) => id))
-    const missing = known.filter(([id]) => !applied.has(id))
+    const missing = pendingOf(yield* migrations, yield* readApplied(sql))
     for (const migration of missing) yield* apply(sql, migration)
     if (missing.length > 0) yield* Effect.andThen(reportChanges(sql), analyzeChanged(sql))
     return missing.map(([id, name]) => [id, name] as const)
@@ -149,7 +123,7 @@ export class MigrationsPending extends Data.TaggedError("MigrationsPending")<{ r
   }
 }
 
-/** Compares the applied migrations with those of this version: the numbers of pending and of unknown ones, and whether the database is foreign. */
+/** Returns the number of migrations that are pending, and of applied ones that this version does not know. */
 export const migrationStatus = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const known = yield* loader
@@ -157,15 +131,13 @@ export const migrationStatus = Effect.gen(function* () {
     SELECT to_regclass('effect_sql_migrations') IS NOT NULL AS exists`
   const applied = table?.exists === true ? yield* readApplied(sql) : []
   return {
-    pending: known.filter(([id]) => !applied.some((row) => row.id === id)).length,
-    unknown: applied.filter((row) => !known.some(([id]) => row.id === id)).length,
-    foreign: findForeign(applied, known)
+    pending: pendingOf(known, applied).length,
+    unknown: applied.filter((row) => !known.some(([id]) => row.id === id)).length
   }
 }).pipe(Effect.provide(NodeServices.layer))
 
 /** Fails unless every migration has been applied. */
 export const assertMigrated = Effect.gen(function* () {
-  const { foreign, pending } = yield* migrationStatus
-  if (foreign !== undefined) return yield* foreign
+  const { pending } = yield* migrationStatus
   if (pending > 0) return yield* new MigrationsPending({ count: pending })
 })

@@ -33,7 +33,7 @@ import { makeCompile } from "./RequestPath.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
 
 /** The preview reads many rows, so it has connections of its own and delays no other request. */
-const preview = Layer.provide(Preview.layer, Database.reportLayer)
+const preview = Layer.provide(Preview.layer, Database.clients.reports)
 
 /** Compiles every operation of the Api and adds it to the router. */
 const api = HttpRouter.use((router) =>

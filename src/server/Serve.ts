@@ -50,7 +50,7 @@ const migrated = Layer.effectDiscard(
     const { migrateOnStart } = yield* Settings
     yield* migrateOnStart ? Effect.asVoid(migrate) : assertMigrated
   })
-).pipe(Layer.provide(Database.operatorLayer))
+).pipe(Layer.provide(Database.clients.operator))
 
 /** The services that all others require. */
 const platform = Layer.mergeAll(
@@ -66,7 +66,7 @@ const platform = Layer.mergeAll(
 ).pipe(
   Layer.provideMerge(SecretKey.layer),
   Layer.provideMerge(migrated),
-  Layer.provideMerge(Database.layer),
+  Layer.provideMerge(Database.clients.reads),
   Layer.provideMerge(Supervisor.layer),
   Layer.provideMerge(Database.DatabaseUrl.layer),
   Layer.provideMerge(Telemetry.layer),
@@ -83,10 +83,10 @@ const background = Layer.mergeAll(
   Retrier.layer,
   Runner.layer
 ).pipe(
-  Layer.provide(Database.backgroundLayer),
-  Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.deliveriesLayer])),
+  Layer.provide(Database.clients.background),
+  Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.clients.deliveries])),
   Layer.merge(Replayer.layer),
-  Layer.merge(Layer.provide(reevaluation, Database.operatorLayer)),
+  Layer.merge(Layer.provide(reevaluation, Database.clients.operator)),
   Layer.provide([Worker.layer, Circuits.layer])
 )
 

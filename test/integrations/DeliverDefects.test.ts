@@ -5,7 +5,7 @@ import { DeliveryLoop } from "../../src/integrations/DeliveryLoop.ts"
 import { Sender } from "../../src/integrations/Sender.ts"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
 import { Worker } from "../../src/platform/background/Worker.ts"
-import { DatabaseUrl, deliveriesLayer } from "../../src/platform/Database.ts"
+import { clients, DatabaseUrl } from "../../src/platform/Database.ts"
 import { Notifier } from "../../src/platform/outbox/Notifier.ts"
 import { SecretBox } from "../../src/platform/SecretBox.ts"
 import { SecretKey } from "../../src/platform/SecretKey.ts"
@@ -33,7 +33,7 @@ describe("a defect in recording results", () => {
         Layer.provide(Notifier.layerInline),
         Layer.provide(Supervisor.layer),
         Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(secretKey)))),
-        Layer.provide(deliveriesLayer),
+        Layer.provide(clients.deliveries),
         Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
         Layer.provide(Settings.layer),
         Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ SECRET_KEY: secretKey, LOG_LEVEL: "none" }))),

@@ -1,7 +1,7 @@
 /** A batch of 20,000 records: evaluated in portions, and compared with as many clients by a statement that is not quadratic. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
-import { DatabaseUrl, operatorLayer } from "../../src/platform/Database.ts"
+import { clients, DatabaseUrl } from "../../src/platform/Database.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { TestServer } from "../support/TestServer.ts"
 import type { StagedRecord } from "./Preview.model.support.ts"
@@ -52,7 +52,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("20,000 staged
       const { databaseUrl, issue, seed, send, sql } = yield* TestServer
       // Like the command, on a connection with a longer statement timeout.
       const operator = projects.pipe(
-        Layer.provide(operatorLayer),
+        Layer.provide(clients.operator),
         Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(databaseUrl)))
       )
       const apply = (text: string) =>

@@ -1,11 +1,11 @@
 /** Migrations run while the version before serves. */
 import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it, layer } from "@effect/vitest"
-import { Effect, Fiber, Layer } from "effect"
+import { Effect, Fiber } from "effect"
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
-import { assertMigrated, migrate, migrateFrom } from "../../src/platform/Migrations.ts"
-import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
+import { migrateFrom } from "../../src/platform/Migrations.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
 import { faultsOf, baseline } from "./Migrations.support.ts"
 
 const directory = Path.resolve(import.meta.dirname, "../../migrations")
@@ -52,31 +52,6 @@ describe("a migration after the baseline", () => {
     assert.deepStrictEqual(faultsOf(`export default Effect.gen(function* () { yield* sql\`${sql}\` })`), [])
   })
 })
-
-it.effect("a database that was created before the first release is refused and left as it is", () =>
-  Effect.gen(function* () {
-    const sql = yield* PgClient.PgClient
-    yield* sql`
-      CREATE TABLE effect_sql_migrations (
-        migration_id integer PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT now(), name text NOT NULL
-      )`
-    yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (1, 'projects'), (2, 'clients')`
-    const relations = sql`SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace ORDER BY 1`
-    const before = yield* relations
-    for (const failure of [yield* Effect.flip(migrate), yield* Effect.flip(assertMigrated)]) {
-      assert.strictEqual(failure._tag, "MigrationsForeign")
-      assert.match(
-        failure.message,
-        /0002_clients, which is 0002_crm in this version.* Use another DATABASE_URL or DATA_DIR/
-      )
-    }
-    assert.deepStrictEqual(yield* relations, before)
-  }).pipe(
-    Effect.provide(
-      Layer.unwrap(Effect.map(makeDatabase({ empty: true }), (url) => PgClient.layer({ url, maxConnections: 1 })))
-    )
-  )
-)
 
 /** Creates a directory of migrations from texts by file name. */
 const migrations = (files: Readonly<Record<string, string>>) =>

@@ -61,7 +61,7 @@ export const pooler = Effect.gen(function* () {
   if (Option.isNone(databaseUrl)) return ok("none: the embedded database needs no pooler")
   if (Option.isNone(databaseDirectUrl)) return ok("none: DATABASE_URL leads to PostgreSQL itself")
   const direct = yield* SqlClient.SqlClient
-  const pooled = Context.get(yield* Layer.build(Database.layer), SqlClient.SqlClient)
+  const pooled = Context.get(yield* Layer.build(Database.clients.reads), SqlClient.SqlClient)
   const identity = (sql: SqlClient.SqlClient) => sql<{ id: string }>`
     SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), current_database()) AS id`
   const [[there], [here]] = yield* Effect.all([identity(direct), identity(pooled)])
@@ -75,14 +75,8 @@ export const pooler = Effect.gen(function* () {
 
 /** Every migration of this version is applied, and no unknown one. */
 export const migrations = Effect.gen(function* () {
-  const { databaseUrl, migrateOnStart } = yield* Settings
-  const { foreign, pending, unknown } = yield* migrationStatus
-  if (foreign !== undefined) {
-    return failed(
-      "the database was created before the first release",
-      `Use another ${Option.isNone(databaseUrl) ? "DATA_DIR" : "DATABASE_URL"}.`
-    )
-  }
+  const { migrateOnStart } = yield* Settings
+  const { pending, unknown } = yield* migrationStatus
   if (unknown > 0) {
     return failed(`${unknown} applied that this version does not know`, "Run the version that the database is of.")
   }

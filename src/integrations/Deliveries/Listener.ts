@@ -2,7 +2,7 @@
 import { PgClient } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer, Option, Queue } from "effect"
 import { Supervisor } from "../../platform/background/Supervisor.ts"
-import { listenerLayer } from "../../platform/Database.ts"
+import { clients } from "../../platform/Database.ts"
 import { channel, type Notice, noticeOf, Notifier } from "../../platform/outbox/Notifier.ts"
 
 const reconnectAfter = Duration.seconds(1)
@@ -17,7 +17,7 @@ export const listen = Effect.fnUntraced(function* (receive: (notice: Notice) => 
   const notifier = yield* Notifier
   yield* notifier.subscribe(receive)
   const session = Effect.fnUntraced(function* (progress: Effect.Effect<void>) {
-    const client = Context.get(yield* Layer.build(Layer.fresh(listenerLayer)), PgClient.PgClient)
+    const client = Context.get(yield* Layer.build(Layer.fresh(clients.listener)), PgClient.PgClient)
     const notifications = yield* client.listen(channel)
     return yield* Queue.take(notifications).pipe(
       Effect.timeoutOption(progressEvery),

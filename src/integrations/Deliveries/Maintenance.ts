@@ -26,9 +26,7 @@ const measureEvery = Duration.seconds(15)
 
 interface Options {
   readonly sql: SqlClient.SqlClient
-  /** For the sweep, dead-lettering and measuring. */
-  readonly deadLettering: SqlClient.SqlClient
-  /** For retention. */
+  /** For the sweep, dead-lettering, retention and measuring. */
   readonly maintenance: SqlClient.SqlClient
   readonly worker: Worker["Service"]
   readonly leaseMillis: number
@@ -40,7 +38,7 @@ interface Options {
 
 /** Runs until the scope is closed. */
 export const maintain = Effect.fnUntraced(function* (options: Options) {
-  const { deadLettering, leaseMillis, maintenance, maxAge, sql, visit, worker } = options
+  const { leaseMillis, maintenance, maxAge, sql, visit, worker } = options
   const measured = yield* MetricsEnabled
   const periodic = <A, E, R>(name: string, interval: Duration.Duration, effect: Effect.Effect<A, E, R>) =>
     forkPeriodic(`deliveries ${name}`, { interval }, untraced(effect))
@@ -58,7 +56,7 @@ export const maintain = Effect.fnUntraced(function* (options: Options) {
   yield* periodic(
     "sweep",
     sweepEvery,
-    Effect.suspend(() => statement(sweep(deadLettering, last))).pipe(
+    Effect.suspend(() => statement(sweep(maintenance, last))).pipe(
       Effect.map(([end]) => {
         const isLast = end === undefined || end.seen < endpointsPerSweep
         last = isLast ? firstEndpoint : end
@@ -74,8 +72,8 @@ export const maintain = Effect.fnUntraced(function* (options: Options) {
       Effect.tap(({ count }) => (measured && count > 0 ? Metrics.countDead(outcome, count) : Effect.void)),
       Effect.repeat({ while: ({ more }) => more, times: batchesPerRun })
     )
-  yield* periodic("dead-lettering", discardEvery, batches("disabled", discard(deadLettering)))
-  yield* periodic("expiry", expireEvery, batches("expired", expire(deadLettering, Duration.toMillis(maxAge))))
+  yield* periodic("dead-lettering", discardEvery, batches("disabled", discard(maintenance)))
+  yield* periodic("expiry", expireEvery, batches("expired", expire(maintenance, Duration.toMillis(maxAge))))
 
   yield* periodic(
     "retention",
@@ -86,5 +84,5 @@ export const maintain = Effect.fnUntraced(function* (options: Options) {
     }).pipe(Effect.repeat({ while: (more) => more }))
   )
 
-  if (measured) yield* periodic("metrics", measureEvery, Metrics.gauge(deadLettering))
+  if (measured) yield* periodic("metrics", measureEvery, Metrics.gauge(maintenance))
 })

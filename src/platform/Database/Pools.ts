@@ -104,18 +104,11 @@ export const pools = {
       synchronous_commit: "off"
     }
   },
-  deadLettering: {
-    name: "developer-api dead-lettering",
-    purpose: "The sweep and dead-lettering, whose batches take longer than a claim may wait.",
-    size: 1,
-    pipelined: 4,
-    session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
-  },
+  // Not pipelined, so that no statement waits behind a long one while the other connection is free.
   maintenance: {
     name: "developer-api maintenance",
-    purpose: "Pruning, whose statements are long.",
-    size: 1,
-    pipelined: 4,
+    purpose: "The sweep, dead-lettering, replays and pruning, whose batches take longer than a claim may wait.",
+    size: 2,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
   // Its statements are answered at once. While it only listens, no answer is due.
@@ -152,8 +145,8 @@ const ids = Record.keys(defaults)
 /** The default of `DATABASE_MAX_CONNECTIONS`. */
 export const defaultConnections = Object.values(defaults).reduce((sum, size) => sum + size, 0)
 
-/** The minimum of `DATABASE_MAX_CONNECTIONS`: one connection for each pool. */
-export const leastConnections = ids.length
+/** The minimum of `DATABASE_MAX_CONNECTIONS` (contract §14): one connection for each pool, two for maintenance. */
+export const leastConnections = 12
 
 /**
  * Returns the connections of each pool for a process that may open `max`. Connections beyond the default go to reads and

@@ -21,7 +21,7 @@ import { PgClient } from "@effect/sql-pg"
 import { Clock, Context, Data, Duration, Effect, Latch, Layer, Schedule } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { randomBytes } from "node:crypto"
-import { workerLayer } from "../Database.ts"
+import { clients } from "../Database.ts"
 import { untraced } from "../Telemetry.ts"
 import { Supervisor } from "./Supervisor.ts"
 
@@ -83,7 +83,7 @@ const make = Effect.gen(function* () {
 
   /** Holds the lock until the connection breaks. */
   const session = Effect.fnUntraced(function* (progress: Effect.Effect<void>) {
-    const client = Context.get(yield* Layer.build(Layer.fresh(workerLayer)), PgClient.PgClient)
+    const client = Context.get(yield* Layer.build(Layer.fresh(clients.worker)), PgClient.PgClient)
     const [high, low] = [Number(id >> 32n), Number(BigInt.asIntN(32, id))]
     yield* client`SELECT pg_advisory_lock_shared(${high}::int, ${low}::int)`
     yield* heartbeat(client)

@@ -4,7 +4,7 @@ import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { coalesced } from "../Coalesced.ts"
-import { capacityOf, mutationsLayer, retried } from "../Database.ts"
+import { capacityOf, clients, retried } from "../Database.ts"
 import { plannedOnce } from "../Lookups.ts"
 import { hashOf } from "../NameHash.ts"
 
@@ -55,7 +55,7 @@ export class Mutations extends Context.Service<Mutations, MutationClient>()(
     Mutations,
     Effect.gen(function* () {
       const reads = yield* SqlClient.SqlClient
-      const sql = Context.get(yield* Layer.build(mutationsLayer), SqlClient.SqlClient)
+      const sql = Context.get(yield* Layer.build(clients.mutations), SqlClient.SqlClient)
       // The other half is for groups, which never wait for a record.
       const permits = Math.max(1, Math.floor((yield* capacityOf("mutations")) / 2))
       return makeMutationClient({ sql, reads, permits })
