@@ -1,14 +1,16 @@
 /** `project`: the project file (contract §12). */
-import { Console, Data, Effect, FileSystem, Layer, Stdio, Stream } from "effect"
+import { Console, Data, Effect, FileSystem, Layer, Option, Stdio, Stream } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { SecretKey } from "../platform/SecretKey.ts"
+import { type ExportReport, Exports } from "../project/Exports.ts"
 import { jsonSchema } from "../project/ProjectFile.ts"
 import { Offboarding } from "../project/Offboarding.ts"
 import { type ApplyReport, Projects } from "../project/Projects.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
 import { answer, cli, table, withProgress } from "./Output.ts"
+import { writeDocument } from "./OutputFile.ts"
 
 class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
 
@@ -40,6 +42,40 @@ const apply = Command.make(
   Command.withExamples([
     { command: `${cli} project apply acme.json` },
     { command: `${cli} project apply - < acme.json`, description: "Read from standard input" }
+  ])
+)
+
+const exportCommand = Command.make(
+  "export",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    output: Flag.String("output").pipe(
+      Flag.withMetavar("FILE"),
+      Flag.withDescription("The file to write or replace; standard output if not given"),
+      Flag.optional
+    )
+  },
+  Effect.fn(function* ({ json, output, project }) {
+    const projectId = yield* Flags.projectId(project)
+    let records = 0
+    const report = yield* Effect.flatMap(Exports, (exports) =>
+      writeDocument(output, (write) => exports.export(projectId, write, () => void records++))
+    ).pipe(
+      withProgress(`Exporting project ${project}`, () => `, ${records} records`),
+      Effect.provide(Exports.layer),
+      onMigratedDatabase
+    )
+    // Without a file, standard output has the project file itself.
+    if (Option.isSome(output)) yield* answer(json, report, exported(output.value, report))
+  })
+).pipe(
+  Command.withDescription(
+    "Write a project as a project file, without the secrets of its channels: as it is at one moment, while it is in use"
+  ),
+  Command.withExamples([
+    { command: `${cli} project export --project acme --output acme.json` },
+    { command: `${cli} project export --project acme | gzip > acme.json.gz`, description: "Write to standard output" }
   ])
 )
 
@@ -95,8 +131,8 @@ const unconfirmed = (value: string) =>
   })
 
 export const project = Command.make("project").pipe(
-  Command.withDescription("Apply project files, and delete projects"),
-  Command.withSubcommands([apply, schema, remove])
+  Command.withDescription("Apply and export project files, and delete projects"),
+  Command.withSubcommands([apply, exportCommand, schema, remove])
 )
 
 const read = Effect.fnUntraced(function* (file: string) {
@@ -111,6 +147,13 @@ const read = Effect.fnUntraced(function* (file: string) {
     catch: () => new FileUnreadable({ message: `Cannot read ${file} (it is not UTF-8)` })
   })
 })
+
+const exported = (file: string, { projectId, records }: ExportReport) =>
+  [
+    `Project ${projectId} is in ${file}.`,
+    "",
+    table([["", "RECORDS"], ...Object.entries(records).map(([name, count]) => [name, String(count)])])
+  ].join("\n")
 
 const summary = ({ created, projectId, unchanged, updated }: ApplyReport) => {
   const kinds = [...new Set([created, updated, unchanged].flatMap((counts) => Object.keys(counts)))]

@@ -16,6 +16,7 @@ type ColumnType =
   | "bigint"
   | "bytea"
   | "date"
+  | "json"
   | "jsonb"
   | "timestamptz"
 

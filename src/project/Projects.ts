@@ -1,19 +1,18 @@
 /** Applies project files. They create projects, members and all other records that the API does not create. */
-import { Context, Data, DateTime, Effect, Layer, Result } from "effect"
+import { Context, Data, DateTime, Effect, Layer, Record, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
-import { stage } from "../integrations/StagedBatches.ts"
+import { digestOf, stage } from "../integrations/StagedBatches.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { analyzeChanged, reportChanges } from "../platform/Statistics.ts"
 import { parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
 import { lineOf } from "./ProjectFile/FaultLines.ts"
 import * as Channels from "./Projects/Channels.ts"
 import * as Deals from "./Projects/Deals.ts"
-import type { FileRecord } from "./Projects/Lists.ts"
-import * as Parts from "./Projects/Parts.ts"
+import { type FileRecord, flattened } from "./Projects/Part.ts"
+import { type PartName, parts } from "./Projects/Parts.ts"
 import * as Pipelines from "./Projects/Pipelines.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
-import { clientRecord, installationRecord, segmentRecord, ticketRecord } from "./Projects/Records.ts"
 import {
   mergedIntoSelf,
   repeatedAddresses,
@@ -22,7 +21,7 @@ import {
   repeatedTemplates,
   unknownReferences
 } from "./Projects/References.ts"
-import { type Counts, type Part, upsert } from "./Projects/Upsert.ts"
+import { type Counts, upsert } from "./Projects/Upsert.ts"
 
 /** The faults of a project file, one line each: `path: message`. Nothing was written. */
 export class ProjectFileInvalid extends Data.TaggedError("ProjectFileInvalid")<{
@@ -55,8 +54,9 @@ export class Projects extends Context.Service<
       const box = yield* SecretBox
 
       const applyFile = Effect.fnUntraced(function* (file: ProjectFile) {
-        const { id } = file.project
-        const { created, isDeleted, row } = yield* ProjectRow.open(sql, file.project)
+        const { project, ...records } = file
+        const { id } = project
+        const { created, isDeleted, row } = yield* ProjectRow.open(sql, project)
         if (isDeleted) return yield* new ProjectFileInvalid({ faults: [`project.id: ${id} is being deleted`] })
         // Read after the lock is taken, so that `updatedAt` is never earlier than that of a change the apply waited
         // for.
@@ -81,28 +81,18 @@ export class Projects extends Context.Service<
 
         const updated = yield* ProjectRow.update(sql, id, row)
         const counts: Record<string, Counts> = { project: countOne(created, updated) }
-        // Referenced records precede the records that reference them.
-        const parts: ReadonlyArray<[name: string, part: Part, records: ReadonlyArray<FileRecord> | undefined]> = [
-          ["members", Parts.members(sql), file.members],
-          ["organizations", Parts.organizations(sql), file.organizations],
-          ["pipelines", Parts.pipelines, file.pipelines],
-          ["loyaltyLevels", Parts.loyaltyLevels, file.loyaltyLevels],
-          ["stampOffers", Parts.stampOffers, file.stampOffers],
-          ["channels", Parts.channels(sql, now), file.channels && channels.records],
-          ["clients", Parts.clients(sql, now), file.clients?.map(clientRecord)],
-          ["deals", Parts.deals(sql, now), file.deals && deals.records],
-          ["tickets", Parts.tickets(sql), file.tickets?.map(ticketRecord)],
-          ["conversations", Parts.conversations(sql, now), file.conversations],
-          ["segments", Parts.segments(sql, now), file.segments?.map(segmentRecord)],
-          ["templates", Parts.templates, file.templates],
-          ["campaigns", Parts.campaigns(sql, now), file.campaigns],
-          ["installations", Parts.installations(sql), file.installations?.map(installationRecord)],
-          ["tasks", Parts.tasks(sql, now), file.tasks]
-        ]
-        for (const [name, part, records] of parts) {
-          if (records !== undefined) counts[name] = yield* upsert(sql, part, id, records)
+        const given: { readonly [Name in PartName]?: ReadonlyArray<FileRecord> | undefined } = {
+          ...records,
+          channels: records.channels && channels.records,
+          deals: records.deals && deals.records,
+          installations: records.installations?.map(withDigest)
         }
-        yield* stage(sql, id, file.installations ?? [])
+        for (const name of Record.keys(parts)) {
+          const part = parts[name]
+          const flat = given[name]?.map((record) => flattened(part, record))
+          if (flat !== undefined) counts[name] = yield* upsert(sql, part, id, now, flat)
+        }
+        yield* stage(sql, id, records.installations ?? [])
         yield* ProjectRow.close(sql, id)
         return report(id, counts)
       })
@@ -122,6 +112,12 @@ export class Projects extends Context.Service<
     })
   )
 }
+
+/** Puts the digest of the staged records in their place, which shows whether they differ from the stored ones. */
+const withDigest = ({ stagedRecords, ...installation }: NonNullable<ProjectFile["installations"]>[number]) => ({
+  ...installation,
+  stagedDigest: stagedRecords && digestOf(stagedRecords)
+})
 
 const countOne = (created: boolean, updated: boolean): Counts => ({
   created: created ? 1 : 0,

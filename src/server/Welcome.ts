@@ -5,7 +5,7 @@ import { scopes } from "../api/Access.ts"
 import { ProjectId } from "../api/Ids.ts"
 import { issue, signInPath } from "../console/Links.ts"
 import { ApiKeys } from "../platform/auth/ApiKeys.ts"
-import { demoProjectFile } from "../project/Demo.ts"
+import demo from "../project/demo.json" with { type: "json" }
 import { Projects } from "../project/Projects.ts"
 
 /** The URL of the service, and of its admin server. */
@@ -20,7 +20,7 @@ export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   const known = yield* sql`SELECT 1 FROM api_keys UNION ALL SELECT 1 FROM projects WHERE project_id <> 'demo' LIMIT 1`
   if (known.length > 0) return [consoleAt(urls.admin, "/console")]
 
-  yield* (yield* Projects).apply(JSON.stringify(demoProjectFile))
+  yield* (yield* Projects).apply(JSON.stringify(demo))
   const { token } = yield* (yield* ApiKeys).issue({
     projectId: ProjectId.make("demo"),
     name: "first start",

@@ -5,7 +5,7 @@ import { execFile } from "node:child_process"
 import { mkdtemp, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { demoProjectFile } from "../../src/project/Demo.ts"
+import { demoProjectFile } from "../support/DemoProject.ts"
 import { send } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
 

@@ -1,7 +1,7 @@
 /** The shape of the project file: the accepted values, and the message of each fault. */
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
-import { demoProjectFile } from "../../src/project/Demo.ts"
+import { demoText } from "../support/DemoProject.ts"
 import { jsonSchema, parseProjectFile } from "../../src/project/ProjectFile.ts"
 
 const project = { id: "p", name: "P" }
@@ -229,7 +229,7 @@ describe("times", () => {
 })
 
 describe("the schema of the project file", () => {
-  it("accepts the demo", () => assert.deepStrictEqual(faults(demoProjectFile), []))
+  it("accepts the demo", () => assert.deepStrictEqual(faults(demoText), []))
 
   it("is a strict JSON Schema with defaults", () => {
     const text = JSON.stringify(jsonSchema)

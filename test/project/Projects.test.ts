@@ -5,7 +5,7 @@ import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { ProjectId } from "../../src/api/Ids.ts"
-import { demoProjectFile } from "../../src/project/Demo.ts"
+import { demoText } from "../support/DemoProject.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { secretBox } from "../support/SecretBox.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
@@ -15,7 +15,6 @@ layer(services)("an apply", (it) => {
   it.effect("creates the demo without events, and changes nothing the second time", () =>
     Effect.gen(function* () {
       const { apply } = yield* Projects
-      const text = JSON.stringify(demoProjectFile)
       const projectId = ProjectId.make("demo")
       const all = {
         project: 1,
@@ -34,10 +33,10 @@ layer(services)("an apply", (it) => {
         tasks: 1
       }
       const zero = Object.fromEntries(Object.keys(all).map((part) => [part, 0]))
-      assert.deepStrictEqual(yield* apply(text), { projectId, created: all, updated: zero, unchanged: zero })
+      assert.deepStrictEqual(yield* apply(demoText), { projectId, created: all, updated: zero, unchanged: zero })
       const rows = yield* stateOf("demo")
       yield* TestClock.adjust("1 hour")
-      assert.deepStrictEqual(yield* apply(text), { projectId, created: zero, updated: zero, unchanged: all })
+      assert.deepStrictEqual(yield* apply(demoText), { projectId, created: zero, updated: zero, unchanged: all })
       assert.deepStrictEqual(yield* stateOf("demo"), rows)
       const sql = yield* SqlClient.SqlClient
       assert.deepStrictEqual(yield* sql`SELECT FROM events`, [])

@@ -1,6 +1,6 @@
 /** Uses every part of the service once, so that each of its statements is sent. */
 import { Duration, Effect } from "effect"
-import { demoProjectFile } from "../../src/project/Demo.ts"
+import { demoText } from "../support/DemoProject.ts"
 import { run } from "../cli/Cli.support.ts"
 import { newKey, referring, requestOf } from "../contract/Requests.ts"
 import { missingOf, type Sample } from "../contract/Sample.ts"
@@ -103,12 +103,12 @@ export const walk = Effect.gen(function* () {
   }
   yield* json("POST", "crm/deals", { title: "Announced" })
 
-  const file = JSON.stringify(demoProjectFile)
-  for (const stdin of [file, file.replace("A second grinder", "A third grinder")]) {
+  for (const stdin of [demoText, demoText.replace("A second grinder", "A third grinder")]) {
     yield* run(["project", "apply", "-"], { stdin, env: { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey } })
   }
   const issued = yield* command("token", "issue", "--project", "demo", "--name", "sql", "--scope", "all")
   const keyId: unknown = JSON.parse(issued.stdout).keyId
+  yield* command("project", "export", "--project", "demo")
   yield* command("token", "list", "--project", "demo", "--before", String(keyId))
   yield* command("token", "rotate", "--key", String(keyId))
   yield* command("token", "revoke", "--key", String(keyId))

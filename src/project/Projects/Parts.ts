@@ -1,210 +1,191 @@
 /** The tables and columns of the parts of a project file. */
-import type { SqlClient, Statement } from "effect/sql"
 import * as Clients from "../../crm/ClientColumns.ts"
 import * as Deals from "../../crm/DealColumns.ts"
-import { type Columns, listOf } from "../../platform/Columns.ts"
-import type { Derived, Given, Part } from "./Upsert.ts"
+import type { ProjectFile } from "../ProjectFile.ts"
+import type { Part } from "./Part.ts"
 
-type Sql = SqlClient.SqlClient
+/** Ties the members that a part names to its columns. */
+const part = <Member extends string>(part: Part<Member>): Part => part
 
-/** Returns columns with the values of a new record whose member is absent; null unless one is given. */
-const columns = (declared: Columns, initial: Readonly<Record<string, Statement.Fragment>> = {}): ReadonlyArray<Given> =>
-  listOf(declared).map((column) => {
-    const value = initial[column.member]
-    return value === undefined ? column : { ...column, initial: value }
-  })
+const version = { version: { created: "1", changed: "old.version + 1" } }
+const createdAt = { created_at: { created: "file.applied_at", changed: "old.created_at" } }
+const updatedAt = { updated_at: { created: "file.applied_at", changed: "file.applied_at" } }
 
-export const members = (sql: Sql): Part => ({
-  table: "members",
-  given: columns({ name: "name", email: "email", active: ["active", "boolean"] }, { active: sql`true` })
+/** The time at which a record took a status, while it has it. */
+const since = (status: string, column: string) => ({
+  [column]: {
+    created: `CASE WHEN file.status = '${status}' THEN file.applied_at END`,
+    changed: `CASE WHEN coalesce(file.status, old.status) = '${status}' THEN coalesce(old.${column}, file.applied_at) END`
+  }
 })
 
-export const organizations = (sql: Sql): Part => ({
-  table: "organizations",
-  given: columns({ name: "name", archived: ["archived", "boolean"] }, { archived: sql`false` })
-})
+const contactCount = `jsonb_array_length(file.members -> 'clientIds')`
 
-export const pipelines: Part = {
-  table: "pipelines",
-  given: columns({ name: "name" }),
-  lists: [
-    {
-      member: "stages",
-      table: "stages",
-      owner: "pipeline_id",
-      position: "position",
-      items: columns({ id: "id", name: "name" })
-    }
-  ]
-}
-
-export const loyaltyLevels: Part = {
-  table: "loyalty_levels",
-  given: columns({ name: "name" })
-}
-
-export const stampOffers: Part = {
-  table: "stamp_offers",
-  given: columns({ name: "name" })
-}
-
-/** For the records of `resolve` in Channels.ts. */
-export const channels = (sql: Sql, now: Date): Part => ({
-  table: "channels",
-  given: columns(
-    { providerType: "provider_type", displayName: "display_name", status: "status", config: ["config", "bytea"] },
-    { status: sql`'active'` }
-  ),
-  derived: [
-    { column: "source_id", created: sql`new_id('src', ${now}::timestamptz)`, changed: sql`old.source_id` },
-    { column: "connected_at", created: sql`${now}::timestamptz`, changed: sql`old.connected_at` },
-    {
-      column: "revoked_at",
-      created: sql`CASE WHEN file.status = 'revoked' THEN ${now}::timestamptz END`,
-      changed: sql`CASE WHEN coalesce(file.status, old.status) = 'revoked'
-        THEN coalesce(old.revoked_at, ${now}::timestamptz) END`
-    }
-  ]
-})
-
-const version = (sql: Sql): Derived => ({ column: "version", created: sql`1`, changed: sql`old.version + 1` })
-const updatedAt = (sql: Sql, now: Date): Derived => ({
-  column: "updated_at",
-  created: sql`${now}::timestamptz`,
-  changed: sql`${now}::timestamptz`
-})
-
-/** For the records of `clientRecord`. */
-export const clients = (sql: Sql, now: Date): Part => ({
-  table: "clients",
-  given: columns(Clients.fileColumns, {
-    tags: sql`'{}'`,
-    status: sql`'active'`,
-    marketingConsent: sql`false`,
-    suppressed: sql`false`,
-    createdAt: sql`${now}::timestamptz`,
-    loyaltyBalance: sql`0`,
-    readyStampOfferIds: sql`'{}'`
+/** The parts by their names in a file. Referenced records precede the records that reference them. */
+export const parts = {
+  members: part({
+    table: "members",
+    columns: { name: "name", email: "email", active: ["active", "boolean"] },
+    initial: { active: "true" }
   }),
-  derived: [
-    version(sql),
-    updatedAt(sql, now),
-    {
-      column: "archived_at",
-      created: sql`CASE WHEN file.status = 'archived' THEN ${now}::timestamptz END`,
-      changed: sql`CASE WHEN coalesce(file.status, old.status) = 'archived'
-        THEN coalesce(old.archived_at, ${now}::timestamptz) END`
-    }
-  ],
-  lists: [
-    {
-      member: "addresses",
-      table: "client_addresses",
-      owner: "client_id",
-      position: "position",
-      items: columns({ channelId: "channel_id", address: "address" })
-    }
-  ]
-})
-
-/** For the records of `resolve` in Deals.ts. */
-export const deals = (sql: Sql, now: Date): Part => ({
-  table: "deals",
-  given: columns(Deals.fileColumns, { lifecycle: sql`'active'`, createdAt: sql`${now}::timestamptz` }),
-  derived: [version(sql), updatedAt(sql, now)]
-})
-
-/** For the records of `ticketRecord`. */
-export const tickets = (sql: Sql): Part => ({
-  table: "tickets",
-  given: columns({
-    subject: "subject",
-    status: "status",
-    clientId: "client_id",
-    ratingScore: ["rating_score", "smallint"],
-    ratingComment: "rating_comment",
-    ratingBy: "rating_by"
+  organizations: part({
+    table: "organizations",
+    columns: { name: "name", archived: ["archived", "boolean"] },
+    initial: { archived: "false" }
   }),
-  derived: [version(sql)]
-})
-
-export const conversations = (sql: Sql, now: Date): Part => ({
-  table: "conversations",
-  given: columns({ clientId: "client_id", channelId: "channel_id", address: "address" }),
-  derived: [
-    {
-      column: "observed_at",
-      created: sql`${now}::timestamptz`,
-      changed: sql`CASE WHEN file."channelId" = old.channel_id THEN old.observed_at ELSE ${now}::timestamptz END`
-    }
-  ]
-})
-
-/** For the records of `segmentRecord`. */
-export const segments = (sql: Sql, now: Date): Part => ({
-  table: "segments",
-  given: columns({ name: "name", description: "description" }),
-  derived: [
-    {
-      column: "contact_count",
-      created: sql`jsonb_array_length(file.members -> 'clients')`,
-      changed: sql`jsonb_array_length(file.members -> 'clients')`
+  pipelines: part({
+    table: "pipelines",
+    columns: { name: "name" },
+    lists: { stages: { table: "stages", owner: "pipeline_id", items: { id: "id", name: "name" } } }
+  }),
+  loyaltyLevels: part({ table: "loyalty_levels", columns: { name: "name" } }),
+  stampOffers: part({ table: "stamp_offers", columns: { name: "name" } }),
+  /** For the records of `resolve` in Channels.ts. */
+  channels: part({
+    table: "channels",
+    columns: {
+      providerType: "provider_type",
+      displayName: "display_name",
+      status: "status",
+      config: ["config", "bytea"]
     },
-    { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` },
-    updatedAt(sql, now)
-  ],
-  lists: [
-    {
-      member: "clients",
-      table: "segment_clients",
-      owner: "segment_id",
-      position: "position",
-      items: columns({ clientId: "client_id" })
+    initial: { status: "'active'" },
+    hidden: ["config"],
+    derived: {
+      source_id: { created: "new_id('src', file.applied_at)", changed: "old.source_id" },
+      connected_at: { created: "file.applied_at", changed: "old.connected_at" },
+      ...since("revoked", "revoked_at")
     }
-  ]
-})
-
-export const templates: Part = {
-  table: "templates",
-  key: columns({ version: ["version", "bigint"] }),
-  given: columns({ name: "name", body: "body" })
-}
-
-/** A file sets the name only; commands set the rest. */
-export const campaigns = (sql: Sql, now: Date): Part => ({
-  table: "campaigns",
-  given: columns({ name: "name" }),
-  derived: [
-    version(sql),
-    { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` },
-    updatedAt(sql, now)
-  ]
-})
-
-export const tasks = (sql: Sql, now: Date): Part => ({
-  table: "tasks",
-  given: columns({
-    title: "title",
-    dealId: "deal_id",
-    clientId: "client_id",
-    assigneeId: "assignee_id",
-    dueAt: ["due_at", "timestamptz"],
-    completedAt: ["completed_at", "timestamptz"]
   }),
-  derived: [version(sql), { column: "created_at", created: sql`${now}::timestamptz`, changed: sql`old.created_at` }]
-})
-
-/** For the records of `installationRecord`. */
-export const installations = (sql: Sql): Part => ({
-  table: "installations",
-  given: columns(
-    {
+  clients: part({
+    table: "clients",
+    columns: Clients.fileColumns,
+    initial: {
+      tags: "'{}'",
+      status: "'active'",
+      marketingConsent: "false",
+      suppressed: "false",
+      createdAt: "file.applied_at",
+      loyaltyBalance: "0",
+      readyStampOfferIds: "'{}'"
+    },
+    derived: { ...version, ...updatedAt, ...since("archived", "archived_at") },
+    groups: {
+      loyalty: {
+        members: {
+          cardNumber: "loyaltyCardNumber",
+          levelId: "loyaltyLevelId",
+          balance: "loyaltyBalance",
+          readyStampOfferIds: "readyStampOfferIds"
+        },
+        none: { cardNumber: null, levelId: null, balance: 0, readyStampOfferIds: [] }
+      }
+    },
+    lists: {
+      addresses: {
+        table: "client_addresses",
+        owner: "client_id",
+        items: { channelId: "channel_id", address: "address" }
+      }
+    }
+  }),
+  /** For the records of `resolve` in Deals.ts. */
+  deals: part({
+    table: "deals",
+    columns: Deals.fileColumns,
+    initial: { lifecycle: "'active'", createdAt: "file.applied_at" },
+    derived: { ...version, ...updatedAt }
+  }),
+  tickets: part({
+    table: "tickets",
+    columns: {
+      subject: "subject",
+      status: "status",
+      clientId: "client_id",
+      ratingScore: ["rating_score", "smallint"],
+      ratingComment: "rating_comment",
+      ratingBy: "rating_by"
+    },
+    derived: version,
+    groups: {
+      // A new rating without a comment removes the old comment.
+      rating: {
+        members: { score: "ratingScore", comment: "ratingComment", by: "ratingBy" },
+        none: { score: null, comment: null, by: null },
+        isValue: true
+      }
+    }
+  }),
+  conversations: part({
+    table: "conversations",
+    columns: { clientId: "client_id", channelId: "channel_id", address: "address" },
+    derived: {
+      observed_at: {
+        created: "file.applied_at",
+        changed: `CASE WHEN file."channelId" = old.channel_id THEN old.observed_at ELSE file.applied_at END`
+      }
+    }
+  }),
+  segments: part({
+    table: "segments",
+    columns: { name: "name", description: "description" },
+    derived: {
+      contact_count: { created: contactCount, changed: contactCount },
+      ...createdAt,
+      ...updatedAt
+    },
+    lists: {
+      clientIds: { table: "segment_clients", owner: "segment_id", items: { clientId: "client_id" }, isSet: true }
+    }
+  }),
+  templates: part({
+    table: "templates",
+    key: { version: ["version", "bigint"] },
+    columns: { name: "name", body: "body" }
+  }),
+  /** A file sets the name only; commands set the rest. */
+  campaigns: part({
+    table: "campaigns",
+    columns: { name: "name" },
+    derived: { ...version, ...createdAt, ...updatedAt }
+  }),
+  /** For records with the digest of their staged records, which `StagedBatches.ts` stores. */
+  installations: part({
+    table: "installations",
+    columns: {
       name: "name",
       status: "status",
       profileVersion: ["profile_version", "integer"],
       profileMappings: ["profile_mappings", "jsonb"],
       stagedDigest: "staged_digest"
     },
-    { status: sql`'active'` }
-  )
-})
+    initial: { status: "'active'" },
+    hidden: ["stagedDigest"],
+    groups: {
+      importProfile: {
+        members: { version: "profileVersion", mappings: "profileMappings" },
+        none: { version: null, mappings: null }
+      }
+    },
+    foreignLists: {
+      stagedRecords: {
+        table: "staged_records",
+        owner: "installation_id",
+        items: { entityType: "entity_type", externalId: "external_id", fields: ["fields", "json"] }
+      }
+    }
+  }),
+  tasks: part({
+    table: "tasks",
+    columns: {
+      title: "title",
+      dealId: "deal_id",
+      clientId: "client_id",
+      assigneeId: "assignee_id",
+      dueAt: ["due_at", "timestamptz"],
+      completedAt: ["completed_at", "timestamptz"]
+    },
+    derived: { ...version, ...createdAt }
+  })
+} satisfies Record<Exclude<keyof ProjectFile, "project">, Part>
+export type PartName = keyof typeof parts

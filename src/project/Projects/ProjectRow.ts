@@ -3,12 +3,23 @@ import { DateTime, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { modules } from "../../api/Access.ts"
 import type { PipelineId, ProjectId } from "../../api/Ids.ts"
+import { assigned, type Columns, differ, inserted, insertedValues, listOf, selected } from "../../platform/Columns.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
 type Sql = SqlClient.SqlClient
 type Project = ProjectFile["project"]
 
 /** The columns that a file can set. */
+export const columns = {
+  name: "name",
+  timeZone: "time_zone",
+  contactCapacity: ["contact_capacity", "integer"],
+  modules: ["modules", "text[]"],
+  entitlements: ["entitlements", "text[]"],
+  rateLimits: ["rate_limits", "jsonb"],
+  defaultPipelineId: "default_pipeline_id"
+} as const satisfies Columns<Exclude<keyof Project, "id">>
+
 interface Row {
   readonly name: string
   readonly timeZone: string
@@ -18,6 +29,15 @@ interface Row {
   readonly rateLimits: unknown
   readonly defaultPipelineId: PipelineId | null
 }
+
+const types = listOf(columns)
+  .map(({ member, type }) => `"${member}" ${type}`)
+  .join(", ")
+
+/** The values of a row as the table `next`. */
+const nextOf = (sql: Sql, row: Row) => sql`(
+  SELECT ${sql.literal(insertedValues(columns))} FROM jsonb_to_record(${JSON.stringify(row)}::jsonb) AS row (${sql.literal(types)})
+) AS next (${sql.literal(inserted(columns))})`
 
 /** Returns the row after the file is applied: the members of the file, otherwise those of `old`. */
 const next = (project: Project, old: Row): Row => ({
@@ -60,35 +80,30 @@ export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   const row = next(project, initial)
   // The default pipeline may be one of the file that is not created yet; its foreign key is checked at the end.
   const made = yield* sql`
-    INSERT INTO projects
-      (project_id, name, time_zone, contact_capacity, modules, entitlements, rate_limits, default_pipeline_id, created_at)
-    VALUES (
-      ${project.id}, ${row.name}, ${row.timeZone}, ${row.contactCapacity}, ${row.modules}, ${row.entitlements},
-      ${JSON.stringify(row.rateLimits)}::jsonb, ${row.defaultPipelineId}, ${yield* DateTime.nowAsDate}
-    )
+    INSERT INTO projects (project_id, ${sql.literal(inserted(columns))}, created_at)
+    SELECT ${project.id}, next.*, ${yield* DateTime.nowAsDate}::timestamptz FROM ${nextOf(sql, row)}
     ON CONFLICT DO NOTHING
     RETURNING project_id`
   // A separate statement, so that it sees what a concurrent apply committed while the INSERT waited for it.
   const [old = initial] = yield* sql<Row & { readonly isDeleted: boolean }>`
-    SELECT deleted_at IS NOT NULL AS "isDeleted", name, time_zone AS "timeZone", contact_capacity AS "contactCapacity", modules, entitlements,
-      rate_limits AS "rateLimits", default_pipeline_id AS "defaultPipelineId"
+    SELECT deleted_at IS NOT NULL AS "isDeleted", ${sql.literal(selected(columns))}
     FROM projects WHERE project_id = ${project.id} FOR UPDATE`
   return { created: made.length > 0, isDeleted: "isDeleted" in old && old.isDeleted, row: next(project, old) }
+})
+
+/** Reads the project for a file; undefined if there is none, or if it is being deleted. */
+export const read = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId) {
+  const [row] = yield* sql<Row & { readonly id: ProjectId }>`
+    SELECT project_id AS id, ${sql.literal(selected(columns))}
+    FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL`
+  return row
 })
 
 /** Updates the columns that differ from `row`, and returns whether any did. */
 export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId, row: Row) {
   const changed = yield* sql`
-    UPDATE projects SET
-      name = ${row.name}, time_zone = ${row.timeZone}, contact_capacity = ${row.contactCapacity},
-      modules = ${row.modules}, entitlements = ${row.entitlements},
-      rate_limits = ${JSON.stringify(row.rateLimits)}::jsonb, default_pipeline_id = ${row.defaultPipelineId}
-    WHERE project_id = ${projectId}
-      AND (name, time_zone, contact_capacity, modules, entitlements, rate_limits, default_pipeline_id)
-        IS DISTINCT FROM (
-          ${row.name}::text, ${row.timeZone}::text, ${row.contactCapacity}::integer, ${row.modules}::text[],
-          ${row.entitlements}::text[], ${JSON.stringify(row.rateLimits)}::jsonb, ${row.defaultPipelineId}::text
-        )
+    UPDATE projects SET ${sql.literal(assigned(columns, "next"))} FROM ${nextOf(sql, row)}
+    WHERE project_id = ${projectId} AND ${sql.literal(differ(columns, "projects", "next"))}
     RETURNING project_id`
   return changed.length > 0
 })

@@ -2,33 +2,11 @@
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
-import type { Column } from "../../platform/Columns.ts"
-import { differs, type FileRecord, type List, replace } from "./Lists.ts"
+import { type Column, listOf } from "../../platform/Columns.ts"
+import { type FileRecord, hasValues, type List, type Part } from "./Part.ts"
 
 type Sql = SqlClient.SqlClient
 type Fragment = Statement.Fragment
-
-/** A column that a member sets. An absent member keeps the stored value; a new record then gets `initial`. */
-export interface Given extends Column {
-  readonly initial?: Fragment
-}
-
-/** A column that the service sets: its value in a new record, and in an existing one that changes. */
-export interface Derived {
-  readonly column: string
-  readonly created: Fragment
-  readonly changed: Fragment
-}
-
-/** The table of a part. In its fragments, `file` is the record of the file and `old` the stored record. */
-export interface Part {
-  readonly table: string
-  /** Further columns of the key, beside the id. */
-  readonly key?: ReadonlyArray<Column>
-  readonly given: ReadonlyArray<Given>
-  readonly derived?: ReadonlyArray<Derived>
-  readonly lists?: ReadonlyArray<List>
-}
 
 export interface Counts {
   readonly created: number
@@ -36,59 +14,68 @@ export interface Counts {
   readonly unchanged: number
 }
 
+/** The columns of `jsonb_to_record` for these members. */
+const typed = (sql: Sql, columns: ReadonlyArray<Column>) =>
+  sql.csv(columns.map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))
+
 /**
- * Applies the records. The UPDATE itself reads the values to keep from `old`, and PostgreSQL reads the row again after
- * waiting for its lock: concurrent commits are kept.
+ * Applies the records, which are flattened. The UPDATE itself reads the values to keep from `old`, and PostgreSQL reads the
+ * row again after waiting for its lock: concurrent commits are kept.
  */
 export const upsert = Effect.fnUntraced(function* (
   sql: Sql,
   part: Part,
   projectId: ProjectId,
+  now: Date,
   records: ReadonlyArray<FileRecord>
 ) {
-  const { derived = [], given, key = [], lists = [] } = part
   const table = sql(part.table)
-  const columns = (of: ReadonlyArray<{ readonly column: string }>, prefix = "") =>
-    sql.csv(of.map(({ column }) => sql`${sql.literal(prefix)}${sql(column)}`))
-  const member = (from: Given, otherwise: Fragment) =>
-    sql`CASE WHEN file.members ? ${sql.literal(`'${from.member}'`)} THEN file.${sql(from.member)} ELSE ${otherwise} END`
+  const given = listOf(part.columns)
+  const key = listOf(part.key ?? {})
+  const derived = Object.entries(part.derived ?? {})
+  const lists = Object.entries(part.lists ?? {})
+  const columns = (of: ReadonlyArray<string>, prefix = "") =>
+    sql.csv(of.map((column) => sql`${sql.literal(prefix)}${sql(column)}`))
+  const givenColumns = given.map(({ column }) => column)
+  const member = (from: Column, otherwise: string) =>
+    sql.literal(`CASE WHEN file.members ? '${from.member}' THEN file."${from.member}" ELSE ${otherwise} END`)
   const same = sql.and([
     sql`old.project_id = file.project_id`,
     sql`old.id = file.id`,
     ...key.map(({ column, member }) => sql`old.${sql(column)} = file.${sql(member)}`)
   ])
-  const next = given.map((from) => member(from, sql`old.${sql(from.column)}`))
-  const initial = given.map((from) => member(from, from.initial ?? sql`NULL`))
+  const next = given.map((from) => member(from, `old.${from.column}`))
+  const initial = given.map((from) => member(from, part.initial?.[from.member] ?? "NULL"))
 
   const rows = yield* sql<{ readonly created: ReadonlyArray<string>; readonly updated: ReadonlyArray<string> }>`
     WITH file AS (
       -- The project's id is a column, so that a plan without statistics does not take the project to be small, and read it.
-      SELECT ${projectId}::text COLLATE "C" AS project_id, record.members, value.*
+      SELECT ${projectId}::text COLLATE "C" AS project_id, ${now}::timestamptz AS applied_at, record.members, value.*
       FROM jsonb_array_elements(${JSON.stringify(records)}::jsonb) AS record (members),
-           jsonb_to_record(record.members) AS value (
-             id text, ${sql.csv([...key, ...given].map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))}
-           )
+           jsonb_to_record(record.members) AS value (id text, ${typed(sql, [...key, ...given])})
     ),
     updated AS (
       UPDATE ${table} AS old
       SET ${sql.csv([
-        ...given.map(({ column }, index) => sql`${sql(column)} = ${next[index] ?? sql`NULL`}`),
-        ...derived.map(({ changed, column }) => sql`${sql(column)} = ${changed}`)
+        ...givenColumns.map((column, index) => sql`${sql(column)} = ${next[index] ?? sql`NULL`}`),
+        ...derived.map(([column, { changed }]) => sql`${sql(column)} = ${sql.literal(changed)}`)
       ])}
       FROM file
       WHERE ${same}
         AND ${sql.or([
-          sql`(${columns(given, "old.")}) IS DISTINCT FROM (${sql.csv(next)})`,
-          ...lists.map((list) => differs(sql, projectId, list))
+          sql`(${columns(givenColumns, "old.")}) IS DISTINCT FROM (${sql.csv(next)})`,
+          ...lists.map(([name, list]) => differs(sql, projectId, name, list))
         ])}
       RETURNING old.id
     ),
     created AS (
-      INSERT INTO ${table} (project_id, id, ${columns([...key, ...given, ...derived])})
+      INSERT INTO ${table} (
+        project_id, id, ${columns([...key.map(({ column }) => column), ...givenColumns, ...derived.map(([column]) => column)])}
+      )
       SELECT ${projectId}, file.id, ${sql.csv([
         ...key.map(({ member }) => sql`file.${sql(member)}`),
         ...initial,
-        ...derived.map(({ created }) => created)
+        ...derived.map(([, { created }]) => sql.literal(created))
       ])}
       FROM file
       WHERE NOT EXISTS (SELECT FROM ${table} AS old WHERE ${same})
@@ -98,10 +85,53 @@ export const upsert = Effect.fnUntraced(function* (
   const { created = [], updated = [] } = rows[0] ?? {}
   const changed = new Set([...created, ...updated])
   const differing = records.filter(({ id }) => changed.has(id))
-  for (const list of lists) yield* replace(sql, list, projectId, differing)
+  for (const [name, list] of lists) yield* replace(sql, name, list, projectId, differing)
   return {
     created: created.length,
     updated: updated.length,
     unchanged: records.length - created.length - updated.length
   } satisfies Counts
+})
+
+/** Whether the list of `file`, a record of the project file, differs from that of `old`, the stored record. */
+const differs = (sql: Sql, projectId: ProjectId, name: string, list: List): Fragment => {
+  const items = listOf(list.items)
+  const item = hasValues(list)
+    ? items.map(({ column }) => `item.${column}`).join()
+    : `jsonb_build_object(${items.map(({ column, member }) => `'${member}', item.${column}`).join(", ")})`
+  return sql`
+    (file.members ? ${sql.literal(`'${name}'`)} AND (file.members -> ${sql.literal(`'${name}'`)}) IS DISTINCT FROM (
+      SELECT coalesce(jsonb_agg(${sql.literal(item)} ORDER BY item.position), '[]')
+      FROM ${sql(list.table)} AS item WHERE item.project_id = ${projectId} AND item.${sql(list.owner)} = old.id
+    ))`
+}
+
+/**
+ * Replaces the lists of stored records. An item may move from one list to another, so all old items are deleted first;
+ * constraints on items must be deferred to the end of the transaction.
+ */
+const replace = Effect.fnUntraced(function* (
+  sql: Sql,
+  name: string,
+  list: List,
+  projectId: ProjectId,
+  records: ReadonlyArray<FileRecord>
+) {
+  const given = records.filter((record) => record[name] !== undefined)
+  if (given.length === 0) return
+  const table = sql(list.table)
+  const owner = sql(list.owner)
+  const items = listOf(list.items)
+  const object = hasValues(list)
+    ? sql.literal(`jsonb_build_object(${items.map(({ member }) => `'${member}', item.members`).join()})`)
+    : sql`item.members`
+  yield* sql`
+    DELETE FROM ${table} WHERE project_id = ${projectId} AND ${owner} = ANY(${given.map(({ id }) => id)}::text[])`
+  yield* sql`
+    INSERT INTO ${table} (project_id, ${owner}, position, ${sql.csv(items.map(({ column }) => sql`${sql(column)}`))})
+    SELECT ${projectId}, record.members ->> 'id', item.place - 1,
+      ${sql.csv(items.map(({ member }) => sql`value.${sql(member)}`))}
+    FROM jsonb_array_elements(${JSON.stringify(given)}::jsonb) AS record (members),
+         jsonb_array_elements(record.members -> ${sql.literal(`'${name}'`)}) WITH ORDINALITY AS item (members, place),
+         jsonb_to_record(${object}) AS value (${typed(sql, items)})`
 })

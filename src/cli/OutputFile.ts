@@ -1,0 +1,59 @@
+/** Writes a document in pieces, to a file or to standard output. */
+import { Data, Effect, FileSystem, Option, Path, type PlatformError, Predicate, Stdio, Stream } from "effect"
+import { randomBytes } from "node:crypto"
+
+class OutputFailed extends Data.TaggedError("OutputFailed")<{ readonly message: string }> {}
+
+/** Writes a piece. The next piece is made when this one is written. */
+type Write = (text: string) => Effect.Effect<void, PlatformError.PlatformError>
+type Document<A, E, R> = (write: Write) => Effect.Effect<A, E | PlatformError.PlatformError, R>
+
+/** Writes a document to a file, or to standard output without one. Fails with `OutputFailed` if it can't be written. */
+export const writeDocument = <A, E, R>(file: Option.Option<string>, document: Document<A, E, R>) =>
+  Effect.gen(function* () {
+    return Option.isSome(file) ? yield* toFile(file.value, document) : yield* toStandardOutput(document)
+  }).pipe(
+    Effect.catchIf(isPlatformError, ({ reason }) => {
+      const place = Option.getOrElse(file, () => "standard output")
+      return Effect.fail(new OutputFailed({ message: `Cannot write ${place} (${codeOf(reason)})` }))
+    })
+  )
+
+/** What is written before a failure stays written. */
+const toStandardOutput = Effect.fnUntraced(function* <A, E, R>(document: Document<A, E, R>) {
+  const stdio = yield* Stdio.Stdio
+  return yield* document((text) => Stream.run(Stream.make(text), stdio.stdout({ endOnDone: false })))
+})
+
+/**
+ * Writes beside the file, under another name, and renames what is complete and on disk: a failure leaves an existing file as it
+ * was. Something else than a regular file, such as a pipe, is written in place.
+ */
+const toFile = Effect.fnUntraced(function* <A, E, R>(file: string, document: Document<A, E, R>) {
+  const fs = yield* FileSystem.FileSystem
+  const path = yield* Path.Path
+  const existing = yield* Effect.option(fs.stat(file))
+  if (Option.exists(existing, ({ type }) => type !== "File"))
+    return yield* writeTo(yield* fs.open(file, { flag: "w" }), document)
+  // A link keeps to be one.
+  const place = Option.isSome(existing) ? yield* fs.realPath(file) : file
+  const part = path.join(path.dirname(place), `.${path.basename(place)}.${randomBytes(6).toString("hex")}.part`)
+  const mode = Option.match(existing, { onNone: () => 0o666, onSome: (info) => info.mode & 0o777 })
+  const opened = yield* fs.open(part, { flag: "wx", mode })
+  return yield* writeTo(opened, document).pipe(
+    Effect.tap(() => Effect.andThen(opened.sync, fs.rename(part, place))),
+    Effect.onError(() => Effect.ignore(fs.remove(part)))
+  )
+}, Effect.scoped)
+
+const encoder = new TextEncoder()
+
+const writeTo = <A, E, R>(opened: FileSystem.File, document: Document<A, E, R>) =>
+  document((text) => opened.writeAll(encoder.encode(text)))
+
+const isPlatformError = (error: unknown): error is PlatformError.PlatformError =>
+  Predicate.isTagged(error, "PlatformError")
+
+/** The tag of a reason that Effect knows, such as PermissionDenied; the code of the system for the others, such as ENOSPC. */
+const codeOf = ({ _tag, cause }: PlatformError.PlatformError["reason"]): string =>
+  _tag === "Unknown" && Predicate.hasProperty(cause, "code") ? String(cause.code) : _tag

@@ -1,0 +1,128 @@
+/**
+ * Writes a project as a project file (contract §12): an apply of the file changes nothing.
+ *
+ * All statements read one snapshot, in a transaction whose locks are those of every SELECT: no mutation waits for it.
+ * Records and the items of their lists are read by cursors in one order, and are written as they are read. So the memory
+ * does not grow with the project.
+ */
+import { Context, Effect, Layer, type PlatformError, Record } from "effect"
+import { SqlClient } from "effect/sql"
+import type { ProjectId } from "../api/Ids.ts"
+import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
+import * as Cursors from "./Projects/Cursors.ts"
+import { hasValues, type List, nested, type Part } from "./Projects/Part.ts"
+import { parts } from "./Projects/Parts.ts"
+import * as ProjectRow from "./Projects/ProjectRow.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** The numbers of written records, by the members of the file. */
+export interface ExportReport {
+  readonly projectId: ProjectId
+  readonly records: Readonly<Record<string, number>>
+}
+
+/** Writes text. The next text is made when this one is written. */
+type Write<E> = (text: string) => Effect.Effect<void, E>
+
+export class Exports extends Context.Service<
+  Exports,
+  {
+    /** Writes a project, in pieces of some 64 KiB. Calls `progress` for each record. */
+    readonly export: (
+      projectId: ProjectId,
+      write: Write<PlatformError.PlatformError>,
+      progress?: () => void
+    ) => Effect.Effect<ExportReport, ProjectUnknown | PlatformError.PlatformError>
+  }
+>()("developer-api/project/Exports") {
+  static readonly layer = Layer.effect(
+    Exports,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      return {
+        export: Effect.fn("Exports.export")(
+          function* (projectId, write, progress = () => undefined) {
+            yield* Effect.annotateCurrentSpan("project.id", projectId)
+            yield* sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY`
+            const project = yield* ProjectRow.read(sql, projectId)
+            if (project === undefined) return yield* new ProjectUnknown({ projectId })
+            const records: Record<string, number> = { project: 1 }
+            const { flush, put } = inPieces(write)
+            yield* put(`{\n  "project": ${JSON.stringify(project)}`)
+            for (const name of Record.keys(parts)) {
+              yield* put(`,\n  "${name}": [`)
+              records[name] = yield* writePart(sql, projectId, name, put, progress)
+              yield* put(records[name] === 0 ? "]" : "\n  ]")
+            }
+            yield* put("\n}\n")
+            yield* flush
+            return { projectId, records }
+          },
+          sql.withTransaction,
+          Effect.catchTag("SqlError", Effect.die)
+        )
+      }
+    })
+  )
+}
+
+/** Writes the records of a part, each on a line of its own, and returns their number. */
+const writePart = Effect.fnUntraced(function* <E>(
+  sql: Sql,
+  projectId: ProjectId,
+  name: keyof typeof parts,
+  put: Write<E>,
+  progress: () => void
+) {
+  const part: Part = parts[name]
+  const next = yield* Cursors.openRecords(sql, projectId, name, part)
+  const lists = yield* Effect.forEach(Object.entries({ ...part.lists, ...part.foreignLists }), ([member, list]) =>
+    Effect.map(Cursors.openList(sql, projectId, `${name}_${member}`, list), (next) => ({ member, list, next }))
+  )
+  let count = 0
+  for (let record = yield* next(); record !== undefined; record = yield* next()) {
+    const { id } = record
+    progress()
+    yield* put(`${count++ === 0 ? "" : ","}\n    ${JSON.stringify(nested(part, record)).slice(0, -1)}`)
+    for (const { list, member, next } of lists) {
+      yield* put(`,"${member}":[`)
+      yield* writeItems(
+        list,
+        put,
+        next((item) => item.owner === id)
+      )
+      yield* put("]")
+    }
+    yield* put("}")
+  }
+  return count
+})
+
+/** Writes the items of a record's list. */
+const writeItems = Effect.fnUntraced(function* <E, E2>(
+  list: List,
+  put: Write<E>,
+  next: Effect.Effect<Cursors.Item | undefined, E2>
+) {
+  let separator = ""
+  for (let item = yield* next; item !== undefined; item = yield* next) {
+    const { owner: _, ...members } = item
+    yield* put(separator + JSON.stringify(hasValues(list) ? Object.values(members)[0] : members))
+    separator = ","
+  }
+})
+
+/** The length of a piece, at least. */
+const pieceLength = 65_536
+
+/** Collects texts to pieces. `flush` writes the last one. */
+const inPieces = <E>(write: Write<E>) => {
+  let piece = ""
+  const flush = Effect.suspend(() => {
+    const text = piece
+    piece = ""
+    return write(text)
+  })
+  return { flush, put: (text: string) => ((piece += text).length < pieceLength ? Effect.void : flush) }
+}

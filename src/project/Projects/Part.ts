@@ -1,0 +1,82 @@
+/** A part of a project file: how the members of its records map to columns, for `project apply` and `project export` alike. */
+import { Equal } from "effect"
+import type { Columns } from "../../platform/Columns.ts"
+
+/** A record of a project file. */
+export interface FileRecord {
+  readonly id: string
+  readonly [member: string]: unknown
+}
+
+/**
+ * The table of a part, with a column for each member of a record. An apply keeps the stored value of an absent member. In
+ * the SQL of a part, `file` is the record of the file with its project and the time of the apply, and `old` the stored record.
+ */
+export interface Part<Member extends string = string> {
+  readonly table: string
+  readonly columns: Columns<Member>
+  /** Further columns of the key, beside the id. */
+  readonly key?: Columns
+  /** SQL of the values of a new record whose members are absent; NULL for the others. */
+  readonly initial?: { readonly [M in NoInfer<Member>]?: string }
+  /** Members that a file does not have, or that an export leaves out as they are secret. */
+  readonly hidden?: ReadonlyArray<NoInfer<Member>>
+  /** Columns that the service sets: SQL of the value in a new record, and in a stored one that changes. */
+  readonly derived?: Readonly<Record<string, { readonly created: string; readonly changed: string }>>
+  readonly groups?: Readonly<Record<string, Group<NoInfer<Member>>>>
+  readonly lists?: Readonly<Record<string, List>>
+  /** Lists that another module stores. */
+  readonly foreignLists?: Readonly<Record<string, List>>
+}
+
+/** A member that is an object of a file, and several members of the record. */
+interface Group<Member extends string> {
+  /** The members of the record by the members of the object. */
+  readonly members: Readonly<Record<string, Member>>
+  /** The object that null stands for. */
+  readonly none: Readonly<Record<string, unknown>>
+  /** Whether the object is one value: an apply then keeps no stored member of it. */
+  readonly isValue?: boolean
+}
+
+/** A member that is a list, with rows in a table of its own. A given list replaces the stored one; an absent list keeps it. */
+export interface List {
+  readonly table: string
+  /** The column of the record's id. */
+  readonly owner: string
+  /** The members of an item, all required. Of one member alone, the item of a file is its value. */
+  readonly items: Columns
+  /** Whether the order has no meaning. */
+  readonly isSet?: boolean
+}
+
+/** Whether the items of a list are values and not objects. */
+export const hasValues = ({ items }: List): boolean => Object.keys(items).length === 1
+
+/** Converts a record of a file: its groups become members of the record, its sets are sorted. */
+export const flattened = ({ groups = {}, lists = {} }: Part, record: FileRecord): FileRecord => {
+  const flat: Record<string, unknown> & FileRecord = { ...record }
+  for (const [member, { isValue = false, members, none }] of Object.entries(groups)) {
+    const given = record[member]
+    delete flat[member]
+    if (given === undefined) continue
+    const object: Readonly<Record<string, unknown>> = { ...(isValue || given === null ? none : {}), ...Object(given) }
+    for (const [inner, outer] of Object.entries(members)) flat[outer] = object[inner]
+  }
+  for (const [member, { isSet = false }] of Object.entries(lists)) {
+    const given = record[member]
+    if (isSet && Array.isArray(given)) flat[member] = given.toSorted()
+  }
+  return flat
+}
+
+/** Converts a stored record to that of a file, without its lists. */
+export const nested = ({ groups = {} }: Part, record: FileRecord): FileRecord => {
+  const file: Record<string, unknown> & FileRecord = { ...record }
+  for (const [member, { members, none }] of Object.entries(groups)) {
+    const object = Object.fromEntries(Object.entries(members).map(([inner, outer]) => [inner, record[outer]]))
+    for (const outer of Object.values(members)) delete file[outer]
+    file[member] = Equal.equals(object, none) ? null : object
+  }
+  return file
+}
