@@ -26,7 +26,7 @@ const onEveryAnswer: Headers = {
 
 const behindTheLimiter: Headers = {
   "ratelimit-policy": header('The bucket: `"read";q=1200;w=60` is 1200 requests per 60 s.'),
-  ratelimit: header('The state of the bucket: `"read";r=1199;t=1` is 1199 left, full again in 1 s.')
+  ratelimit: header('The state of the bucket: `"read";r=1199;t=60` is 1199 requests left for the next 60 s.')
 }
 
 /** 401 and 403 are decided before the limiter; 500 and 503 may be answered at any step. */

@@ -9,6 +9,7 @@ const credentials = mutating("platform/auth/Credentials.ts", "platform/auth/Cred
 const keys = mutating("platform/auth/ApiKeys.ts", "platform/auth/ApiKeys")
 const limits = mutating("platform/rateLimit/RateLimits.ts", "contract/Walk.order")
 const buckets = mutating("platform/rateLimit/TokenBuckets.ts", "contract/Walk.order")
+const throttle = mutating("platform/rateLimit/Throttle.ts", "contract/Walk.order")
 const listening = mutating("cli/listen/Receiver.ts", "cli/listen")
 const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals.deliveries")
 const signatures = mutating("platform/StandardWebhooks.ts", "platform/StandardWebhooks")
@@ -66,9 +67,10 @@ export const platform = [
   keys("Duration.isGreaterThan(expiresIn, maxLifetime)", "false"),
   keys("WHERE ${member}::text IS NULL OR (SELECT active FROM member)", "WHERE true"),
   limits("${encodeURIComponent(projectId)}:${policy}:", "${policy}:"),
-  buckets("(limit - bucket.tokens) * bucket.perToken", "limit * bucket.perToken"),
   buckets("if (allowed) bucket.tokens--", ""),
-  mutating("platform/rateLimit/Throttle.ts", "contract/Walk.order")("Math.ceil(", "Math.floor("),
+  throttle("Math.ceil(millis", "Math.floor(millis"),
+  throttle("(left * windowSeconds) / limit", "windowSeconds"),
+  throttle(": wholeSeconds(nextAfter)", ": 0"),
   mutating("platform/Columns.ts", "contract/Deals.events")("HH24:MI:SS.MS", "HH24:MI:SS"),
   mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("found.has(keyId) ||", "true ||"),
   mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("share >= maxWaiting / shares.size", "false"),

@@ -36,8 +36,8 @@ start.
 ## Rate limits
 
 Each project has a bucket for reads, one for mutations and one for messages. \`RateLimit-Policy\` and \`RateLimit\`
-(draft-ietf-httpapi-ratelimit-headers-10) show its size and what is left; \`Retry-After\` of a 429 is the time after
-which one more request succeeds. A refused request takes nothing from the bucket.
+(draft-ietf-httpapi-ratelimit-headers-11) show its size and what is left: \`r\` requests for the next \`t\` seconds.
+\`Retry-After\` of a 429 is the time after which one more request succeeds. A refused request takes nothing from the bucket.
 
 ## Forms
 

@@ -97,19 +97,18 @@ const takeLocal = (): Take => {
 
 const takeShared =
   (limiter: RateLimiter.RateLimiter): Take =>
-  ({ key, limit, windowSeconds }) =>
-    limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
-      Effect.map((taken): Decision => ({
+  ({ key, limit, windowSeconds }) => {
+    const perToken = (windowSeconds * 1_000) / limit
+    return limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
+      // `resetAfter` is the time until the bucket is full: until the next token, and for the others that are missing.
+      Effect.map(({ remaining, resetAfter }): Decision => ({
         allowed: true,
-        remaining: taken.remaining,
-        fullAfter: Duration.toMillis(taken.resetAfter),
-        retryAfter: 0
+        remaining,
+        nextAfter: Math.max(0, Duration.toMillis(resetAfter) - (limit - remaining - 1) * perToken)
       })),
-      Effect.catchReason("RateLimiterError", "RateLimitExceeded", ({ retryAfter }) => {
-        // The bucket is empty, and its next token is `retryAfter` away.
-        const next = Duration.toMillis(retryAfter)
-        const fullAfter = next + ((windowSeconds * 1_000) / limit) * (limit - 1)
-        return Effect.succeed<Decision>({ allowed: false, remaining: 0, fullAfter, retryAfter: next })
-      }),
+      Effect.catchReason("RateLimiterError", "RateLimitExceeded", ({ retryAfter }) =>
+        Effect.succeed<Decision>({ allowed: false, remaining: 0, nextAfter: Duration.toMillis(retryAfter) })
+      ),
       Effect.mapError(() => new LimiterUnavailable())
     )
+  }

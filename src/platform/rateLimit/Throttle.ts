@@ -47,13 +47,19 @@ export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.g
 
 const wholeSeconds = (millis: number) => Math.ceil(millis / 1_000)
 
-/** Structured fields of draft-ietf-httpapi-ratelimit-headers-10. */
+/**
+ * Structured fields of draft-ietf-httpapi-ratelimit-headers-11. `t` is the effective window: a client that spreads its
+ * `r` requests over `t` seconds keeps to the policy's rate, however large the burst that is left (§8.5 of the draft).
+ * Without a request left it is the time until the next one, which `Retry-After` never precedes (§6).
+ */
 const setHeaders = (
   headers: Record<string, string>,
-  { description, policy }: Bucket,
-  { allowed, fullAfter, remaining, retryAfter }: Decision
+  { description, limit, policy, windowSeconds }: Bucket,
+  { allowed, nextAfter, remaining }: Decision
 ) => {
+  const left = Math.floor(remaining)
+  const window = left > 0 ? Math.ceil((left * windowSeconds) / limit) : wholeSeconds(nextAfter)
   headers["ratelimit-policy"] = description
-  headers["ratelimit"] = `"${policy}";r=${Math.floor(remaining)};t=${wholeSeconds(fullAfter)}`
-  if (!allowed) headers["retry-after"] = String(Math.max(1, wholeSeconds(retryAfter)))
+  headers["ratelimit"] = `"${policy}";r=${left};t=${window}`
+  if (!allowed) headers["retry-after"] = String(Math.max(1, window))
 }

@@ -6,10 +6,8 @@ export interface Decision {
   readonly allowed: boolean
   /** Tokens left in the bucket. */
   readonly remaining: number
-  /** Time until the bucket is full again. */
-  readonly fullAfter: number
-  /** Time until one more request succeeds; 0 when this one did. */
-  readonly retryAfter: number
+  /** Time until the next token comes back. */
+  readonly nextAfter: number
 }
 
 interface Bucket {
@@ -35,12 +33,7 @@ export class TokenBuckets {
     const allowed = bucket.tokens >= 1
     if (allowed) bucket.tokens--
     const elapsed = Math.max(0, now - bucket.refilledAt)
-    return {
-      allowed,
-      remaining: bucket.tokens,
-      fullAfter: Math.max(0, (limit - bucket.tokens) * bucket.perToken - elapsed),
-      retryAfter: allowed ? 0 : Math.max(0, bucket.perToken - elapsed)
-    }
+    return { allowed, remaining: bucket.tokens, nextAfter: Math.max(0, bucket.perToken - elapsed) }
   }
 
   private add(key: string, limit: number, windowSeconds: number, now: number): Bucket {

@@ -26,13 +26,14 @@ export const makeTake = () => {
     bucket.at = now
     const allowed = bucket.tokens >= 1
     if (allowed) bucket.tokens -= 1
-    const full = Math.ceil((limit - bucket.tokens) / perMilli / 1000)
+    const left = Math.floor(bucket.tokens)
+    const next = Math.ceil((1 - (bucket.tokens - left)) / perMilli / 1000)
+    const window = left > 0 ? Math.ceil((left * windowSeconds) / limit) : next
     reply.header("ratelimit-policy", `"${policy}";q=${limit};w=${windowSeconds}`)
-    reply.header("ratelimit", `"${policy}";r=${Math.floor(bucket.tokens)};t=${full}`)
+    reply.header("ratelimit", `"${policy}";r=${left};t=${window}`)
     if (allowed) return
-    const wait = Math.max(1, Math.ceil((1 - bucket.tokens) / perMilli / 1000))
     throw new Problem(429, "rate_limit_exceeded", "The project has sent too many requests.", "Wait a little.", {
-      headers: { "retry-after": String(wait) }
+      headers: { "retry-after": String(Math.max(1, next)) }
     })
   }
 }
