@@ -21,10 +21,15 @@ type ClientError = NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array }
 export const makeRefusals = () => {
   /** Responses that are not complete. Those of one connection are in the order of their requests. */
   const unanswered = new Set<ServerResponse>()
+  /** The last request of a connection that was answered before it was complete. */
+  const answeredEarly = new WeakMap<Duplex, IncomingMessage>()
   const refused = new WeakSet<Duplex>()
   const unansweredOn = (socket: Duplex) => [...unanswered].filter(({ req }) => req.socket === socket)
 
-  /** Answers once every complete request of the connection has its answer. A request that broke off gets this answer. */
+  /**
+   * Answers once every complete request of the connection has its answer. A request that broke off gets this answer, unless
+   * it has one.
+   */
   const answer = (socket: Duplex, problem: Problem, request: CurrentRequestShape, isHead: boolean): void => {
     const pending = unansweredOn(socket)
     const last = pending.findLast(({ req }) => req.complete)
@@ -32,7 +37,8 @@ export const makeRefusals = () => {
       last.once("close", () => answer(socket, problem, request, isHead))
       return
     }
-    if (socket.writable && !pending.some(({ headersSent }) => headersSent)) write(socket, problem, request, isHead)
+    const isAnswered = answeredEarly.get(socket)?.complete === false || pending.some(({ headersSent }) => headersSent)
+    if (socket.writable && !isAnswered) write(socket, problem, request, isHead)
     socket.pause().end()
     setTimeout(() => socket.destroy(), lingering).unref()
   }
@@ -48,7 +54,10 @@ export const makeRefusals = () => {
   return {
     /** Records a response until it is complete. */
     enter: (response: ServerResponse): void => void unanswered.add(response),
-    leave: (response: ServerResponse): void => void unanswered.delete(response),
+    leave: (response: ServerResponse): void => {
+      unanswered.delete(response)
+      if (!response.req.complete) answeredEarly.set(response.req.socket, response.req)
+    },
 
     /** Refuses bytes that Node's parser does not accept, and requests that do not arrive in time. */
     onClientError: (error: ClientError, socket: Duplex): void => {

@@ -26,9 +26,9 @@ const answersOf = (text: string): ReadonlyArray<Answer> => {
 }
 
 layer(TestServer.layer(), { excludeTestServices: true })("a connection", (it) => {
-  const ask = Effect.fnUntraced(function* (bytes: string) {
+  const ask = Effect.fnUntraced(function* (bytes: string, more?: string) {
     const { sendBytes } = yield* TestServer
-    return answersOf(yield* sendBytes(bytes))
+    return answersOf(yield* sendBytes(bytes, more))
   })
   const create = (token: string, id: string) => {
     const body = JSON.stringify({ displayName: id })
@@ -85,6 +85,21 @@ layer(TestServer.layer(), { excludeTestServices: true })("a connection", (it) =>
           [400, false]
         ]
       )
+    })
+  )
+
+  it.effect("gets one answer to a request whose body breaks off after its answer, and ends", () =>
+    Effect.gen(function* () {
+      const { seed } = yield* TestServer
+      const { token } = yield* seed()
+      const head = (id: string) =>
+        create(id, id).replace(/content-length[^]*/, "transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n")
+      const statusesAfter = (more: string) =>
+        Effect.map(ask(head("unknown"), more), (answers) => answers.map(({ status }) => status))
+      assert.deepStrictEqual(yield* statusesAfter("nonsense\r\n"), [401])
+      // Once its body is complete, what follows is another message.
+      const next = `0\r\n\r\n${create(token, "next")}${garbage}`
+      assert.deepStrictEqual(yield* statusesAfter(next), [401, 201, 400])
     })
   )
 

@@ -2,6 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { assertFault, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import type { Request } from "../support/ContractHttp.ts"
 import { hostileBodies } from "../support/HostileBodies.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { samples, World } from "./Samples.ts"
@@ -159,6 +160,51 @@ layer(TestServer.layer(), { excludeTestServices: true })("a hostile body", (it) 
       })
     )
   }
+
+  it.effect(
+    "of too many items, members or parameters costs at most twice what a harmless one of its length costs",
+    () =>
+      Effect.gen(function* () {
+        const { seed, send } = yield* TestServer
+        const { token } = yield* seed()
+        const path = "/api/v1/developer/crm/clients"
+        const post = (body: string): Request => ({
+          method: "POST",
+          path,
+          token,
+          key: "hostile-cost",
+          headers: { "content-type": "application/json" },
+          body
+        })
+        const bodies = ["120,000 faulty tags", "20,000 unknown members"].map(
+          (name) => hostileBodies[name]?.body ?? name
+        )
+        const names = Array.from({ length: 2_500 }, (_, n) => `p${n.toString(36)}`).join("&")
+        const pairs = [
+          ...bodies.map((body) => [post(body), post('{"displayName":""}'.padEnd(body.length))] as const),
+          [
+            { path: `${path}?${names}`, token },
+            { path: `${path}?p=${"1".repeat(names.length)}`, token }
+          ]
+        ] as const
+        /** Returns the CPU time of both sides in milliseconds. */
+        const costOf = Effect.fnUntraced(function* (request: Request) {
+          const before = process.cpuUsage()
+          assert.strictEqual((yield* send(request)).status, 400)
+          const { system, user } = process.cpuUsage(before)
+          return (system + user) / 1_000
+        })
+        for (const [hostile, harmless] of pairs) {
+          // In turns, as other work of this process adds to both. The least of each contains the least of it.
+          let [least, usual] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
+          for (let round = 0; round < 30 && (round < 5 || least > 2 * usual); round++) {
+            usual = Math.min(usual, yield* costOf(harmless))
+            least = Math.min(least, yield* costOf(hostile))
+          }
+          assert.isAtMost(least, 2 * usual, hostile.path.slice(0, 60))
+        }
+      })
+  )
 
   it.effect("with hundreds of unknown members is refused without a missing-member fault for one that is present", () =>
     Effect.gen(function* () {

@@ -21,6 +21,7 @@ export const engine = [
   permits("if (!taken) return", ""),
   supervisor("Effect.forkScoped(Effect.forever(run))", "Effect.forkScoped(run)"),
   supervisor("clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter", "false"),
+  mutating("integrations/DeliveryLoop.ts", "server/ClockSetBack")("monotonicMillis(clock)", "now()"),
   mutating("integrations/DeliveryLoop.ts", "integrations/DeliverStalled")(
     "Effect.andThen(cycle, progress)",
     "Effect.andThen(progress, cycle)"

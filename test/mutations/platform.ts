@@ -30,6 +30,7 @@ export const platform = [
     "BigInt((millis - postgresEpoch) * 1_000)"
   ),
   mutating("platform/Search.ts", "cli/lists")("scanned === scanLimit", "false"),
+  mutating("platform/Migrations.ts", "platform/Migrations")("analyzeChanged(sql))", "Effect.void)"),
   mutating("platform/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
   mutating("platform/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
   mutating("platform/SecretBox.ts", "platform/SecretBox")("JSON.stringify(owner)", '"owner"'),

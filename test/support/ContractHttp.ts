@@ -76,13 +76,14 @@ const parse = (text: string): unknown => {
   }
 }
 
-/** Writes bytes to a connection; returns what is received until the server closes it. */
-export const sendBytes = (base: string, bytes: string | Uint8Array): Effect.Effect<string> =>
+/** Writes bytes to a connection, and more once it has an answer; returns what is received until the server closes it. */
+export const sendBytes = (base: string, bytes: string | Uint8Array, more?: string): Effect.Effect<string> =>
   Effect.callback<string, Error>((resume) => {
     const { hostname, port } = new URL(base)
     const chunks: Array<Buffer> = []
     const socket = connect({ host: hostname, port: Number(port) }, () => socket.write(bytes))
     socket.on("data", (chunk) => chunks.push(Buffer.from(chunk)))
+    if (more !== undefined) socket.once("data", () => socket.write(more))
     socket.on("error", (error) => resume(Effect.fail(error)))
     socket.on("end", () => resume(Effect.succeed(Buffer.concat(chunks).toString("utf8"))))
     return Effect.sync(() => socket.destroy())

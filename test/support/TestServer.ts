@@ -109,7 +109,7 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
     /** Sends a request; asserts that the answer matches the OpenAPI document. */
     send: (request: Request): Effect.Effect<Answer> =>
       Effect.tap(send(url, request), (answer) => Effect.sync(() => assertDocumented(request, answer))),
-    sendBytes: (bytes: string | Uint8Array): Effect.Effect<string> => sendBytes(url, bytes)
+    sendBytes: (bytes: string | Uint8Array, more?: string): Effect.Effect<string> => sendBytes(url, bytes, more)
   }
 })
 
