@@ -52,7 +52,7 @@ const domains = new Set(["crm", "messaging", "campaigns", "integrations", "proje
 /** Allowed imports of modules that are not public. */
 const exceptions: ReadonlyArray<{ readonly from: string; readonly to: RegExp }> = [
   // The server is composed of the handlers of all services, and nothing else uses them.
-  { from: "src/server/Http.ts", to: /\/Http\.ts$/ }
+  { from: "src/server/Operations.ts", to: /\/Http\.ts$/ }
 ]
 
 /** Returns the imports that close a cycle, found by a walk from every file. */

@@ -1,21 +1,18 @@
 /** HTTP handlers of campaigns. */
 import { Effect } from "effect"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Authentication.ts"
 import { etag } from "../api/Fields.ts"
-import { commandHandler, pageHandler } from "../platform/Handlers.ts"
+import { commandHandler, handlersOf, pageHandler } from "../platform/Handlers.ts"
 import { Campaigns } from "./Campaigns.ts"
 import { Segments } from "./Segments.ts"
 
-export const layer = HttpApiBuilder.group(
-  Api,
+export const handlers = handlersOf(
   "campaigns",
-  Effect.fn(function* (handlers) {
+  Effect.fn(function* (define) {
     const segments = yield* Segments
     const campaigns = yield* Campaigns
-    return handlers.handleAll({
+    return define({
       listSegments: pageHandler((projectId, { query: { cursor, limit } }) =>
         segments.list(projectId, { limit, cursor })
       ),

@@ -1,12 +1,11 @@
 /** HTTP handlers of messaging. */
 import { Effect } from "effect"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Authentication.ts"
 import type { ProjectId } from "../api/Ids.ts"
 import type { MessageAttempt, MessageReceipt } from "../api/messaging/Messaging.ts"
 import { ProjectMismatch, ProviderConflict, ProviderOutcomeUnknown } from "../api/Problems.ts"
+import { handlersOf } from "../platform/Handlers.ts"
 import { command } from "../platform/idempotency/Idempotency.ts"
 import { addAnswerHeaders } from "../platform/CurrentRequest.ts"
 import { pageAnswer, replayHeader } from "../platform/Responses.ts"
@@ -24,13 +23,12 @@ const inProject = <A, E, R>(
 
 const mismatch = () => new ProjectMismatch({ detail: "The token belongs to another project than expectedProjectId." })
 
-export const layer = HttpApiBuilder.group(
-  Api,
+export const handlers = handlersOf(
   "messaging",
-  Effect.fn(function* (handlers) {
+  Effect.fn(function* (define) {
     const sources = yield* Sources
     const sending = yield* Sending
-    return handlers.handleAll({
+    return define({
       listSources: ({ query: { cursor, expectedProjectId, limit }, request }) =>
         inProject(expectedProjectId, (projectId) =>
           Effect.flatMap(sources.list(projectId, { limit, cursor }), (page) => pageAnswer(page, request))

@@ -1,11 +1,43 @@
-/** Handlers of the usual operations on the caller's project: a page, a record, a command. */
+/** The handlers of a group, typed by its endpoints, and those of the usual operations: a page, a record, a command. */
 import { Effect } from "effect"
-import type { HttpServerRequest } from "effect/http"
+import type { HttpServerRequest, HttpServerResponse } from "effect/http"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import type { Api } from "../api/Api.ts"
 import { Principal } from "../api/Authentication.ts"
 import type { ProjectId } from "../api/Ids.ts"
 import { type Command, command, type Outcome } from "./idempotency/Idempotency.ts"
 import type { Page } from "./Pages.ts"
 import { pageAnswer, receiptAnswer, recordAnswer } from "./Responses.ts"
+
+type Groups = (typeof Api)["groups"]
+
+type Handler<Endpoint extends HttpApiEndpoint.Constraint> = HttpApiEndpoint.Handler<
+  Endpoint,
+  HttpApiEndpoint.MiddlewareError<Endpoint>,
+  Principal
+>
+
+/** Takes the decoded request of an endpoint; returns its success, or fails with one of its problems. */
+type HandlerOf<Endpoint> = Endpoint extends HttpApiEndpoint.Constraint
+  ? (
+      ...request: Parameters<Handler<Endpoint>>
+    ) => Effect.Effect<
+      Exclude<Effect.Success<ReturnType<Handler<Endpoint>>>, HttpServerResponse.HttpServerResponse>,
+      Effect.Error<ReturnType<Handler<Endpoint>>>,
+      Principal
+    >
+  : never
+
+/** The handlers of a group: one for each endpoint. */
+export type HandlersOf<Group extends keyof Groups> = {
+  readonly [Name in keyof Groups[Group]["endpoints"]]: HandlerOf<Groups[Group]["endpoints"][Name]>
+}
+
+/** Makes the handlers of a group. A missing handler, or one of another type than its endpoint's, is a type error. */
+export const handlersOf = <const Group extends keyof Groups, E, R>(
+  _group: Group,
+  make: (define: (handlers: HandlersOf<Group>) => HandlersOf<Group>) => Effect.Effect<HandlersOf<Group>, E, R>
+): Effect.Effect<HandlersOf<Group>, E, R> => make((handlers) => handlers)
 
 /** Handles a list. */
 export const pageHandler =

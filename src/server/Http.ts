@@ -3,21 +3,13 @@ import { Effect, Layer } from "effect"
 import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Campaigns } from "../campaigns/Campaigns.ts"
-import * as CampaignsHttp from "../campaigns/Http.ts"
 import { Segments } from "../campaigns/Segments.ts"
 import { Clients } from "../crm/Clients.ts"
-import * as ClientsHttp from "../crm/Clients/Http.ts"
 import { Deals } from "../crm/Deals.ts"
-import * as DealsHttp from "../crm/Deals/Http.ts"
 import { Notes } from "../crm/Notes.ts"
-import * as NotesHttp from "../crm/Notes/Http.ts"
 import { Tickets } from "../crm/Tickets.ts"
-import * as TicketsHttp from "../crm/Tickets/Http.ts"
 import { Preview } from "../integrations/Preview.ts"
-import * as PreviewHttp from "../integrations/Preview/Http.ts"
 import { Webhooks } from "../integrations/Webhooks.ts"
-import * as WebhooksHttp from "../integrations/Webhooks/Http.ts"
-import * as MessagingHttp from "../messaging/Http.ts"
 import { Sending } from "../messaging/Sending.ts"
 import { Sources } from "../messaging/Sources.ts"
 import * as Console from "../console/Console.ts"
@@ -28,7 +20,7 @@ import * as Health from "./Health.ts"
 import * as JsonBody from "./JsonBody.ts"
 import * as Lifecycle from "./Lifecycle.ts"
 import { isLoopbackHost, isOnLoopback } from "./Loopback.ts"
-import { declaredMiddleware, operations } from "./Operations.ts"
+import { operations } from "./Operations.ts"
 import { makeCompile } from "./RequestPath.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
 
@@ -47,16 +39,6 @@ const api = HttpRouter.use((router) =>
   })
 ).pipe(
   Layer.provide([
-    ClientsHttp.layer,
-    DealsHttp.layer,
-    NotesHttp.layer,
-    TicketsHttp.layer,
-    WebhooksHttp.layer,
-    PreviewHttp.layer,
-    MessagingHttp.layer,
-    CampaignsHttp.layer
-  ]),
-  Layer.provide([
     Clients.layer,
     Deals.layer,
     Notes.layer,
@@ -66,8 +48,7 @@ const api = HttpRouter.use((router) =>
     Sources.layer,
     Sending.layer
   ]),
-  Layer.provide([Segments.layer, Campaigns.layer]),
-  Layer.provide(declaredMiddleware)
+  Layer.provide([Segments.layer, Campaigns.layer])
 )
 
 /** Paths are matched exactly, slashes included; the length of an id is checked by its schema. */

@@ -1,13 +1,11 @@
 /** HTTP handlers of clients. */
 import { Effect } from "effect"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import { Api } from "../../api/Api.ts"
-import { commandHandler, pageHandler, recordHandler } from "../../platform/Handlers.ts"
+import { commandHandler, handlersOf, pageHandler, recordHandler } from "../../platform/Handlers.ts"
 import { Clients } from "../Clients.ts"
 
-export const layer = HttpApiBuilder.group(Api, "clients", (handlers) =>
+export const handlers = handlersOf("clients", (define) =>
   Effect.map(Clients, (clients) =>
-    handlers.handleAll({
+    define({
       listClients: pageHandler((projectId, { query: { cursor, limit, status = "all" } }) =>
         clients.list(projectId, { status, limit, cursor })
       ),

@@ -1,13 +1,11 @@
 /** HTTP handlers of deals. */
 import { Effect } from "effect"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import { Api } from "../../api/Api.ts"
-import { commandHandler, pageHandler, recordHandler } from "../../platform/Handlers.ts"
+import { commandHandler, handlersOf, pageHandler, recordHandler } from "../../platform/Handlers.ts"
 import { Deals } from "../Deals.ts"
 
-export const layer = HttpApiBuilder.group(Api, "deals", (handlers) =>
+export const handlers = handlersOf("deals", (define) =>
   Effect.map(Deals, (deals) =>
-    handlers.handleAll({
+    define({
       listDeals: pageHandler((projectId, { query: { cursor, lifecycle, limit, status } }) =>
         deals.list(projectId, { lifecycle, status, limit, cursor })
       ),

@@ -1,13 +1,11 @@
 /** HTTP handlers of notes. */
 import { Effect } from "effect"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import { Api } from "../../api/Api.ts"
-import { commandHandler, pageHandler } from "../../platform/Handlers.ts"
+import { commandHandler, handlersOf, pageHandler } from "../../platform/Handlers.ts"
 import { Notes } from "../Notes.ts"
 
-export const layer = HttpApiBuilder.group(Api, "notes", (handlers) =>
+export const handlers = handlersOf("notes", (define) =>
   Effect.map(Notes, (notes) =>
-    handlers.handleAll({
+    define({
       listNotes: pageHandler((projectId, { params, query: { cursor, limit } }) =>
         notes.list(projectId, params.dealId, { limit, cursor })
       ),

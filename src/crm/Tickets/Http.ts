@@ -1,13 +1,11 @@
 /** HTTP handlers of tickets. */
 import { Effect } from "effect"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import { Api } from "../../api/Api.ts"
-import { commandHandler } from "../../platform/Handlers.ts"
+import { commandHandler, handlersOf } from "../../platform/Handlers.ts"
 import { Tickets } from "../Tickets.ts"
 
-export const layer = HttpApiBuilder.group(Api, "tickets", (handlers) =>
+export const handlers = handlersOf("tickets", (define) =>
   Effect.map(Tickets, (tickets) =>
-    handlers.handleAll({
+    define({
       rateTicket: commandHandler((command, { params, payload }) => tickets.rate(command, params.ticketId, payload))
     })
   )

@@ -1,13 +1,12 @@
 /** HTTP handler of the import preview. */
 import { Effect } from "effect"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import { Api } from "../../api/Api.ts"
 import { Principal } from "../../api/Authentication.ts"
+import { handlersOf } from "../../platform/Handlers.ts"
 import { Preview } from "../Preview.ts"
 
-export const layer = HttpApiBuilder.group(Api, "preview", (handlers) =>
+export const handlers = handlersOf("preview", (define) =>
   Effect.map(Preview, ({ preview }) =>
-    handlers.handleAll({
+    define({
       previewImport: ({ params }) => Principal.use(({ projectId }) => preview(projectId, params.installationId))
     })
   )

@@ -1,8 +1,7 @@
 /** HTTP handlers of webhooks. */
 import { Effect, Redacted } from "effect"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import { Api } from "../../api/Api.ts"
 import { Principal } from "../../api/Authentication.ts"
+import { handlersOf } from "../../platform/Handlers.ts"
 import { command } from "../../platform/idempotency/Idempotency.ts"
 import { receiptWith, unversionedReceiptAnswer } from "../../platform/Responses.ts"
 import { type WebhookOutcome, Webhooks } from "../Webhooks.ts"
@@ -11,9 +10,9 @@ import { type WebhookOutcome, Webhooks } from "../Webhooks.ts"
 const secretAnswer = (outcome: WebhookOutcome) =>
   receiptWith(outcome, outcome.returned === null ? {} : { signingSecret: Redacted.value(outcome.returned) })
 
-export const layer = HttpApiBuilder.group(Api, "webhooks", (handlers) =>
+export const handlers = handlersOf("webhooks", (define) =>
   Effect.map(Webhooks, (webhooks) =>
-    handlers.handleAll({
+    define({
       configureWebhook: (request) =>
         Principal.use(({ projectId }) =>
           Effect.map(
