@@ -131,9 +131,9 @@ const shown = columnsOf(
   "(SELECT type FROM events WHERE events.project_id = deliveries.project_id AND events.id = event_id)"
 )
 
-/** The attempt log without the endpoint of each attempt, which the console alone shows. */
+/** The attempt log without the endpoints and the answers of its attempts. */
 const shownLog = `(
-  SELECT coalesce(jsonb_agg(entry - 'endpointUrl' ORDER BY place), '[]')
+  SELECT coalesce(jsonb_agg(entry - 'endpointUrl' - 'responseBody' ORDER BY place), '[]')
   FROM jsonb_array_elements(attempt_log) WITH ORDINALITY AS log (entry, place)
 )`
 

@@ -6,6 +6,7 @@ import { type Answer, exchange, type ExchangeFailed, retryDelay } from "../platf
 import { Settings } from "../platform/Settings.ts"
 import { type AllowedNetworks, classify, networksOf } from "./Addresses.ts"
 import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
+import { textOf } from "./Sender/AnswerText.ts"
 import { Names } from "./Sender/Names.ts"
 
 interface SenderConfig {
@@ -25,9 +26,17 @@ export interface Delivery {
 /** The reason of a failure without an answer. Codes are stable and stored with the attempt. */
 type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused" | "internal"
 
-/** `retryAfter` is the delay of the endpoint's `Retry-After`, from now on. */
+/**
+ * `retryAfter` is the delay of the endpoint's `Retry-After`, from now on. `body` is the text of a failure's answer that the
+ * attempt log keeps; null for a success and for an answer without a body.
+ */
 export type Outcome =
-  | { readonly _tag: "answered"; readonly status: number; readonly retryAfter: Option.Option<Duration.Duration> }
+  | {
+      readonly _tag: "answered"
+      readonly status: number
+      readonly retryAfter: Option.Option<Duration.Duration>
+      readonly body: string | null
+    }
   | { readonly _tag: "failed"; readonly code: FailureCode }
 
 /** An allowed URL, and its destination at the addresses that it had last. */
@@ -43,8 +52,9 @@ interface Target {
 const maxTargets = 10_000
 
 /** Whether the endpoint has accepted the delivery. */
-export const isSuccess = (outcome: Outcome): boolean =>
-  outcome._tag === "answered" && outcome.status >= 200 && outcome.status < 300
+export const isSuccess = (outcome: Outcome): boolean => outcome._tag === "answered" && is2xx(outcome.status)
+
+const is2xx = (status: number) => status >= 200 && status < 300
 
 /** Returns the `error.type` of an outcome; undefined if it is a success. */
 export const errorOf = (outcome: Outcome): string | undefined => {
@@ -158,14 +168,17 @@ const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })
 
 const unanswered = ({ code }: ExchangeFailed) => Effect.succeed(failed(code))
 
-const answered = ({ retryAfter, status }: Answer): Effect.Effect<Outcome> =>
-  Option.isNone(retryAfter)
-    ? Effect.succeed({ _tag: "answered", status, retryAfter: Option.none() })
+const answered = ({ body: bytes, retryAfter, status }: Answer): Effect.Effect<Outcome> => {
+  const body = is2xx(status) ? null : textOf(bytes)
+  return Option.isNone(retryAfter)
+    ? Effect.succeed({ _tag: "answered", status, retryAfter: Option.none(), body })
     : Effect.map(Clock.currentTimeMillis, (now) => ({
         _tag: "answered",
         status,
-        retryAfter: retryDelay(retryAfter, now)
+        retryAfter: retryDelay(retryAfter, now),
+        body
       }))
+}
 
 const attributes = ({ url }: Endpoint, outcome: Outcome) => ({
   ...postAttributes(url),

@@ -166,6 +166,7 @@ const deliver = Effect.fnUntraced(function* ({ sql, timed }: Session, batches: n
       on: "succeeded" as const,
       statusCode: 200,
       errorCode: null,
+      responseBody: null,
       startedAt: now,
       finishedAt: now,
       retryIn: 0,

@@ -24,7 +24,7 @@ describe("a defect in recording results", () => {
       const send = () =>
         Effect.sync(() => {
           sent++
-          return { _tag: "answered", status: 200, retryAfter: Option.none() } as const
+          return { _tag: "answered", status: 200, retryAfter: Option.none(), body: null } as const
         })
       const loop = yield* DeliveryLoop.layer.pipe(
         Layer.provide(Layer.succeed(Sender, { send })),

@@ -137,8 +137,8 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
       assert.deepInclude(delivered, { status: "delivered", attempts: 7, retries: 0, availableAt: null })
       assert.isNotNull(delivered?.finishedAt)
       assert.deepStrictEqual(
-        delivered?.log.map(({ number, statusCode }) => [number, statusCode]),
-        [...[1, 2, 3, 4, 5, 6].map((number) => [number, 500]), [7, 200]]
+        delivered?.log.map(({ number, responseBody, statusCode }) => [number, statusCode, responseBody]),
+        [...[1, 2, 3, 4, 5, 6].map((number) => [number, 500, "ok"]), [7, 200, undefined]]
       )
       assert.strictEqual(new Set(shop.hits.map(({ headers }) => headers["webhook-id"])).size, 1)
       problemOf(yield* project.retry("shop", dead.id), 409, "webhook_state_conflict")

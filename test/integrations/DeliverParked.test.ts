@@ -19,7 +19,8 @@ const schedule = Array.from({ length: 10_000 }, () => Duration.seconds(5))
 const answered = (status: number, retryAfter?: number): Outcome => ({
   _tag: "answered",
   status,
-  retryAfter: Option.map(Option.fromUndefinedOr(retryAfter), (seconds) => Duration.seconds(seconds))
+  retryAfter: Option.map(Option.fromUndefinedOr(retryAfter), (seconds) => Duration.seconds(seconds)),
+  body: null
 })
 
 /** Opens a project whose webhook `shop` has `deals` due deliveries, without a worker: the test claims and records. */

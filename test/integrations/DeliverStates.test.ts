@@ -73,6 +73,7 @@ const resultFor = (
   on,
   statusCode: on === "succeeded" ? 200 : null,
   errorCode: on === "succeeded" ? null : "connection_lost",
+  responseBody: null,
   startedAt: 0,
   finishedAt: 5,
   retryIn: 0,

@@ -191,6 +191,7 @@ interface Logged {
   readonly statusCode: number | null
   readonly errorCode: string | null
   readonly durationMs: number | null
+  readonly responseBody?: string
 }
 
 export interface DeliveryRow {

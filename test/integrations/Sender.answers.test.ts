@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Option } from "effect"
 import { answering, answerOf, endpoint, type Endpoint } from "../support/Endpoints.ts"
+import type { Outcome } from "../../src/integrations/Sender.ts"
 import { resultOf, send, sender } from "./Sender.support.ts"
 import { until } from "../support/Waiting.ts"
 
@@ -21,7 +22,7 @@ describe("a delivery's request", () => {
       const body = Buffer.from([0, 1, 0xff, 0x0d, 0x0a])
       const headers = { "webhook-id": "dlv_1", "user-agent": "developer-api/1", "accept-encoding": "gzip" }
       const outcome = yield* send(url(hook, "/a%20b/ü?x=1&y="), { body, headers })
-      assert.deepStrictEqual(outcome, { _tag: "answered", status: 200, retryAfter: Option.none() })
+      assert.deepStrictEqual(outcome, { _tag: "answered", status: 200, retryAfter: Option.none(), body: null })
       const [head = "", sent] = hook.received[0]?.text.split("\r\n\r\n") ?? []
       const [line, ...fields] = head.split("\r\n").map((line, i) => (i === 0 ? line : line.toLowerCase()))
       assert.strictEqual(line, "POST /a%20b/%C3%BC?x=1&y= HTTP/1.1")
@@ -115,6 +116,40 @@ describe("an endpoint's answer", () => {
       assert.strictEqual(resultOf(yield* send(url(endless))), 200)
       assert.strictEqual(resultOf(yield* send(url(huge))), 202)
       yield* until(() => endless.closed() === 1 && huge.closed() === 1)
+    }).pipe(Effect.provide(sender()))
+  )
+
+  it.live("that is a failure is kept as text of at most 1,024 bytes without secrets", () =>
+    Effect.gen(function* () {
+      const secret = `whsec_${"A".repeat(44)}`
+      const code = "B".repeat(43)
+      const texts: ReadonlyArray<readonly [body: string | Uint8Array, text: string | null]> = [
+        ["", null],
+        ["no such order", "no such order"],
+        ["x".repeat(1_024), "x".repeat(1_024)],
+        ["x".repeat(20_000), "x".repeat(1_024)],
+        [`${"x".repeat(1_023)}ü`, "x".repeat(1_023)],
+        [`${"x".repeat(1_021)}😀`, "x".repeat(1_021)],
+        [`${"x".repeat(1_022)}ü`, `${"x".repeat(1_022)}ü`],
+        [Buffer.from([0x61, 0xff, 0x00, 0x62, 0xc3]), "a\uFFFD\uFFFDb\uFFFD"],
+        [`key ${secret} refused ${"x".repeat(2_000)}`, `key whsec_[redacted] refused ${"x".repeat(961)}`],
+        [`${"x".repeat(1_010)} ${secret}`, `${"x".repeat(1_010)} whsec_[redacted]`],
+        [`${"x".repeat(1_010)} dk_${"C".repeat(40)}`, `${"x".repeat(1_010)} dk_[redacted]`],
+        [`${"x".repeat(1_010)} code=${code}`, `${"x".repeat(1_010)} code=`],
+        [`${"x".repeat(1_010)} code=%42${code.slice(1)}`, `${"x".repeat(1_010)} code=`]
+      ]
+      for (const status of [200, 302, 500]) {
+        for (const [body, text] of texts) {
+          const hook = yield* endpoint(({ socket }) => {
+            socket.write(`HTTP/1.1 ${status} Some\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n`)
+            socket.write(body)
+          })
+          const outcome = yield* send(url(hook))
+          const kept = status === 200 ? null : text
+          const expected: Outcome = { _tag: "answered", status, retryAfter: Option.none(), body: kept }
+          assert.deepStrictEqual(outcome, expected)
+        }
+      }
     }).pipe(Effect.provide(sender()))
   )
 

@@ -23,6 +23,7 @@ export const domains = [
   addresses('special.has(address) && !reachable.has(address) ? "refused"', 'special.has(address) ? "refused"'),
   addresses("if (starts(0x2002))", "if (false)"),
   mutating("integrations/EndpointUrl.ts", "integrations/EndpointUrl")('url.href.includes("#")', 'url.hash !== ""'),
+  mutating("integrations/Sender/AnswerText.ts", "integrations/Sender.answers")("other.startsWith(one)", "true"),
   evaluation("else if (!values.has(target.field)) values", "else values"),
   evaluation("Object.entries(fields).toSorted(byName)", "Object.entries(fields)"),
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),

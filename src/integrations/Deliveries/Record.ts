@@ -15,6 +15,7 @@ export interface Result extends Pick<
   readonly on: Extract<Move, "succeeded" | "failed" | "exhausted" | "released" | "unsent">
   readonly statusCode: number | null
   readonly errorCode: string | null
+  readonly responseBody: string | null
   readonly startedAt: number
   readonly finishedAt: number
   /** From the time of the record to the next attempt, where there is one; else 0. */
@@ -31,9 +32,10 @@ export interface Result extends Pick<
  * The entry of the attempt log, as a JSON array: PostgreSQL takes it over as it is where the log is empty, and copies entry
  * and log otherwise.
  */
-const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, startedAt, statusCode }: Result) =>
+const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, responseBody, startedAt, statusCode }: Result) =>
   `[{"number":${attempt},"startedAt":"${formatInstant(startedAt)}","finishedAt":"${formatInstant(finishedAt)}",` +
-  `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}}]`
+  `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}` +
+  (responseBody === null ? "}]" : `,"responseBody":${JSON.stringify(responseBody)}}]`)
 
 /**
  * Separates results. `endpoints` has each endpoint once. `others` has the results that are not successes; their strikes are 0

@@ -25,6 +25,7 @@ export const resultOf = (
     endpointUrl,
     statusCode: outcome._tag === "answered" ? outcome.status : null,
     errorCode: outcome._tag === "failed" ? outcome.code : null,
+    responseBody: outcome._tag === "answered" ? outcome.body : null,
     startedAt: times.startedAt,
     finishedAt: times.finishedAt,
     jitter: jitter(random)
@@ -53,6 +54,7 @@ export const returnedBy = (
   on,
   statusCode: null,
   errorCode: "interrupted",
+  responseBody: null,
   startedAt: times.startedAt,
   finishedAt: times.finishedAt,
   retryIn: 0,

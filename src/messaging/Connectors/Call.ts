@@ -46,9 +46,10 @@ export const call = (
     let mayBeWritten = false
     // Never a reused connection: if it turns out stale, it is unknown whether the request was processed.
     return yield* exchange(freshConnections, post, () => (mayBeWritten = true)).pipe(
-      Effect.flatMap(({ body, retryAfter, status }) =>
+      Effect.flatMap(({ body: bytes, isWhole, retryAfter, status }) =>
         Effect.gen(function* () {
           yield* Effect.annotateCurrentSpan("http.response.status_code", status)
+          const body = isWhole ? Option.some(bytes) : Option.none()
           return outcomeOf({ status, body, retryAfter: retryDelay(retryAfter, yield* Clock.currentTimeMillis) })
         })
       ),

@@ -23,8 +23,9 @@ export interface Answer {
   readonly status: number
   /** The unparsed header. */
   readonly retryAfter: Option.Option<string>
-  /** None when the body was cut off. */
-  readonly body: Option.Option<Uint8Array>
+  readonly body: Uint8Array
+  /** Whether the body is complete: it may have been cut off at its limit. */
+  readonly isWhole: boolean
 }
 
 /** The request got no answer, or an incomplete one. */
@@ -124,11 +125,11 @@ class Exchange implements Dispatcher.DispatchHandler {
   onResponseData(_: Dispatcher.DispatchController, chunk: Uint8Array) {
     this.chunks.push(chunk)
     this.read += chunk.byteLength
-    if (this.read >= this.post.bodyLimit) this.answer(Option.none())
+    if (this.read >= this.post.bodyLimit) this.answer(false)
   }
 
   onResponseEnd() {
-    this.answer(Option.some(this.read === 0 ? noBytes : Buffer.concat(this.chunks)))
+    this.answer(true)
   }
 
   onResponseError(_: Dispatcher.DispatchController, error: Error) {
@@ -138,16 +139,15 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.fail(codeOf(error, this.connection), stale)
   }
 
-  /** Ends with an answer; none of a body that was cut off. */
-  answer(body: Answer["body"]) {
-    const { connection, connections, retryAfter, status } = this
-    const isWhole = Option.isSome(body)
+  /** Ends with an answer. */
+  answer(isWhole: boolean) {
+    const { chunks, connection, connections, read, retryAfter, status } = this
     if (!this.ends()) return
     if (isWhole) connection.state.served++
     // An answer that came before the whole request was written: the rest of the request would stay in the socket.
     if (isWhole && connection.state.socket?.writableLength === 0) connections.keep(connection)
     else destroy(connection)
-    this.resume(Effect.succeed({ status, retryAfter, body }))
+    this.resume(Effect.succeed({ status, retryAfter, body: read === 0 ? noBytes : Buffer.concat(chunks), isWhole }))
   }
 
   fail(code: ExchangeFailed["code"], stale: boolean) {
