@@ -1,7 +1,7 @@
 /** The columns of deals. */
 import { Struct } from "effect"
 import { type Deal, setByPatch } from "../api/crm/Deals.ts"
-import { type Columns, jsonObject } from "../platform/Columns.ts"
+import { alteredObject, type Columns, jsonObject } from "../platform/Columns.ts"
 
 /** The columns that a patch can set. */
 export const writable = {
@@ -31,8 +31,14 @@ export const columns = {
   updatedAt: ["updated_at", "timestamptz"]
 } as const satisfies Columns<keyof Deal>
 
+/** The columns that a change alters, beside the version and the time of every change. */
+const alterable = { ...writable, closedAt: columns.closedAt } as const
+
 /** The columns that a project file can set. */
 export const fileColumns = { ...writable, ...Struct.pick(columns, ["closedAt", "createdAt"]) } as const
 
 /** The member `deal` of an event's data, from a row that a create or a patch returns. */
 export const eventDeal = (row: string) => `'deal', ${jsonObject(columns, row)}`
+
+/** The member `previous` of an event's data: the members that a change altered, with the values of the row `before`. */
+export const eventPrevious = (before: string, after: string) => `'previous', ${alteredObject(alterable, before, after)}`

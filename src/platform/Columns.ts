@@ -84,6 +84,18 @@ export const jsonObject = (columns: Columns, row: string): string =>
     .map(({ column, member, type }) => `'${member}', ${wire(`${row}.${column}`, type)}`)
     .join(", ")})`
 
+/** The members that differ between two rows of a record, with the values of the row `before`, as a JSON object. */
+export const alteredObject = (columns: Columns, before: string, after: string): string => {
+  const members = listOf(columns).map(
+    ({ column, member, type }) =>
+      `('${member}', to_json(${wire(`${before}.${column}`, type)}), ${before}.${column} IS DISTINCT FROM ${after}.${column})`
+  )
+  return `(
+    SELECT coalesce(json_object_agg(member, earlier), '{}')
+    FROM (VALUES ${members.join(", ")}) AS members (member, earlier, altered) WHERE altered
+  )`
+}
+
 /** The names of the columns, for an INSERT. */
 export const inserted = (columns: Columns): string =>
   listOf(columns)

@@ -108,7 +108,7 @@ describe("a webhook event", () => {
 
   const others: ReadonlyArray<readonly [type: WebhookEvent["type"], data: object]> = [
     ["crm.deal.created.v1", { deal }],
-    ["crm.deal.updated.v1", { deal }],
+    ["crm.deal.updated.v1", { deal, previous: { title: "Before", lostReason: null } }],
     ["crm.task.created.v1", { task }],
     ["crm.task.completed.v1", { task: { ...task, completedAt: "2026-11-20T10:00:00.000Z" } }]
   ]
@@ -127,17 +127,20 @@ describe("a webhook event", () => {
 })
 
 describe("an event that is older than this client", () => {
-  /** Removes the members that are null, as if they had been added since. */
-  const older = (data: object): object => JSON.parse(JSON.stringify(data, (_, value: unknown) => value ?? undefined))
+  /** Removes the members that are null, and the earlier values, as if they had been added since. */
+  const older = (data: object): object =>
+    JSON.parse(
+      JSON.stringify(data, (member, value: unknown) => (member === "previous" ? undefined : (value ?? undefined)))
+    )
 
   for (const [type, data] of [
     ["crm.deal.created.v1", { deal }],
-    ["crm.deal.updated.v1", { deal }],
-    ["crm.deal.stage_changed.v1", { deal, previousStageId: "stage_new" }],
+    ["crm.deal.updated.v1", { deal, previous: {} }],
+    ["crm.deal.stage_changed.v1", { deal, previousStageId: "stage_new", previous: {} }],
     ["crm.task.created.v1", { task }],
     ["crm.task.completed.v1", { task }]
   ] as const) {
-    it.effect(`has null for each absent member that may be null: ${type}`, () =>
+    it.effect(`has null for each absent member that may be null, and no earlier values: ${type}`, () =>
       Effect.gen(function* () {
         const text = eventOf(type, older(data))
         const result = yield* verified({ body: text, headers: headersOf(text) })

@@ -10,7 +10,11 @@ export const created = "crm.deal.created.v1" as const
 export const updated = "crm.deal.updated.v1" as const
 export const stageChanged = "crm.deal.stage_changed.v1" as const
 
-const DealData = Schema.Struct({ deal: DealShape, previousStageId: Schema.optionalKey(Schema.String) })
+const DealData = Schema.Struct({
+  deal: DealShape,
+  previousStageId: Schema.optionalKey(Schema.String),
+  previous: Schema.optionalKey(Schema.Record(Schema.String, Schema.Unknown))
+})
 
 interface ReceivedEvent {
   readonly type: EventType
@@ -34,12 +38,23 @@ export const eventsOfChanges = ([first, ...rest]: ReadonlyArray<DealShape>): Rea
   let before = first ?? assert.fail("no record")
   return rest.flatMap((deal): ReadonlyArray<ReceivedEvent> => {
     const previousStageId = before.stageId
+    const previous = previousOf(before, deal)
     before = deal
     return [
-      { type: updated, data: { deal } },
-      ...(deal.stageId === previousStageId ? [] : [{ type: stageChanged, data: { deal, previousStageId } }])
+      { type: updated, data: { deal, previous } },
+      ...(deal.stageId === previousStageId ? [] : [{ type: stageChanged, data: { deal, previousStageId, previous } }])
     ]
   })
+}
+
+/** Returns the members that differ, with the earlier values; without those that every change alters. */
+export const previousOf = (before: DealShape, after: DealShape): Readonly<Record<string, unknown>> => {
+  const now = new Map<string, unknown>(Object.entries(after))
+  return Object.fromEntries(
+    Object.entries(before).filter(
+      ([member, value]) => member !== "version" && member !== "updatedAt" && now.get(member) !== value
+    )
+  )
 }
 
 /** A server without the fiber that sends deliveries, so that they stay unchanged. */

@@ -137,8 +137,8 @@ layer(api, { excludeTestServices: true })("the events of a deal", (it) => {
       assert.deepStrictEqual(yield* received, [])
       const deal = yield* patched("d", { stageId: "agreed" })
       assert.deepStrictEqual(yield* received, [
-        { type: updated, data: { deal } },
-        { type: stageChanged, data: { deal, previousStageId: "closing" } }
+        { type: updated, data: { deal, previous: { stageId: "closing" } } },
+        { type: stageChanged, data: { deal, previousStageId: "closing", previous: { stageId: "closing" } } }
       ])
     })
   )

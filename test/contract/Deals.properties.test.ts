@@ -17,7 +17,7 @@ import {
   type Sent,
   type World
 } from "./Deals.model.support.ts"
-import { api, created, stageChanged, updated } from "./Deals.events.support.ts"
+import { api, created, previousOf, stageChanged, updated } from "./Deals.events.support.ts"
 import { open } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
@@ -140,13 +140,15 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
     return { command, id, body: { ...command.body, ...command.faulty }, key }
   }
 
-  /** Returns the expected events, each with the subscribed webhooks. */
-  const expectedEvents = (done: Done, deal: DealShape) =>
+  /** Returns the expected events, each with the subscribed webhooks. A change has what it altered of the record `last`. */
+  const expectedEvents = (done: Done, deal: DealShape, last: DealShape | undefined) =>
     emitted(done).flatMap(({ more, type }) => {
       const installations = webhooks.flatMap(({ enabled, types }, index) =>
         enabled && types.includes(type) ? [`hook ${index}`] : []
       )
-      return installations.length === 0 ? [] : [{ type, data: { deal, ...more }, installations }]
+      return installations.length === 0
+        ? []
+        : [{ type, data: { deal, ...more, ...(last && { previous: previousOf(last, deal) }) }, installations }]
     })
 
   for (const step of steps) {
@@ -175,7 +177,7 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
         assert.strictEqual(world.deals.has(resourceId), before !== undefined)
         const record = yield* read(resourceId)
         assertRecord(record, expected, records.get(resourceId))
-        events = expectedEvents(expected, record)
+        events = expectedEvents(expected, record, records.get(resourceId))
         records.set(resourceId, record)
         world.deals.set(resourceId, after)
         world.answered.set(key, { request: contentOf(sent), receipt })

@@ -1,6 +1,6 @@
 /** The events of a project that its outbound webhooks receive (contract §10). */
-import { Schema, Struct } from "effect"
-import { Deal, dealExample } from "../crm/Deals.ts"
+import { Effect, Schema, Struct } from "effect"
+import { Deal, dealExample, dealFields } from "../crm/Deals.ts"
 import { taskFields } from "../crm/Tasks.ts"
 import { CreatedAt, Timestamp } from "../Fields.ts"
 import { ClientId, DealId, EventId, InstallationId, MemberId, ProjectId, StageId, TaskId } from "../Ids.ts"
@@ -25,6 +25,16 @@ const Task = Schema.Struct({
 type Task = typeof Task.Type
 
 const dealOf = Deal.annotateKey({ description: "The deal after the change." })
+
+/** The earlier values of what a change altered. An event that is older than this member decodes to none. */
+const previous = Schema.Struct(Struct.map({ ...dealFields, closedAt: Deal.fields.closedAt }, Schema.optionalKey))
+  .annotate({
+    identifier: "DeveloperDealPrevious",
+    description:
+      "The members of the deal that the change altered, with their values before it, `version` and `updatedAt` left out. Older events lack it."
+  })
+  .pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
+
 const taskOf = Task.annotateKey({ description: "The task after the change." })
 
 const dataWith = <Fields extends Schema.Struct.Fields>(fields: Fields) =>
@@ -59,17 +69,18 @@ export const events = {
   "crm.deal.updated.v1": {
     identifier: "DeveloperDealUpdatedEvent",
     summary: "A deal was changed",
-    data: dataWith({ deal: dealOf }),
-    example: { deal }
+    data: dataWith({ deal: dealOf, previous }),
+    example: { deal, previous: { stageId: "stage_talking" } }
   },
   "crm.deal.stage_changed.v1": {
     identifier: "DeveloperDealStageChangedEvent",
     summary: "A deal moved to another stage",
     data: dataWith({
       deal: dealOf,
-      previousStageId: StageId.annotate({ description: "The id of the stage that the deal was on before the change." })
+      previousStageId: StageId.annotate({ description: "The id of the stage that the deal was on before the change." }),
+      previous
     }),
-    example: { deal, previousStageId: "stage_talking" }
+    example: { deal, previousStageId: "stage_talking", previous: { stageId: "stage_talking" } }
   },
   "crm.task.created.v1": {
     identifier: "DeveloperTaskCreatedEvent",

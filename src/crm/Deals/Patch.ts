@@ -8,7 +8,7 @@ import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
 import type { Form, Kind } from "../../platform/idempotency/Grouped.ts"
 import { append, appended, eventType } from "../../platform/outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
-import { eventDeal, writable } from "../DealColumns.ts"
+import { eventDeal, eventPrevious, writable } from "../DealColumns.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
 
 /** Columns that a patch sets to its own values. The other two also depend on the current record. */
@@ -18,6 +18,9 @@ const patchedValues = patched(patchable)
 const differs = differ(writable, "next", "target")
 const assignments = assigned(writable, "claim")
 const nextValues = qualified(writable, "checked")
+
+/** `before` is the row before the change. */
+const previous = eventPrevious("(updated.before)", "updated")
 
 export const noSuchDeal = "The project has no deal with the id in the path."
 
@@ -41,7 +44,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
     ${next(sql, form)},
     ${checked(sql)},
     decided AS MATERIALIZED (
-      SELECT command.*, ${sql.literal(nextValues)}, previous_stage_id,
+      SELECT command.*, ${sql.literal(nextValues)}, before,
         CASE
           WHEN checked.ord IS NULL THEN ${form.absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
           WHEN invalid <> '' THEN 'validation_failed' || invalid
@@ -63,19 +66,19 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
         version = deals.version + 1, updated_at = greatest(deals.updated_at, claim.at)
       FROM claim
       WHERE deals.project_id = claim.project_id AND deals.id = claim.id AND claim.changed
-      RETURNING deals.*, claim.traceparent, claim.previous_stage_id
+      RETURNING deals.*, claim.traceparent, claim.before
     ),
     ${append(
       sql,
       sql`
-        SELECT project_id, ${eventType(sql, "crm.deal.updated.v1")}, json_build_object(${sql.literal(eventDeal("updated"))}), updated_at,
-          traceparent
+        SELECT project_id, ${eventType(sql, "crm.deal.updated.v1")},
+          json_build_object(${sql.literal(eventDeal("updated"))}, ${sql.literal(previous)}), updated_at, traceparent
         FROM updated
         UNION ALL
         SELECT project_id, ${eventType(sql, "crm.deal.stage_changed.v1")},
-          json_build_object(${sql.literal(eventDeal("updated"))}, 'previousStageId', previous_stage_id), updated_at,
-          traceparent
-        FROM updated WHERE stage_id <> previous_stage_id`
+          json_build_object(${sql.literal(eventDeal("updated"))}, 'previousStageId', (before).stage_id,
+            ${sql.literal(previous)}), updated_at, traceparent
+        FROM updated WHERE stage_id <> (before).stage_id`
     )}`,
   returning: () => appended(sql, sql`decided.project_id`),
   problems: {
@@ -91,9 +94,10 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
 const next = (sql: SqlClient.SqlClient, { inOrder, locked }: Form) => sql`
   next AS MATERIALIZED (
     SELECT command.ord, command.project_id, command.p, target.status AS old_status, target.version AS old_version,
-      target.stage_id AS previous_stage_id, next.*, ${sql.literal(differs)} AS differs
+      before, next.*, ${sql.literal(differs)} AS differs
     FROM ${inOrder}, LATERAL (
-      SELECT * FROM deals WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
+      SELECT deals AS before, deals.* FROM deals WHERE project_id = command.project_id AND id = command.id
+      FOR NO KEY UPDATE ${locked}
     ) AS target, LATERAL (
       SELECT ${sql.literal(patchedValues)},
         CASE
