@@ -6,7 +6,9 @@ import { CampaignsGroup } from "./campaigns/Campaigns.ts"
 import { ClientsGroup } from "./crm/Clients.ts"
 import { DealsGroup } from "./crm/Deals.ts"
 import { NotesGroup } from "./crm/Notes.ts"
+import { PipelinesGroup } from "./crm/Pipelines.ts"
 import { TicketsGroup } from "./crm/Tickets.ts"
+import { InstallationsGroup } from "./integrations/Installations.ts"
 import { PreviewGroup } from "./integrations/Preview.ts"
 import { WebhooksGroup } from "./integrations/Webhooks.ts"
 import { MessagingGroup } from "./messaging/Messaging.ts"
@@ -15,7 +17,18 @@ import { Operation } from "./Requests.ts"
 const strict = { onExcessProperty: "error", errors: "all" } as const
 
 export class Api extends HttpApi.make("developer-api")
-  .add(ClientsGroup, DealsGroup, NotesGroup, TicketsGroup, WebhooksGroup, PreviewGroup, MessagingGroup, CampaignsGroup)
+  .add(
+    ClientsGroup,
+    PipelinesGroup,
+    DealsGroup,
+    NotesGroup,
+    TicketsGroup,
+    InstallationsGroup,
+    WebhooksGroup,
+    PreviewGroup,
+    MessagingGroup,
+    CampaignsGroup
+  )
   .prefix("/api")
   .middleware(Authentication)
   .middleware(Operation)

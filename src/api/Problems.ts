@@ -170,6 +170,24 @@ export class ConversationNotFound extends problem<ConversationNotFound>()(
   "The project has no such conversation."
 ) {}
 
+export class MessageNotFound extends problem<MessageNotFound>()(
+  "message_not_found",
+  404,
+  "The conversation has no such message."
+) {}
+
+export class WebhookNotFound extends problem<WebhookNotFound>()(
+  "webhook_not_found",
+  404,
+  "The installation has no webhook."
+) {}
+
+export class DeliveryNotFound extends problem<DeliveryNotFound>()(
+  "delivery_not_found",
+  404,
+  "The installation has no such delivery."
+) {}
+
 export class CampaignNotFound extends problem<CampaignNotFound>()(
   "campaign_not_found",
   404,

@@ -5,6 +5,7 @@
 import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
+import { progressOf } from "./CampaignList.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
 
@@ -56,9 +57,11 @@ export const layer = Layer.effectDiscard(
         ) ended LIMIT 1
       ),
       ${recipients},
+      -- The counts are those of before the first batch.
       marked AS (
-        UPDATE campaigns SET recipients_removed = true FROM target, rest
-        WHERE campaigns.project_id = target.project_id AND campaigns.id = target.id AND NOT more
+        UPDATE campaigns SET recipients_removed = NOT more, final_progress = coalesce(final_progress, ${sql.literal(progressOf)})
+        FROM target, rest
+        WHERE campaigns.project_id = target.project_id AND campaigns.id = target.id
       )
       SELECT FROM target`
 

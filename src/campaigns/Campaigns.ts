@@ -1,6 +1,7 @@
 /** Campaigns: messages to many clients, composed and scheduled by commands (contract §9). */
 import { Context, DateTime, Effect, Layer, Result } from "effect"
 import { SqlClient } from "effect/sql"
+import type { Campaign, CampaignStatusFilter } from "../api/campaigns/Campaign.ts"
 import type { CampaignCommand, CommandOf } from "../api/campaigns/Commands.ts"
 import { AudienceId, CampaignId, type ProjectId } from "../api/Ids.ts"
 import {
@@ -8,6 +9,7 @@ import {
   type CampaignNotReady,
   type CampaignReferenceNotFound,
   type CampaignStateConflict,
+  type CursorInvalid,
   type IdempotencyKeyReused,
   type ScheduleInvalid,
   type ServiceUnavailable,
@@ -18,8 +20,11 @@ import { statement } from "../platform/Database.ts"
 import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
 import { mutate } from "../platform/idempotency/Mutate.ts"
 import { Mutations } from "../platform/idempotency/Mutations.ts"
+import { lookupBy } from "../platform/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { eventContext } from "../platform/outbox/Outbox.ts"
+import { following, limited, type Page, Pages } from "../platform/Pages.ts"
+import { campaignOf, details, list } from "./CampaignList.ts"
 import { change, changeOf, scheduling, type Start } from "./Campaigns/Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
 import { current, type Current, duplicate, remove } from "./Campaigns/Repo.ts"
@@ -39,6 +44,21 @@ type Conflict =
 export class Campaigns extends Context.Service<
   Campaigns,
   {
+    /** Lists campaigns, newest first, up to `limit` on a page. */
+    readonly list: (
+      projectId: ProjectId,
+      query: {
+        readonly status: CampaignStatusFilter
+        readonly limit: number
+        readonly cursor: string | undefined
+      }
+    ) => Effect.Effect<Page<Campaign>, CursorInvalid | ServiceUnavailable>
+
+    readonly get: (
+      projectId: ProjectId,
+      id: CampaignId
+    ) => Effect.Effect<Campaign, CampaignNotFound | ServiceUnavailable>
+
     /** Returns the campaign's version and the audience that it froze last. */
     readonly current: (
       projectId: ProjectId,
@@ -62,6 +82,8 @@ export class Campaigns extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const mutations = yield* Mutations
+      const pages = yield* Pages
+      const find = lookupBy(sql, details(sql))
       const longRunning = yield* LongRunning
 
       const schedule = (
@@ -77,6 +99,27 @@ export class Campaigns extends Context.Service<
         }).pipe(Effect.catchTag("ZoneChanged", (changed) => schedule(command, id, body, changed.timeZone)))
 
       return {
+        list: (projectId, { status, ...query }) =>
+          pages.read({ projectId, operation: "listCampaigns", filters: { status } }, query, (window) =>
+            Effect.map(
+              statement(
+                list(
+                  sql,
+                  projectId,
+                  sql`${sql.literal(status === "all" ? "" : `AND campaigns.status = '${status}'`)}
+                    ${following(sql, "campaigns", projectId, window.after)}
+                    ORDER BY created_at DESC, id DESC ${limited(sql, window)}`
+                )
+              ),
+              (found) => found.map(campaignOf)
+            )
+          ),
+        get: (projectId, id) =>
+          Effect.flatMap(find({ projectId, id }), (found) =>
+            found === undefined
+              ? Effect.fail(new CampaignNotFound({ detail: noSuchCampaign }))
+              : Effect.succeed(campaignOf(found))
+          ),
         current: Effect.fnUntraced(function* (projectId, id) {
           const [campaign] = yield* statement(current(sql, projectId, id))
           return campaign ?? (yield* new CampaignNotFound({ detail: noSuchCampaign }))

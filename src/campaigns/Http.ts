@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Principal } from "../api/Authentication.ts"
 import { etag } from "../api/Fields.ts"
-import { commandHandler, handlersOf, pageHandler } from "../platform/Handlers.ts"
+import { commandHandler, handlersOf, pageHandler, recordHandler } from "../platform/Handlers.ts"
 import { Campaigns } from "./Campaigns.ts"
 import { Segments } from "./Segments.ts"
 
@@ -16,6 +16,10 @@ export const handlers = handlersOf(
       listSegments: pageHandler((projectId, { query: { cursor, limit } }) =>
         segments.list(projectId, { limit, cursor })
       ),
+      listCampaigns: pageHandler((projectId, { query: { cursor, limit, status } }) =>
+        campaigns.list(projectId, { status, limit, cursor })
+      ),
+      getCampaign: recordHandler((projectId, { params }) => campaigns.get(projectId, params.campaignId)),
       getCampaignAudience: ({ params }) =>
         Principal.use(({ projectId }) =>
           Effect.map(campaigns.current(projectId, params.campaignId), ({ audience, version }) =>

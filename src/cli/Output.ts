@@ -1,5 +1,5 @@
 /** The output of commands: one JSON document or a text, on standard output, only on success. */
-import { Console, Duration, Effect, Stdio } from "effect"
+import { Console, Duration, Effect, Option, Stdio, Stream } from "effect"
 import { CliOutput } from "effect/cli"
 
 /** The command line of commands, in usage and examples. */
@@ -19,6 +19,18 @@ export const answerPage = Effect.fnUntraced(function* (
   const { stdoutIsTerminal } = yield* Stdio.Stdio
   const rest = next !== null && (yield* stdoutIsTerminal) ? `\n\nThere are more: add ${flag} ${oneLine(next)}` : ""
   yield* answer(json, { items, next }, `${text}${rest}`)
+})
+
+/** Whether somebody reads what is printed. */
+export const isOnTerminal = Effect.flatMap(Stdio.Stdio, ({ stdoutIsTerminal }) => stdoutIsTerminal)
+
+/** Asks a question on standard error. Only an answer that begins with `y` confirms it. */
+export const confirmed = Effect.fnUntraced(function* (question: string) {
+  const { stdin } = yield* Stdio.Stdio
+  yield* Console.error(`${oneLine(question)} [y/N]`)
+  const lines = stdin.pipe(Stream.decodeText(), Stream.splitLines)
+  const answered = yield* Effect.orDie(Stream.runHead(lines))
+  return Option.exists(answered, (line) => /^y(es)?$/i.test(line.trim()))
 })
 
 /** Formats rows as aligned columns. The first row is the head. */

@@ -3,6 +3,7 @@ import { Effect, Layer, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { eventTypes } from "../api/integrations/Events.ts"
 import { Deliveries, type Delivery, states } from "../integrations/Deliveries.ts"
+import { attemptsOf } from "../integrations/DeliveryDetails.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
@@ -43,7 +44,7 @@ const list = Command.make(
     }
     const page = yield* deliveries.list(yield* Flags.projectId(project), filter, { after, limit })
     const text = page.items.length === 0 ? "No deliveries" : table([head, ...page.items.map(row)])
-    yield* answerPage(json, page, text)
+    yield* answerPage(json, { items: page.items.map(itemOf), next: page.next }, text)
   }, onDeliveries)
 ).pipe(
   Command.withDescription("List the deliveries of a project, the newest first"),
@@ -63,18 +64,19 @@ const show = Command.make(
   Effect.fn(function* ({ delivery, json, project }) {
     const deliveries = yield* Deliveries
     const found = yield* deliveries.show(yield* Flags.projectId(project), delivery)
-    const attempts = found.attemptLog.map(({ durationMs, errorCode, number, startedAt, statusCode }) => [
+    const attempts = attemptsOf(found)
+    const lines = attempts.map(({ durationMs, errorCode, number, startedAt, statusCode }) => [
       String(number),
       startedAt,
       String(statusCode ?? "-"),
       errorCode ?? "-",
       durationMs === null ? "-" : `${durationMs} ms`
     ])
-    const log = table([["ATTEMPT", "STARTED", "STATUS", "ERROR", "TOOK"], ...attempts])
+    const log = table([["ATTEMPT", "STARTED", "STATUS", "ERROR", "TOOK"], ...lines])
     const replay = found.replayOf === null ? "" : `\nReplay of ${found.replayOf}`
     yield* answer(
       json,
-      found,
+      { ...itemOf(found), replayOf: found.replayOf, attemptLog: attempts },
       `${table([head, row(found)])}${replay}\n\n${attempts.length === 0 ? "No attempts yet" : log}`
     )
   }, onDeliveries)
@@ -107,8 +109,21 @@ export const deliveries = Command.make("deliveries").pipe(
 
 const head = ["DELIVERY", "INSTALLATION", "EVENT", "STATUS", "ATTEMPTS", "NEXT", "LAST", "CREATED"]
 
+/** A delivery as `--json` shows it. */
+const itemOf = (delivery: Delivery) => ({
+  deliveryId: delivery.id,
+  installationId: delivery.installationId,
+  eventType: delivery.eventType,
+  status: delivery.status,
+  attempts: delivery.attempts,
+  nextAttemptAt: delivery.nextAttemptAt,
+  lastStatusCode: delivery.lastStatusCode,
+  lastErrorCode: delivery.lastErrorCode,
+  createdAt: delivery.createdAt
+})
+
 const row = (delivery: Delivery) => [
-  delivery.deliveryId,
+  delivery.id,
   delivery.installationId,
   delivery.eventType,
   delivery.status,

@@ -1,6 +1,6 @@
 /** Lists of deliveries on pages. A page of a filtered list may end before it is full, with a link to the rest of the search. */
 import type { ProjectId } from "../api/Ids.ts"
-import type { Filter, Listed } from "../integrations/DeliveryList.ts"
+import type { Delivery, Filter } from "../integrations/DeliveryList.ts"
 import { type Found, scanLimit } from "../platform/Search.ts"
 import { badge, type Html, html, link, nextPage, table, time } from "./Html.ts"
 import { pageSize } from "./Page.ts"
@@ -22,11 +22,11 @@ const head = ["Delivery", "Created", "Installation", "Event", "State", "Attempts
 export const render = (
   projectId: ProjectId,
   filter: Filter,
-  { items, next }: Found<Listed>,
+  { items, next }: Found<Delivery>,
   limit = pageSize
 ): Html => {
   const cells = items.map((row) => [
-    link("/console/delivery", { project: projectId, id: row.deliveryId }, row.deliveryId),
+    link("/console/delivery", { project: projectId, id: row.id }, row.id),
     time(row.createdAt),
     link("/console/webhook", { project: projectId, installation: row.installationId }, row.installationId),
     row.eventType,

@@ -3,23 +3,17 @@ import { Clock, Context, Data, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import { Operator } from "../platform/Audit.ts"
+import { lookupOne } from "../platform/Lookups.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
 import { complete, type Found, type Range } from "../platform/Search.ts"
-import { columnsOf, isDead, type Delivery, type Filter, find, type Listed } from "./DeliveryList.ts"
+import { type Details, details } from "./DeliveryDetails.ts"
+import { type Delivery, type Filter, find, isDead } from "./DeliveryList.ts"
+import * as Installations from "./Installations.ts"
 import { notRetriable, retryFor } from "./Webhooks/Retry.ts"
 
 export { type State, states } from "./Deliveries/States.ts"
-export type { Delivery }
-
-export interface Attempt {
-  readonly number: number
-  readonly startedAt: string
-  readonly finishedAt: string
-  readonly statusCode: number | null
-  readonly errorCode: string | null
-  readonly durationMs: number | null
-}
+export type { Delivery, Details }
 
 export class DeliveryUnknown extends Data.TaggedError("DeliveryUnknown")<{
   readonly projectId: ProjectId
@@ -48,11 +42,6 @@ export class DeliveryNotRetriable extends Data.TaggedError("DeliveryNotRetriable
   }
 }
 
-/** A delivery with the log of its attempts, the oldest first. */
-export interface Shown extends Listed {
-  readonly attemptLog: ReadonlyArray<Attempt>
-}
-
 export class Deliveries extends Context.Service<
   Deliveries,
   {
@@ -63,7 +52,7 @@ export class Deliveries extends Context.Service<
       range: Range
     ) => Effect.Effect<Found<Delivery>, ProjectUnknown | InstallationUnknown>
 
-    readonly show: (projectId: ProjectId, id: string) => Effect.Effect<Shown, ProjectUnknown | DeliveryUnknown>
+    readonly show: (projectId: ProjectId, id: string) => Effect.Effect<Details, ProjectUnknown | DeliveryUnknown>
 
     /** Returns a dead delivery to the queue, its retry schedule anew. */
     readonly retry: (
@@ -83,14 +72,11 @@ export class Deliveries extends Context.Service<
           yield* requireProject(sql, projectId)
           if (filter.installationId !== null) yield* requireInstallation(sql, projectId, filter.installationId)
           const search = (range: Range) => Effect.orDie(find(sql, projectId, filter, range))
-          const { items, next } = yield* complete(search, range, ({ deliveryId }) => deliveryId)
-          return { items: items.map(withoutReplay), next }
+          return yield* complete(search, range, ({ id }) => id)
         }),
         show: Effect.fn("Deliveries.show")(function* (projectId, id) {
           yield* requireProject(sql, projectId)
-          const [delivery] = yield* sql<Shown>`
-            SELECT ${sql.literal(shown)}, ${sql.literal(shownLog)} AS "attemptLog" FROM deliveries
-            WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${id}`.pipe(Effect.orDie)
+          const delivery = yield* Effect.orDie(lookupOne(sql, details(sql), { projectId, id }))
           return delivery ?? (yield* new DeliveryUnknown({ projectId, deliveryId: id }))
         }),
         retry: Effect.fn("Deliveries.retry")(function* (projectId, id) {
@@ -110,32 +96,14 @@ export class Deliveries extends Context.Service<
   )
 }
 
-const withoutReplay = (listed: Listed): Delivery => {
-  const { replayOf: _, ...delivery } = listed
-  return delivery
-}
-
 const requireInstallation = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
   installationId: string
 ): Effect.fn.Return<void, InstallationUnknown> {
-  const rows = yield* Effect.orDie(
-    sql`SELECT FROM installations WHERE project_id = ${projectId} AND id = ${installationId}`
-  )
-  if (rows.length === 0) return yield* new InstallationUnknown({ projectId, installationId })
+  const exists = yield* Effect.orDie(Installations.exists(sql, projectId, installationId))
+  if (!exists) return yield* new InstallationUnknown({ projectId, installationId })
 })
-
-const shown = columnsOf(
-  "deliveries",
-  "(SELECT type FROM events WHERE events.project_id = deliveries.project_id AND events.id = event_id)"
-)
-
-/** The attempt log without the endpoints and the answers of its attempts. */
-const shownLog = `(
-  SELECT coalesce(jsonb_agg(entry - 'endpointUrl' - 'responseBody' ORDER BY place), '[]')
-  FROM jsonb_array_elements(attempt_log) WITH ORDINALITY AS log (entry, place)
-)`
 
 /** Counts, over all projects, the dead deliveries (to 10,000), and those whose lease ended a minute ago without a takeover. */
 export const countStuck = Effect.fn("Deliveries.countStuck")(function* (sql: SqlClient.SqlClient) {

@@ -1,31 +1,33 @@
-/** The list of deliveries that operators see, in commands and in the console. The primary key orders them by age. */
+/** The read model of deliveries: what the API, the commands and the console show of each, and their lists. */
 import { Effect } from "effect"
-import type { SqlClient, SqlError } from "effect/sql"
-import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
-import type { EventType } from "../api/integrations/Events.ts"
+import type { SqlClient, SqlError, Statement } from "effect/sql"
+import type { DeliveryId, EventId, InstallationId, ProjectId } from "../api/Ids.ts"
+import type { DeliveryStatusFilter } from "../api/integrations/Deliveries.ts"
+import { deliveryStatuses } from "../api/integrations/Deliveries.ts"
+import { type EventType, eventTypes } from "../api/integrations/Events.ts"
 import { selected } from "../platform/Columns.ts"
 import { firstIdAt } from "../platform/NewId.ts"
+import { followingId, limited, type Window } from "../platform/Pages.ts"
 import { type Found, foundOf, type Range, scanLimit } from "../platform/Search.ts"
 import type { State } from "./Deliveries/States.ts"
+import { nextAttemptAt } from "./WebhookList.ts"
 
 /** A delivery, with what its last attempt came to. */
 export interface Delivery {
-  readonly deliveryId: DeliveryId
+  readonly id: DeliveryId
   readonly installationId: InstallationId
+  readonly eventId: EventId
   readonly eventType: EventType
   readonly status: State
   readonly attempts: number
-  /** RFC 3339; null unless it is pending. */
+  /** RFC 3339; null unless it is open at an enabled webhook. */
   readonly nextAttemptAt: string | null
   readonly lastStatusCode: number | null
   readonly lastErrorCode: string | null
-  readonly createdAt: string
-}
-
-/** A delivery of the list. */
-export interface Listed extends Delivery {
   /** The delivery that it repeats, where a replay has made it. */
   readonly replayOf: DeliveryId | null
+  readonly createdAt: string
+  readonly finishedAt: string | null
 }
 
 export interface Filter {
@@ -39,18 +41,36 @@ export interface Filter {
 /** The condition of the index of dead deliveries (`deliveries_dead`). */
 export const isDead = "finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'"
 
-/** The columns of a delivery, from `deliveries` or a part of it, and from the type of its event. */
-export const columnsOf = (delivery: string, type: string) => `
-  ${delivery}.id AS "deliveryId", ${delivery}.installation_id AS "installationId", ${type} AS "eventType",
-  ${delivery}.status, ${delivery}.attempts,
-  ${selected({
-    nextAttemptAt: [`CASE WHEN ${delivery}.status = 'pending' THEN ${delivery}.available_at END`, "timestamptz"]
-  })},
-  (attempt_log -> -1 ->> 'statusCode')::int AS "lastStatusCode",
-  coalesce(dead_code, attempt_log -> -1 ->> 'errorCode') AS "lastErrorCode",
-  ${selected({ createdAt: ["created_at", "timestamptz"], replayOf: "replay_of" }, delivery)}`
+/** The state of a delivery for callers, as in the index `deliveries_by_state`. */
+const state = `(CASE
+  WHEN finished_at IS NULL THEN 'pending'
+  WHEN coalesce(attempt_log -> -1 ->> 'statusCode', '') LIKE '2__' THEN 'delivered'
+  ELSE 'dead'
+END)`
 
-type Row = (Listed | { readonly deliveryId: null }) & { readonly last: string | null; readonly scanned: number }
+/** The columns of a delivery, from `deliveries` or a part of it. */
+export const columnsOf = (delivery: string) => `
+  ${selected(
+    {
+      id: "id",
+      installationId: "installation_id",
+      eventId: "event_id",
+      eventType: "event_type",
+      status: "status",
+      attempts: "attempts",
+      replayOf: "replay_of",
+      createdAt: ["created_at", "timestamptz"],
+      finishedAt: ["finished_at", "timestamptz"]
+    },
+    delivery
+  )},
+  (attempt_log -> -1 ->> 'statusCode')::int AS "lastStatusCode",
+  coalesce(dead_code, attempt_log -> -1 ->> 'errorCode') AS "lastErrorCode", (
+    SELECT ${nextAttemptAt(`${delivery}.available_at`)} FROM webhooks JOIN endpoint_health USING (project_id, installation_id)
+    WHERE project_id = ${delivery}.project_id AND installation_id = ${delivery}.installation_id
+  ) AS "nextAttemptAt"`
+
+type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; readonly scanned: number }
 
 /** Finds deliveries of a page, newest first, among the next `scanLimit`. Dead ones have an index. */
 export const find = (
@@ -58,42 +78,71 @@ export const find = (
   projectId: ProjectId,
   filter: Filter,
   { after, limit }: Range
-): Effect.Effect<Found<Listed>, SqlError.SqlError> => {
+): Effect.Effect<Found<Delivery>, SqlError.SqlError> => {
   const { installationId, since, status, type, until } = filter
   const isFiltered = installationId !== null || type !== null || status !== null
   // In the text of the statement, so that a plan for any values is as good as one for these.
   const ends = [after, until === null ? null : firstIdAt("dlv", until.getTime())].filter((id) => id !== null)
   return sql<Row>`
     WITH scanned AS MATERIALIZED (
-      SELECT id, installation_id, event_id, status, attempts, available_at, dead_code, attempt_log, replay_of, created_at
-      FROM deliveries
+      SELECT * FROM deliveries
       WHERE project_id = ${projectId} AND id >= ${since === null ? "" : firstIdAt("dlv", since.getTime())}
         ${ends.length === 0 ? sql.literal("") : sql`AND id < ${ends.toSorted()[0]}`}
         ${sql.literal(status === "dead" ? `AND ${isDead}` : "")}
       ORDER BY id DESC LIMIT ${isFiltered ? scanLimit : limit + 1}::int
     ),
-    typed AS (
-      SELECT scanned.*, (
-        SELECT type FROM events WHERE project_id = ${projectId} AND events.id = scanned.event_id
-      ) AS type FROM scanned
-    ),
     found AS (
-      SELECT * FROM typed
+      SELECT * FROM scanned
       WHERE (${installationId}::text IS NULL OR installation_id = ${installationId})
-        AND (${status}::text IS NULL OR status = ${status}) AND (${type}::text IS NULL OR type = ${type})
+        AND (${status}::text IS NULL OR status = ${status}) AND (${type}::text IS NULL OR event_type = ${type})
       ORDER BY id DESC LIMIT ${limit + 1}::int
     )
-    SELECT ${sql.literal(columnsOf("found", "found.type"))}, bound.last, bound.scanned
+    SELECT ${sql.literal(columnsOf("found"))}, bound.last, bound.scanned
     FROM (SELECT min(id) AS last, count(*)::int AS scanned FROM scanned) bound LEFT JOIN found ON true
     ORDER BY found.id DESC`.pipe(
     Effect.map((rows) => {
       const found = rows.flatMap((row) => {
-        if (row.deliveryId === null) return []
+        if (row.id === null) return []
         const { last: _, scanned: __, ...delivery } = row
         return [delivery]
       })
       const [bound = { last: null, scanned: 0 }] = rows
-      return foundOf(found, limit, ({ deliveryId }) => deliveryId, bound)
+      return foundOf(found, limit, ({ id }) => id, bound)
     })
   )
+}
+
+/** The filter of a page of one installation. */
+export interface PageFilter {
+  readonly status: DeliveryStatusFilter
+  readonly eventType: EventType | undefined
+}
+
+/**
+ * Reads a page of the deliveries of an installation, newest first, which the order of their ids is. With a filter it merges
+ * the parts of `deliveries_by_state` that match, each of which has the order; else it reads `deliveries_by_installation`.
+ */
+export const page = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  installationId: InstallationId,
+  { eventType, status }: PageFilter,
+  window: Window
+) => {
+  const part = (condition: string): Statement.Fragment => sql`
+    (SELECT * FROM deliveries
+     WHERE project_id = ${projectId} AND installation_id = ${installationId} ${sql.literal(condition)}
+       ${followingId(sql, "deliveries", projectId, window.after, "DESC")}
+     ORDER BY id DESC ${limited(sql, window)})`
+  const statuses = status === "all" ? deliveryStatuses : [status]
+  const types = eventType === undefined ? eventTypes : [eventType]
+  const conditions =
+    status === "all" && eventType === undefined
+      ? [""]
+      : statuses.flatMap((status) => types.map((type) => `AND ${state} = '${status}' AND event_type = '${type}'`))
+  const [first = "", ...others] = conditions
+  const parts = others.reduce((parts, condition) => sql`${parts} UNION ALL ${part(condition)}`, part(first))
+  return sql<Delivery>`
+    SELECT ${sql.literal(columnsOf("delivery"))} FROM (SELECT * FROM (${parts}) AS parts ORDER BY id DESC ${limited(sql, window)}) AS delivery
+    ORDER BY delivery.id DESC`
 }

@@ -1,40 +1,36 @@
 /** Webhooks for operators, who list, enable and disable them (contract §13). */
 import { Context, Effect, Layer } from "effect"
-import { SqlClient, type Statement } from "effect/sql"
+import { SqlClient, type SqlError } from "effect/sql"
 import type { InstallationId, ProjectId } from "../api/Ids.ts"
-import type { EventType } from "../api/integrations/Events.ts"
 import { audited, Operator } from "../platform/Audit.ts"
-import { selected } from "../platform/Columns.ts"
+import { lookupOne } from "../platform/Lookups.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
 import { type Found, pageOf, type Range } from "../platform/Search.ts"
-import { type DisabledReason, disabling } from "./Deliveries/DeadLetter.ts"
+import { disabling } from "./Deliveries/DeadLetter.ts"
 import { recovered } from "./Deliveries/Health.ts"
+import { details, list, type Listed } from "./WebhookList.ts"
 import { WebhookUnknown } from "./WebhookUnknown.ts"
 
-export interface Webhook {
-  readonly installationId: InstallationId
-  readonly endpointUrl: string
-  readonly eventTypes: ReadonlyArray<EventType>
-  readonly enabled: boolean
-  /** Null if it is enabled. */
-  readonly disabledReason: DisabledReason | null
-  readonly consecutiveFailures: number
-  readonly lastSuccessAt: string | null
-  readonly version: number
+/** A webhook that was disabled, and the number of deliveries that this ends. */
+export interface Disabled {
+  readonly webhook: Listed
+  readonly deadLettered: number
 }
 
-type Switched = Effect.Effect<Webhook, ProjectUnknown | WebhookUnknown, Operator>
+type Failure = ProjectUnknown | WebhookUnknown
 
 export class WebhookControl extends Context.Service<
   WebhookControl,
   {
     /** Lists the webhooks of a project by installation. */
-    readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<Webhook>, ProjectUnknown>
+    readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<Listed>, ProjectUnknown>
     /** Enables a webhook; its endpoint is tried at once. An enabled webhook is unchanged. */
-    readonly enable: (projectId: ProjectId, installationId: string) => Switched
+    readonly enable: (projectId: ProjectId, installationId: string) => Effect.Effect<Listed, Failure, Operator>
     /** Disables a webhook and dead-letters its pending deliveries. A disabled webhook is unchanged. */
-    readonly disable: (projectId: ProjectId, installationId: string) => Switched
+    readonly disable: (projectId: ProjectId, installationId: string) => Effect.Effect<Disabled, Failure, Operator>
+    /** Counts the pending deliveries of a webhook, to `pendingMax`. */
+    readonly pending: (projectId: ProjectId, installationId: string) => Effect.Effect<number, Failure>
   }
 >()("developer-api/integrations/WebhookControl") {
   static readonly layer = Layer.effect(
@@ -43,34 +39,50 @@ export class WebhookControl extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       const notifier = yield* Notifier
 
-      const switched = Effect.fnUntraced(function* (
+      const known = Effect.fnUntraced(function* (projectId: ProjectId, installationId: string) {
+        yield* requireProject(sql, projectId)
+        const [webhook] = yield* Effect.orDie(list(sql, projectId, ofInstallation(sql, installationId), 1))
+        return webhook ?? (yield* new WebhookUnknown({ projectId, installationId }))
+      })
+
+      /** Changes a webhook; returns it as it is then, and what the change has returned. */
+      const switched = Effect.fnUntraced(function* <A>(
         projectId: ProjectId,
         installationId: string,
-        change: (endpoint: Endpoint, actor: string) => Effect.Effect<unknown>
+        change: (endpoint: Endpoint, actor: string) => Effect.Effect<A, SqlError.SqlError>
       ) {
-        yield* requireProject(sql, projectId)
-        const found = Effect.orDie(webhooks(sql, projectId, sql`installation_id = ${installationId}`, 1))
-        const [known] = yield* found
-        if (known === undefined) return yield* new WebhookUnknown({ projectId, installationId })
+        const { installationId: id } = yield* known(projectId, installationId)
         const { actor } = yield* Operator
-        yield* change({ projectId, installationId: known.installationId }, actor)
-        yield* notifier.changed(projectId, known.installationId)
-        const [webhook = known] = yield* found
-        return webhook
+        const returned = yield* Effect.orDie(change({ projectId, installationId: id }, actor))
+        yield* notifier.changed(projectId, id)
+        return { webhook: yield* known(projectId, id), returned }
       })
 
       return {
         list: Effect.fn("WebhookControl.list")(function* (projectId, { after, limit }) {
           yield* requireProject(sql, projectId)
-          const rows = yield* Effect.orDie(webhooks(sql, projectId, sql`installation_id > ${after ?? ""}`, limit + 1))
+          const rows = yield* Effect.orDie(
+            list(sql, projectId, sql`webhooks.installation_id > ${after ?? ""}`, limit + 1)
+          )
           return pageOf(rows, limit, ({ installationId }) => installationId)
         }),
-        enable: Effect.fn("WebhookControl.enable")((projectId, installationId) =>
-          switched(projectId, installationId, (endpoint, actor) => Effect.orDie(enable(sql, endpoint, actor)))
-        ),
-        disable: Effect.fn("WebhookControl.disable")((projectId, installationId) =>
-          switched(projectId, installationId, (endpoint, actor) => Effect.orDie(disable(sql, endpoint, actor)))
-        )
+        enable: Effect.fn("WebhookControl.enable")(function* (projectId, installationId) {
+          const { webhook } = yield* switched(projectId, installationId, (endpoint, actor) =>
+            enable(sql, endpoint, actor)
+          )
+          return webhook
+        }),
+        disable: Effect.fn("WebhookControl.disable")(function* (projectId, installationId) {
+          const { returned, webhook } = yield* switched(projectId, installationId, (endpoint, actor) =>
+            disable(sql, endpoint, actor)
+          )
+          return { webhook, deadLettered: returned[0]?.deadLettered ?? 0 }
+        }),
+        pending: Effect.fn("WebhookControl.pending")(function* (projectId, installationId) {
+          yield* known(projectId, installationId)
+          const found = yield* Effect.orDie(lookupOne(sql, details(sql), { projectId, id: installationId }))
+          return found?.pending ?? 0
+        })
       }
     })
   )
@@ -81,32 +93,23 @@ interface Endpoint {
   readonly installationId: InstallationId
 }
 
-const columns = `
-  ${selected({ installationId: "installation_id", endpointUrl: "endpoint_url", eventTypes: "event_types" })}, enabled,
-  disabled_reason AS "disabledReason", health.failures AS "consecutiveFailures",
-  ${selected({ lastSuccessAt: ["health.last_success_at", "timestamptz"] })}, webhooks.version`
+const ofInstallation = (sql: SqlClient.SqlClient, id: string) => sql`webhooks.installation_id = ${id}`
 
-const webhooks = (
-  sql: SqlClient.SqlClient,
-  projectId: ProjectId,
-  which: Statement.Fragment,
-  limit: number
-) => sql<Webhook>`
-  SELECT ${sql.literal(columns)} FROM webhooks, LATERAL (
-    SELECT failures, last_success_at FROM endpoint_health
-    WHERE project_id = webhooks.project_id AND installation_id = webhooks.installation_id OFFSET 0
-  ) health
-  WHERE project_id = ${projectId} AND ${which}
-  ORDER BY installation_id LIMIT ${limit}::int`
-
-const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql`
+/** Disables a webhook, and counts the pending deliveries that this ends. Those in flight end with their attempt. */
+const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql<{
+  readonly deadLettered: number
+}>`
   WITH ${disabling(sql, endpoint, null, "operator")},
   ${audited(sql, { actor, action: "webhook.disable", target: endpoint.installationId }, "disabled")}
-  SELECT FROM disabled`
+  SELECT (
+    SELECT count(*)::int FROM deliveries
+    WHERE project_id = disabled.project_id AND installation_id = disabled.installation_id
+      AND finished_at IS NULL AND status = 'pending'
+  ) AS "deadLettered" FROM disabled`
 
 const enable = (sql: SqlClient.SqlClient, { installationId, projectId }: Endpoint, actor: string) => sql`
   WITH enabled AS (
-    UPDATE webhooks SET enabled = true, disabled_reason = NULL, version = version + 1
+    UPDATE webhooks SET enabled = true, disabled_reason = NULL, version = version + 1, updated_at = greatest(updated_at, now())
     WHERE project_id = ${projectId} AND installation_id = ${installationId} AND NOT enabled
     RETURNING project_id, installation_id
   ),

@@ -3,12 +3,13 @@ import { Effect } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Principal } from "../api/Authentication.ts"
 import type { ProjectId } from "../api/Ids.ts"
-import type { MessageAttempt, MessageReceipt } from "../api/messaging/Messaging.ts"
+import type { MessageAttempt } from "../api/messaging/Messaging.ts"
 import { ProjectMismatch, ProviderConflict, ProviderOutcomeUnknown } from "../api/Problems.ts"
 import { handlersOf } from "../platform/Handlers.ts"
 import { command } from "../platform/idempotency/Idempotency.ts"
 import { addAnswerHeaders } from "../platform/CurrentRequest.ts"
 import { pageAnswer, replayHeader } from "../platform/Responses.ts"
+import { receiptOf, Receipts } from "./Receipts.ts"
 import { type Sent, Sending } from "./Sending.ts"
 import { Sources } from "./Sources.ts"
 
@@ -28,6 +29,7 @@ export const handlers = handlersOf(
   Effect.fn(function* (define) {
     const sources = yield* Sources
     const sending = yield* Sending
+    const receipts = yield* Receipts
     return define({
       listSources: ({ query: { cursor, expectedProjectId, limit }, request }) =>
         inProject(expectedProjectId, (projectId) =>
@@ -41,6 +43,10 @@ export const handlers = handlersOf(
             sending.send(command(projectId, request), request.params.conversationId, request.payload.text),
             answerOf
           )
+        ),
+      getMessage: ({ params, query }) =>
+        inProject(query.expectedProjectId, (projectId) =>
+          receipts.get(projectId, params.conversationId, params.messageId)
         )
     })
   })
@@ -78,24 +84,3 @@ const reasonOf = (attempts: ReadonlyArray<MessageAttempt>) => {
   const last = attempts.at(-1)
   return last?.errorCode == null ? ": its channel is revoked" : ` (${last.errorCode})`
 }
-
-/** Orders the members as in the contract; jsonb has another order. */
-const receiptOf = (message: Sent["message"]): MessageReceipt => ({
-  messageId: message.messageId,
-  conversationId: message.conversationId,
-  sourceId: message.sourceId,
-  deliveryStatus: message.deliveryStatus,
-  createdAt: message.createdAt,
-  updatedAt: message.updatedAt,
-  attempts: message.attempts.map(
-    ({ errorCode, finishedAt, nextAttemptAt, number, providerMessageId, startedAt, status }) => ({
-      number,
-      status,
-      startedAt,
-      finishedAt,
-      providerMessageId,
-      errorCode,
-      nextAttemptAt
-    })
-  )
-})

@@ -1,6 +1,6 @@
 /** Looks up single records by project and id. */
 import { Effect } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, SqlError, Statement } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { coalesced } from "./Coalesced.ts"
@@ -57,3 +57,44 @@ export const lookup = <Row extends { readonly id: string }>(
     return keys.length === 1 && first !== undefined ? one(first) : many(keys)
   })
 }
+
+/**
+ * A statement that looks up the rows of `key`, which has `project_id`, `id` and `ordinal`. It returns one row for each, under
+ * the condition `plannedOnce` and in the order of `ordinal`; the `id` of a missing record is null.
+ */
+export type LookupStatement<Row extends { readonly id: string }> = (
+  key: Statement.Fragment
+) => Statement.Statement<Row | { readonly id: null }>
+
+/** Like `lookup`, by a statement of its own. */
+export const lookupBy = <Row extends { readonly id: string }>(
+  sql: SqlClient.SqlClient,
+  found: LookupStatement<Row>
+): ((key: Key) => Effect.Effect<Row | undefined, ServiceUnavailable>) =>
+  coalesced(maxBatch, (keys) => {
+    const [first] = keys
+    return retried(
+      keys.length === 1 && first !== undefined
+        ? Effect.map(lookupOne(sql, found, first), (row) => [row])
+        : Effect.map(found(several(sql, keys)), (rows) => rows.map(orUndefined))
+    )
+  })
+
+/** Looks up one record by a statement of `lookupBy`, for operators, whose look-ups are few. */
+export const lookupOne = <Row extends { readonly id: string }>(
+  sql: SqlClient.SqlClient,
+  found: LookupStatement<Row>,
+  { id, projectId }: { readonly projectId: ProjectId; readonly id: string }
+): Effect.Effect<Row | undefined, SqlError.SqlError> =>
+  Effect.map(found(sql`(SELECT ${projectId}::text AS project_id, ${id}::text AS id, 1 AS ordinal) AS key`), ([row]) =>
+    row === undefined ? undefined : orUndefined(row)
+  )
+
+const several = (sql: SqlClient.SqlClient, keys: ReadonlyArray<Key>): Statement.Fragment => sql`
+  unnest(${keys.map(({ projectId }) => projectId)}::text[], ${keys.map(({ id }) => id)}::text[])
+    WITH ORDINALITY AS key (project_id, id, ordinal)`
+
+const orUndefined = <Row extends { readonly id: string }>(row: Row | { readonly id: null }): Row | undefined =>
+  isFound(row) ? row : undefined
+
+const isFound = <Row extends { readonly id: string }>(row: Row | { readonly id: null }): row is Row => row.id !== null

@@ -18,6 +18,14 @@ export interface Window {
   readonly limit: number
 }
 
+const byAge = (item: { readonly id: string; readonly createdAt: string }): Position => ({
+  createdAt: new Date(item.createdAt),
+  id: item.id
+})
+
+/** The order has no time, but every cursor has one. */
+const byId = ({ id }: { readonly id: string }): Position => ({ createdAt: new Date(0), id })
+
 /** The sizes of pages that statements read; a page of another size is a part of the next larger one. */
 const sizes = [10, 50, 100]
 
@@ -30,25 +38,38 @@ export class Pages extends Context.Service<
       query: { readonly limit: number; readonly cursor: string | undefined },
       fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
     ) => Effect.Effect<Page<Item>, E | CursorInvalid, R>
+
+    /** Like `read`, for a list that is ordered by id alone (`followingId`). */
+    readonly readById: <Item extends { readonly id: string }, E, R>(
+      list: List,
+      query: { readonly limit: number; readonly cursor: string | undefined },
+      fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
+    ) => Effect.Effect<Page<Item>, E | CursorInvalid, R>
   }
 >()("developer-api/platform/Pages") {
   static readonly layer = Layer.effect(
     Pages,
     Effect.gen(function* () {
       const cursors = yield* Cursors
-      return {
-        read: Effect.fnUntraced(function* (list, { cursor, limit }, fetch) {
-          const after = cursor === undefined ? undefined : yield* cursors.decode(list, cursor)
-          const found = yield* fetch({ after, limit: 1 + (sizes.find((size) => size >= limit) ?? limit) })
-          const items = found.slice(0, limit)
-          const last = found.length > limit ? items.at(-1) : undefined
-          return {
-            items,
-            nextCursor:
-              last === undefined ? null : cursors.encode(list, { createdAt: new Date(last.createdAt), id: last.id })
+      const reading =
+        <Base>(positionOf: (item: Base) => Position) =>
+        <Item extends Base, E, R>(
+          list: List,
+          { cursor, limit }: { readonly limit: number; readonly cursor: string | undefined },
+          fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
+        ): Effect.Effect<Page<Item>, E | CursorInvalid, R> => {
+          const pageOf = (found: ReadonlyArray<Item>): Page<Item> => {
+            const items = found.slice(0, limit)
+            const last = found.length > limit ? items.at(-1) : undefined
+            return { items, nextCursor: last === undefined ? null : cursors.encode(list, positionOf(last)) }
           }
-        })
-      }
+          const size = 1 + (sizes.find((size) => size >= limit) ?? limit)
+          if (cursor === undefined) return Effect.map(fetch({ after: undefined, limit: size }), pageOf)
+          return Effect.flatMap(cursors.decode(list, cursor), (after) =>
+            Effect.map(fetch({ after, limit: size }), pageOf)
+          )
+        }
+      return { read: reading(byAge), readById: reading(byId) }
     })
   ).pipe(Layer.provide(Cursors.layer))
 }
@@ -68,25 +89,46 @@ export const following = (
   after: Place | undefined
 ): Statement.Fragment => {
   if (after === undefined) return sql.literal(listed)
-  const id = "id" in after ? sql`(SELECT ${after.id}::text)` : longId(sql, table, projectId, after)
+  const id = idOf(sql, table, projectId, after, "DESC")
   return sql`${sql.literal(listed)} AND (created_at, id) < ((SELECT ${after.createdAt}::timestamptz), ${id})`
 }
 
+/** The condition `AND …` of a list in the order of `id`: its records follow the position (none for the first page). */
+export const followingId = (
+  sql: SqlClient.SqlClient,
+  table: string,
+  projectId: ProjectId,
+  after: Place | undefined,
+  order: "ASC" | "DESC"
+): Statement.Fragment =>
+  after === undefined
+    ? sql.literal("")
+    : sql`AND id ${sql.literal(order === "ASC" ? ">" : "<")} ${idOf(sql, table, projectId, after, order)}`
+
+const idOf = (
+  sql: SqlClient.SqlClient,
+  table: string,
+  projectId: ProjectId,
+  after: Place,
+  order: "ASC" | "DESC"
+): Statement.Fragment => ("id" in after ? sql`(SELECT ${after.id}::text)` : longId(sql, table, projectId, after, order))
+
 /**
- * The id of a place that has its start alone. If the record is gone, the greatest id with this start: other records with the
- * same start and time may then be repeated, but none is missed.
+ * The id of a place that has its start alone. If the record is gone, the first id with this start in the order of the list:
+ * other records with the same start and time may then be repeated, but none is missed.
  */
 const longId = (
   sql: SqlClient.SqlClient,
   table: string,
   projectId: ProjectId,
-  { idDigest, idStart }: Exclude<Place, Position>
+  { idDigest, idStart }: Exclude<Place, Position>,
+  order: "ASC" | "DESC"
 ): Statement.Fragment => sql`(
   SELECT coalesce((
     SELECT id FROM ${sql(table)}
     WHERE project_id = ${projectId} AND id > ${idStart} AND id < ${idStart + greatest}
       AND sha256(convert_to(id, 'UTF8')) = ${idDigest}
-  ), ${idStart + greatest})
+  ), ${order === "ASC" ? idStart : idStart + greatest})
 )`
 
 /** As long as the longest id, in characters of which each is the greatest by its bytes. */

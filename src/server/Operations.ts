@@ -6,7 +6,9 @@ import * as CampaignsHttp from "../campaigns/Http.ts"
 import * as ClientsHttp from "../crm/Clients/Http.ts"
 import * as DealsHttp from "../crm/Deals/Http.ts"
 import * as NotesHttp from "../crm/Notes/Http.ts"
+import * as PipelinesHttp from "../crm/Pipelines/Http.ts"
 import * as TicketsHttp from "../crm/Tickets/Http.ts"
+import * as InstallationsHttp from "../integrations/Installations/Http.ts"
 import * as PreviewHttp from "../integrations/Preview/Http.ts"
 import * as WebhooksHttp from "../integrations/Webhooks/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
@@ -18,9 +20,11 @@ type Handlers = { readonly [Group in keyof (typeof Api)["groups"]]: HandlersOf<G
 /** The handlers of every group. A missing group is a type error. */
 const handlers = Effect.all({
   clients: ClientsHttp.handlers,
+  pipelines: PipelinesHttp.handlers,
   deals: DealsHttp.handlers,
   notes: NotesHttp.handlers,
   tickets: TicketsHttp.handlers,
+  installations: InstallationsHttp.handlers,
   webhooks: WebhooksHttp.handlers,
   preview: PreviewHttp.handlers,
   messaging: MessagingHttp.handlers,

@@ -83,6 +83,7 @@ export const fields: Readonly<Record<string, Fields>> = {
     "query/status": queryWord("open", "won", "lost", "all"),
     ...page(512)
   },
+  listPipelines: page(512),
   createDeal: deal,
   patchDeal: {
     ...deal,
@@ -95,6 +96,18 @@ export const fields: Readonly<Record<string, Fields>> = {
   patchNote: { ...note, "body/expectedVersion": version },
   deleteNote: { "query/expectedVersion": digits("1") },
   rateTicket: { "body/score": integer(1, 5), "body/comment": orNull(text(1_000)) },
+  listInstallations: page(512),
+  listDeliveries: {
+    "query/status": queryWord("pending", "delivered", "dead", "all"),
+    "query/eventType": queryWord(
+      "crm.deal.created.v1",
+      "crm.deal.updated.v1",
+      "crm.deal.stage_changed.v1",
+      "crm.task.created.v1",
+      "crm.task.completed.v1"
+    ),
+    ...page(512)
+  },
   configureWebhook: {
     "body/endpointUrl": {
       good: ["https://shop.example.com/"],
@@ -117,6 +130,11 @@ export const fields: Readonly<Record<string, Fields>> = {
   sendMessage: { "body/text": text(4_096), "body/expectedProjectId": text(160) },
   listSources: { "query/expectedProjectId": queryText(160), ...page(2_048) },
   getConversationSource: { "query/expectedProjectId": queryText(160) },
+  getMessage: { "query/expectedProjectId": queryText(160) },
+  listCampaigns: {
+    "query/status": queryWord("draft", "scheduled", "running", "paused", "completed", "cancelled", "all"),
+    ...page(4_096)
+  },
   listSegments: page(4_096),
   "patchCampaign rename": { "body/expectedVersion": version, "body/name": text(160) },
   "patchCampaign delete": { "body/expectedVersion": version },

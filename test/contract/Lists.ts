@@ -1,10 +1,11 @@
 /** Every list of the API: the table of the walk over pages. */
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import { segmentPageOf } from "../support/CampaignAnswers.ts"
-import { dealPageOf, notePageOf, pageOf } from "../support/ContractAnswers.ts"
+import { campaignPageOf, segmentPageOf } from "../support/CampaignAnswers.ts"
+import { dealPageOf, notePageOf, pageOf, pipelinePageOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { withDeals } from "../support/Deals.ts"
+import { deliveryPageOf, installationPageOf } from "../support/IntegrationAnswers.ts"
 import { sourcePageOf } from "../support/MessagingAnswers.ts"
 import { walkPages } from "../support/Pages.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
@@ -29,8 +30,10 @@ export interface List {
   readonly parts?: Parts
   /** Filters by their meaning: those of one group mean the same. The first group is the default. */
   readonly filters: ReadonlyArray<ReadonlyArray<string>>
-  /** The table of its records, with a column of text that may change, and that of the time that orders them. */
-  readonly table: readonly [name: string, text: string, time?: string]
+  /** Its order: by age unless another is given. */
+  readonly order?: "by id" | "newest id first"
+  /** The table of its records, with a column of text that may change, and that of the time that orders them (null: none does). */
+  readonly table: readonly [name: string, text: string, time?: string | null]
   /** Inserts `(id, at)` of `record` into a project; the default filter shows them. */
   readonly insert: (
     sql: SqlClient.SqlClient,
@@ -72,6 +75,15 @@ export const lists: Readonly<Record<string, List>> = {
       INSERT INTO deals (project_id, id, title, pipeline_id, stage_id, status, lifecycle, version, created_at, updated_at)
       SELECT ${projectId}, id, 'Listed', 'sales', 'new', 'open', 'active', 1, at, at FROM ${record}`
   },
+  listPipelines: {
+    path: `${developer}/crm/pipelines`,
+    order: "by id",
+    table: ["pipelines", "name", null],
+    pageOf: pipelinePageOf,
+    filters: [[""]],
+    insert: (sql, { projectId }, record) => sql`
+      INSERT INTO pipelines (project_id, id, name) SELECT ${projectId}, id, 'Listed' FROM ${record}`
+  },
   listNotes: {
     path: `${developer}/crm/deals/a%2Fb%20%C3%BC%3F%23&/notes`,
     table: ["notes", "body"],
@@ -90,6 +102,46 @@ export const lists: Readonly<Record<string, List>> = {
     insert: (sql, { projectId }, record) => sql`
       INSERT INTO channels (project_id, id, source_id, provider_type, display_name, status, config, connected_at)
       SELECT ${projectId}, id, id, 'sandbox', 'Listed', 'active', '', at FROM ${record}`
+  },
+  listInstallations: {
+    path: `${developer}/integrations`,
+    order: "by id",
+    table: ["installations", "name", null],
+    pageOf: installationPageOf,
+    filters: [[""]],
+    insert: (sql, { projectId }, record) => sql`
+      INSERT INTO installations (project_id, id, name, status) SELECT ${projectId}, id, 'Listed', 'active' FROM ${record}`
+  },
+  listDeliveries: {
+    path: `${developer}/integrations/ins_listed/outbound-webhook/deliveries`,
+    order: "newest id first",
+    table: ["deliveries", "dead_code"],
+    pageOf: deliveryPageOf,
+    parts: { installations: [{ id: "ins_listed", name: "Listed" }] },
+    filters: [
+      ["", "status=all"],
+      ["status=dead"],
+      ["status=pending"],
+      ["status=delivered"],
+      ["eventType=crm.deal.created.v1", "status=all&eventType=crm.deal.created.v1"],
+      ["status=dead&eventType=crm.deal.created.v1"],
+      ["eventType=crm.task.created.v1"]
+    ],
+    insert: (sql, { projectId }, record) => sql`
+      WITH event AS (
+        INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+        VALUES (${projectId}, 'evt_listed', 'crm.deal.created.v1', '{}', '', now()) ON CONFLICT DO NOTHING
+      )
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, status, finished_at, created_at)
+      SELECT ${projectId}, id, 'ins_listed', 'evt_listed', 'crm.deal.created.v1', 'dead', at, at FROM ${record}`
+  },
+  listCampaigns: {
+    path: `${developer}/campaigns`,
+    table: ["campaigns", "name"],
+    pageOf: campaignPageOf,
+    filters: [["", "status=all"], ["status=draft"], ["status=running"]],
+    insert: (sql, { projectId }, record) => sql`
+      INSERT INTO campaigns (project_id, id, name, created_at, updated_at) SELECT ${projectId}, id, 'Listed', at, at FROM ${record}`
   },
   listSegments: {
     path: `${developer}/campaigns/audience-segments`,
@@ -120,6 +172,14 @@ export const inOrder = (records: ReadonlyArray<{ readonly id: string; readonly c
       return a === b ? Buffer.compare(Buffer.from(right.id), Buffer.from(left.id)) : a < b ? 1 : -1
     })
     .map(({ id }) => id)
+
+/** Returns the ids in the order of a list. */
+export const orderOf =
+  ({ order }: List) =>
+  (records: ReadonlyArray<Listed>): ReadonlyArray<string> => {
+    const newestFirst = inOrder(order === undefined ? records : records.map(({ id }) => ({ id })))
+    return order === "by id" ? newestFirst.toReversed() : newestFirst
+  }
 
 /** Returns calls on a list of a project, with one of its tokens. */
 export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServer["Service"], project: Seeded) => {
@@ -152,9 +212,13 @@ export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServe
       ),
     /** Gives a record another time, as a project file can. */
     move: (id: string, to: string) =>
-      Effect.orDie(
-        sql`UPDATE ${sql(name)} SET ${sql(time)} = ${to}::timestamptz WHERE project_id = ${projectId} AND id = ${id}`
-      ),
+      time === null
+        ? Effect.void
+        : Effect.asVoid(
+            Effect.orDie(
+              sql`UPDATE ${sql(name)} SET ${sql(time)} = ${to}::timestamptz WHERE project_id = ${projectId} AND id = ${id}`
+            )
+          ),
     remove: (id: string) => Effect.orDie(sql`DELETE FROM ${sql(name)} WHERE project_id = ${projectId} AND id = ${id}`)
   }
 }

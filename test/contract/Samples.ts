@@ -86,6 +86,10 @@ const putWebhook =
         INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
         VALUES (${projectId}, ${installationId}, 'https://shop.example.com/', '{crm.task.created.v1}', true, 1)
         ON CONFLICT (project_id, installation_id) DO UPDATE SET version = 1
+        RETURNING project_id, installation_id
+      ),
+      health AS (
+        INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM webhook ON CONFLICT DO NOTHING
       )
       DELETE FROM webhook_secrets WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(
       Effect.asVoid,
@@ -104,8 +108,8 @@ const putDeadDelivery =
           VALUES (${projectId}, ${id}, 'crm.task.created.v1', '{}', '', now())
           ON CONFLICT DO NOTHING
         )
-        INSERT INTO deliveries (project_id, id, installation_id, event_id, status, attempts, created_at, finished_at)
-        VALUES (${projectId}, ${id}, ${installationId}, ${id}, 'dead', 11, now(), now())
+        INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, status, attempts, created_at, finished_at)
+        VALUES (${projectId}, ${id}, ${installationId}, ${id}, 'crm.task.created.v1', 'dead', 11, now(), now())
         ON CONFLICT (project_id, id) DO UPDATE SET status = 'dead', available_at = NULL, finished_at = now()`
     ).pipe(Effect.asVoid, Effect.orDie)
 
@@ -184,6 +188,10 @@ export const samples: Readonly<Record<string, Sample>> = {
     ],
     refusals: ["client_archived", "organization_archived", "contact_capacity_exhausted"]
   },
+  listPipelines: {
+    ...operation("GET", "/v1/developer/crm/pipelines", "crm.deals.read", "crm"),
+    query: { limit: "10", cursor: null }
+  },
   listDeals: {
     ...operation("GET", "/v1/developer/crm/deals", "crm.deals.read", "crm"),
     query: { lifecycle: "active", status: "open", limit: "10", cursor: null }
@@ -254,6 +262,48 @@ export const samples: Readonly<Record<string, Sample>> = {
     references: [{ at: ["path", "ticketId"], foreign: "tic_foreign", code: "ticket_not_found" }],
     refusals: ["ticket_not_rateable", "rating_customer_owned"]
   },
+  listInstallations: {
+    ...operation("GET", "/v1/developer/integrations", "integrations.operations.read", "integrations"),
+    query: { limit: "10", cursor: null }
+  },
+  getWebhook: {
+    ...operation(
+      "GET",
+      "/v1/developer/integrations/{installationId}/outbound-webhook",
+      "integrations.operations.read",
+      "integrations"
+    ),
+    params: { installationId: "ins_own" },
+    references: [installationReference],
+    refusals: ["webhook_not_found"],
+    restore: putWebhook("ins_own")
+  },
+  listDeliveries: {
+    ...operation(
+      "GET",
+      "/v1/developer/integrations/{installationId}/outbound-webhook/deliveries",
+      "integrations.operations.read",
+      "integrations"
+    ),
+    params: { installationId: "ins_own" },
+    query: { status: "dead", eventType: "crm.task.created.v1", limit: "10", cursor: null },
+    references: [installationReference],
+    restore: putDeadDelivery("ins_own", "dlv_own")
+  },
+  getDelivery: {
+    ...operation(
+      "GET",
+      "/v1/developer/integrations/{installationId}/outbound-webhook/deliveries/{deliveryId}",
+      "integrations.operations.read",
+      "integrations"
+    ),
+    params: { installationId: "ins_own", deliveryId: "dlv_own" },
+    references: [
+      installationReference,
+      { at: ["path", "deliveryId"], foreign: "dlv_foreign", code: "delivery_not_found" }
+    ],
+    restore: putDeadDelivery("ins_own", "dlv_own")
+  },
   configureWebhook: {
     ...operation(
       "PUT",
@@ -323,6 +373,15 @@ export const samples: Readonly<Record<string, Sample>> = {
   listSegments: {
     ...operation("GET", "/v1/developer/campaigns/audience-segments", "campaigns.read", "campaigns"),
     query: { limit: "10", cursor: null }
+  },
+  listCampaigns: {
+    ...operation("GET", "/v1/developer/campaigns", "campaigns.read", "campaigns"),
+    query: { status: "draft", limit: "10", cursor: null }
+  },
+  getCampaign: {
+    ...operation("GET", "/v1/developer/campaigns/{campaignId}", "campaigns.read", "campaigns"),
+    params: { campaignId: "cmp_own" },
+    references: [campaignReference]
   },
   getCampaignAudience: {
     ...operation("GET", "/v1/developer/campaigns/{campaignId}/audience", "campaigns.read", "campaigns"),
@@ -407,6 +466,7 @@ export class World extends Context.Service<
       const other = yield* server.seed(foreign)
       yield* putNote("deal_foreign", "note_foreign")(server.sql, other.projectId)
       yield* putDeadDelivery("ins_foreign", "dlv_foreign")(server.sql, other.projectId)
+      yield* Messaging.putForeignMessage(server.sql, other.projectId)
       return {
         own: yield* seed(),
         seed,

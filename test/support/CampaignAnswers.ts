@@ -1,7 +1,7 @@
 /** Strict schemas of the answers about campaigns (contract §9). */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
-import { assertJson, decodes, pagesOf, Timestamp, versionOf } from "./ContractAnswers.ts"
+import { assertJson, decodes, pagesOf, recordOf, Timestamp, versionOf } from "./ContractAnswers.ts"
 import type { Answer } from "./ContractHttp.ts"
 
 const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
@@ -16,6 +16,53 @@ export const segmentPageOf = pagesOf(
     updatedAt: Timestamp
   })
 )
+
+const Route = Schema.NullOr(
+  Schema.Struct({
+    templateId: Schema.NullOr(Schema.NonEmptyString),
+    templateVersion: Schema.NullOr(Schema.Int),
+    channelId: Schema.NullOr(Schema.NonEmptyString)
+  })
+)
+
+const CampaignShape = Schema.Struct({
+  id: Schema.NonEmptyString,
+  name: Schema.NonEmptyString,
+  status: Schema.Literals(["draft", "scheduled", "running", "paused", "completed", "cancelled"]),
+  primaryRoute: Route,
+  fallbackRoute: Route,
+  scheduledForLocal: Schema.NullOr(
+    Schema.String.check(Schema.isPattern(/^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}$/))
+  ),
+  sendsPerMinute: Schema.NullOr(Schema.Int),
+  startedAt: Schema.NullOr(Timestamp),
+  endedAt: Schema.NullOr(Timestamp),
+  progress: Schema.Struct({
+    recipients: Count,
+    pending: Count,
+    sent: Count,
+    failed: Count,
+    unknown: Count,
+    skipped: Count
+  }).check(
+    Schema.makeFilter(
+      ({ failed, pending, recipients, sent, skipped, unknown }) =>
+        recipients === pending + sent + failed + unknown + skipped,
+      { expected: "recipients as the sum of the other members" }
+    )
+  ),
+  version: Schema.Int,
+  createdAt: Timestamp,
+  updatedAt: Timestamp
+}).check(
+  Schema.makeFilter(
+    ({ endedAt, status }) => (status === "completed" || status === "cancelled") === (endedAt !== null),
+    { expected: "an end exactly when it is completed or cancelled" }
+  )
+)
+
+export const campaignOf = recordOf(CampaignShape)
+export const campaignPageOf = pagesOf(CampaignShape)
 
 const FilterShape = Schema.Struct({
   contactStatus: Schema.Literals(["active", "archived", "all"]),

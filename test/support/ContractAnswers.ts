@@ -174,7 +174,7 @@ export const assertJson = (answer: Answer, status: number) => {
 }
 
 /** Creates an assertion that an answer is a record of a shape, with its version as `ETag`. */
-const recordOf = <A extends { readonly version: number }, I>(shape: Schema.Codec<A, I>) => {
+export const recordOf = <A extends { readonly version: number }, I>(shape: Schema.Codec<A, I>) => {
   const decode = decodes(shape)
   return (answer: Answer): A => {
     assertJson(answer, 200)
@@ -200,6 +200,16 @@ export const pagesOf = <A, I>(shape: Schema.Codec<A, I>) => {
 export const clientOf = recordOf(ClientShape)
 /** A page of clients. */
 export const pageOf = pagesOf(ClientShape)
+
+/** A page of pipelines. */
+export const pipelinePageOf = pagesOf(
+  Schema.Struct({
+    id: Schema.NonEmptyString,
+    name: Schema.NonEmptyString,
+    isDefault: Schema.Boolean,
+    stages: Schema.Array(Schema.Struct({ id: Schema.NonEmptyString, name: Schema.NonEmptyString }))
+  })
+)
 
 export const dealOf = recordOf(DealShape)
 export const dealPageOf = pagesOf(DealShape)

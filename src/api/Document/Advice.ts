@@ -51,6 +51,11 @@ const remedies: Readonly<Record<OperationCode, string>> = {
   ticket_not_found: "Check the id.",
   installation_not_found: "Check the id.",
   conversation_not_found: "Check the id.",
+  message_not_found:
+    "Check the ids of the conversation and of its message. Settled messages are removed after 90 days.",
+  webhook_not_found: "Configure a webhook first.",
+  delivery_not_found:
+    "Check the ids of the installation and of its delivery. Finished deliveries are removed after 30 days.",
   campaign_not_found: "Check the id. A deleted campaign gets the same answer.",
   campaign_reference_not_found: "Check the segment, the template with its version, and the channel.",
   // 409

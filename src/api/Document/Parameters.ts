@@ -10,6 +10,7 @@ interface Explained {
 const parameters: Readonly<Record<string, Explained>> = {
   "query/status": { description: "Only records of this status; `all` does not filter." },
   "query/lifecycle": { description: "Only records of this lifecycle; `all` does not filter." },
+  "query/eventType": { description: "Only deliveries of events of this type; absent for all types." },
   "query/limit": { description: "The maximum number of records on a page: 1 to 100, by default 50.", example: 50 },
   "query/cursor": {},
   "query/expectedVersion": {
@@ -28,6 +29,10 @@ const parameters: Readonly<Record<string, Explained>> = {
   "path/conversationId": {
     description: "The id of the conversation: a UUID, in either case.",
     example: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
+  },
+  "path/messageId": {
+    description: "The id of the message: 1 to 160 characters.",
+    example: "msg_0193f0cd92c37d5e8b2c3d4e5f607182"
   },
   "path/campaignId": { description: "The id of the campaign: 1 to 160 characters.", example: "cmp_tasting" },
   "path/installationId": { description: "The id of the installation: 1 to 160 characters.", example: "ins_shop" },

@@ -36,6 +36,9 @@ const examples: Readonly<Record<Exclude<OperationCode, keyof ReturnType<typeof o
   ticket_not_found: { detail: "The project has no ticket with the id in the path." },
   installation_not_found: { detail: "The path names no installation of this project." },
   conversation_not_found: { detail: "The project has no conversation with the id in the path." },
+  message_not_found: { detail: "The conversation in the path has no message with the id in the path." },
+  webhook_not_found: { detail: "The installation has no webhook: configure one first." },
+  delivery_not_found: { detail: "The installation in the path has no delivery with the id in the path." },
   campaign_not_found: { detail: "The project has no campaign with the id in the path." },
   campaign_reference_not_found: { detail: "The project has no segment with the id in filter.segmentId." },
   idempotency_key_reused: {

@@ -21,6 +21,7 @@ import {
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 import { CampaignAudience } from "./Audience.ts"
+import { getCampaign, listCampaigns } from "./Campaign.ts"
 import { CampaignCommand } from "./Commands.ts"
 import { describeMoves, type Operation, operations } from "./States.ts"
 
@@ -107,6 +108,8 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .annotate(Examples, { answer: { items: [segmentExample], nextCursor: null } })
       .annotate(OpenApi.Summary, "List the audience segments")
       .annotate(OpenApi.Description, "The segments that an audience can select its candidates from, newest first."),
+    listCampaigns,
+    getCampaign,
     HttpApiEndpoint.get("getCampaignAudience", `${path}/:campaignId/audience`, {
       params: { campaignId: CampaignId },
       success: HttpApiSchema.WithHeaders(CampaignAudience, { etag: ETag }),
@@ -155,4 +158,7 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       )
   )
   .annotate(OpenApi.Title, "Campaigns")
-  .annotate(OpenApi.Description, "Segments, the commands of campaigns, and the counts of frozen audiences.") {}
+  .annotate(
+    OpenApi.Description,
+    "Segments, campaigns with their progress and their commands, and the counts of frozen audiences."
+  ) {}

@@ -11,7 +11,9 @@ import { Changed, MutationHeaders, mutationProblems, replayed, ResourceId } from
 import { DeliveryId, InstallationId } from "../Ids.ts"
 import { InstallationNotFound, VersionConflict, WebhookReferenceInvalid, WebhookStateConflict } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
+import { getDelivery, listDeliveries } from "./Deliveries.ts"
 import { type EventType, eventTypes } from "./Events.ts"
+import { getWebhook } from "./WebhookHealth.ts"
 
 /** The URL of an endpoint. Only its form is checked here; the address is checked by `EndpointUrl.ts`. */
 const EndpointUrl = text(1, 2048).check(
@@ -72,6 +74,7 @@ const access = { scope: "integrations.webhooks.write", module: "integrations", p
 
 export class WebhooksGroup extends HttpApiGroup.make("webhooks")
   .add(
+    getWebhook,
     HttpApiEndpoint.put("configureWebhook", path, {
       params: { installationId: InstallationId },
       headers: MutationHeaders,
@@ -111,6 +114,8 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
         "Makes a new signing secret, which signs at once. For 24 hours deliveries also have a signature of the old secret. " +
           "Only the first answer has the secret."
       ),
+    listDeliveries,
+    getDelivery,
     HttpApiEndpoint.post("retryDelivery", `${path}/deliveries/:deliveryId/retry`, {
       params: { installationId: InstallationId, deliveryId: DeliveryId },
       headers: MutationHeaders,
@@ -129,5 +134,5 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
   .annotate(OpenApi.Title, "Integration webhooks")
   .annotate(
     OpenApi.Description,
-    "The webhook of an installation: its endpoint, subscriptions and signing secret, and the retry of dead deliveries."
+    "The webhook of an installation: its endpoint, subscriptions, signing secret and health, and its deliveries."
   ) {}

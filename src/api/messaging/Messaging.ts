@@ -13,6 +13,7 @@ import { page, pageQuery } from "../Page.ts"
 import {
   ConversationNotFound,
   CursorInvalid,
+  MessageNotFound,
   ProjectMismatch,
   ProviderConflict,
   ProviderOutcomeUnknown
@@ -199,7 +200,21 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
           "`provider_outcome_unknown` send the request again with the same `idempotency-key`: it does not send the message " +
           "again, and answers its state: `pending` (200) or unknown (503), later `sent` (200) or `provider_conflict` (409). " +
           "A new key is a new message."
+      ),
+    HttpApiEndpoint.get("getMessage", `${conversation}/messages/:messageId`, {
+      params: { conversationId: ConversationId, messageId: MessageId },
+      query: { expectedProjectId },
+      success: MessageReceipt,
+      error: [ConversationNotFound, MessageNotFound, ProjectMismatch]
+    })
+      .annotate(Access, reading)
+      .annotate(Examples, { answer: receiptExample })
+      .annotate(OpenApi.Summary, "Get a message")
+      .annotate(
+        OpenApi.Description,
+        "The receipt of a message: its state now, and its attempts. It is settled when `deliveryStatus` is `sent` or `failed`; " +
+          "one that stays `unknown` is settled by an operator."
       )
   )
   .annotate(OpenApi.Title, "Messaging")
-  .annotate(OpenApi.Description, "Sources of conversations, and text replies.") {}
+  .annotate(OpenApi.Description, "Sources of conversations, and text replies with their receipts.") {}

@@ -32,6 +32,7 @@ const settable = {
   fallbackTemplateVersion: ["fallback_template_version", "bigint"],
   fallbackChannelId: "fallback_channel_id",
   scheduledFor: ["scheduled_for", "timestamptz"],
+  scheduledForLocal: "scheduled_for_local",
   sendsPerMinute: ["sends_per_minute", "integer"]
 } as const
 
@@ -75,9 +76,12 @@ const primary = ({ channelId, templateId, templateVersion }: References) => ({
 /** PostgreSQL accepts years beyond 9999, but not the sign that ISO 8601 puts before them. */
 const timestamp = (at: Date) => at.toISOString().replace(/^\+0*/, "")
 
-export const scheduling = ({ operation, sendsPerMinute }: CommandOf<"schedule">, start: Start): Change => ({
+export const scheduling = (
+  { operation, scheduledForLocal, sendsPerMinute }: CommandOf<"schedule">,
+  start: Start
+): Change => ({
   operation,
-  values: { scheduledFor: start.at === null ? null : timestamp(start.at), sendsPerMinute },
+  values: { scheduledFor: start.at === null ? null : timestamp(start.at), scheduledForLocal, sendsPerMinute },
   start
 })
 

@@ -1,12 +1,10 @@
 /** Ends deliveries that are not attempted any more, in batches that fit the timeout of a statement. */
 import type { SqlClient } from "effect/sql"
+import type { DisabledReason } from "../../api/integrations/WebhookHealth.ts"
 import type { Endpoint } from "./Claim/Endpoints.ts"
 
 /** Maximum number of deliveries in a batch. */
 export const deadLetterBatch = 1_000
-
-/** Why a webhook is disabled: its endpoint answered 410, all its attempts have failed for too long, or an operator did it. */
-export type DisabledReason = "gone" | "failing" | "operator"
 
 /**
  * Common table expressions that disable a webhook, unless it was configured to go elsewhere meanwhile, and mark what is
@@ -19,7 +17,8 @@ export const disabling = (
   reason: DisabledReason
 ) => sql`
   disabled AS (
-    UPDATE webhooks SET enabled = false, disabled_reason = ${reason}::text, version = version + 1
+    UPDATE webhooks SET enabled = false, disabled_reason = ${reason}::text, version = version + 1,
+      updated_at = greatest(updated_at, now())
     WHERE project_id = ${projectId} AND installation_id = ${installationId}
       AND enabled AND endpoint_url = coalesce(${endpointUrl}::text, endpoint_url)
     RETURNING project_id, installation_id

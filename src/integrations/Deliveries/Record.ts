@@ -37,10 +37,14 @@ const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, responseBody, s
   `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}` +
   (responseBody === null ? "}]" : `,"responseBody":${JSON.stringify(responseBody)}}]`)
 
+/** The last failure of an endpoint, as JSON. */
+const failureOf = ({ errorCode, finishedAt, statusCode }: Result) =>
+  `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)}}`
+
 /**
  * Separates results. `endpoints` has each endpoint once. `others` has the results that are not successes; their strikes are 0
- * if a later success of the same endpoint clears them. `places` has the place of each result in `others`, from 1 on, and 0 for
- * a success.
+ * if a later success of the same endpoint clears them. `places` has the place of each result in `others`, from 1 on for the
+ * last one, and 0 for a success.
  */
 const separated = (results: ReadonlyArray<Result>) => {
   const endpoints = new Map<string, Endpoint & { succeeded: boolean }>()
@@ -118,16 +122,16 @@ export const record = (
       AND deliveries.attempts = result.attempt AND deliveries.leased_until = result.fence
       AND (SELECT count(*) FROM gate) > 0
     RETURNING deliveries.project_id, deliveries.installation_id, available_at, on_move = 'succeeded' AS ok,
-      rest_for, detail.strikes, jitter
+      rest_for, detail.strikes, jitter, CASE WHEN on_move IN ('failed', 'exhausted') THEN place END AS failed_place
   ),
   freed AS MATERIALIZED (
     SELECT project_id, installation_id, count(*)::int AS leases, bool_or(ok) AS ok, coalesce(sum(strikes), 0)::int AS strikes,
       count(*) FILTER (WHERE strikes > 0)::int AS failures, min(available_at) AS due_at, max(jitter) AS jitter,
-      CASE WHEN sum(strikes) > 0 THEN now() END AS failed_at,
+      CASE WHEN sum(strikes) > 0 THEN now() END AS failed_at, min(failed_place) AS failed_place,
       now() + nullif(max(rest_for), 0) * interval '1 millisecond' AS rest_until
     FROM recorded GROUP BY project_id, installation_id
   ),
-  ${health(sql, concurrency)}
+  ${health(sql, concurrency, others)}
   SELECT * FROM (
     SELECT project_id AS "projectId", installation_id AS "installationId", coalesce(claim_at <= now(), false) AS "isDue",
       coalesce(failing_since <= now() - ${disableAfterMillis}::float8 * interval '1 millisecond', false) AS "isFailing"
@@ -163,7 +167,7 @@ const details = (sql: SqlClient.SqlClient, others: ReadonlyArray<Result>) => sql
  * Counts `freed` into the rows of endpoints. The row's own columns are read in SET alone: there they are those of the
  * locked version, where a join would read those of the statement's snapshot.
  */
-const health = (sql: SqlClient.SqlClient, concurrency: number) => sql`
+const health = (sql: SqlClient.SqlClient, concurrency: number, others: ReadonlyArray<Result>) => sql`
   health AS (
     UPDATE endpoint_health health SET
       in_flight = health.in_flight - leases,
@@ -174,6 +178,7 @@ const health = (sql: SqlClient.SqlClient, concurrency: number) => sql`
       END,
       resting_until = greatest(resting_until, rest_until),
       last_success_at = CASE WHEN ok THEN now() ELSE last_success_at END,
+      last_failure = coalesce((${others.map(failureOf)}::text[])[failed_place]::json, last_failure),
       strikes = CASE WHEN ok THEN 0 ELSE health.strikes END + freed.strikes,
       failures = CASE WHEN ok THEN 0 ELSE health.failures END + freed.failures,
       failing_since = CASE WHEN ok THEN failed_at ELSE coalesce(failing_since, failed_at) END,

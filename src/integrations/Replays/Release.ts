@@ -105,17 +105,16 @@ export const release = (
     ) queue
   ),
   scanned AS NOT MATERIALIZED (
-    SELECT id, event_id, status, replay_of FROM deliveries
+    SELECT id, event_id, event_type, status, replay_of FROM deliveries
     WHERE project_id = ${projectId} AND installation_id = ${installationId}
       AND id > (SELECT position FROM replay) AND id < ${firstIdAt("dlv", until.getTime())}
     ORDER BY id LIMIT ${scanLimit}::int
   ),
   picked AS MATERIALIZED (
-    SELECT id, event_id FROM scanned
-    WHERE replay_of IS NULL AND status = ANY((SELECT statuses FROM replay)::text[]) AND (
-        SELECT type = ANY((SELECT event_types FROM room)::text[]) AND type = ANY((SELECT event_types FROM replay)::text[])
-        FROM events WHERE project_id = ${projectId} AND events.id = scanned.event_id
-      )
+    SELECT id, event_id, event_type FROM scanned
+    WHERE replay_of IS NULL AND status = ANY((SELECT statuses FROM replay)::text[])
+      AND event_type = ANY((SELECT event_types FROM room)::text[])
+      AND event_type = ANY((SELECT event_types FROM replay)::text[])
     ORDER BY id LIMIT greatest(0, (SELECT room FROM room))
   ),
   ${made(sql, projectId)},
@@ -129,8 +128,10 @@ export const release = (
 /** The deliveries of `picked`, and the step that the replay has made with them. */
 const made = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
   made AS (
-    INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at, replay_id, replay_of)
-    SELECT ${projectId}::text, new_id('dlv', now()), replay.installation_id, event_id, now(), now(), replay.id, picked.id
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, available_at, created_at, replay_id,
+      replay_of)
+    SELECT ${projectId}::text, new_id('dlv', now()), replay.installation_id, event_id, event_type, now(), now(), replay.id,
+      picked.id
     FROM picked, replay
     RETURNING 1
   ),

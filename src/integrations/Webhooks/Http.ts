@@ -1,18 +1,28 @@
 /** HTTP handlers of webhooks. */
 import { Effect, Redacted } from "effect"
 import { Principal } from "../../api/Authentication.ts"
-import { handlersOf } from "../../platform/Handlers.ts"
 import { command } from "../../platform/idempotency/Idempotency.ts"
+import { handlersOf, pageHandler, recordHandler } from "../../platform/Handlers.ts"
 import { receiptWith, unversionedReceiptAnswer } from "../../platform/Responses.ts"
+import { WebhookReads } from "../WebhookReads.ts"
 import { type WebhookOutcome, Webhooks } from "../Webhooks.ts"
 
 /** Answers the receipt, with the signing secret unless it is a replay. */
 const secretAnswer = (outcome: WebhookOutcome) =>
   receiptWith(outcome, outcome.returned === null ? {} : { signingSecret: Redacted.value(outcome.returned) })
 
-export const handlers = handlersOf("webhooks", (define) =>
-  Effect.map(Webhooks, (webhooks) =>
-    define({
+export const handlers = handlersOf(
+  "webhooks",
+  Effect.fn(function* (define) {
+    const webhooks = yield* Webhooks
+    const reads = yield* WebhookReads
+    return define({
+      getWebhook: recordHandler((projectId, { params }) => reads.get(projectId, params.installationId)),
+      listDeliveries: pageHandler((projectId, { params, query: { cursor, eventType, limit, status } }) =>
+        reads.listDeliveries(projectId, params.installationId, { status, eventType, limit, cursor })
+      ),
+      getDelivery: ({ params }) =>
+        Principal.use(({ projectId }) => reads.getDelivery(projectId, params.installationId, params.deliveryId)),
       configureWebhook: (request) =>
         Principal.use(({ projectId }) =>
           Effect.map(
@@ -35,5 +45,5 @@ export const handlers = handlersOf("webhooks", (define) =>
           )
         )
     })
-  )
+  })
 )

@@ -95,8 +95,8 @@ export const configure = (
   effect: sql`
     -- Of two concurrent creates, the second fails on the unique key and is retried.
     created AS (
-      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-      SELECT ${projectId}::text, ${id}::text, ${endpointUrl}::text, ${eventTypes}::text[], true, 1
+      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version, updated_at)
+      SELECT ${projectId}::text, ${id}::text, ${endpointUrl}::text, ${eventTypes}::text[], true, 1, ${at}::timestamptz
       FROM claim WHERE NOT EXISTS (SELECT FROM target)
       RETURNING project_id, installation_id
     ),
@@ -107,7 +107,7 @@ export const configure = (
     health AS (INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM created),
     updated AS (
       UPDATE webhooks SET endpoint_url = ${endpointUrl}::text, event_types = ${eventTypes}::text[], enabled = true,
-        disabled_reason = NULL, version = webhooks.version + 1
+        disabled_reason = NULL, version = webhooks.version + 1, updated_at = greatest(webhooks.updated_at, ${at}::timestamptz)
       FROM claim, target
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
     ),
@@ -156,7 +156,8 @@ export const rotate = (
     )`,
   effect: sql`
     updated AS (
-      UPDATE webhooks SET version = webhooks.version + 1 FROM claim
+      UPDATE webhooks SET version = webhooks.version + 1, updated_at = greatest(webhooks.updated_at, ${at}::timestamptz)
+      FROM claim
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id}
       RETURNING webhooks.version
     ),

@@ -58,8 +58,8 @@ export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): 
     RETURNING project_id, id, type, occurred_at
   ),
   delivery AS (
-    INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-    SELECT event.project_id, new_id('dlv', event.occurred_at), webhooks.installation_id, event.id,
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, available_at, created_at)
+    SELECT event.project_id, new_id('dlv', event.occurred_at), webhooks.installation_id, event.id, event.type,
            date_trunc('milliseconds', now()), event.occurred_at
     FROM event JOIN webhooks
       ON webhooks.project_id = event.project_id AND webhooks.enabled AND event.type = ANY(webhooks.event_types)

@@ -1,0 +1,113 @@
+/** A campaign with its progress, and the endpoints that show it (contract §9). */
+import { Effect, Schema } from "effect"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as OpenApi from "effect/http-api/OpenApi"
+import { Access } from "../Access.ts"
+import { Examples } from "../Examples.ts"
+import { CreatedAt, ETag, text, Timestamp, UpdatedAt, Version } from "../Fields.ts"
+import { CampaignId, ChannelId, TemplateId } from "../Ids.ts"
+import { page, pageQuery } from "../Page.ts"
+import { CampaignNotFound, CursorInvalid } from "../Problems.ts"
+import { CampaignStatus, campaignStatuses } from "./States.ts"
+
+const Route = Schema.NullOr(
+  Schema.Struct({
+    templateId: Schema.NullOr(TemplateId).annotate({ description: "The id of the template; null until it is bound." }),
+    templateVersion: Schema.NullOr(Schema.Int).annotate({
+      description: "The version of the template, from 1; null until it is bound."
+    }),
+    channelId: Schema.NullOr(ChannelId).annotate({ description: "The id of the channel; null until it is bound." })
+  })
+)
+
+const count = (what: string) => Schema.Int.annotate({ description: `The number of recipients ${what}.` })
+
+export const Progress = Schema.Struct({
+  recipients: count("in all, the sum of the other members"),
+  pending: count("that are not settled, those to whom a message is being sent included"),
+  sent: count("whose provider has accepted the message"),
+  failed: count("that no route reaches, or whose providers refused the message"),
+  unknown: count("whose provider may have accepted the message"),
+  skipped: count("that withdrew consent, were suppressed, archived or merged after the freeze")
+})
+export type Progress = typeof Progress.Type
+
+export const Campaign = Schema.Struct({
+  id: CampaignId,
+  name: text(1, 160).annotate({ description: "The name of the campaign: 1 to 160 characters." }),
+  status: CampaignStatus.annotate({
+    description: "The state, which decides the commands that are allowed. `completed` and `cancelled` are final."
+  }),
+  primaryRoute: Route.annotate({ description: "The route of each send; null until any part of it is bound." }),
+  fallbackRoute: Route.annotate({
+    description: "The route that is tried when the primary route refuses; null if there is none."
+  }),
+  scheduledForLocal: Schema.NullOr(Schema.String).annotate({
+    description:
+      "The time that it was scheduled for, `YYYY-MM-DDThh:mm` in the project's time zone; null if it is not scheduled, or was scheduled for now."
+  }),
+  sendsPerMinute: Schema.NullOr(Schema.Int).annotate({
+    description: "The number of sends per minute, 1 to 60000; null until it is scheduled."
+  }),
+  startedAt: Schema.NullOr(Timestamp).annotate({ description: "When it began to send; null if it has not." }),
+  endedAt: Schema.NullOr(Timestamp).annotate({
+    description: "When it was completed or cancelled; null if it is neither."
+  }),
+  progress: Progress.annotate({ description: "The recipients by state; all 0 until it runs." }),
+  version: Version,
+  createdAt: CreatedAt,
+  updatedAt: UpdatedAt
+}).annotate({ identifier: "DeveloperCampaign" })
+export type Campaign = typeof Campaign.Type
+
+const CampaignStatusFilter = Schema.Literals([...campaignStatuses, "all"])
+export type CampaignStatusFilter = typeof CampaignStatusFilter.Type
+
+const example = {
+  id: "cmp_0193f0ce93d47e6f9c3d4e5f60718293",
+  name: "Invitation to the spring tasting",
+  status: "running",
+  primaryRoute: { templateId: "tpl_tasting", templateVersion: 1, channelId: "chan_sandbox" },
+  fallbackRoute: null,
+  scheduledForLocal: "2026-11-20T11:00",
+  sendsPerMinute: 60,
+  startedAt: "2026-11-20T10:00:00.120Z",
+  endedAt: null,
+  progress: { recipients: 640, pending: 519, sent: 118, failed: 1, unknown: 0, skipped: 2 },
+  version: 6,
+  createdAt: "2026-11-18T09:12:00.000Z",
+  updatedAt: "2026-11-20T10:00:00.120Z"
+}
+
+const path = "/v1/developer/campaigns"
+const reading = { scope: "campaigns.read", module: "campaigns", policy: "read" } as const
+
+export const listCampaigns = HttpApiEndpoint.get("listCampaigns", path, {
+  query: {
+    status: CampaignStatusFilter.annotate({ default: "all" }).pipe(
+      Schema.withDecodingDefaultKey(Effect.succeed("all" as const))
+    ),
+    ...pageQuery(4096)
+  },
+  success: page(Campaign),
+  error: [CursorInvalid]
+})
+  .annotate(Access, reading)
+  .annotate(Examples, { answer: { items: [example], nextCursor: null } })
+  .annotate(OpenApi.Summary, "List campaigns")
+  .annotate(OpenApi.Description, "The project's campaigns, newest first, each with its progress.")
+
+export const getCampaign = HttpApiEndpoint.get("getCampaign", `${path}/:campaignId`, {
+  params: { campaignId: CampaignId },
+  success: HttpApiSchema.WithHeaders(Campaign, { etag: ETag }),
+  error: [CampaignNotFound]
+})
+  .annotate(Access, reading)
+  .annotate(Examples, { answer: example })
+  .annotate(OpenApi.Summary, "Get a campaign")
+  .annotate(
+    OpenApi.Description,
+    "One campaign with its progress. The `etag` is its version, for `expectedVersion`. It has ended when `status` is " +
+      "`completed` or `cancelled`. A campaign with the id `audience-segments` can only be listed."
+  )

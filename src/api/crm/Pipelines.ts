@@ -1,0 +1,56 @@
+/** The endpoint of pipelines (contract §7). */
+import { Schema } from "effect"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as OpenApi from "effect/http-api/OpenApi"
+import { Access } from "../Access.ts"
+import { Examples } from "../Examples.ts"
+import { text } from "../Fields.ts"
+import { PipelineId, StageId } from "../Ids.ts"
+import { page, pageQuery } from "../Page.ts"
+import { CursorInvalid } from "../Problems.ts"
+
+/** A pipeline with its stages. Project files create pipelines. */
+export const Pipeline = Schema.Struct({
+  id: PipelineId,
+  name: text(1, 160).annotate({ description: "The name of the pipeline: 1 to 160 characters." }),
+  isDefault: Schema.Boolean.annotate({
+    description: "Whether a new deal is on this pipeline unless it names another."
+  }),
+  stages: Schema.Array(
+    Schema.Struct({
+      id: StageId,
+      name: text(1, 160).annotate({ description: "The name of the stage: 1 to 160 characters." })
+    })
+  ).annotate({ description: "The stages in their order; a new deal is on the first unless it names another." })
+}).annotate({ identifier: "DeveloperPipeline" })
+export type Pipeline = typeof Pipeline.Type
+
+const example = {
+  id: "pipe_sales",
+  name: "Sales",
+  isDefault: true,
+  stages: [
+    { id: "stage_new", name: "New" },
+    { id: "stage_talking", name: "In talks" },
+    { id: "stage_offer", name: "Offer sent" }
+  ]
+}
+
+export class PipelinesGroup extends HttpApiGroup.make("pipelines")
+  .add(
+    HttpApiEndpoint.get("listPipelines", "/v1/developer/crm/pipelines", {
+      query: pageQuery(512),
+      success: page(Pipeline),
+      error: [CursorInvalid]
+    })
+      .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
+      .annotate(Examples, { answer: { items: [example], nextCursor: null } })
+      .annotate(OpenApi.Summary, "List the pipelines")
+      .annotate(
+        OpenApi.Description,
+        "The pipelines of the project's deals in the order of their ids, each with its stages."
+      )
+  )
+  .annotate(OpenApi.Title, "CRM pipelines")
+  .annotate(OpenApi.Description, "Pipelines, and the stages that deals move through.") {}

@@ -1,0 +1,175 @@
+/** Deliveries of events, and the endpoints that show them (contract §10). */
+import { Effect, Schema } from "effect"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as OpenApi from "effect/http-api/OpenApi"
+import { Access } from "../Access.ts"
+import { Examples } from "../Examples.ts"
+import { CreatedAt, Timestamp } from "../Fields.ts"
+import { DeliveryId, EventId, InstallationId } from "../Ids.ts"
+import { page, pageQuery } from "../Page.ts"
+import { CursorInvalid, DeliveryNotFound, InstallationNotFound } from "../Problems.ts"
+import { events, type EventType, eventTypes } from "./Events.ts"
+
+/** The states of a delivery for callers. A delivery whose attempt is in flight is `pending`. */
+export const deliveryStatuses = ["pending", "delivered", "dead"] as const
+export const DeliveryStatus = Schema.Literals(deliveryStatuses)
+export type DeliveryStatus = typeof DeliveryStatus.Type
+
+const DeliveryStatusFilter = Schema.Literals([...deliveryStatuses, "all"])
+export type DeliveryStatusFilter = typeof DeliveryStatusFilter.Type
+
+const StatusCode = Schema.NullOr(Schema.Int)
+const ErrorCode = Schema.NullOr(Schema.String)
+
+const deliveryFields = {
+  id: DeliveryId.annotate({ description: "The id of the delivery, the `webhook-id` of its attempts." }),
+  eventId: EventId,
+  eventType: Schema.Literals(eventTypes).annotate({ description: "The type of the event." }),
+  status: DeliveryStatus.annotate({
+    description: "The state: `pending` while attempts are made, `delivered` after a 2xx, `dead` when none follows."
+  }),
+  attempts: Schema.Int.annotate({ description: "The number of attempts, the one under way included." }),
+  nextAttemptAt: Schema.NullOr(Timestamp).annotate({
+    description:
+      "The earliest time of the next attempt, with the pauses of the endpoint; null unless the delivery is pending at an enabled webhook."
+  }),
+  lastStatusCode: StatusCode.annotate({
+    description: "The status of the last answer; null if the last attempt got none, or there was no attempt."
+  }),
+  lastErrorCode: ErrorCode.annotate({
+    description:
+      "Why the last attempt got no answer, or why none followed (`expired`, `disabled`, `cancelled`); null if there is no such reason."
+  }),
+  replayOf: Schema.NullOr(DeliveryId).annotate({
+    description: "The id of the delivery that this one repeats for an operator; null unless it is a replay."
+  }),
+  createdAt: CreatedAt,
+  finishedAt: Schema.NullOr(Timestamp).annotate({
+    description: "When it was delivered or dead-lettered; null while it is pending."
+  })
+}
+
+/** A delivery in a list. */
+export const Delivery = Schema.Struct(deliveryFields).annotate({ identifier: "DeveloperDelivery" })
+export type Delivery = typeof Delivery.Type
+
+const DeliveryAttempt = Schema.Struct({
+  number: Schema.Int.annotate({ description: "The number of the attempt, from 1." }),
+  startedAt: Timestamp.annotate({ description: "When the attempt began: RFC 3339, in UTC, with milliseconds." }),
+  finishedAt: Timestamp.annotate({ description: "When the attempt ended: RFC 3339, in UTC, with milliseconds." }),
+  durationMs: Schema.NullOr(Schema.Int).annotate({
+    description: "How long the attempt took, in milliseconds; null if its process ended before it was known."
+  }),
+  statusCode: StatusCode.annotate({ description: "The status of the answer; null if there was none." }),
+  errorCode: ErrorCode.annotate({ description: "Why there was no answer, such as `timeout`; null if there was one." }),
+  endpointUrl: Schema.NullOr(Schema.String).annotate({
+    description: "The URL that was called; null if its process ended before it was known."
+  }),
+  responseBody: Schema.NullOr(Schema.String).annotate({
+    description:
+      "The start of the answer to a failed attempt, at most 1024 bytes, as text; null after a success and without an answer."
+  })
+}).annotate({ identifier: "DeveloperDeliveryAttempt" })
+export type DeliveryAttempt = typeof DeliveryAttempt.Type
+
+/** A delivery with its event and its attempts. */
+export const DeliveryDetails = Schema.Struct({
+  ...deliveryFields,
+  event: Schema.Struct({
+    id: EventId,
+    type: deliveryFields.eventType,
+    timestamp: Timestamp.annotate({ description: "When the change was made: RFC 3339, in UTC, with milliseconds." }),
+    data: Schema.Record(Schema.String, Schema.Json).annotate({
+      description: "The data of the event as it was stored: the member `data` of the webhook of its type."
+    })
+  }).annotate({ description: "The event, as it is sent." }),
+  attemptLog: Schema.Array(DeliveryAttempt).annotate({
+    description: "The attempts that have ended, the first one first."
+  })
+}).annotate({ identifier: "DeveloperDeliveryDetails" })
+export type DeliveryDetails = typeof DeliveryDetails.Type
+
+const type: EventType = "crm.deal.created.v1"
+
+const deliveryExample = {
+  id: "dlv_0193f0cbd4e57f70819203a4b5c6d7e8",
+  eventId: "evt_0193f0cbd4e57f70819203a4b5c6d7e8",
+  eventType: type,
+  status: "delivered",
+  attempts: 2,
+  nextAttemptAt: null,
+  lastStatusCode: 204,
+  lastErrorCode: null,
+  replayOf: null,
+  createdAt: "2026-11-20T10:00:00.000Z",
+  finishedAt: "2026-11-20T10:00:05.310Z"
+}
+
+const detailsExample = {
+  ...deliveryExample,
+  event: {
+    id: deliveryExample.eventId,
+    type,
+    timestamp: "2026-11-20T10:00:00.000Z",
+    data: events[type].example
+  },
+  attemptLog: [
+    {
+      number: 1,
+      startedAt: "2026-11-20T10:00:00.020Z",
+      finishedAt: "2026-11-20T10:00:00.230Z",
+      durationMs: 210,
+      statusCode: 500,
+      errorCode: null,
+      endpointUrl: "https://shop.example.com/hooks",
+      responseBody: "Out of stock"
+    },
+    {
+      number: 2,
+      startedAt: "2026-11-20T10:00:05.260Z",
+      finishedAt: "2026-11-20T10:00:05.310Z",
+      durationMs: 50,
+      statusCode: 204,
+      errorCode: null,
+      endpointUrl: "https://shop.example.com/hooks",
+      responseBody: null
+    }
+  ]
+}
+
+const path = "/v1/developer/integrations/:installationId/outbound-webhook/deliveries"
+const reading = { scope: "integrations.operations.read", module: "integrations", policy: "read" } as const
+
+export const listDeliveries = HttpApiEndpoint.get("listDeliveries", path, {
+  params: { installationId: InstallationId },
+  query: {
+    status: DeliveryStatusFilter.annotate({ default: "all" }).pipe(
+      Schema.withDecodingDefaultKey(Effect.succeed("all" as const))
+    ),
+    eventType: Schema.optionalKey(Schema.Literals(eventTypes)),
+    ...pageQuery(512)
+  },
+  success: page(Delivery),
+  error: [CursorInvalid, InstallationNotFound]
+})
+  .annotate(Access, reading)
+  .annotate(Examples, { answer: { items: [deliveryExample], nextCursor: null } })
+  .annotate(OpenApi.Summary, "List the deliveries")
+  .annotate(
+    OpenApi.Description,
+    "The deliveries of events to the installation's webhook, newest first, for as long as they are kept: pending ones, and " +
+      "finished ones for 30 days. The id of a dead one is what `retryDelivery` takes."
+  )
+
+export const getDelivery = HttpApiEndpoint.get("getDelivery", `${path}/:deliveryId`, {
+  params: { installationId: InstallationId, deliveryId: DeliveryId },
+  success: DeliveryDetails,
+  error: [DeliveryNotFound, InstallationNotFound]
+})
+  .annotate(Access, reading)
+  .annotate(Examples, { answer: detailsExample })
+  .annotate(OpenApi.Summary, "Get a delivery")
+  .annotate(
+    OpenApi.Description,
+    "One delivery with its event and the log of its attempts. It has ended when `status` is `delivered` or `dead`."
+  )

@@ -1,0 +1,50 @@
+/** The endpoint of installations. */
+import { Schema } from "effect"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as OpenApi from "effect/http-api/OpenApi"
+import { Access } from "../Access.ts"
+import { Examples } from "../Examples.ts"
+import { text, Version } from "../Fields.ts"
+import { InstallationId } from "../Ids.ts"
+import { page, pageQuery } from "../Page.ts"
+import { CursorInvalid } from "../Problems.ts"
+
+/** An integration that is installed in the project. */
+export const Installation = Schema.Struct({
+  id: InstallationId,
+  name: text(1, 160).annotate({ description: "The name of the installation: 1 to 160 characters." }),
+  profileVersion: Schema.NullOr(Schema.Int).annotate({
+    description: "The version of its import profile, from 1; null if it has no profile."
+  }),
+  webhook: Schema.NullOr(
+    Schema.Struct({
+      enabled: Schema.Boolean.annotate({ description: "Whether events are sent to its endpoint." }),
+      version: Version
+    })
+  ).annotate({ description: "Its outbound webhook; null if none is configured." })
+}).annotate({ identifier: "DeveloperInstallation" })
+export type Installation = typeof Installation.Type
+
+export class InstallationsGroup extends HttpApiGroup.make("installations")
+  .add(
+    HttpApiEndpoint.get("listInstallations", "/v1/developer/integrations", {
+      query: pageQuery(512),
+      success: page(Installation),
+      error: [CursorInvalid]
+    })
+      .annotate(Access, { scope: "integrations.operations.read", module: "integrations", policy: "read" })
+      .annotate(Examples, {
+        answer: {
+          items: [{ id: "ins_shop", name: "Web shop", profileVersion: 3, webhook: { enabled: true, version: 2 } }],
+          nextCursor: null
+        }
+      })
+      .annotate(OpenApi.Summary, "List the installations")
+      .annotate(
+        OpenApi.Description,
+        "The project's installations in the order of their ids, each with its webhook if it has one."
+      )
+  )
+  .annotate(OpenApi.Title, "Integrations")
+  .annotate(OpenApi.Description, "The integrations that are installed in the project.") {}

@@ -1,0 +1,130 @@
+/** The outbound webhook of an installation with the health of its endpoint, and the endpoint that shows it (contract §10). */
+import { Schema } from "effect"
+import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import * as OpenApi from "effect/http-api/OpenApi"
+import { Access } from "../Access.ts"
+import { Examples } from "../Examples.ts"
+import { CreatedAt, ETag, Timestamp, UpdatedAt, Version } from "../Fields.ts"
+import { InstallationId } from "../Ids.ts"
+import { InstallationNotFound, WebhookNotFound } from "../Problems.ts"
+import { type EventType, eventTypes } from "./Events.ts"
+
+export const healthStates = ["unused", "healthy", "failing", "parked", "resting"] as const
+export const HealthState = Schema.Literals(healthStates)
+export type HealthState = typeof HealthState.Type
+
+/** Why a webhook is disabled: its endpoint answered 410, all its attempts have failed for too long, or an operator did it. */
+export const DisabledReason = Schema.Literals(["gone", "failing", "operator"])
+export type DisabledReason = typeof DisabledReason.Type
+
+/** Maximum number of pending deliveries that is counted. */
+export const pendingMax = 10_000
+
+const LastFailure = Schema.Struct({
+  at: Timestamp.annotate({ description: "When the attempt ended: RFC 3339, in UTC, with milliseconds." }),
+  statusCode: Schema.NullOr(Schema.Int).annotate({
+    description: "The status of the answer; null if there was none."
+  }),
+  errorCode: Schema.NullOr(Schema.String).annotate({
+    description: "Why there was no answer, such as `timeout`; null if there was one."
+  })
+})
+
+const Health = Schema.Struct({
+  state: HealthState.annotate({
+    description:
+      "The state after the last attempt: `unused` before the first; `parked` after ten failures in a row, with one attempt at a time; `resting` until the time that its `Retry-After` names."
+  }),
+  failuresInARow: Schema.Int.annotate({
+    description: "The number of attempts that have failed since the last success."
+  }),
+  failingSince: Schema.NullOr(Timestamp).annotate({
+    description: "When the first of these failed; null if there is none."
+  }),
+  lastSuccessAt: Schema.NullOr(Timestamp).annotate({
+    description: "When an attempt last succeeded; null if none has."
+  }),
+  nextAttemptAt: Schema.NullOr(Timestamp).annotate({
+    description:
+      "The earliest time at which anything is sent to the endpoint, with its pauses; null if nothing is pending or the webhook is disabled."
+  }),
+  pending: Schema.Int.annotate({ description: `The number of pending deliveries, counted to ${pendingMax}.` }),
+  lastFailure: Schema.NullOr(LastFailure).annotate({
+    description: "The last attempt that failed, which stays after a success; null if none has failed."
+  })
+})
+
+const Secret = Schema.Struct({
+  createdAt: CreatedAt,
+  signsUntil: Schema.NullOr(Timestamp).annotate({
+    description: "When the overlap of an earlier secret ends; null for the current one, which has no end."
+  })
+})
+
+/** A webhook, without its secrets themselves. */
+export const Webhook = Schema.Struct({
+  installationId: InstallationId,
+  endpointUrl: Schema.String.annotate({ description: "The URL to which events are sent: at most 2048 characters." }),
+  eventTypes: Schema.Array(Schema.Literals(eventTypes)).annotate({
+    description: "The types of events that are sent: 1 to 20."
+  }),
+  enabled: Schema.Boolean.annotate({
+    description: "Whether events are sent; a disabled webhook is enabled again when it is configured."
+  }),
+  disabledReason: Schema.NullOr(DisabledReason).annotate({
+    description:
+      "Why it is disabled: it answered 410 (`gone`), all attempts have failed for days (`failing`), or an `operator` did it; null while it is enabled."
+  }),
+  version: Version,
+  updatedAt: UpdatedAt,
+  secrets: Schema.Array(Secret).annotate({
+    description:
+      "The secrets that sign deliveries now, the newest first, at most 3; only answers to commands have a secret itself."
+  }),
+  health: Health.annotate({ description: "How the endpoint has answered, and what waits for it." })
+}).annotate({ identifier: "DeveloperOutboundWebhook" })
+export type Webhook = typeof Webhook.Type
+
+const subscribed: ReadonlyArray<EventType> = ["crm.deal.created.v1", "crm.deal.stage_changed.v1"]
+
+const example = {
+  installationId: "ins_shop",
+  endpointUrl: "https://shop.example.com/hooks",
+  eventTypes: subscribed,
+  enabled: true,
+  disabledReason: null,
+  version: 2,
+  updatedAt: "2026-11-20T10:00:00.000Z",
+  secrets: [
+    { createdAt: "2026-11-20T10:00:00.000Z", signsUntil: null },
+    { createdAt: "2026-10-02T08:30:00.000Z", signsUntil: "2026-11-21T10:00:00.000Z" }
+  ],
+  health: {
+    state: "failing",
+    failuresInARow: 1,
+    failingSince: "2026-11-20T10:05:00.000Z",
+    lastSuccessAt: "2026-11-20T10:04:10.000Z",
+    nextAttemptAt: "2026-11-20T10:05:05.000Z",
+    pending: 1,
+    lastFailure: { at: "2026-11-20T10:05:00.000Z", statusCode: 500, errorCode: null }
+  }
+}
+
+export const getWebhook = HttpApiEndpoint.get(
+  "getWebhook",
+  "/v1/developer/integrations/:installationId/outbound-webhook",
+  {
+    params: { installationId: InstallationId },
+    success: HttpApiSchema.WithHeaders(Webhook, { etag: ETag }),
+    error: [InstallationNotFound, WebhookNotFound]
+  }
+)
+  .annotate(Access, { scope: "integrations.operations.read", module: "integrations", policy: "read" })
+  .annotate(Examples, { answer: example })
+  .annotate(OpenApi.Summary, "Get the outbound webhook")
+  .annotate(
+    OpenApi.Description,
+    "The installation's webhook with the health of its endpoint, and without its secrets. The `etag` is its version, for " +
+      "`expectedVersion`."
+  )

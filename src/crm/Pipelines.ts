@@ -1,0 +1,45 @@
+/** Pipelines with their stages (contract §7). Project files create them. */
+import { Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import type { Pipeline } from "../api/crm/Pipelines.ts"
+import type { ProjectId } from "../api/Ids.ts"
+import type { CursorInvalid, ServiceUnavailable } from "../api/Problems.ts"
+import { statement } from "../platform/Database.ts"
+import { followingId, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
+
+export class Pipelines extends Context.Service<
+  Pipelines,
+  {
+    /** Lists the pipelines of a project by id, up to `limit` on a page. */
+    readonly list: (
+      projectId: ProjectId,
+      query: { readonly limit: number; readonly cursor: string | undefined }
+    ) => Effect.Effect<Page<Pipeline>, CursorInvalid | ServiceUnavailable>
+  }
+>()("developer-api/crm/Pipelines") {
+  static readonly layer = Layer.effect(
+    Pipelines,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const pages = yield* Pages
+      return {
+        list: (projectId, query) =>
+          pages.readById({ projectId, operation: "listPipelines", filters: {} }, query, (window) =>
+            statement(list(sql, projectId, window))
+          )
+      }
+    })
+  )
+}
+
+const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) => sql<Pipeline>`
+  SELECT id, name,
+    id = coalesce((SELECT default_pipeline_id FROM projects WHERE project_id = ${projectId}), '') AS "isDefault", (
+      SELECT coalesce(json_agg(json_build_object('id', stages.id, 'name', stages.name) ORDER BY position), '[]')
+      FROM stages WHERE stages.project_id = ${projectId} AND pipeline_id = page.id
+    ) AS stages
+  FROM (
+    SELECT id, name FROM pipelines
+    WHERE project_id = ${projectId} ${followingId(sql, "pipelines", projectId, window.after, "ASC")}
+    ORDER BY id ${limited(sql, window)}
+  ) page ORDER BY id`

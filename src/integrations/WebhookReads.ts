@@ -1,0 +1,117 @@
+/** Webhooks and their deliveries for callers: what a command names can be found, and what it did can be seen (contract §10). */
+import { Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
+import type { Delivery, DeliveryDetails } from "../api/integrations/Deliveries.ts"
+import type { Webhook } from "../api/integrations/WebhookHealth.ts"
+import {
+  type CursorInvalid,
+  DeliveryNotFound,
+  type InstallationNotFound,
+  type ServiceUnavailable,
+  WebhookNotFound
+} from "../api/Problems.ts"
+import { statement } from "../platform/Database.ts"
+import { lookupBy } from "../platform/Lookups.ts"
+import { type Page, Pages } from "../platform/Pages.ts"
+import * as Details from "./DeliveryDetails.ts"
+import * as DeliveryList from "./DeliveryList.ts"
+import * as Installations from "./Installations.ts"
+import * as WebhookList from "./WebhookList.ts"
+import { installation_not_found } from "./Webhooks/Repo.ts"
+
+export class WebhookReads extends Context.Service<
+  WebhookReads,
+  {
+    readonly get: (
+      projectId: ProjectId,
+      id: InstallationId
+    ) => Effect.Effect<Webhook, InstallationNotFound | WebhookNotFound | ServiceUnavailable>
+
+    /** Lists the deliveries of an installation, newest first, up to `limit` on a page. */
+    readonly listDeliveries: (
+      projectId: ProjectId,
+      id: InstallationId,
+      query: DeliveryList.PageFilter & { readonly limit: number; readonly cursor: string | undefined }
+    ) => Effect.Effect<Page<Delivery>, CursorInvalid | InstallationNotFound | ServiceUnavailable>
+
+    readonly getDelivery: (
+      projectId: ProjectId,
+      id: InstallationId,
+      deliveryId: DeliveryId
+    ) => Effect.Effect<DeliveryDetails, DeliveryNotFound | InstallationNotFound | ServiceUnavailable>
+  }
+>()("developer-api/integrations/WebhookReads") {
+  static readonly layer = Layer.effect(
+    WebhookReads,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const pages = yield* Pages
+      const findWebhook = lookupBy(sql, WebhookList.details(sql))
+      const findDelivery = lookupBy(sql, Details.details(sql))
+
+      /** Fails with `missing` for an installation of the project. A record that exists needs no such check. */
+      const failure = <E>(projectId: ProjectId, id: InstallationId, missing: () => E) =>
+        Effect.flatMap(
+          statement(Installations.exists(sql, projectId, id)),
+          (exists): Effect.Effect<never, E | InstallationNotFound> =>
+            Effect.fail(exists ? missing() : installation_not_found())
+        )
+
+      return {
+        get: (projectId, id) =>
+          Effect.flatMap(findWebhook({ projectId, id }), (found) =>
+            found === undefined
+              ? failure(projectId, id, webhook_not_found)
+              : Effect.succeed(WebhookList.webhookOf(found))
+          ),
+        listDeliveries: (projectId, id, { cursor, eventType, limit, status }) => {
+          const filters = { installationId: id, status, eventType: eventType ?? "all" }
+          return Effect.flatMap(
+            pages.readById({ projectId, operation: "listDeliveries", filters }, { cursor, limit }, (window) =>
+              statement(DeliveryList.page(sql, projectId, id, { status, eventType }, window))
+            ),
+            ({ items, nextCursor }) =>
+              items.length > 0
+                ? Effect.succeed({ items: items.map(deliveryOf), nextCursor })
+                : Effect.flatMap(statement(Installations.exists(sql, projectId, id)), (exists) =>
+                    exists ? Effect.succeed({ items: [], nextCursor }) : Effect.fail(installation_not_found())
+                  )
+          )
+        },
+        getDelivery: (projectId, id, deliveryId) =>
+          Effect.flatMap(findDelivery({ projectId, id: deliveryId }), (found) =>
+            found !== undefined && found.installationId === id
+              ? Effect.succeed(detailsOf(found))
+              : failure(projectId, id, delivery_not_found)
+          )
+      }
+    })
+  )
+}
+
+const webhook_not_found = () => new WebhookNotFound({ detail: "The installation has no webhook: configure one first." })
+
+const delivery_not_found = () =>
+  new DeliveryNotFound({ detail: "The installation in the path has no delivery with the id in the path." })
+
+/** Returns a delivery as callers see it. */
+const deliveryOf = ({ status, ...delivery }: DeliveryList.Delivery): Delivery => ({
+  id: delivery.id,
+  eventId: delivery.eventId,
+  eventType: delivery.eventType,
+  status: status === "delivering" ? "pending" : status,
+  attempts: delivery.attempts,
+  nextAttemptAt: delivery.nextAttemptAt,
+  lastStatusCode: delivery.lastStatusCode,
+  lastErrorCode: delivery.lastErrorCode,
+  replayOf: delivery.replayOf,
+  createdAt: delivery.createdAt,
+  finishedAt: delivery.finishedAt
+})
+
+const detailsOf = (details: Details.Details): DeliveryDetails => ({
+  ...deliveryOf(details),
+  event: { id: details.eventId, type: details.eventType, timestamp: details.eventTime, data: details.eventData },
+  attemptLog: Details.attemptsOf(details)
+})

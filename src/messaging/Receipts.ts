@@ -1,0 +1,93 @@
+/** Receipts of messages for callers: the outcome of a send can be seen without sending it again (contract §8). */
+import { Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import type { ConversationId, MessageId, ProjectId } from "../api/Ids.ts"
+import type { MessageReceipt } from "../api/messaging/Messaging.ts"
+import { ConversationNotFound, MessageNotFound, type ServiceUnavailable } from "../api/Problems.ts"
+import { selected } from "../platform/Columns.ts"
+import { statement } from "../platform/Database.ts"
+import { lookupBy, plannedOnce } from "../platform/Lookups.ts"
+
+export class Receipts extends Context.Service<
+  Receipts,
+  {
+    readonly get: (
+      projectId: ProjectId,
+      conversationId: ConversationId,
+      id: MessageId
+    ) => Effect.Effect<MessageReceipt, ConversationNotFound | MessageNotFound | ServiceUnavailable>
+  }
+>()("developer-api/messaging/Receipts") {
+  static readonly layer = Layer.effect(
+    Receipts,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const find = lookupBy<Row>(
+        sql,
+        (key) => sql`
+          SELECT ${sql.literal(columns)}, messages.attempt_log AS attempts FROM ${key}
+            LEFT JOIN messages ON messages.project_id = key.project_id AND messages.id = key.id
+            LEFT JOIN channels ON channels.project_id = messages.project_id AND channels.id = messages.channel_id
+          WHERE ${sql.literal(plannedOnce)}
+          ORDER BY ordinal`
+      )
+      const conversationExists = (projectId: ProjectId, id: ConversationId) =>
+        Effect.map(
+          statement(sql`SELECT FROM conversations WHERE project_id = ${projectId} AND id = ${id}`),
+          (rows) => rows.length > 0
+        )
+      return {
+        get: Effect.fnUntraced(function* (projectId, conversationId, id) {
+          const found = yield* find({ projectId, id })
+          if (found !== undefined && found.conversationId === conversationId) return receiptOf(found)
+          return (yield* conversationExists(projectId, conversationId))
+            ? yield* new MessageNotFound({
+                detail: "The conversation in the path has no message with the id in the path."
+              })
+            : yield* new ConversationNotFound({ detail: "The project has no conversation with the id in the path." })
+        })
+      }
+    })
+  )
+}
+
+interface Row extends MessageReceipt {
+  readonly id: MessageId
+}
+
+const columns = selected({
+  id: "messages.id",
+  messageId: "messages.id",
+  conversationId: "messages.conversation_id",
+  sourceId: "channels.source_id",
+  deliveryStatus: "messages.status",
+  createdAt: ["messages.created_at", "timestamptz"],
+  updatedAt: ["messages.updated_at", "timestamptz"]
+})
+
+/** Returns the receipt with its members in the order of the contract; jsonb has another order. */
+export const receiptOf = ({
+  attempts,
+  conversationId,
+  createdAt,
+  deliveryStatus,
+  messageId,
+  sourceId,
+  updatedAt
+}: MessageReceipt): MessageReceipt => ({
+  messageId,
+  conversationId,
+  sourceId,
+  deliveryStatus,
+  createdAt,
+  updatedAt,
+  attempts: attempts.map(({ errorCode, finishedAt, nextAttemptAt, number, providerMessageId, startedAt, status }) => ({
+    number,
+    status,
+    startedAt,
+    finishedAt,
+    providerMessageId,
+    errorCode,
+    nextAttemptAt
+  }))
+})
