@@ -32,3 +32,6 @@ export class Access extends Context.Service<
   Access,
   { readonly scope: Scope; readonly module: Module; readonly policy: Policy }
 >()("developer-api/api/Access") {}
+
+/** Whether an operation can remove what no other operation restores. */
+export const Destructive = Context.Reference<boolean>("developer-api/api/Destructive", { defaultValue: () => false })

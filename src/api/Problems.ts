@@ -95,6 +95,12 @@ export class CredentialInvalid extends problem<CredentialInvalid>()(
 
 // 403
 
+export class OriginRefused extends problem<OriginRefused>()(
+  "origin_refused",
+  403,
+  "The Origin header names another server."
+) {}
+
 export class ScopeMissing extends problemWith<ScopeMissing>()(
   "scope_missing",
   403,

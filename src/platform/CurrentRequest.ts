@@ -12,6 +12,8 @@ export interface CurrentRequestShape {
   readonly headers: Record<string, string>
   /** Route template; empty until a route is matched. */
   route: string
+  /** The call of a tool that the request carries, named and measured as a request of its operation; undefined for HTTP. */
+  call: { readonly method: string; readonly status: number; readonly replayed: boolean } | undefined
   /** Code of the problem that answers the request; undefined for a success. */
   problem: string | undefined
   /**
@@ -32,6 +34,7 @@ export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-
     target: "",
     headers: {},
     route: "",
+    call: undefined,
     problem: undefined,
     arrivedAt: undefined,
     unavailable: serviceUnavailable
@@ -51,6 +54,7 @@ export const newRequestState = (
     target,
     headers: { "x-request-id": id },
     route: "",
+    call: undefined,
     problem: undefined,
     arrivedAt: performance.now(),
     unavailable: serviceUnavailable

@@ -10,6 +10,8 @@ interface Measurement {
   /** The route's template; empty for an unknown route. */
   readonly route: string
   readonly method: string
+  /** The protocol of the caller, by which the operation was requested. */
+  readonly protocol: "http" | "mcp"
   readonly status: number
   readonly seconds: number
   /** Whether the answer is a replay. */
@@ -37,20 +39,21 @@ export class RequestMetrics extends Context.Service<
       })
       const series = new Map<string, Metric.Histogram<number>>()
       return {
-        record: ({ method, replayed, route, seconds, status }) => {
-          const key = `${method} ${route} ${status}`
+        record: ({ method, protocol, replayed, route, seconds, status }) => {
+          const key = `${protocol} ${method} ${route} ${status}`
           const known = series.get(key)
           const metric =
             known ??
             Metric.withAttributes(duration, {
               http_route: route,
               http_request_method: method,
-              http_response_status_code: String(status)
+              http_response_status_code: String(status),
+              protocol
             })
           if (known === undefined) series.set(key, metric)
           metric.updateUnsafe(seconds, context)
           if (replayed) {
-            const of = { http_route: route, http_request_method: method }
+            const of = { http_route: route, http_request_method: method, protocol }
             Metric.withAttributes(replays, of).updateUnsafe(1, context)
           }
         }

@@ -67,6 +67,7 @@ const variables = {
   REDIS_URL: url("redis:", "rediss:"),
   ADMIN_HOST: Schema.NonEmptyString,
   ADMIN_PORT: integer(0, 65_535),
+  MCP: Flag,
   TRACE_URL_TEMPLATE: TraceUrl,
   LOG_LEVEL: Schema.Literals(Struct.keys(logLevels)),
   LOG_FORMAT: Schema.Literals(["pretty", "json"]),
@@ -127,6 +128,8 @@ const settingsOf = (given: typeof Variables.Type) => ({
   redisUrl: redacted(given.REDIS_URL),
   adminHost: given.ADMIN_HOST ?? "127.0.0.1",
   adminPort: Option.fromUndefinedOr(given.ADMIN_PORT),
+  /** Whether agents are served at `/mcp`. */
+  mcp: given.MCP ?? true,
   /** The address of a trace, with `{traceId}` in place of its id. */
   traceUrlTemplate: Option.fromUndefinedOr(given.TRACE_URL_TEMPLATE),
   logLevel: logLevels[given.LOG_LEVEL ?? "info"],

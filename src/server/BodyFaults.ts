@@ -5,7 +5,7 @@ import { isUnsafe, unsafeMessage } from "../platform/UnsafeText.ts"
 import type { Body } from "./JsonBody.ts"
 import { maxDepth, maxEntries } from "./JsonExtent.ts"
 
-const tooDeep: LocatedFault = ["body", `must not be nested deeper than ${maxDepth} levels`]
+export const tooDeep: LocatedFault = ["body", `must not be nested deeper than ${maxDepth} levels`]
 const tooManyEntries = `must have at most ${maxEntries} entries`
 
 /** Maximum number of faults that are collected, which is more than a problem reports. */

@@ -68,6 +68,10 @@ answer and has no second effect. Every answer of 400 and above is \`application/
 - [The OpenAPI document](${publicUrl}/openapi.json): OpenAPI 3.1 with every schema, header, problem and webhook
 - [Workflows](${publicUrl}/arazzo.json): Arazzo 1.0; a first deal, a webhook and a campaign, step by step
 
+## Agents
+
+- [Model Context Protocol](${publicUrl}/contract.md#17-agents): \`POST ${publicUrl}/mcp\` with the same token has each operation as a tool
+
 ## Client
 
 - [The typed client](${publicUrl}/contract.md#16-the-client-package): the package \`developer-api\`; \`developer-api/client\` has every operation as a typed function, and verifies webhooks

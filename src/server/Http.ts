@@ -24,40 +24,45 @@ import * as Health from "./Health.ts"
 import * as JsonBody from "./JsonBody.ts"
 import * as Lifecycle from "./Lifecycle.ts"
 import { isLoopbackHost, isOnLoopback } from "./Loopback.ts"
+import * as Mcp from "./Mcp.ts"
 import { operations } from "./Operations.ts"
+import { http } from "./HttpProtocol.ts"
 import { makeCompile } from "./RequestPath.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
 
 /** The preview reads many rows, so it has connections of its own and delays no other request. */
 const preview = Layer.provide(Preview.layer, Database.clients.reports)
 
-/** Compiles every operation of the Api and adds it to the router. */
-const api = HttpRouter.use((router) =>
-  Effect.gen(function* () {
-    const compile = yield* makeCompile
-    const routes = (yield* operations).map((operation) => {
-      const { method, path } = operation.endpoint
-      return HttpRouter.route(method, `/${path.slice(1)}`, compile(operation))
+/** Compiles every operation of the Api, as a route and as a tool, and adds them to the router. */
+const api = (publicUrl: string, mcp: boolean) =>
+  HttpRouter.use((router) =>
+    Effect.gen(function* () {
+      const compile = yield* makeCompile
+      const compiled = yield* operations
+      const routes = compiled.map((operation) => {
+        const { method, path } = operation.endpoint
+        return HttpRouter.route(method, `/${path.slice(1)}`, compile(http, operation)())
+      })
+      yield* router.addAll(routes)
+      if (mcp) yield* Mcp.addRoute(router, publicUrl, compiled, compile)
     })
-    yield* router.addAll(routes)
-  })
-).pipe(
-  Layer.provide([
-    Clients.layer,
-    Pipelines.layer,
-    Deals.layer,
-    Notes.layer,
-    Tickets.layer,
-    Installations.layer,
-    Webhooks.layer,
-    WebhookReads.layer,
-    preview,
-    Sources.layer,
-    Sending.layer,
-    Receipts.layer
-  ]),
-  Layer.provide([Segments.layer, Campaigns.layer])
-)
+  ).pipe(
+    Layer.provide([
+      Clients.layer,
+      Pipelines.layer,
+      Deals.layer,
+      Notes.layer,
+      Tickets.layer,
+      Installations.layer,
+      Webhooks.layer,
+      WebhookReads.layer,
+      preview,
+      Sources.layer,
+      Sending.layer,
+      Receipts.layer
+    ]),
+    Layer.provide([Segments.layer, Campaigns.layer])
+  )
 
 /** Paths are matched exactly, slashes included; the length of an id is checked by its schema. */
 const routerConfig = {
@@ -74,9 +79,12 @@ const port = <A, E, R>(routes: Layer.Layer<A, E, R>, methods: Methods, serves?: 
     routerConfig
   }).pipe(Layer.provide(JsonBody.limit))
 
-/** The API, its reference and other documents, and its health checks. */
-export const main = (publicUrl: string) =>
-  port(Layer.mergeAll(api, Docs.layer(publicUrl), Discovery.layer(publicUrl), Health.layer), mainRoutes)
+/** The API over HTTP and, if `mcp` is true, for agents; its reference and other documents, and its health checks. */
+export const main = (publicUrl: string, mcp: boolean) =>
+  port(
+    Layer.mergeAll(api(publicUrl, mcp), Docs.layer(publicUrl), Discovery.layer(publicUrl), Health.layer),
+    mainRoutes(mcp)
+  )
 
 /** The health checks of a process that only runs background fibers. */
 export const worker = port(Health.layer, workerRoutes)

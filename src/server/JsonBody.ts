@@ -23,15 +23,19 @@ export interface Body {
   readonly value: unknown
 }
 
-type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson
+export type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson
 
 const tooLarge = () => new BodyTooLarge({ detail: `A body has at most ${maxBytes} bytes.` })
 const malformed = (detail: string) => new MalformedJson({ detail })
 
-/** Reads the body of a request. The time in which it arrives is the caller's, so it is not taken from that of the answer. */
+/**
+ * Reads the body of a request, whose nesting may reach `maximum`. The time in which it arrives is the caller's, so it is not taken
+ * from that of the answer.
+ */
 export const readBody = (
   request: HttpServerRequest.HttpServerRequest,
-  current: CurrentRequestShape
+  current: CurrentRequestShape,
+  maximum = maxDepth
 ): Effect.Effect<Body, BodyProblem> => {
   const { headers } = request
   if (Number(headers["content-length"]) > maxBytes) return Effect.fail(tooLarge())
@@ -46,7 +50,7 @@ export const readBody = (
   const bytes = isDeclared ? readDeclared(NodeHttpServerRequest.toIncomingMessage(request)) : readUndeclared(request)
   return Effect.flatMap(bytes, (bytes) => {
     if (current.arrivedAt !== undefined) current.arrivedAt += performance.now() - from
-    return parse(bytes)
+    return parse(bytes, maximum)
   })
 }
 
@@ -92,11 +96,11 @@ const isJson = (contentType: string | undefined) =>
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
-const parse = (bytes: Uint8Array): Effect.Effect<Body, MalformedJson> => {
+const parse = (bytes: Uint8Array, maximum: number): Effect.Effect<Body, MalformedJson> => {
   try {
     const text = utf8.decode(bytes)
-    const extent = extentOf(text)
-    return Effect.succeed({ text, extent, value: extent.depth > maxDepth ? undefined : JSON.parse(extent.excerpt) })
+    const extent = extentOf(text, maximum)
+    return Effect.succeed({ text, extent, value: extent.depth > maximum ? undefined : JSON.parse(extent.excerpt) })
   } catch (error) {
     if (bytes.byteLength === 0) return Effect.fail(malformed("The body is empty."))
     return Effect.fail(malformed(error instanceof SyntaxError ? error.message : "The body is not UTF-8."))

@@ -10,7 +10,7 @@ export const maxDepth = 32
 export const maxEntries = 1_000
 
 export interface JsonExtent {
-  /** Deepest nesting of lists and objects; the scan stops above `maxDepth`. */
+  /** Deepest nesting of lists and objects; the scan stops above the maximum. */
   readonly depth: number
   /** Entries of the longest list or object. */
   readonly entries: number
@@ -28,12 +28,15 @@ const closeBracket = 93
 const openBrace = 123
 const closeBrace = 125
 
-/** Measures a text. For malformed JSON the result is a bound for what a parser could reach before it fails. */
-export const extentOf = (text: string): JsonExtent => {
-  // A nesting of 33 or a list of 1,001 entries takes more than 33 characters.
-  if (text.length <= maxDepth) return { depth: 0, entries: 0, excerpt: text, omitsMembers: false }
-  const commas = new Uint32Array(maxDepth + 1)
-  const isList = new Uint8Array(maxDepth + 1)
+/**
+ * Measures a text whose nesting may reach `maximum`. For malformed JSON the result is a bound for what a parser could reach before
+ * it fails.
+ */
+export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
+  // A nesting above the maximum or a list of 1,001 entries takes more characters than the maximum.
+  if (text.length <= maximum) return { depth: 0, entries: 0, excerpt: text, omitsMembers: false }
+  const commas = new Uint32Array(maximum + 1)
+  const isList = new Uint8Array(maximum + 1)
   let depth = 0
   let deepest = 0
   let mostCommas = 0
@@ -63,7 +66,7 @@ export const extentOf = (text: string): JsonExtent => {
       case openBrace:
         depth++
         if (depth > deepest) deepest = depth
-        if (depth > maxDepth) return { depth, entries: mostCommas + 1, excerpt: "", omitsMembers: false }
+        if (depth > maximum) return { depth, entries: mostCommas + 1, excerpt: "", omitsMembers: false }
         commas[depth] = 0
         isList[depth] = text.charCodeAt(i) === openBracket ? 1 : 0
         break

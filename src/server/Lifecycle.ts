@@ -5,13 +5,12 @@
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Cause, Clock, Context, Effect, References } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
-import { Internal, MethodNotAllowed, MisdirectedRequest, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
-import { ProjectLocked } from "../platform/Database.ts"
+import { MethodNotAllowed, MisdirectedRequest, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
 import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { RequestMetrics } from "../platform/RequestMetrics.ts"
 import { Drain } from "./Drain.ts"
-import { isProblem, type Problem, problemResponse } from "./ProblemResponse.ts"
+import { type Problem, problemOf, problemResponse } from "./ProblemResponse.ts"
 import { outcomeUnknown } from "./RequestPath.ts"
 import { hasEmptySegment, routable, splitTarget } from "./RequestTarget.ts"
 import { isSend, type Methods } from "./Routes.ts"
@@ -32,16 +31,16 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
       const logsSuccess = level === "Debug" || level === "Trace" || level === "All"
 
       const finish = (request: Request, current: CurrentRequestShape, millis: number, response: Response) => {
-        const { status } = response
+        const replayed = response.headers["idempotent-replayed"] !== undefined
+        const measured = current.call ?? { method: request.method, status: response.status, replayed }
         metrics.record?.({
+          ...measured,
+          protocol: current.call === undefined ? "http" : "mcp",
           route: current.route || operationalRoute(request, methods),
-          method: request.method,
-          status,
-          seconds: millis / 1000,
-          replayed: response.headers["idempotent-replayed"] !== undefined
+          seconds: millis / 1000
         })
-        if (status < 400 && !logsSuccess) return Effect.succeed(response)
-        return Effect.as(report(request, current, status, millis), response)
+        if (measured.status < 400 && !logsSuccess) return Effect.succeed(response)
+        return Effect.as(report(request, current, measured.status, millis), response)
       }
 
       return (routes) =>
@@ -101,7 +100,6 @@ const recover = <E>(
   methods: Methods
 ): Effect.Effect<Response, E> => {
   const error: unknown = Cause.squash(cause)
-  if (isProblem(error)) return Effect.succeed(problemOf(error, current))
   if (error instanceof HttpServerError.HttpServerError && error.reason._tag === "RouteNotFound") {
     return Effect.succeed(unrouted(methods(splitTarget(request.url)[0]), current))
   }
@@ -109,19 +107,8 @@ const recover = <E>(
     // A client that closed its connection gets no answer; one that waits while the process ends gets a 503.
     return isClientAbort(cause) ? Effect.failCause(cause) : Effect.succeed(goingAway(current))
   }
-  return Effect.as(
-    Effect.logError("A request failed", cause),
-    problemResponse(new Internal({ detail: "The failure was logged under this request's id." }), current)
-  )
+  return Effect.map(problemOf(cause, current), (problem) => problemResponse(problem, current))
 }
-
-const problemOf = (problem: Problem, current: CurrentRequestShape) =>
-  problemResponse(
-    problem.code === "service_unavailable" && !(problem instanceof ProjectLocked)
-      ? current.unavailable(problem.detail ?? "")
-      : problem,
-    current
-  )
 
 const unrouted = (allowed: ReadonlyArray<string>, current: CurrentRequestShape) => {
   if (allowed.length === 0) return problemResponse(notFound(), current)
@@ -181,8 +168,9 @@ const operationalRoute = ({ url }: Request, methods: Methods) => {
 
 /** Marks the span of a failed request, and writes the access log. */
 const report = (request: Request, current: CurrentRequestShape, status: number, millis: number) => {
-  const line = `${request.method} ${splitTarget(request.url)[0]} ${status} ${Math.round(millis)} ms`
+  const { call, problem, route } = current
+  const name = call === undefined ? `${request.method} ${splitTarget(request.url)[0]}` : `MCP ${call.method} ${route}`
+  const line = `${name} ${status} ${Math.round(millis)} ms`
   const log = status < 400 ? Effect.logDebug(line) : status < 500 ? Effect.logInfo(line) : Effect.logWarning(line)
-  const { problem } = current
   return problem === undefined ? log : Effect.andThen(Effect.annotateCurrentSpan("error.type", problem), log)
 }

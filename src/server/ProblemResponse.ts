@@ -1,9 +1,10 @@
 /** Renders problems as answers (contract §2). */
-import { Predicate } from "effect"
+import { Cause, Effect, Predicate } from "effect"
 import { HttpServerResponse } from "effect/http"
 import { faultDetail } from "../api/Locations.ts"
-import { ValidationFailed } from "../api/Problems.ts"
+import { Internal, ValidationFailed } from "../api/Problems.ts"
 import type { CurrentRequestShape } from "../platform/CurrentRequest.ts"
+import { ProjectLocked } from "../platform/Database.ts"
 import { redactSecrets } from "../platform/Redaction.ts"
 
 /** Any class of `api/Problems`. */
@@ -33,19 +34,40 @@ const headers: Readonly<Record<string, (problem: Problem) => Record<string, stri
   provider_outcome_unknown: () => ({ "retry-after": "1" })
 }
 
+/** A problem as it is sent. */
+export interface RenderedProblem {
+  readonly status: number
+  /** JSON. */
+  readonly body: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
 /** Renders a problem for one request, and records its code in the state of the request. */
+export const renderProblem = (problem: Problem, request: CurrentRequestShape): RenderedProblem => {
+  request.problem = problem.code
+  const { code, detail = detailOf(problem), status, title, type, ...extensions } = problem
+  const body = { type, title, status, detail, instance: `urn:developer-api:request:${request.id}`, code, ...extensions }
+  return { status, body: redactSecrets(JSON.stringify(body)), headers: headers[code]?.(problem) ?? {} }
+}
+
+/** Renders a problem as the answer to a request. */
 export const problemResponse = (
   problem: Problem,
   request: CurrentRequestShape
 ): HttpServerResponse.HttpServerResponse => {
-  request.problem = problem.code
-  const { code, detail = detailOf(problem), status, title, type, ...extensions } = problem
-  const body = { type, title, status, detail, instance: `urn:developer-api:request:${request.id}`, code, ...extensions }
-  return HttpServerResponse.text(redactSecrets(JSON.stringify(body)), {
-    status,
-    contentType: "application/problem+json",
-    headers: headers[code]?.(problem)
-  })
+  const { body, headers, status } = renderProblem(problem, request)
+  return HttpServerResponse.text(body, { status, contentType: "application/problem+json", headers })
+}
+
+/** Returns the problem of a failure: the failure itself, or for a defect, which is logged, an internal one. */
+export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestShape): Effect.Effect<Problem> => {
+  const error: unknown = Cause.squash(cause)
+  if (!isProblem(error)) {
+    const internal = new Internal({ detail: "The failure was logged under this request's id." })
+    return Effect.as(Effect.logError("A request failed", cause), internal)
+  }
+  const isOutage = error.code === "service_unavailable" && !(error instanceof ProjectLocked)
+  return Effect.succeed(isOutage ? current.unavailable(error.detail ?? "") : error)
 }
 
 /** The detail of a problem without one: the locations of its faults. */

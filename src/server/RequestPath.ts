@@ -1,6 +1,6 @@
 /**
- * The path of a request through an operation. Each endpoint of the HttpApi is compiled once, at start, to one effect. Its
- * steps are in the order of the contract's checks (§1): credential → entitlement, module, membership, scope → rate limit →
+ * The path of a request through an operation, by HTTP (`HttpProtocol.ts`) or as a tool (`Mcp/ToolProtocol.ts`). Each endpoint of the
+ * HttpApi is compiled once for each protocol, at start. Its steps are in the order of the contract's checks (§1): credential → entitlement, module, membership, scope → rate limit →
  * body size and type → shape of the request → handler (idempotency key and effect) → answer. `Lifecycle.ts` has the routing
  * before them and the rendering of problems after them.
  *
@@ -8,8 +8,8 @@
  * (a known credential, a bucket in memory, a request without a body) is done at once, without an operation of the fiber.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Clock, Context, Effect, Predicate } from "effect"
-import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
+import { Clock, Context, Effect, type Fiber, Predicate } from "effect"
+import { HttpServerRequest } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
@@ -21,8 +21,8 @@ import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { makeThrottle } from "../platform/rateLimit/Throttle.ts"
 import { nameServerSpan } from "../platform/Telemetry.ts"
-import { readBody } from "./JsonBody.ts"
-import { decoderOf } from "./RequestShape.ts"
+import type { BodyProblem } from "./JsonBody.ts"
+import { decoderOf, type Parts } from "./RequestShape.ts"
 
 /** An endpoint with its handler. */
 export interface Operation {
@@ -33,45 +33,61 @@ export interface Operation {
   readonly status: number
 }
 
-/** Compiles operations to the effects that answer them. */
+type Headers = Readonly<Record<string, string>>
+
+/** How the calls of a protocol arrive and are answered. Every step between is the same for all protocols. */
+export interface Protocol<Call, Answer> {
+  /** Compiles how the parts of a call are found. They are read once the caller has passed every check of its own. */
+  readonly partsOf: (
+    endpoint: HttpApiEndpoint.Top
+  ) => (
+    call: Call,
+    request: HttpServerRequest.HttpServerRequest,
+    fiber: Fiber.Fiber<unknown, unknown>
+  ) => Effect.Effect<Parts, BodyProblem>
+  /** Compiles how a success is rendered: its body, the headers of the handler, and those collected for the answer. */
+  readonly answerOf: (operation: Operation) => (body: unknown, own: Headers | undefined, collected: Headers) => Answer
+}
+
+/** Makes the compiler of operations: for the calls of a protocol, each call is one effect. */
 export const makeCompile = Effect.gen(function* () {
   const authorize = yield* makeAuthorize
   const throttle = yield* makeThrottle
 
-  return ({
-    endpoint,
-    group,
-    handler,
-    status
-  }: Operation): Effect.Effect<HttpServerResponse.HttpServerResponse, unknown> => {
+  return <Call, Answer>(protocol: Protocol<Call, Answer>, operation: Operation) => {
+    const { endpoint, group, handler } = operation
     const access = Context.getUnsafe(endpoint.annotations, Access)
     const spanName = `${endpoint.method} ${endpoint.path}`
-    const takesBody = endpoint.payload.size > 0
+    const partsOf = protocol.partsOf(endpoint)
     const decode = decoderOf(endpoint, group)
-    const answer = answerOf(endpoint, status)
+    const answer = protocol.answerOf(operation)
+    const carriesHeaders = [...endpoint.success].some(HttpApiSchema.isWithHeaders)
 
-    return Effect.withFiber((fiber) => {
-      const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
-      const { params } = Context.getUnsafe(fiber.context, HttpRouter.RouteContext)
-      const query = Context.getUnsafe(fiber.context, HttpServerRequest.ParsedSearchParams)
-      const current = fiber.getRef(CurrentRequest)
-      current.route = endpoint.path
-      if (access.policy === "messages") current.unavailable = outcomeUnknown
-      nameServerSpan(fiber.context, spanName)
+    return (call: Call): Effect.Effect<Answer, unknown> =>
+      Effect.withFiber((fiber) => {
+        const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
+        const current = fiber.getRef(CurrentRequest)
+        current.route = endpoint.path
+        if (access.policy === "messages") current.unavailable = outcomeUnknown
+        nameServerSpan(fiber.context, spanName)
 
-      const { headers, socket } = NodeHttpServerRequest.toIncomingMessage(request)
-      const now = monotonicMillis(fiber.getRef(Clock.Clock))
-      return authorize(headers.authorization, socket, access, now).pipe(
-        Effect.flatMapEager((credential) => {
-          fiber.setContext(Context.add(fiber.context, Principal, credential))
-          return throttle(credential.buckets[access.policy], current, now)
-        }),
-        Effect.flatMapEager(() => (takesBody ? readBody(request, current) : Effect.undefined)),
-        Effect.flatMapEager((body) => decode({ request, headers, target: current.target, params, query, body })),
-        Effect.flatMapEager(handler),
-        Effect.mapEager((result) => answer(result, current.headers))
-      )
-    })
+        const { headers, socket } = NodeHttpServerRequest.toIncomingMessage(request)
+        const now = monotonicMillis(fiber.getRef(Clock.Clock))
+        return authorize(headers.authorization, socket, access, now).pipe(
+          Effect.flatMapEager((credential) => {
+            fiber.setContext(Context.add(fiber.context, Principal, credential))
+            return throttle(credential.buckets[access.policy], current, now)
+          }),
+          Effect.flatMapEager(() => partsOf(call, request, fiber)),
+          Effect.flatMapEager((parts) => decode(parts, request)),
+          Effect.flatMapEager(handler),
+          Effect.mapEager((result) =>
+            carriesHeaders && hasHeaders(result)
+              ? answer(result.body, result.headers, current.headers)
+              : answer(result, undefined, current.headers)
+          )
+        )
+      })
   }
 })
 
@@ -79,30 +95,5 @@ export const makeCompile = Effect.gen(function* () {
 export const outcomeUnknown = (detail: string) =>
   new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId: null })
 
-/**
- * Renders the handler's result, with the headers collected for the answer. Its types are those of the wire, so it is
- * serialized without its schema, which would double the cost of a list; the contract tests validate every answer against the
- * document.
- */
-const answerOf = (endpoint: HttpApiEndpoint.Top, status: number) => {
-  const carriesHeaders = [...endpoint.success].some(HttpApiSchema.isWithHeaders)
-  return (result: unknown, headers: Readonly<Record<string, string>>) =>
-    carriesHeaders && hasHeaders(result)
-      ? json(result.body, status, headers, result.headers)
-      : json(result, status, headers)
-}
-
-const hasHeaders = (u: unknown): u is { readonly body: unknown; readonly headers: Record<string, string> } =>
+const hasHeaders = (u: unknown): u is { readonly body: unknown; readonly headers: Headers } =>
   Predicate.hasProperty(u, "body") && Predicate.hasProperty(u, "headers")
-
-const json = (
-  body: unknown,
-  status: number,
-  headers: Readonly<Record<string, string>>,
-  own?: Readonly<Record<string, string>>
-) => {
-  const response = HttpServerResponse.text(JSON.stringify(body), { status, contentType: "application/json" })
-  // The map was made for this response. To pass the headers as an option would copy them three times.
-  Object.assign(response.headers, headers, own)
-  return response
-}

@@ -3,39 +3,30 @@ import { Effect, Result, Schema } from "effect"
 import type { HttpServerRequest } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import type { IncomingHttpHeaders } from "node:http"
 import { faultDetail, groupFaults, type LocatedFault } from "../api/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
-import {
-  faultsOfBody,
-  faultsOfSlot,
-  isSelfContained,
-  memberNames,
-  strict,
-  unexpectedBody,
-  unknownMembers
-} from "../api/Shape.ts"
+import { faultsOfBody, faultsOfSlot, isSelfContained, memberNames, strict, unknownMembers } from "../api/Shape.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
 import { bodyFaults, decodedPart } from "./BodyFaults.ts"
 import type { Body } from "./JsonBody.ts"
-import { targetFaults } from "./RequestTarget.ts"
 
-/** A request before it is decoded. */
-interface RawRequest {
-  readonly request: HttpServerRequest.HttpServerRequest
-  /** Node's map of its headers. That of `request` is a copy, made when it is first read. */
-  readonly headers: IncomingHttpHeaders
-  /** Path and query as they were sent. */
-  readonly target: string
-  /** Percent-decoded path parameters. */
-  readonly params: Readonly<Record<string, string | undefined>>
-  readonly query: Readonly<Record<string, string | ReadonlyArray<string>>>
+/** The parts of a request before they are decoded, wherever its protocol carries them. */
+export interface Parts {
+  /** Path parameters. */
+  readonly params: Readonly<Record<string, unknown>>
+  readonly query: Readonly<Record<string, unknown>>
+  readonly headers: Readonly<Record<string, unknown>>
   /** Undefined if the operation takes none. */
   readonly body: Body | undefined
+  /** Faults that the decoders do not see. */
+  readonly faults: ReadonlyArray<LocatedFault>
 }
 
-/** Decodes a request to the argument of its endpoint's handler. */
-type DecodeRequest = (raw: RawRequest) => Effect.Effect<object, ValidationFailed>
+/** Decodes the parts of a request to the argument of its endpoint's handler. */
+type DecodeRequest = (
+  parts: Parts,
+  request: HttpServerRequest.HttpServerRequest
+) => Effect.Effect<object, ValidationFailed>
 
 /** Compiles the decoders of an endpoint. */
 export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top): DecodeRequest => {
@@ -48,16 +39,16 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
   const parameters = memberNames([endpoint.query])
   const decodeBody = decoder(bodySchemas.length === 0 ? undefined : Schema.Union(bodySchemas), strict)
 
-  /** Faults that the decoders do not see: encoding, repeats and unsafe text, or a part that the operation lacks. */
-  const textFaults = (raw: RawRequest): ReadonlyArray<LocatedFault> =>
+  /** Faults of the text, which the decoders do not see either. */
+  const textFaults = ({ body, faults, query: sent }: Parts): ReadonlyArray<LocatedFault> =>
     joined(
-      targetFaults(raw.target, endpoint.path),
-      query === undefined ? unknownMembers("query", raw.query) : none,
-      raw.body === undefined ? surplusBody(raw.headers) : bodyFaults(raw.body)
+      faults,
+      query === undefined ? unknownMembers("query", sent) : none,
+      body === undefined ? none : bodyFaults(body)
     )
 
   /** Gathers every fault. A fault of the text at a location replaces what decoding reports there. */
-  const refuse = (raw: RawRequest, faults: ReadonlyArray<LocatedFault>) => {
+  const refuse = (raw: Parts, faults: ReadonlyArray<LocatedFault>) => {
     const { body } = raw
     const decoded = body === undefined || body.value === undefined ? undefined : decodedPart(body, known)
     const located = new Set(faults.map(([location]) => location))
@@ -81,7 +72,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
     return Effect.fail(new ValidationFailed({ detail: faultDetail(grouped), errors: grouped.errors }))
   }
 
-  return (raw) => {
+  return (raw, request) => {
     const faults = textFaults(raw)
     if (faults.length > 0) return refuse(raw, faults)
     const params = decodeParams(raw.params)
@@ -90,7 +81,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
     const payload = decodeBody(raw.body?.value)
     return Result.isSuccess(params) && Result.isSuccess(query) && Result.isSuccess(headers) && Result.isSuccess(payload)
       ? Effect.succeed({
-          request: raw.request,
+          request,
           endpoint,
           group,
           params: params.success,
@@ -117,11 +108,8 @@ const decoder = (
   return Schema.decodeUnknownResult(schema, options)
 }
 
-const surplusBody = (headers: IncomingHttpHeaders): ReadonlyArray<LocatedFault> =>
-  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [unexpectedBody] : none
-
-const none: ReadonlyArray<LocatedFault> = []
+export const none: ReadonlyArray<LocatedFault> = []
 
 /** Concatenates lists of faults, which are almost always empty. */
-const joined = (...lists: ReadonlyArray<ReadonlyArray<LocatedFault>>): ReadonlyArray<LocatedFault> =>
+export const joined = (...lists: ReadonlyArray<ReadonlyArray<LocatedFault>>): ReadonlyArray<LocatedFault> =>
   lists.every(({ length }) => length === 0) ? none : lists.flat()

@@ -14,7 +14,7 @@ export const splitTarget = (target: string): readonly [path: string, query: stri
 export const hasEmptySegment = (path: string): boolean => path.length > 1 && (path.includes("//") || path.endsWith("/"))
 
 /** Maximum number of parameters of a query (contract §1). No operation takes as many. */
-const maxParameters = 100
+export const maxParameters = 100
 
 /** Length of the longest id as it is sent: 160 characters of four bytes, each of them percent-encoded. */
 const longestSegment = 160 * 12
@@ -85,7 +85,7 @@ const pathFaults = (path: string, template: string) => {
     .flatMap((name, i) => (name.startsWith(":") ? faultOf(`path/${name.slice(1)}`, decode(segments[i] ?? "")) : []))
 }
 
-const tooManyParameters: LocatedFault = ["query", `must have at most ${maxParameters} parameters`]
+export const tooManyParameters: LocatedFault = ["query", `must have at most ${maxParameters} parameters`]
 
 const queryFaults = (query: string) => {
   const seen = new Set<string>()

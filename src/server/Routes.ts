@@ -41,12 +41,14 @@ export const isSend = (method: string, path: string): boolean =>
 
 const health = [get("/healthz"), get("/readyz")]
 
-/** The main port. */
-export const mainRoutes = methodsOf([
-  ...operations,
-  ...health,
-  ...["/openapi.json", "/docs", ...discoveryPaths].map(get)
-])
+/** The main port; `mcp` tells whether it serves agents. */
+export const mainRoutes = (mcp: boolean): Methods =>
+  methodsOf([
+    ...operations,
+    ...health,
+    ...["/openapi.json", "/docs", ...discoveryPaths].map(get),
+    ...(mcp ? [{ ...get("/mcp"), method: "POST" }] : [])
+  ])
 
 /** The port of a process that only runs background fibers. */
 export const workerRoutes = methodsOf(health)

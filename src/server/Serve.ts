@@ -94,12 +94,15 @@ const background = Layer.mergeAll(
 const httpServer = (role: Role) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const { adminPort, databaseUrl, host, port, publicUrl } = yield* Settings
+      const { adminPort, databaseUrl, host, mcp, port, publicUrl } = yield* Settings
       const main = Layer.unwrap(
         Effect.map(HttpServer.HttpServer, ({ address }) =>
           role === "worker"
             ? Http.worker
-            : Http.main(Option.getOrElse(publicUrl, () => HttpServer.formatAddress(address)))
+            : Http.main(
+                Option.getOrElse(publicUrl, () => HttpServer.formatAddress(address)),
+                mcp
+              )
         )
       ).pipe(Layer.provide(Layer.succeed(PublicUrl, Option.getOrUndefined(publicUrl))))
       const isEmbedded = Option.isNone(databaseUrl) && role !== "worker"

@@ -13,6 +13,7 @@ type OutsideOperations =
   | "method_not_allowed"
   | "request_timeout"
   | "misdirected_request"
+  | "origin_refused"
   | "headers_too_large"
 
 /** The codes of the problems that operations answer. */

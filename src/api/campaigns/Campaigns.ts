@@ -4,7 +4,7 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access } from "../Access.ts"
+import { Access, Destructive } from "../Access.ts"
 import { Examples } from "../Examples.ts"
 import { CreatedAt, ETag, text, UpdatedAt } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
@@ -140,6 +140,7 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "campaigns.write", module: "campaigns", policy: "write" })
+      .annotate(Destructive, true)
       .annotate(Examples, {
         requests: commandExamples,
         answer: { resourceId: "cmp_0193f0ce93d47e6f9c3d4e5f60718293", changed: true }

@@ -3,7 +3,7 @@ import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access } from "../Access.ts"
+import { Access, Destructive } from "../Access.ts"
 import { Examples } from "../Examples.ts"
 import { CreatedAt, ExpectedVersion, text, UpdatedAt, Version, VersionText } from "../Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
@@ -103,6 +103,7 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       error: [...mutationProblems, NoteNotFound, VersionConflict]
     })
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
+      .annotate(Destructive, true)
       .annotate(Examples, { answer: receiptExample })
       .annotate(OpenApi.Summary, "Delete a note")
       .annotate(

@@ -13,42 +13,53 @@ import {
 import { type Credential, Credentials, type Verified } from "./Credentials.ts"
 import { present, type Presented } from "./Token.ts"
 
-type Refusal =
-  | CredentialMissing
-  | CredentialInvalid
-  | EntitlementUnavailable
-  | ModuleUnavailable
-  | MembershipUnavailable
-  | ScopeMissing
-  | ServiceUnavailable
+type Unverified = CredentialMissing | CredentialInvalid | ServiceUnavailable
+type Refusal = EntitlementUnavailable | ModuleUnavailable | MembershipUnavailable | ScopeMissing
 
-/**
- * Verifies the token of an `Authorization` header that arrived on a connection at the monotonic time `now`, in milliseconds,
- * and its right to an operation.
- */
-type Authorize = (
+/** Verifies the token of an `Authorization` header that arrived on a connection at the monotonic time `now`, in milliseconds. */
+type Authenticate = (
   authorization: string | undefined,
   connection: object,
-  access: Access["Service"],
   now: number
-) => Effect.Effect<Credential, Refusal>
+) => Effect.Effect<Credential, Unverified>
 
-export const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effect.map(
+export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> = Effect.map(
   Credentials,
-  (credentials): Authorize =>
-    (authorization, connection, access, now) => {
+  (credentials): Authenticate =>
+    (authorization, connection, now) => {
       if (authorization === undefined) return Effect.fail(missing())
       const last = lastTokens.get(connection)
       const presented = last?.authorization === authorization ? last : parse(authorization, connection)
       if (presented === undefined) return Effect.fail(invalid())
       const { verified } = presented
-      if (verified !== undefined && now < verified.until) return permit(verified.credential, access)
-      return Effect.flatMap(credentials.verify(presented.token), (verified): Effect.Effect<Credential, Refusal> => {
+      if (verified !== undefined && now < verified.until) return Effect.succeed(verified.credential)
+      return Effect.flatMap(credentials.verify(presented.token), (verified): Effect.Effect<Credential, Unverified> => {
         if (Option.isNone(verified)) return Effect.fail(invalid())
         presented.verified = verified.value
-        return permit(verified.value.credential, access)
+        return Effect.succeed(verified.value.credential)
       })
     }
+)
+
+/** Verifies a token as `Authenticate` does, and its right to an operation. */
+type Authorize = (
+  authorization: string | undefined,
+  connection: object,
+  access: Access["Service"],
+  now: number
+) => Effect.Effect<Credential, Unverified | Refusal>
+
+export const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effect.map(
+  makeAuthenticate,
+  (authenticate): Authorize =>
+    (authorization, connection, access, now) =>
+      Effect.flatMapEager(
+        authenticate(authorization, connection, now),
+        (credential): Effect.Effect<Credential, Refusal> => {
+          const refusal = refusalOf(credential, access)
+          return refusal === undefined ? Effect.succeed(credential) : Effect.fail(refusal)
+        }
+      )
 )
 
 /** The scheme is case-insensitive, and one or more spaces follow it (RFC 9110, section 11.4). */
@@ -77,17 +88,12 @@ const parse = (authorization: string, connection: object): LastToken | undefined
   return last
 }
 
-const permit = (credential: Credential, access: Access["Service"]): Effect.Effect<Credential, Refusal> => {
-  const refusal = refuse(credential, access)
-  return refusal === undefined ? Effect.succeed(credential) : Effect.fail(refusal)
-}
-
 const missing = () => new CredentialMissing({ detail: "Send a project token as `Authorization: Bearer dk_…`." })
 
 const invalid = () => new CredentialInvalid({ detail: "The token is unknown, malformed, expired or revoked." })
 
-/** Checks entitlement, module, membership and scope, in the order of the contract. */
-const refuse = (credential: Credential, access: Access["Service"]) => {
+/** Checks entitlement, module, membership and scope, in the order of the contract; undefined if the credential has them. */
+export const refusalOf = (credential: Credential, access: Access["Service"]): Refusal | undefined => {
   if (!credential.entitlements.includes("developer_api")) {
     return new EntitlementUnavailable({ detail: "The project lacks the entitlement developer_api." })
   }

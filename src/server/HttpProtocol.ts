@@ -1,0 +1,45 @@
+/** Calls over HTTP: the parts of a request are in its target, headers and body, and its answer is a response. */
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { Context, Effect } from "effect"
+import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import type { IncomingHttpHeaders } from "node:http"
+import type { LocatedFault } from "../api/Locations.ts"
+import { unexpectedBody } from "../api/Shape.ts"
+import { CurrentRequest } from "../platform/CurrentRequest.ts"
+import { readBody } from "./JsonBody.ts"
+import type { Protocol } from "./RequestPath.ts"
+import { joined, none } from "./RequestShape.ts"
+import { targetFaults } from "./RequestTarget.ts"
+
+/** The request of a call is the request of the fiber. */
+export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
+  partsOf: ({ path, payload }: HttpApiEndpoint.Top) => {
+    const takesBody = payload.size > 0
+    return (_, request, fiber) => {
+      const current = fiber.getRef(CurrentRequest)
+      const { params } = Context.getUnsafe(fiber.context, HttpRouter.RouteContext)
+      const query = Context.getUnsafe(fiber.context, HttpServerRequest.ParsedSearchParams)
+      // Node's map of the headers. The map of `request` is a copy, made when it is first read.
+      const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
+      const faults = targetFaults(current.target, path)
+      if (!takesBody) {
+        return Effect.succeed({ params, query, headers, body: undefined, faults: joined(faults, surplusBody(headers)) })
+      }
+      return Effect.mapEager(readBody(request, current), (body) => ({ params, query, headers, body, faults }))
+    }
+  },
+  // The types of a body are those of the wire, so it is serialized without its schema, which would double the cost of a list.
+  // The contract tests validate every answer against the document.
+  answerOf:
+    ({ status }) =>
+    (body, own, collected) => {
+      const response = HttpServerResponse.text(JSON.stringify(body), { status, contentType: "application/json" })
+      // The map was made for this response. To pass the headers as an option would copy them three times.
+      Object.assign(response.headers, collected, own)
+      return response
+    }
+}
+
+const surplusBody = (headers: IncomingHttpHeaders): ReadonlyArray<LocatedFault> =>
+  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [unexpectedBody] : none

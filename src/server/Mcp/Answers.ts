@@ -1,0 +1,55 @@
+/** Answers of the agents' endpoint: results and errors of JSON-RPC, as one JSON document each. */
+import { HttpServerResponse } from "effect/http"
+import { errorCodes, type McpRequest, type ProtocolError } from "./Messages.ts"
+import type { ToolAnswer } from "./ToolProtocol.ts"
+
+/** The result of a request: its members as JSON, and its metadata. */
+export interface McpResult {
+  readonly members: string
+  readonly meta?: Readonly<Record<string, unknown>>
+}
+
+/** Makes a result of the members of an object. */
+export const resultOf = (object: object): McpResult => ({ members: JSON.stringify(object).slice(1, -1) })
+
+/** Headers of the answer of an operation that the metadata of a tool's result repeats. */
+const repeated = ["etag", "ratelimit", "retry-after"] as const
+
+/** Makes the result of a tool. The text is for clients that do not read `structuredContent`. */
+export const toolResult = ({ body, headers, status }: ToolAnswer): McpResult => {
+  const meta: Record<string, unknown> = isReplay(headers) ? { "idempotent-replayed": true } : {}
+  for (const name of repeated) if (headers[name] !== undefined) meta[name] = headers[name]
+  const content = `"content":[{"type":"text","text":${JSON.stringify(body)}}],"structuredContent":${body}`
+  return { members: `${content},"isError":${status >= 400}`, meta }
+}
+
+export const isReplay = (headers: Readonly<Record<string, string>>): boolean =>
+  headers["idempotent-replayed"] !== undefined
+
+/** Answers a request with its result. The stateless revision names its type and the server in each of them. */
+export const succeed = ({ id, isStateless }: McpRequest, { members, meta }: McpResult, server: object) => {
+  const whole = isStateless ? { ...meta, "io.modelcontextprotocol/serverInfo": server } : meta
+  const parts = [
+    members,
+    isStateless ? '"resultType":"complete"' : "",
+    whole === undefined ? "" : `"_meta":${JSON.stringify(whole)}`
+  ].filter((part) => part !== "")
+  return json(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{${parts.join(",")}}}`, 200)
+}
+
+/** Answers with an error of the protocol; without an id if the message has none that can be read. */
+export const refuse = ({ id }: { readonly id: string | number | null }, error: ProtocolError, status = 200) =>
+  json(JSON.stringify({ jsonrpc: "2.0", id, error }), status)
+
+/** Answers a request for a method that the server does not have. */
+export const unknownMethod = (request: McpRequest) =>
+  refuse(
+    request,
+    { code: errorCodes.methodNotFound, message: "The method is not known here." },
+    request.isStateless ? 404 : 200
+  )
+
+export const accepted = HttpServerResponse.empty({ status: 202 })
+
+const json = (body: string, status: number) =>
+  HttpServerResponse.text(body, { status, contentType: "application/json" })

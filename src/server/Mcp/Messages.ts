@@ -1,0 +1,128 @@
+/**
+ * Messages of the Model Context Protocol as they arrive over streamable HTTP. A message is read by the revision that it is written
+ * in. Nothing is remembered between messages, so any replica answers any of them: the revisions with a handshake permit a server
+ * without session ids, and the revision 2026-07-28 has no sessions.
+ */
+import { Predicate } from "effect"
+import type { IncomingHttpHeaders } from "node:http"
+
+/** The revision in which each request carries its revision and the capabilities of its client. */
+const stateless = "2026-07-28"
+
+/** The revisions that begin with `initialize`, the newest first. */
+const withHandshake = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
+
+export const revisions: ReadonlyArray<string> = [stateless, ...withHandshake]
+
+/** Returns the revision that answers `initialize`: the one that the client offers, otherwise the newest with a handshake. */
+export const negotiated = (offered: unknown): string =>
+  withHandshake.find((revision) => revision === offered) ?? withHandshake[0] ?? stateless
+
+/** Codes of errors: JSON-RPC 2.0, and revision 2026-07-28, "Error Codes". */
+export const errorCodes = {
+  parse: -32700,
+  invalidRequest: -32600,
+  methodNotFound: -32601,
+  invalidParams: -32602,
+  headerMismatch: -32020,
+  unsupportedRevision: -32022
+} as const
+
+export interface ProtocolError {
+  readonly code: (typeof errorCodes)[keyof typeof errorCodes]
+  readonly message: string
+  readonly data?: unknown
+}
+
+type Id = string | number
+
+export interface McpRequest {
+  readonly _tag: "Request"
+  readonly id: Id
+  readonly method: string
+  readonly params: Readonly<Record<string, unknown>>
+  readonly isStateless: boolean
+}
+
+export type Message =
+  | McpRequest
+  /** A notification, or an answer to a request that this server never sends. */
+  | { readonly _tag: "Notification" }
+  | { readonly _tag: "Refused"; readonly id: Id | null; readonly error: ProtocolError }
+
+const refused = (id: Id | null, code: ProtocolError["code"], message: string, data?: unknown): Message => ({
+  _tag: "Refused",
+  id,
+  error: { code, message, ...(data === undefined ? {} : { data }) }
+})
+
+const isId = (u: unknown): u is Id => typeof u === "string" || Number.isSafeInteger(u)
+
+/** Reads a parsed message with the headers of its request. */
+export const messageOf = (value: unknown, headers: IncomingHttpHeaders): Message => {
+  if (Array.isArray(value)) return refused(null, errorCodes.invalidRequest, "Send one message at a time, not a batch.")
+  if (!Predicate.isObject(value) || value["jsonrpc"] !== "2.0") {
+    return refused(null, errorCodes.invalidRequest, 'A message is an object with "jsonrpc": "2.0".')
+  }
+  const { id, method, params = {} } = value
+  if (!("method" in value) && isId(id) && ("result" in value || "error" in value)) return { _tag: "Notification" }
+  if (typeof method !== "string") return refused(null, errorCodes.invalidRequest, "A message has a method.")
+  if (!("id" in value)) return { _tag: "Notification" }
+  if (!isId(id)) return refused(null, errorCodes.invalidRequest, "The id of a request is a string or an integer.")
+  if (!Predicate.isObject(params)) return refused(id, errorCodes.invalidParams, "params is an object.")
+  return requestOf(id, method, params, headers)
+}
+
+const requestOf = (id: Id, method: string, params: Record<string, unknown>, headers: IncomingHttpHeaders): Message => {
+  const header = headers["mcp-protocol-version"]
+  const meta = Predicate.isObject(params["_meta"]) ? params["_meta"] : {}
+  const carries = revisionKey in meta
+  if (!carries && (method === "initialize" || header !== stateless)) {
+    // A version header on `initialize` would be the revision of an earlier handshake.
+    return method === "initialize" || header === undefined || revisions.includes(String(header))
+      ? { _tag: "Request", id, method, params, isStateless: false }
+      : unsupported(id, String(header))
+  }
+  const fault = mismatchOf(method, params, headers, meta)
+  if (fault !== undefined) return refused(id, ...fault)
+  return header === stateless
+    ? { _tag: "Request", id, method, params, isStateless: true }
+    : unsupported(id, String(header))
+}
+
+const unsupported = (id: Id, requested: string): Message =>
+  refused(id, errorCodes.unsupportedRevision, "The protocol version is not supported.", {
+    supported: revisions,
+    requested
+  })
+
+const revisionKey = "io.modelcontextprotocol/protocolVersion"
+const capabilitiesKey = "io.modelcontextprotocol/clientCapabilities"
+
+/** Returns what a request of the stateless revision lacks, or where its headers differ from its body. */
+const mismatchOf = (
+  method: string,
+  params: Record<string, unknown>,
+  headers: IncomingHttpHeaders,
+  meta: Record<string, unknown>
+): readonly [ProtocolError["code"], string] | undefined => {
+  const header = headers["mcp-protocol-version"]
+  const revision = meta[revisionKey]
+  if (header === undefined) return [errorCodes.headerMismatch, "The header MCP-Protocol-Version is required."]
+  if (typeof revision !== "string") return [errorCodes.invalidParams, `_meta has "${revisionKey}".`]
+  if (header !== revision) return [errorCodes.headerMismatch, "MCP-Protocol-Version differs from _meta."]
+  if (!Predicate.isObject(meta[capabilitiesKey])) return [errorCodes.invalidParams, `_meta has "${capabilitiesKey}".`]
+  if (header !== stateless) return undefined
+  if (headers["mcp-method"] !== method) return [errorCodes.headerMismatch, "Mcp-Method differs from the method."]
+  if (method === "tools/call" && plain(headers["mcp-name"]) !== params["name"]) {
+    return [errorCodes.headerMismatch, "Mcp-Name differs from the name of the tool."]
+  }
+  return undefined
+}
+
+/** Decodes a header value that may be in Base64 (revision 2026-07-28, "Value Encoding"). */
+const plain = (header: string | ReadonlyArray<string> | undefined) => {
+  const text = typeof header === "string" ? header : ""
+  const encoded = /^=\?base64\?(.*)\?=$/.exec(text)?.[1]
+  return encoded === undefined ? text : Buffer.from(encoded, "base64").toString("utf8")
+}

@@ -1,0 +1,80 @@
+/** Calls of tools: the parts of a request are in flat arguments, and its answer is a JSON text with the headers it would have. */
+import { Effect, JsonPointer, Predicate } from "effect"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import type { LocatedFault } from "../../api/Locations.ts"
+import { unexpectedBody } from "../../api/Shape.ts"
+import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
+import type { Body } from "../JsonBody.ts"
+import type { Protocol } from "../RequestPath.ts"
+import type { Parts } from "../RequestShape.ts"
+import { maxParameters, tooManyParameters } from "../RequestTarget.ts"
+
+/** The arguments of a call, and the message that they arrived in. */
+export interface ToolCall {
+  readonly arguments: Readonly<Record<string, unknown>>
+  readonly message: Body
+}
+
+/** The answer of an operation, a success or a problem. */
+export interface ToolAnswer {
+  readonly status: number
+  /** JSON. */
+  readonly body: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+export const tools: Protocol<ToolCall, ToolAnswer> = {
+  partsOf: (endpoint) => {
+    const parts = partsOf(endpoint)
+    return (call) => Effect.succeed(parts(call))
+  },
+  answerOf:
+    ({ status }) =>
+    (body, own, collected) => ({ status, body: JSON.stringify(body), headers: { ...collected, ...own } })
+}
+
+/** Every argument that is not of the path, the body or the key is a parameter of the query, known or not. */
+const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolCall) => Parts) => {
+  const inPath = new Set(Array.from(path.matchAll(/:([A-Za-z]+)/g), ([, name]) => name))
+  const takesBody = payload.size > 0
+  const takesKey = headers !== undefined
+
+  return ({ arguments: given, message }) => {
+    const params: Record<string, unknown> = {}
+    const query: Record<string, unknown> = {}
+    const faults: Array<LocatedFault> = []
+    let parameters = 0
+    for (const [name, value] of Object.entries(given)) {
+      if (name === "body" || (name === "idempotencyKey" && takesKey)) continue
+      const isInPath = inPath.has(name)
+      if (!isInPath && ++parameters > maxParameters) {
+        faults.push(tooManyParameters)
+        break
+      }
+      if (isUnsafe(name)) {
+        faults.push(["query", `has a parameter whose name ${unsafeMessage}`])
+        continue
+      }
+      const location = `${isInPath ? "path" : "query"}/${JsonPointer.escapeToken(name)}`
+      if (typeof value === "string" && isUnsafe(value)) faults.push([location, unsafeMessage])
+      else if (!isInPath && !isScalar(value)) faults.push([location, "must be a string or a number"])
+      if (isInPath) params[name] = value
+      else define(query, name, typeof value === "number" ? String(value) : value)
+    }
+    if (takesBody !== "body" in given) faults.push(takesBody ? ["body", "is required"] : unexpectedBody)
+    const { body } = given
+    return {
+      params,
+      query,
+      headers: takesKey && "idempotencyKey" in given ? { "idempotency-key": given["idempotencyKey"] } : {},
+      body: takesBody ? { ...message, value: body } : undefined,
+      faults
+    }
+  }
+}
+
+const isScalar = (value: unknown) => Predicate.isString(value) || Predicate.isNumber(value)
+
+/** Sets an own member, also one that is named as a member of every object. */
+const define = (target: object, name: string, value: unknown) =>
+  Object.defineProperty(target, name, { value, enumerable: true, configurable: true, writable: true })

@@ -1,0 +1,214 @@
+/** Every operation, as a tool of agents: its answers and problems are those of HTTP (contract §17). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { modules as allModules, scopes } from "../../src/api/Access.ts"
+import { type Answer, type Request, send } from "../support/ContractHttp.ts"
+import { callTool, mcpRequest, resultOf, revisions, rpcOf, type ToolResult } from "../support/Mcp.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { type Change, newKey, queryOf, referring, requestOf } from "./Requests.ts"
+import { missingOf, type Sample } from "./Sample.ts"
+import { samples, World } from "./Samples.ts"
+import { walkingOver } from "./Walk.support.ts"
+
+/** Returns the arguments of the tool that ask for what a request asks for. */
+const argumentsOf = (sample: Sample, { json, key, path = "" }: Request): Record<string, unknown> => {
+  const [given = "", query = ""] = path.split("?")
+  const names = sample.path.split("/")
+  const params = given
+    .slice("/api".length)
+    .split("/")
+    .flatMap((segment, i) => {
+      const name = /^\{(\w+)\}$/.exec(names[i] ?? "")?.[1]
+      return name === undefined ? [] : [[name, decodeURIComponent(segment)] as const]
+    })
+  return {
+    ...Object.fromEntries(new URLSearchParams(query)),
+    ...Object.fromEntries(params),
+    ...(key === undefined ? {} : { idempotencyKey: key }),
+    ...(json === undefined ? {} : { body: json })
+  }
+}
+
+/** A problem without what differs between two requests, and with the faults in one order. */
+const comparable = (body: unknown): unknown => {
+  const { detail: _, errors, instance, ...rest }: Record<string, unknown> = JSON.parse(JSON.stringify(body))
+  assert.isString(instance)
+  return { ...rest, ...(errors === undefined ? {} : { errors: Object.entries(errors ?? {}).toSorted() }) }
+}
+
+/** Asserts that a tool's result has the body of an answer, and the headers of it that agents see. */
+const assertSame = (result: ToolResult, answer: Answer, what: string) => {
+  assert.strictEqual(result.isError, answer.status >= 400, what)
+  const { body, expected } = result.isError
+    ? { body: comparable(result.structuredContent), expected: comparable(answer.json) }
+    : { body: result.structuredContent, expected: answer.json }
+  assert.deepStrictEqual(body, expected, what)
+  assert.strictEqual(result._meta["etag"], answer.headers["etag"], what)
+  assert.strictEqual(result._meta["retry-after"], answer.headers["retry-after"], what)
+  assert.strictEqual(result._meta["ratelimit"] === undefined, answer.headers["ratelimit"] === undefined, what)
+  const replayed = answer.headers["idempotent-replayed"] === undefined ? undefined : true
+  assert.strictEqual(result._meta["idempotent-replayed"], replayed, what)
+}
+
+const long = "x".repeat(161)
+
+/** Changes that make a sample faulty. */
+const faultsOf = (sample: Sample): ReadonlyArray<Change> => [
+  ...(sample.body === undefined
+    ? [{ json: {} }]
+    : [
+        { json: { ...sample.body, surprise: 1 } },
+        { json: {} },
+        { json: [] },
+        ...Object.keys(sample.body).map((name) => ({ json: { ...sample.body, [name]: { "a/b": [null, "\u0000"] } } }))
+      ]),
+  ...(sample.key === undefined ? [] : [{ key: undefined }, { key: long }, { key: "" }]),
+  ...Object.keys(sample.params ?? {}).flatMap((name) => [long, "a%00"].map((id) => ({ params: { [name]: id } }))),
+  ...(sample.references ?? []).flatMap((reference) => [
+    referring(sample, [reference], missingOf),
+    referring(sample, [reference], ({ foreign }) => foreign)
+  ]),
+  { query: "surprise=1" },
+  ...queryOf(sample).flatMap(([name]) => [
+    { query: `${name}=` },
+    { query: `${name}=nothing` },
+    { query: `${name}=%00` }
+  ])
+]
+
+layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
+  const walk = walkingOver(it)
+  const walkMutations = walkingOver(it, ({ key }) => key !== undefined)
+  const walkReads = walkingOver(it, ({ key }) => key === undefined)
+
+  walkReads("answers what the operation answers", (sample, name) =>
+    Effect.gen(function* () {
+      const { send, url } = yield* TestServer
+      const { own, restore } = yield* World
+      yield* restore(sample, own.projectId)
+      const request = requestOf(sample, own.token)
+      const answer = yield* send(request)
+      assert.strictEqual(answer.status, sample.status)
+      for (const revision of revisions) {
+        const result = yield* callTool(url, own.token, name, argumentsOf(sample, request), revision)
+        assertSame(result, answer, `${name} ${revision}`)
+      }
+    })
+  )
+
+  walkMutations("shares its keys with the operation: each replays the answer of the other", (sample, name) =>
+    Effect.gen(function* () {
+      const { send, url } = yield* TestServer
+      const { own, restore } = yield* World
+      for (const byToolFirst of [false, true]) {
+        yield* restore(sample, own.projectId)
+        const request = requestOf(sample, own.token, { key: newKey() })
+        const call = callTool(url, own.token, name, argumentsOf(sample, request))
+        const first = byToolFirst ? (yield* call).structuredContent : (yield* send(request)).json
+        const answer = yield* send(request)
+        assert.strictEqual(answer.status, sample.status, answer.text)
+        assert.strictEqual(answer.headers["idempotent-replayed"], "true")
+        assertSame(yield* call, answer, name)
+        const { signingSecret: _, ...receipt }: Record<string, unknown> = JSON.parse(JSON.stringify(first))
+        assert.deepStrictEqual(receipt, answer.json)
+      }
+    })
+  )
+
+  walk("answers the problems of the operation, with the locations of HTTP", (sample, name) =>
+    Effect.gen(function* () {
+      const { url } = yield* TestServer
+      const { own, restore } = yield* World
+      for (const change of faultsOf(sample)) {
+        yield* restore(sample, own.projectId)
+        const request = requestOf(sample, own.token, change)
+        const answer = yield* send(url, request)
+        assert.isAtLeast(answer.status, 400, `${request.path} ${JSON.stringify(change)}`)
+        const result = yield* callTool(url, own.token, name, argumentsOf(sample, request))
+        assertSame(result, answer, `${request.path} ${JSON.stringify(change)}`)
+      }
+    })
+  )
+
+  walk("is refused like the operation without scope, module, membership or room in its bucket", (sample, name) =>
+    Effect.gen(function* () {
+      const { issue, url } = yield* TestServer
+      const { own, seed } = yield* World
+      const others = scopes.filter((scope) => scope !== sample.scope)
+      const modules = allModules.filter((module) => module !== sample.module)
+      const empty = yield* seed({ project: { rateLimits: { [sample.policy]: { limit: 1, windowSeconds: 3600 } } } })
+      const tokens = {
+        scope: yield* issue(own.projectId, { scopes: others }),
+        module: (yield* seed({ project: { modules } })).token,
+        entitlement: (yield* seed({ project: { entitlements: [] } })).token,
+        bucket: empty.token
+      }
+      yield* send(url, requestOf(sample, empty.token))
+      for (const [what, token] of Object.entries(tokens)) {
+        const request = requestOf(sample, token)
+        const answer = yield* send(url, request)
+        assert.isAtLeast(answer.status, 400, what)
+        assertSame(yield* callTool(url, token, name, argumentsOf(sample, request)), answer, `${name} ${what}`)
+        const { result } = rpcOf(yield* send(url, mcpRequest(token, "tools/list", {})))
+        assert.strictEqual(JSON.stringify(result).includes(`"name":"${name}"`), what === "bucket", what)
+      }
+    })
+  )
+
+  it.effect("is listed with the name of its operation, in less than 64 KiB", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestServer
+      const { own } = yield* World
+      const answer = yield* send(url, mcpRequest(own.token, "tools/list", {}))
+      const tools: ReadonlyArray<Record<string, unknown>> = JSON.parse(JSON.stringify(rpcOf(answer).result?.["tools"]))
+      assert.deepStrictEqual(tools.map(({ name }) => String(name)).toSorted(), Object.keys(samples).toSorted())
+      assert.isBelow(Buffer.byteLength(answer.text), 64 * 1024)
+      for (const { annotations, description, inputSchema, name, ...rest } of tools) {
+        const sample = samples[String(name)]
+        assert.isAtMost(String(description).length, 300, String(name))
+        assert.isFalse("outputSchema" in rest)
+        assert.deepStrictEqual(annotations, {
+          title: rest["title"],
+          readOnlyHint: sample?.policy === "read",
+          destructiveHint: name === "deleteNote" || name === "patchCampaign",
+          idempotentHint: true,
+          openWorldHint: name === "sendMessage"
+        })
+        const schema: { properties: Record<string, { description?: string }>; required?: ReadonlyArray<string> } =
+          JSON.parse(JSON.stringify(inputSchema))
+        assert.strictEqual(schema.required?.includes("idempotencyKey") === true, sample?.key !== undefined)
+        const expected = [
+          ...Object.keys(sample?.params ?? {}),
+          ...Object.keys(sample?.query ?? {}),
+          ...(sample?.body === undefined ? [] : ["body"]),
+          ...(sample?.key === undefined ? [] : ["idempotencyKey"])
+        ]
+        assert.deepStrictEqual(Object.keys(schema.properties).toSorted(), expected.toSorted())
+        for (const [argument, { description }] of Object.entries(schema.properties)) {
+          if (argument !== "body") assert.isString(description, `${String(name)} ${argument}`)
+        }
+      }
+    })
+  )
+})
+
+/** Numbers stand for themselves where HTTP has text. */
+layer(World.layer, { excludeTestServices: true })("a parameter that is a number", (it) => {
+  it.effect("is accepted as a number", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestServer
+      const { own } = yield* World
+      const result = yield* callTool(url, own.token, "listClients", { limit: 1 })
+      assert.isFalse(result.isError)
+      for (const limit of [0, 1.5, 1e21, true, null, ["1"], {}]) {
+        const answer = yield* send(
+          url,
+          mcpRequest(own.token, "tools/call", { name: "listClients", arguments: { limit } })
+        )
+        const { isError, structuredContent } = resultOf(answer)
+        assert.isTrue(isError)
+        assert.deepStrictEqual(Object.keys(structuredContent["errors"] ?? {}), ["query/limit"])
+      }
+    })
+  )
+})
