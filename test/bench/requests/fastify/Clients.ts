@@ -2,6 +2,7 @@
 import type { FastifyInstance } from "fastify"
 import type { Pool } from "pg"
 import type { makeCursors, Place } from "./Cursor.ts"
+import { clientFields, ofCreate, valuesOf } from "./Fields.ts"
 import { checkTarget, type Guard, projectOf } from "./Guard.ts"
 import { commandOf, mutate, newId, receipt } from "./Mutations.ts"
 import { Problem } from "./Problem.ts"
@@ -12,16 +13,6 @@ interface Client {
   readonly id: string
   readonly version: number
   readonly createdAt: string
-}
-
-interface ClientCreate {
-  readonly displayName: string
-  readonly firstName?: string | null
-  readonly lastName?: string | null
-  readonly email?: string | null
-  readonly phone?: string | null
-  readonly tags?: ReadonlyArray<string>
-  readonly externalId?: string | null
 }
 
 const path = "/api/v1/developer/crm/clients"
@@ -75,7 +66,7 @@ export const clients = (
     }
   )
 
-  app.post<{ Body: ClientCreate }>(
+  app.post<{ Body: Readonly<Record<string, unknown>> }>(
     path,
     {
       onRequest: guard("crm.clients.write", "write"),
@@ -89,17 +80,7 @@ export const clients = (
     },
     async (request, reply) => {
       const command = commandOf(request, "createClient")
-      const client = request.body
-      const values = [
-        newId("cli", command.at),
-        client.displayName,
-        client.firstName ?? null,
-        client.lastName ?? null,
-        client.email ?? null,
-        client.phone ?? null,
-        client.tags ?? [],
-        client.externalId ?? null
-      ]
+      const values = [newId("cli", command.at), ...valuesOf(ofCreate(clientFields), request.body)]
       return receipt(reply, 201, await mutate(pool, command, { ...create, values }))
     }
   )

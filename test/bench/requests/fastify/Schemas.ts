@@ -1,43 +1,17 @@
 /** JSON Schemas: ajv validates requests with them, fast-json-stringify serializes answers by them. */
-import { currencies } from "./Currencies.ts"
-
-const text = (maxLength: number) => ({ type: "string", minLength: 1, maxLength })
-const nullable = <A extends object>(schema: A) => ({ ...schema, nullable: true })
-
-const atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-const email = {
-  type: "string",
-  maxLength: 254,
-  pattern: `^(?=.{3,254}$)(?=[^@]{1,64}@)${atom}(?:\\.${atom})*@${label}(?:\\.${label})+$`
-}
-
-const fields = {
-  displayName: text(160),
-  firstName: nullable(text(100)),
-  lastName: nullable(text(100)),
-  email: nullable(email),
-  phone: nullable({ type: "string", pattern: "^\\+[1-9][0-9]{1,14}$" }),
-  tags: { type: "array", maxItems: 100, uniqueItems: true, items: text(160) },
-  externalId: nullable(text(160))
-}
+import { answered, clientFields, dealFields, nullable, ofCreate, requested, text } from "./Fields.ts"
 
 export const clientCreate = {
   type: "object",
   required: ["displayName"],
-  properties: fields,
+  properties: requested(ofCreate(clientFields)),
   additionalProperties: false
 }
 
 export const clientPatch = {
   type: "object",
   minProperties: 1,
-  properties: {
-    ...fields,
-    organizationId: nullable(text(160)),
-    responsibleMemberId: nullable(text(160)),
-    status: { type: "string", enum: ["active", "archived"] }
-  },
+  properties: requested(clientFields),
   additionalProperties: false
 }
 
@@ -52,18 +26,7 @@ const together = (one: string, other: string) => ({
 export const dealCreate = {
   type: "object",
   required: ["title"],
-  properties: {
-    title: text(160),
-    clientId: nullable(text(160)),
-    organizationId: nullable(text(160)),
-    pipelineId: text(160),
-    stageId: text(160),
-    amountMinor: nullable({ type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
-    currency: nullable({ type: "string", enum: [...currencies, null] }),
-    // The format checks the calendar, but accepts the year 0, which PostgreSQL does not.
-    expectedCloseDate: nullable({ type: "string", format: "date", pattern: "^(?!0000)" }),
-    responsibleMemberId: nullable(text(160))
-  },
+  properties: requested(ofCreate(dealFields)),
   additionalProperties: false,
   allOf: [together("amountMinor", "currency"), together("currency", "amountMinor")]
 }
@@ -105,23 +68,13 @@ export const listQuery = {
 
 export const noQuery = { type: "object", additionalProperties: false }
 
-// Only the types of answers matter: fast-json-stringify serializes by them and checks nothing else.
 const string = { type: "string" }
 
 export const client = {
   type: "object",
   properties: {
     id: string,
-    displayName: string,
-    firstName: nullable(string),
-    lastName: nullable(string),
-    email: nullable(string),
-    phone: nullable(string),
-    tags: { type: "array", items: string },
-    externalId: nullable(string),
-    organizationId: nullable(string),
-    responsibleMemberId: nullable(string),
-    status: string,
+    ...answered(clientFields),
     version: { type: "integer" },
     createdAt: string,
     updatedAt: string,

@@ -2,6 +2,7 @@
  * The statements, by hand. They are prepared by name, so PostgreSQL parses each once per connection. The statements of
  * mutations do what the service's do, for one command.
  */
+import { clientFields, dealFields, each, ofCreate } from "./Fields.ts"
 
 /** Returns SQL for a time in UTC, of the type whose text the pool converts to that of JSON. */
 const utc = (column: string) => `${column} AT TIME ZONE 'UTC'`
@@ -10,9 +11,7 @@ const utc = (column: string) => `${column} AT TIME ZONE 'UTC'`
 const text = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 const columns = `
-  id AS "id", display_name AS "displayName", first_name AS "firstName", last_name AS "lastName", email AS "email",
-  phone AS "phone", tags AS "tags", external_id AS "externalId", organization_id AS "organizationId",
-  responsible_member_id AS "responsibleMemberId", status AS "status", version AS "version",
+  id AS "id", ${each(clientFields, (member, column) => `${column} AS "${member}"`)}, version AS "version",
   ${utc("created_at")} AS "createdAt", ${utc("updated_at")} AS "updatedAt", ${utc("archived_at")} AS "archivedAt"`
 
 export const findClient = `SELECT ${columns} FROM clients WHERE project_id = $1 AND id = $2`
@@ -87,7 +86,9 @@ const capacity = `
     WHERE project.contact_capacity IS NOT NULL
     FOR NO KEY UPDATE OF projects`
 
-/** $5 id, $6 display name, $7 first, $8 last, $9 email, $10 phone, $11 tags, $12 external id. */
+const newClient = ofCreate(clientFields)
+
+/** $5 id, $6 and on: the fields in their order. */
 export const createClient = mutation(
   `
   capacity AS MATERIALIZED (${capacity}),
@@ -102,9 +103,9 @@ export const createClient = mutation(
     FROM claim, capacity WHERE projects.project_id = capacity.project_id
   ),
   created AS (
-    INSERT INTO clients (project_id, id, display_name, first_name, last_name, email, phone, tags, external_id,
+    INSERT INTO clients (project_id, id, ${each(newClient, (_, column) => column)},
                          status, version, created_at, updated_at)
-    SELECT $1::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::text, $11::text[], $12::text,
+    SELECT $1::text, $5::text, ${each(newClient, (_member, _column, { type = "text" }, index) => `$${6 + index}::${type}`)},
            'active', 1, $4::timestamptz, $4::timestamptz
     FROM claim
   )`
@@ -121,22 +122,16 @@ export const patchClient = mutation(
   ),
   next AS MATERIALIZED (
     SELECT
-      CASE WHEN p ? 'displayName' THEN p->>'displayName' ELSE display_name END AS display_name,
-      CASE WHEN p ? 'firstName' THEN p->>'firstName' ELSE first_name END AS first_name,
-      CASE WHEN p ? 'lastName' THEN p->>'lastName' ELSE last_name END AS last_name,
-      CASE WHEN p ? 'email' THEN p->>'email' ELSE email END AS email,
-      CASE WHEN p ? 'phone' THEN p->>'phone' ELSE phone END AS phone,
-      CASE WHEN p ? 'tags' THEN ARRAY(SELECT jsonb_array_elements_text(p->'tags')) ELSE tags END AS tags,
-      CASE WHEN p ? 'externalId' THEN p->>'externalId' ELSE external_id END AS external_id,
-      CASE WHEN p ? 'organizationId' THEN p->>'organizationId' ELSE organization_id END AS organization_id,
-      CASE WHEN p ? 'responsibleMemberId' THEN p->>'responsibleMemberId' ELSE responsible_member_id END AS responsible_member_id,
-      CASE WHEN p ? 'status' THEN p->>'status' ELSE status END AS status
+      ${each(clientFields, (member, column, { type }) => {
+        const value = type === "text[]" ? `ARRAY(SELECT jsonb_array_elements_text(p->'${member}'))` : `p->>'${member}'`
+        return `CASE WHEN p ? '${member}' THEN ${value} ELSE ${column} END AS ${column}`
+      })}
     FROM target, patch
   ),
   diff AS (
     SELECT target.status <> next.status AS moved,
-      (next.display_name, next.first_name, next.last_name, next.email, next.phone, next.tags, next.external_id, next.organization_id, next.responsible_member_id, next.status)
-        IS DISTINCT FROM (target.display_name, target.first_name, target.last_name, target.email, target.phone, target.tags, target.external_id, target.organization_id, target.responsible_member_id, target.status) AS changed
+      (${each(clientFields, (_, column) => `next.${column}`)})
+        IS DISTINCT FROM (${each(clientFields, (_, column) => `target.${column}`)}) AS changed
     FROM target, next
   ),
   capacity AS MATERIALIZED (SELECT capacity.* FROM diff, LATERAL (${capacity}) capacity WHERE diff.moved),
@@ -165,7 +160,7 @@ export const patchClient = mutation(
   ),
   updated AS (
     UPDATE clients SET
-      display_name = next.display_name, first_name = next.first_name, last_name = next.last_name, email = next.email, phone = next.phone, tags = next.tags, external_id = next.external_id, organization_id = next.organization_id, responsible_member_id = next.responsible_member_id, status = next.status,
+      ${each(clientFields, (_, column) => `${column} = next.${column}`)},
       version = clients.version + 1, updated_at = greatest(clients.updated_at, $4::timestamptz),
       archived_at = CASE WHEN next.status = 'archived' THEN $4::timestamptz END
     FROM claim, next
@@ -181,28 +176,27 @@ const dangling = (member: string, column: string, table: string) => `
 
 /** SQL for the data of a new deal's event, from the row that was just inserted. */
 const createdDeal = `json_build_object('deal', json_build_object(
-  'id', created.id, 'title', created.title, 'clientId', created.client_id, 'organizationId', created.organization_id,
-  'pipelineId', created.pipeline_id, 'stageId', created.stage_id, 'status', created.status,
-  'lifecycle', created.lifecycle, 'amountMinor', created.amount_minor, 'currency', created.currency,
-  'expectedCloseDate', to_char(created.expected_close_date, 'YYYY-MM-DD'),
-  'responsibleMemberId', created.responsible_member_id, 'lostReason', created.lost_reason,
+  'id', created.id, ${each(dealFields, (member, column, { type }) => {
+    const value = `created.${column}`
+    return `'${member}', ${type === "date" ? `to_char(${value}, 'YYYY-MM-DD')` : value}`
+  })},
   'closedAt', ${text("created.closed_at")}, 'version', created.version,
   'createdAt', ${text("created.created_at")}, 'updatedAt', ${text("created.updated_at")}))`
+
+/** Without the pipeline and the stage, which have defaults. */
+const { pipelineId: _pipeline, stageId: _stage, ...newDeal } = ofCreate(dealFields)
 
 /** $5 id, $6 the deal as JSON, $7 traceparent. */
 export const createDeal = mutation(
   `
   given AS (
     SELECT * FROM jsonb_to_record($6::jsonb) AS given (
-      "title" text, "clientId" text, "organizationId" text, "pipelineId" text, "stageId" text,
-      "amountMinor" bigint, "currency" text, "expectedCloseDate" date, "responsibleMemberId" text
+      ${each(ofCreate(dealFields), (member, _, { type = "text" }) => `"${member}" ${type}`)}
     )
   ),
   next AS MATERIALIZED (
-    SELECT "title" AS title, "clientId" AS client_id, "organizationId" AS organization_id,
-      coalesce("pipelineId", project.default_pipeline_id) AS pipeline_id, "stageId" AS given_stage_id,
-      "amountMinor" AS amount_minor, "currency" AS currency, "expectedCloseDate" AS expected_close_date,
-      "responsibleMemberId" AS responsible_member_id
+    SELECT ${each(newDeal, (member, column) => `"${member}" AS ${column}`)},
+      coalesce("pipelineId", project.default_pipeline_id) AS pipeline_id, "stageId" AS given_stage_id
     FROM project, given
   ),
   place AS MATERIALIZED (
@@ -232,11 +226,10 @@ export const createDeal = mutation(
   )`,
   `
   created AS (
-    INSERT INTO deals (project_id, id, title, client_id, organization_id, pipeline_id, stage_id, status, lifecycle,
-                       amount_minor, currency, expected_close_date, responsible_member_id,
-                       version, created_at, updated_at)
-    SELECT $1::text, $5::text, title, client_id, organization_id, pipeline_id, stage_id,
-           'open', 'active', amount_minor, currency, expected_close_date, responsible_member_id,
+    INSERT INTO deals (project_id, id, ${each(newDeal, (_, column) => column)}, pipeline_id, stage_id,
+                       status, lifecycle, version, created_at, updated_at)
+    SELECT $1::text, $5::text, ${each(newDeal, (_, column) => column)}, pipeline_id, stage_id,
+           'open', 'active',
            1, $4::timestamptz, $4::timestamptz
     FROM claim, next, place
     RETURNING *

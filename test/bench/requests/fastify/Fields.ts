@@ -1,0 +1,96 @@
+/** The fields of clients and deals. Schemas of requests and answers, columns and statements derive from these two lists. */
+import { currencies } from "./Currencies.ts"
+
+interface Schema {
+  readonly type: string
+  readonly nullable?: boolean
+  readonly [keyword: string]: unknown
+}
+
+interface Field {
+  /** What a request may set it to. */
+  readonly schema: Schema
+  /** The type of its column: `text` unless given. */
+  readonly type?: "text[]" | "bigint" | "date"
+  /** Whether only a patch sets it. */
+  readonly isSetByPatch?: true
+}
+
+/** The fields of a record by their names in JSON, in the order of its answers. */
+export type Fields = Readonly<Record<string, Field>>
+
+export const text = (maxLength: number) => ({ type: "string", minLength: 1, maxLength })
+export const nullable = (schema: Schema): Schema => ({ ...schema, nullable: true })
+
+const atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+const email = {
+  type: "string",
+  maxLength: 254,
+  pattern: `^(?=.{3,254}$)(?=[^@]{1,64}@)${atom}(?:\\.${atom})*@${label}(?:\\.${label})+$`
+}
+const amount = { type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
+// The format checks the calendar, but accepts the year 0, which PostgreSQL does not.
+const date = { type: "string", format: "date", pattern: "^(?!0000)" }
+
+export const clientFields: Fields = {
+  displayName: { schema: text(160) },
+  firstName: { schema: nullable(text(100)) },
+  lastName: { schema: nullable(text(100)) },
+  email: { schema: nullable(email) },
+  phone: { schema: nullable({ type: "string", pattern: "^\\+[1-9][0-9]{1,14}$" }) },
+  tags: { schema: { type: "array", maxItems: 100, uniqueItems: true, items: text(160) }, type: "text[]" },
+  externalId: { schema: nullable(text(160)) },
+  organizationId: { schema: nullable(text(160)), isSetByPatch: true },
+  responsibleMemberId: { schema: nullable(text(160)), isSetByPatch: true },
+  status: { schema: { type: "string", enum: ["active", "archived"] }, isSetByPatch: true }
+}
+
+export const dealFields: Fields = {
+  title: { schema: text(160) },
+  clientId: { schema: nullable(text(160)) },
+  organizationId: { schema: nullable(text(160)) },
+  pipelineId: { schema: text(160) },
+  stageId: { schema: text(160) },
+  status: { schema: { type: "string", enum: ["open", "won", "lost"] }, isSetByPatch: true },
+  lifecycle: { schema: { type: "string", enum: ["active", "archived"] }, isSetByPatch: true },
+  amountMinor: { schema: nullable(amount), type: "bigint" },
+  currency: { schema: nullable({ type: "string", enum: [...currencies, null] }) },
+  expectedCloseDate: { schema: nullable(date), type: "date" },
+  responsibleMemberId: { schema: nullable(text(160)) },
+  lostReason: { schema: nullable(text(500)), isSetByPatch: true }
+}
+
+/** Returns the fields that a create sets. */
+export const ofCreate = (fields: Fields): Fields =>
+  Object.fromEntries(Object.entries(fields).filter(([, { isSetByPatch }]) => isSetByPatch !== true))
+
+/** Returns the name of a field's column. */
+export const columnOf = (member: string): string => member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+
+/** Returns SQL for each field of a record, separated by commas. */
+export const each = (fields: Fields, sql: (member: string, column: string, field: Field, index: number) => string) =>
+  Object.entries(fields)
+    .map(([member, field], index) => sql(member, columnOf(member), field, index))
+    .join(", ")
+
+/** Returns the values of a client's fields for the parameters of a create. */
+export const valuesOf = (fields: Fields, body: Readonly<Record<string, unknown>>): ReadonlyArray<unknown> =>
+  Object.entries(fields).map(([member, { type }]) => body[member] ?? (type === "text[]" ? [] : null))
+
+/** Returns the request schemas of the fields. */
+export const requested = (fields: Fields): Readonly<Record<string, Schema>> =>
+  Object.fromEntries(Object.entries(fields).map(([member, { schema }]) => [member, schema]))
+
+/** Returns the schemas of the fields in an answer. Only types matter: fast-json-stringify serializes by them alone. */
+export const answered = (fields: Fields): Readonly<Record<string, object>> =>
+  Object.fromEntries(
+    Object.entries(fields).map(([member, { schema, type }]) => [
+      member,
+      {
+        type: schema.type,
+        ...(schema.nullable === true ? { nullable: true } : {}),
+        ...(type === "text[]" ? { items: { type: "string" } } : {})
+      }
+    ])
+  )
