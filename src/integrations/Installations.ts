@@ -3,7 +3,7 @@ import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Installation } from "../api/integrations/Installations.ts"
 import type { ProjectId } from "../api/Ids.ts"
-import type { CursorInvalid, ServiceUnavailable } from "../api/Problems.ts"
+import { type CursorInvalid, InstallationNotFound, type ServiceUnavailable } from "../api/Problems.ts"
 import { statement } from "../platform/Database.ts"
 import { followingId, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
 
@@ -44,3 +44,6 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) =>
 /** Whether a project has an installation. */
 export const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>
   Effect.map(sql`SELECT FROM installations WHERE project_id = ${projectId} AND id = ${id}`, (rows) => rows.length > 0)
+
+export const installation_not_found = () =>
+  new InstallationNotFound({ detail: "The path names no installation of this project." })

@@ -18,7 +18,6 @@ import * as Details from "./DeliveryDetails.ts"
 import * as DeliveryList from "./DeliveryList.ts"
 import * as Installations from "./Installations.ts"
 import * as WebhookList from "./WebhookList.ts"
-import { installation_not_found } from "./Webhooks/Repo.ts"
 
 export class WebhookReads extends Context.Service<
   WebhookReads,
@@ -55,7 +54,7 @@ export class WebhookReads extends Context.Service<
         Effect.flatMap(
           statement(Installations.exists(sql, projectId, id)),
           (exists): Effect.Effect<never, E | InstallationNotFound> =>
-            Effect.fail(exists ? missing() : installation_not_found())
+            Effect.fail(exists ? missing() : Installations.installation_not_found())
         )
 
       return {
@@ -75,7 +74,9 @@ export class WebhookReads extends Context.Service<
               items.length > 0
                 ? Effect.succeed({ items: items.map(deliveryOf), nextCursor })
                 : Effect.flatMap(statement(Installations.exists(sql, projectId, id)), (exists) =>
-                    exists ? Effect.succeed({ items: [], nextCursor }) : Effect.fail(installation_not_found())
+                    exists
+                      ? Effect.succeed({ items: [], nextCursor })
+                      : Effect.fail(Installations.installation_not_found())
                   )
           )
         },

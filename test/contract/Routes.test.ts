@@ -108,7 +108,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
         "/api/v1/developer/crm/tickets/x/rating/y",
         "/api/v1/developer/integrations/x",
         "/api/v1/developer/integrations/x/outbound-webhook/x",
-        "/api/v1/developer/integrations/x/outbound-webhook/deliveries/y",
+        "/api/v1/developer/integrations/x/outbound-webhook/deliveries/y/z",
         "/api/v1/developer/integrations/x/outbound-webhook/deliveries//retry",
         "/v1/developer/crm/clients",
         "/api/v1/developer/crm/%63lients",

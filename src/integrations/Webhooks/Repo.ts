@@ -4,13 +4,14 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/Ids.ts"
 import type { WebhookConfigure } from "../../api/integrations/Webhooks.ts"
 import {
-  InstallationNotFound,
+  type InstallationNotFound,
   VersionConflict,
   WebhookReferenceInvalid,
   WebhookStateConflict
 } from "../../api/Problems.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
 import { recovered } from "../Deliveries/Health.ts"
+import { installation_not_found } from "../Installations.ts"
 import { signingSecretsMax } from "../WebhookSecrets.ts"
 
 type Sql = SqlClient.SqlClient
@@ -25,9 +26,6 @@ const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
       SELECT * FROM webhooks WHERE project_id = project.project_id AND installation_id = ${id} FOR NO KEY UPDATE
     ) webhook
   )`
-
-export const installation_not_found = () =>
-  new InstallationNotFound({ detail: "The path names no installation of this project." })
 
 const version_conflict = ({ version }: Refusal) =>
   new VersionConflict({

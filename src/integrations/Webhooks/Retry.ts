@@ -4,7 +4,7 @@ import type { DeliveryId, InstallationId, ProjectId } from "../../api/Ids.ts"
 import { type InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"
 import { audited } from "../../platform/Audit.ts"
 import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
-import { installation_not_found } from "./Repo.ts"
+import { installation_not_found } from "../Installations.ts"
 
 type Sql = SqlClient.SqlClient
 
