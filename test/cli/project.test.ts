@@ -20,6 +20,9 @@ const none = { project: 0, members: 0 }
 const apply = (stdin: string | Uint8Array, ...flags: ReadonlyArray<string>) =>
   cli(["project", "apply", "-", ...flags], { stdin })
 
+const toOutput = (id: string, path: string, ...flags: ReadonlyArray<string>) =>
+  cli(["project", "export", "--project", id, "--output", path, ...flags])
+
 layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices: true })(
   "the command `project`",
   (it) => {
@@ -96,6 +99,27 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
         const incomplete = yield* apply(withChannel("sealed", { config: { signingSecret: "hidden!" } }))
         assert.strictEqual(incomplete.status, 1)
         assert.notInclude(incomplete.stderr, "hidden")
+      })
+    )
+
+    it.effect("exports a project to a file, and leaves no part of a file that fails", () =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const directory = yield* fs.makeTempDirectoryScoped()
+        const path = `${directory}/out.json`
+        yield* apply(file("moved"))
+        const { stderr, stdout } = yield* toOutput("moved", path, "--json")
+        assert.strictEqual(stderr, "")
+        assert.deepInclude(JSON.parse(stdout).records, { ...one, clients: 0 })
+        const again = documentOf(yield* cli(["project", "apply", path, "--json"]))
+        assert.deepInclude(again, { unchanged: JSON.parse(stdout).records })
+        const before = yield* fs.readFileString(path)
+        assert.deepStrictEqual(yield* toOutput("nowhere", path), failure(1, 'There is no project "nowhere"'))
+        assert.strictEqual(yield* fs.readFileString(path), before)
+        assert.deepStrictEqual(yield* fs.readDirectory(directory), ["out.json"])
+        const missing = `${directory}/none/out.json`
+        assert.deepStrictEqual(yield* toOutput("moved", missing), failure(1, `Cannot write ${missing} (NotFound)`))
+        assert.deepStrictEqual(yield* toOutput("moved", "/dev/full"), failure(1, "Cannot write /dev/full (ENOSPC)"))
       })
     )
 

@@ -91,31 +91,9 @@ layer(services)("campaigns of a project file", (it) => {
       const sql = yield* SqlClient.SqlClient
       const start = yield* anHourLater
       yield* apply(id, { campaigns: [{ id: "c", name: "C" }] })
-      const nothing = Object.fromEntries(
-        ["template_id", "template_version", "channel_id"].flatMap((column) => [
-          [`primary_${column}`, null],
-          [`fallback_${column}`, null]
-        ])
-      )
-      const draft = {
-        project_id: id,
-        id: "c",
-        name: "C",
-        status: "draft",
-        version: 1,
-        ...nothing,
-        audience_id: null,
-        scheduled_for: null,
-        sends_per_minute: null,
-        paused_from: null,
-        resumed_at: null,
-        traceparent: "",
-        next_send_at: null,
-        recipients_removed: false,
-        created_at: start,
-        updated_at: start
-      }
-      assert.deepStrictEqual(yield* rowsOf("campaigns", id), [draft])
+      const [draft] = yield* rowsOf("campaigns", id)
+      const fresh = { name: "C", status: "draft", version: 1, audience_id: null, primary_template_id: null }
+      assert.deepInclude(draft, { ...fresh, created_at: start, updated_at: start })
 
       yield* apply(id, { templates: [{ id: "t", version: 1, name: "T", body: "Hello" }] })
       yield* sql`

@@ -2,7 +2,9 @@
 import { DateTime, Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
+import type { ProjectId } from "../../src/api/Ids.ts"
 import { SecretBox } from "../../src/platform/SecretBox.ts"
+import { Exports } from "../../src/project/Exports.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { secretBox } from "../support/SecretBox.ts"
@@ -12,7 +14,7 @@ export type File = (typeof ProjectFile)["Encoded"]
 
 const keyOf = (byte: number) => Buffer.alloc(32, byte).toString("base64")
 
-export const services = Projects.layer.pipe(
+export const services = Layer.merge(Projects.layer, Exports.layer).pipe(
   Layer.provideMerge(secretBox(keyOf(1))),
   Layer.provideMerge(TestDatabase.layer)
 )
@@ -38,6 +40,14 @@ export const apply = Effect.fnUntraced(function* (...[id, file]: Parameters<type
 export const faultsOf = Effect.fnUntraced(function* (text: string) {
   const projects = yield* Projects
   return (yield* Effect.flip(projects.apply(text))).faults
+})
+
+/** Returns the text of a project's export, and the numbers of its records. */
+export const exported = Effect.fnUntraced(function* (projectId: ProjectId) {
+  const exports = yield* Exports
+  let text = ""
+  const { records } = yield* exports.export(projectId, (piece) => Effect.sync(() => void (text += piece)))
+  return { records, text }
 })
 
 const tables = [
