@@ -11,9 +11,8 @@ import { newId } from "../platform/NewId.ts"
 import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
 import { SecretBox } from "../platform/SecretBox.ts"
 import { currentOrNewTraceparent } from "../platform/TraceContext.ts"
-import { bodyOf, headersOf } from "./Deliveries/Attempt.ts"
-import { validSecrets } from "./Deliveries/Claim/Endpoints.ts"
-import * as Secrets from "./Deliveries/Secrets.ts"
+import { bodyOf, headersOf, secretsOf } from "./Attempt.ts"
+import { validSecrets } from "./Deliveries/Visits.ts"
 import { Sender } from "./Sender.ts"
 import { WebhookUnknown } from "./WebhookUnknown.ts"
 
@@ -41,7 +40,7 @@ export class TestEvents extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       const sender = yield* Sender
       const audit = yield* Audit
-      const open = Secrets.make(yield* SecretBox)
+      const open = secretsOf(yield* SecretBox)
 
       return {
         send: Effect.fn("TestEvents.send")(function* (projectId, installationId) {

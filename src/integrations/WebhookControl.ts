@@ -7,8 +7,8 @@ import { lookupOne } from "../platform/Lookups.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
 import { type Found, pageOf, type Range } from "../platform/Search.ts"
-import { disabling } from "./Deliveries/DeadLetter.ts"
-import { recovered } from "./Deliveries/Health.ts"
+import { disabling } from "./DeliveryMaintenance/DeadLetter.ts"
+import { recovered } from "./Deliveries/Record.ts"
 import { details, list, type Listed } from "./WebhookList.ts"
 import { WebhookUnknown } from "./WebhookUnknown.ts"
 
@@ -99,7 +99,7 @@ const ofInstallation = (sql: SqlClient.SqlClient, id: string) => sql`webhooks.in
 const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql<{
   readonly deadLettered: number
 }>`
-  WITH ${disabling(sql, endpoint, null, "operator")},
+  WITH ${disabling(sql, endpoint, "operator", sql`true`)},
   ${audited(sql, { actor, action: "webhook.disable", target: endpoint.installationId }, "disabled")}
   SELECT (
     SELECT count(*)::int FROM deliveries

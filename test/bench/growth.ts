@@ -17,7 +17,7 @@ import { DealId } from "../../src/api/Ids.ts"
 import { create, type NewDeal } from "../../src/crm/Deals/Create.ts"
 import type { DealReferenceNotFound } from "../../src/api/Problems.ts"
 import { type Claim, claim } from "../../src/integrations/Deliveries/Claim.ts"
-import { prune as pruneDeliveries } from "../../src/integrations/Deliveries/Prune.ts"
+import { prune as pruneDeliveries } from "../../src/integrations/DeliveryMaintenance/Prune.ts"
 import { record } from "../../src/integrations/Deliveries/Record.ts"
 import { pools } from "../../src/platform/Database/Pools.ts"
 import { grouped } from "../../src/platform/idempotency/Grouped.ts"
@@ -25,6 +25,7 @@ import { makeMutationClient } from "../../src/platform/idempotency/Mutations.ts"
 import { batch as keysPruned, prune as pruneKeys } from "../../src/platform/idempotency/Pruner.ts"
 import { newId } from "../../src/platform/NewId.ts"
 import { open } from "./deliveries/Ours.ts"
+import { neverFailing, roomsOf } from "../support/Claims.ts"
 import { installationId, projectId, traceparent } from "./deliveries/Work.ts"
 import { fixed, median, ranged, round, spread } from "./Figures.ts"
 import { count, type Findings, progress } from "./Options.ts"
@@ -149,7 +150,7 @@ const createDeals = ({ creating }: Session, size: number, times: number) =>
 
 /** Leases due deliveries and records them as delivered, batch by batch. Returns the microseconds of both per delivery. */
 const deliver = Effect.fnUntraced(function* ({ sql, timed }: Session, batches: number) {
-  const terms = { workerId: 1n, leaseMillis: 600_000, concurrency, slots: { healthy: batch, suspect: batch } }
+  const terms = { workerId: 1n, leaseMillis: 600_000, concurrency, rooms: roomsOf(batch, batch) }
   const named = [{ projectId, installationId: installationId(0), width: concurrency }]
   const times = { claim: 0, record: 0 }
   for (let n = 0; n < batches; n++) {
@@ -157,7 +158,7 @@ const deliver = Effect.fnUntraced(function* ({ sql, timed }: Session, batches: n
     times.claim += yield* timed(
       sql,
       batch * batches,
-      Effect.map(claim(sql, { ...terms, named }), (found) => (claims = found))
+      Effect.map(claim(sql, { ...terms, named }), (found) => (claims = found.claims))
     )
     if (claims.length !== batch) return yield* new BenchFailed({ message: `${claims.length} of ${batch} were claimed` })
     const now = Date.now()
@@ -174,11 +175,7 @@ const deliver = Effect.fnUntraced(function* ({ sql, timed }: Session, batches: n
       strikes: 0,
       jitter: 1
     }))
-    times.record += yield* timed(
-      sql,
-      batch * batches,
-      record(sql, results, { concurrency, disableAfterMillis: 86_400_000 })
-    )
+    times.record += yield* timed(sql, batch * batches, record(sql, results, { concurrency, failing: neverFailing }))
   }
   return times
 })

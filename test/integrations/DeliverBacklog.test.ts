@@ -3,8 +3,8 @@ import { assert, describe, it as test } from "@effect/vitest"
 import { Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
-import { deadLetterBatch, disable, discard, expire } from "../../src/integrations/Deliveries/DeadLetter.ts"
-import { maxAge } from "../../src/integrations/Deliveries/Schedule.ts"
+import { deadLetterBatch, disableGone, discard, expire } from "../../src/integrations/DeliveryMaintenance/DeadLetter.ts"
+import { maxAge } from "../../src/integrations/Deliveries/States.ts"
 import { shown } from "../cli/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { open, receiver, serve, layerOf, status } from "./Deliveries.support.ts"
@@ -47,7 +47,7 @@ layerOf({}, "api")("a backlog of deliveries", (it) => {
     Effect.gen(function* () {
       const { projectId, sql, webhook } = yield* openQueue(2 * deadLetterBatch + 500)
       const endpoint = { projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop") }
-      yield* disable(sql, endpoint, null, "gone")
+      yield* disableGone(sql, { ...endpoint, urlVersion: 1 })
       assert.deepStrictEqual(yield* webhook(), { enabled: false, version: 2 })
       assert.strictEqual(yield* countOf(sql, projectId, "status = 'pending'"), 2 * deadLetterBatch + 501)
       // Each batch is a separate transaction: a crash between two batches loses nothing.
@@ -69,7 +69,7 @@ layerOf({}, "api")("a backlog of deliveries", (it) => {
       const projects = [yield* openQueue(deadLetterBatch - 100), yield* openQueue(deadLetterBatch - 100)]
       for (const { projectId, sql } of projects) {
         const endpoint = { projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop") }
-        yield* disable(sql, endpoint, null, "operator")
+        yield* disableGone(sql, { ...endpoint, urlVersion: 1 })
       }
       const { sql } = yield* TestServer
       assert.deepStrictEqual(yield* discard(sql), [{ count: deadLetterBatch, more: true }])
@@ -110,7 +110,7 @@ describe("a webhook whose attempts have all failed for WEBHOOK_DISABLE_AFTER", (
     Effect.gen(function* () {
       const server = yield* serve({
         WEBHOOK_DISABLE_AFTER: "300ms",
-        WEBHOOK_RETRY_SCHEDULE: "100ms,100ms,100ms,100ms,1h"
+        WEBHOOK_RETRY_SCHEDULE: "100ms,100ms,100ms,100ms,100ms"
       })
       const shop = yield* receiver(status(500))
       const project = yield* open(server)
@@ -142,7 +142,7 @@ describe("a webhook whose attempts have all failed for WEBHOOK_DISABLE_AFTER", (
           yield* project.created()
           // The statement that disables the webhook waits for its row.
           yield* untilRows(Effect.orDie(sql`SELECT FROM pg_locks WHERE NOT granted`), (rows) => rows.length > 0)
-          yield* sql`UPDATE webhooks SET endpoint_url = ${next.url} WHERE project_id = ${projectId}`
+          yield* sql`UPDATE webhooks SET endpoint_url = ${next.url}, url_version = url_version + 1 WHERE project_id = ${projectId}`
         })
       )
       yield* project.finished

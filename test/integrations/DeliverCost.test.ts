@@ -7,10 +7,11 @@ import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
 import { claim } from "../../src/integrations/Deliveries/Claim.ts"
-import type { Named } from "../../src/integrations/Deliveries/Claim/Endpoints.ts"
+import type { Named } from "../../src/integrations/Deliveries/Visits.ts"
 import { record } from "../../src/integrations/Deliveries/Record.ts"
-import { returnedBy } from "../../src/integrations/Deliveries/Schedule.ts"
+import { returnedBy } from "../../src/integrations/Deliveries/States.ts"
 import { pools } from "../../src/platform/Database/Pools.ts"
+import { neverFailing, roomsOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { open, layerOf } from "./Deliveries.support.ts"
 
@@ -38,7 +39,9 @@ const counted = <A, E, R>(sql: PgClient.PgClient, statement: Effect.Effect<Reado
   )
 
 const claimFor = (sql: PgClient.PgClient, named: ReadonlyArray<Named>) =>
-  claim(sql, { workerId: 1n, leaseMillis: 60_000, concurrency: 4, slots: { healthy: 512, suspect: 512 }, named })
+  claim(sql, { workerId: 1n, leaseMillis: 60_000, concurrency: 4, rooms: roomsOf(512, 512), named }).pipe(
+    Effect.map(({ claims }) => claims)
+  )
 
 const shopOf = (projectId: string): Named => ({
   projectId: ProjectId.make(projectId),
@@ -138,7 +141,7 @@ layerOf({}, "api")("a record that is planned for an almost empty table", (it) =>
         Effect.fnUntraced(function* (sql) {
           const claimAndRecord = Effect.gen(function* () {
             const results = (yield* claimFor(sql, [shop])).map((lease) => returnedBy(lease, "released", times))
-            const { rows } = yield* counted(sql, record(sql, results, { concurrency: 4, disableAfterMillis: 60_000 }))
+            const { rows } = yield* counted(sql, record(sql, results, { concurrency: 4, failing: neverFailing }))
             return { results: results.length, rows }
           })
           assert.strictEqual((yield* claimAndRecord).results, 1)

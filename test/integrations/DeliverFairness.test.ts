@@ -1,6 +1,7 @@
 /** Fairness: no endpoint gets more than its share, and none waits for another (contract §10). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { sizes } from "../../src/integrations/Deliveries/Slots.ts"
 import { hang, open, receiver, serve, slowly } from "./Deliveries.support.ts"
 import { until } from "../support/Waiting.ts"
 
@@ -72,18 +73,22 @@ describe("an endpoint that hangs", () => {
     })
   )
 
-  it.live("together with 39 more delays no other endpoint", () =>
+  it.live("together with 399 more of its project leaves slots to other projects", () =>
     Effect.gen(function* () {
       const server = yield* serve(longTimeout)
       const [stuck, healthy] = [yield* receiver(hang), yield* receiver()]
-      const names = Array.from({ length: 40 }, (_, n) => `stuck${n}`)
+      const names = Array.from({ length: 400 }, (_, n) => `stuck${n}`)
       const [project, neighbour] = [yield* open(server, names), yield* open(server)]
-      for (const name of names) yield* project.subscribe(name, stuck.url, created)
+      yield* Effect.forEach(names, (name) => project.subscribe(name, stuck.url, created), { concurrency: 20 })
       yield* many(4, () => project.create({ title: "Queued" }))
-      yield* until(() => stuck.hits.length >= 128)
+      const share = (sizes.healthy * 3) / 4
+      yield* until(() => stuck.hits.length === share)
       yield* neighbour.subscribe("shop", healthy.url, created)
-      yield* neighbour.created()
-      yield* until(() => healthy.hits.length === 1)
+      for (let n = 1; n <= 10; n++) {
+        yield* neighbour.created()
+        yield* until(() => healthy.hits.length === n)
+      }
+      assert.strictEqual(stuck.hits.length, share)
     })
   )
 

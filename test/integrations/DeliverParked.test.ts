@@ -4,8 +4,9 @@ import { Duration, Effect, Option } from "effect"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
 import { claim, type Claim } from "../../src/integrations/Deliveries/Claim.ts"
 import { record } from "../../src/integrations/Deliveries/Record.ts"
-import { resultOf } from "../../src/integrations/Deliveries/Schedule.ts"
+import { resultOf } from "../../src/integrations/Deliveries/States.ts"
 import type { Outcome } from "../../src/integrations/Sender.ts"
+import { neverFailing, roomsOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { open, receiver, serve, layerOf, status } from "./Deliveries.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
@@ -38,14 +39,14 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
         workerId: 1n,
         leaseMillis: minute,
         concurrency,
-        slots: { healthy: 128, suspect: 128 },
+        rooms: roomsOf(128, 128),
         named: named ? [{ ...endpoint, width: concurrency }] : []
       })
-    ).pipe(Effect.map((claims) => claims.filter((claim) => claim.projectId === projectId)))
+    ).pipe(Effect.map(({ claims }) => claims.filter((claim) => claim.projectId === projectId)))
   const recorded = (claims: ReadonlyArray<Claim>, outcome: Outcome) => {
     const times = { startedAt: 0, finishedAt: 0 }
     const results = claims.map((claim) => resultOf(claim, outcome, times, schedule, middle))
-    return Effect.orDie(record(sql, results, { concurrency: 4, disableAfterMillis: day }))
+    return Effect.orDie(record(sql, results, { concurrency: 4, failing: neverFailing }))
   }
   return {
     ...project,

@@ -3,12 +3,13 @@ import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import type { Worker } from "../../src/platform/background/Worker.ts"
 import { claim, type Claim } from "../../src/integrations/Deliveries/Claim.ts"
-import { discard, expire } from "../../src/integrations/Deliveries/DeadLetter.ts"
+import { discard, expire } from "../../src/integrations/DeliveryMaintenance/DeadLetter.ts"
 import { empty } from "../../src/integrations/Replays/Release.ts"
-import { reclaim } from "../../src/integrations/Deliveries/Reclaim.ts"
+import { reclaim } from "../../src/integrations/DeliveryMaintenance/Recovery.ts"
 import { record, type Result } from "../../src/integrations/Deliveries/Record.ts"
 import { type Move, moves, type State, states } from "../../src/integrations/Deliveries/States.ts"
 import { InstallationId, ProjectId } from "../../src/api/Ids.ts"
+import { neverFailing, roomsOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { enable } from "../support/Events.ts"
 import { open, layerOf } from "./Deliveries.support.ts"
@@ -45,14 +46,14 @@ const claimFor = (
       workerId: by,
       leaseMillis: minute,
       concurrency,
-      slots: { healthy: 1_000, suspect: 1_000 },
+      rooms: roomsOf(1_000, 1_000),
       named: installations.map((id) => ({
         projectId: ProjectId.make(projectId),
         installationId: InstallationId.make(id),
         width: concurrency
       }))
     })
-  ).pipe(Effect.map((claims) => claims.filter((claim) => claim.projectId === projectId)))
+  ).pipe(Effect.map(({ claims }) => claims.filter((claim) => claim.projectId === projectId)))
 
 const claimOne = Effect.fnUntraced(function* (shop: Shop) {
   const claims = yield* claimFor(shop)
@@ -61,7 +62,15 @@ const claimOne = Effect.fnUntraced(function* (shop: Shop) {
 })
 
 const resultFor = (
-  { attempt, endpointUrl, id, installationId, leasedUntil, projectId }: Pick<Claim, keyof Result & keyof Claim>,
+  {
+    attempt,
+    endpointUrl,
+    id,
+    installationId,
+    leasedUntil,
+    projectId,
+    urlVersion
+  }: Pick<Claim, keyof Result & keyof Claim>,
   on: Result["on"]
 ): Result => ({
   projectId,
@@ -70,6 +79,7 @@ const resultFor = (
   attempt,
   leasedUntil,
   endpointUrl,
+  urlVersion,
   on,
   statusCode: on === "succeeded" ? 200 : null,
   errorCode: on === "succeeded" ? null : "connection_lost",
@@ -83,7 +93,7 @@ const resultFor = (
 })
 
 const recordAll = ({ sql }: Pick<Shop, "sql">, results: ReadonlyArray<Result>) =>
-  record(sql, results, { concurrency: 4, disableAfterMillis: day })
+  record(sql, results, { concurrency: 4, failing: neverFailing })
 
 const recordOne = (shop: Shop, claim: Pick<Claim, keyof Result & keyof Claim>, on: Result["on"]) =>
   Effect.orDie(recordAll(shop, [resultFor(claim, on)]))
@@ -106,7 +116,7 @@ const bring: Readonly<Record<State, (shop: Shop) => Effect.Effect<unknown>>> = {
 const current = Effect.fnUntraced(function* (shop: Shop) {
   const [row] = yield* shop.sql<Claim>`
     SELECT project_id AS "projectId", installation_id AS "installationId", id, attempts AS attempt,
-      coalesce(leased_until, now()) AS "leasedUntil", 'https://shop.example.com' AS "endpointUrl"
+      coalesce(leased_until, now()) AS "leasedUntil", 'https://shop.example.com' AS "endpointUrl", 1 AS "urlVersion"
     FROM deliveries WHERE project_id = ${shop.projectId}`
   return row ?? assert.fail()
 }, Effect.orDie)

@@ -6,8 +6,16 @@ import { type EndpointQueues, make } from "../../src/integrations/Deliveries/End
 
 const endpoint = { projectId: ProjectId.make("prj_1"), installationId: InstallationId.make("shop") }
 
-/** Creates a claimed delivery by its number. */
-const claimOf = (due: number): Claim => ({
+const claims = new Map<number, Claim>()
+
+/** Returns the claimed delivery of a number. */
+const claimOf = (due: number): Claim => {
+  const claim = claims.get(due) ?? newClaim(due)
+  claims.set(due, claim)
+  return claim
+}
+
+const newClaim = (due: number): Claim => ({
   ...endpoint,
   id: DeliveryId.make(`dlv_${due}`),
   webhookId: DeliveryId.make(`dlv_${due}`),
@@ -16,6 +24,7 @@ const claimOf = (due: number): Claim => ({
   retries: 0,
   suspect: false,
   endpointUrl: "http://127.0.0.1:9/",
+  urlVersion: 1,
   secrets: "",
   eventId: EventId.make(`evt_${due}`),
   type: "crm.deal.created.v1",
@@ -27,16 +36,22 @@ const claimOf = (due: number): Claim => ({
 /** Creates a queue of width 1 that is quick from time 1 on; its last claim leased `leased` of at most 16 ahead. */
 const filled = (leased: number) => {
   const queues = make(1, () => {})
-  queues.named([endpoint], 0, 1_000)
+  named(queues, 0)
   queues.add([claimOf(0)], 0)
   end(queues, 0, 1)
   queues.recorded(claimOf(0))
-  queues.named([endpoint], 1, 1_000)
+  named(queues, 1)
   queues.add(
     Array.from({ length: leased }, (_, n) => claimOf(n + 1)),
     1
   )
   return queues
+}
+
+/** Names the endpoint and takes it for a claim. */
+const named = (queues: EndpointQueues<Claim>, now: number) => {
+  queues.name([endpoint])
+  return queues.takeNamed(now)
 }
 
 /** Ends a delivery at a time. */
@@ -48,13 +63,13 @@ describe("an endpoint that is quick", () => {
     const queues = filled(16)
     for (let due = 1; due <= 12; due++) end(queues, due, 50)
     for (let due = 1; due <= 9; due++) queues.recorded(claimOf(due))
-    queues.named([endpoint], 50, 1_000)
+    named(queues, 50)
     queues.add(
       Array.from({ length: 9 }, (_, n) => claimOf(n + 17)),
       50
     )
     for (let due = 13; due <= 17; due++) end(queues, due, 60)
-    assert.deepStrictEqual(queues.runningLow(60), [endpoint])
+    assert.isTrue(queues.isAnyNamed(60))
   })
 
   it("has as much claimed ahead after all was sent", () => {
@@ -63,7 +78,7 @@ describe("an endpoint that is quick", () => {
       end(queues, due, 50)
       queues.recorded(claimOf(due))
     }
-    assert.deepStrictEqual(queues.runningLow(60), [])
-    assert.strictEqual(queues.named([endpoint], 60, 1_000)[0]?.width, 16)
+    assert.isFalse(queues.isAnyNamed(60))
+    assert.strictEqual(named(queues, 60)[0]?.width, 16)
   })
 })

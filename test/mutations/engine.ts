@@ -7,21 +7,21 @@ import { mutating } from "./Mutation.ts"
 const slots = mutating("integrations/Deliveries/Slots.ts", "integrations/Slots")
 const permits = mutating("platform/background/Slots.ts", "platform/background/Slots")
 const supervisor = mutating("platform/background/Supervisor.ts", "platform/background/Supervisor")
-const deadLetter = mutating("integrations/Deliveries/DeadLetter.ts", "integrations/DeliverBacklog")
-const endpoints = mutating("integrations/Deliveries/Claim/Endpoints.ts", "integrations/DeliverCost")
+const deadLetter = mutating("integrations/DeliveryMaintenance/DeadLetter.ts", "integrations/DeliverBacklog")
+const recovery = mutating("integrations/DeliveryMaintenance/Recovery.ts", "integrations/DeliverStates")
+const visits = mutating("integrations/Deliveries/Visits.ts", "integrations/DeliverShares")
+const recording = mutating("integrations/Deliveries/Record.ts", "integrations/DeliverHealth")
 const replaying = mutating("integrations/Replays/Release.ts", "integrations/Replays")
 
 export const engine = [
-  slots("if (now - slot.startedAt < agedAfter || used.aged >= agedSlots) break", "break"),
-  slots("used.aged >= agedSlots", "false"),
-  slots("Math.max(0, healthySlots - used.healthy)", "healthySlots - used.healthy"),
+  slots("factor * free[pool] - count", "factor * free[pool]"),
+  slots("/ (factor + 1)", ""),
   slots('suspect ? "suspect" : "healthy"', '"healthy"'),
   permits("Math.floor(total * failingShare) - suspects", "total"),
   permits("Math.max(0, perTenant - taken)", "perTenant"),
   permits("if (!taken) return", ""),
   supervisor("Effect.forkScoped(Effect.forever(run))", "Effect.forkScoped(run)"),
   supervisor("clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter", "false"),
-  mutating("integrations/DeliveryLoop.ts", "server/ClockSetBack")("monotonicMillis(clock)", "now()"),
   mutating("integrations/DeliveryLoop.ts", "integrations/DeliverStalled")(
     "Effect.andThen(cycle, progress)",
     "Effect.andThen(progress, cycle)"
@@ -32,29 +32,24 @@ export const engine = [
     "LIMIT ${deadLetterBatch}::int\n      FOR NO KEY UPDATE SKIP LOCKED\n    ) expired",
     "LIMIT 0\n    ) expired"
   ),
-  endpoints("WHERE claim_at <= now() AND NOT suspect AND", "WHERE NOT suspect AND"),
+  visits("WHERE claim_at <= now() AND ${able}", "WHERE ${able}", "integrations/DeliverCost"),
+  visits("SELECT * FROM ${first} due WHERE ${hasRoom}", "SELECT * FROM ${first} due"),
+  visits("(SELECT count(*) FROM ${first}) = ${free} AND", "false AND"),
+  visits("ORDER BY turn, claim_at) AS place", "ORDER BY claim_at) AS place"),
+  visits("nth IS NOT NULL AND turn <= coalesce(", "nth IS NOT NULL AND 0 < coalesce("),
+  visits("bool_and(slots = lacking) OVER (PARTITION BY suspect, project_id)", "true"),
+  visits("EXCEPT SELECT project_id, installation_id FROM endpoint", "LIMIT 0"),
+  recording("AND ((\n      SELECT array_agg(is_current", "AND (true OR (\n      SELECT array_agg(is_current"),
+  recording("is_current::int * rest_for)", "rest_for)"),
+  recording("failing_since IS NULL OR coalesce(", "failing_since IS NULL OR NOT coalesce("),
+  recording("failing_attempts >= ${attempts}::int AND", ""),
+  deadLetter("WHERE ${isFailing(sql, failing)}", "", "integrations/DeliverHealth"),
   mutating("integrations/Deliveries/Claim.ts", "integrations/DeliverCost")("LIMIT quota + 1", ""),
   mutating("integrations/Webhooks/Repo.ts", "integrations/DeliverEvents")("LIMIT ${signingSecretsMax - 1}::int", ""),
-  mutating("integrations/Deliveries/Claim/Endpoints.ts", "integrations/DeliverShares")(
-    "WHEN sum(lacking) OVER (PARTITION BY suspect) <= free THEN ahead",
-    "WHEN true THEN ahead"
-  ),
-  mutating("integrations/Deliveries/Reclaim.ts", "integrations/DeliverStates")(
-    "OR leased_until <= now()\n  ),",
-    "\n  ),"
-  ),
-  mutating("integrations/Deliveries/Reclaim.ts", "integrations/DeliverStates")(
-    "WHERE worker_id IS NOT NULL AND (",
-    "WHERE worker_id IS NOT NULL AND (true OR"
-  ),
-  mutating("integrations/Deliveries/Results.ts", "integrations/DeliverBacklog")(
-    'lease.endpointUrl, "failing"',
-    'null, "failing"'
-  ),
-  mutating("integrations/Deliveries/Sweep.ts", "integrations/DeliverUnannounced")(
-    "coalesce(next_due_at > greatest(available_at, now()), true)",
-    "false"
-  ),
+  recovery("OR leased_until <= now()\n  ),", "\n  ),"),
+  recovery("WHERE worker_id IS NOT NULL AND (", "WHERE worker_id IS NOT NULL AND (true OR"),
+  deadLetter("AND url_version = ${endpoint.urlVersion}::int\n    FOR NO KEY UPDATE", "FOR NO KEY UPDATE"),
+  recovery("coalesce(next_due_at > greatest(available_at, now()), true)", "false", "integrations/DeliverUnannounced"),
   mutating("platform/background/Worker.ts", "platform/background/Worker")(
     "SELECT (classid::bigint << 32)",
     "SELECT 1 + (classid::bigint << 32)"

@@ -1,9 +1,8 @@
 /** The service while the time of day of its host is set back: no duration grows with it. */
 import { assert, it } from "@effect/vitest"
 import { Clock, Effect } from "effect"
-import { healthySlots } from "../../src/integrations/Deliveries/Slots.ts"
 import { open, receiver, serve } from "../integrations/Deliveries.support.ts"
-import { until, untilRows } from "../support/Waiting.ts"
+import { untilRows } from "../support/Waiting.ts"
 
 const hour = 3_600_000
 
@@ -58,25 +57,6 @@ it.live("the attempt of a delivery during which the clock is set back has its tr
       const { durationMs, finishedAt, startedAt } = delivery?.log[0] ?? assert.fail("no attempt")
       assert.isAtLeast(durationMs ?? -1, 0)
       assert.strictEqual(Date.parse(finishedAt) - Date.parse(startedAt), durationMs)
-    }).pipe(Effect.provideService(Clock.Clock, clock))
-  }).pipe(Effect.scoped)
-)
-
-it.live("attempts that hang while the clock is set back give their slots to the deliveries of others", () =>
-  Effect.gen(function* () {
-    const { clock, setBack } = yield* settable
-    yield* Effect.gen(function* () {
-      const server = yield* serve({ WEBHOOK_ENDPOINT_CONCURRENCY: "8", WEBHOOK_TIMEOUT: "60s" })
-      const names = Array.from({ length: healthySlots / 8 }, (_, n) => `stuck${n}`)
-      const [project, neighbour] = [yield* open(server, names), yield* open(server)]
-      // The clock is set back before any attempt is old enough to give its slot back.
-      const [stuck, healthy] = [yield* receiver(setBack), yield* receiver()]
-      for (const name of names) yield* project.subscribe(name, stuck.url)
-      for (let n = 0; n < 8; n++) yield* project.created()
-      yield* until(() => stuck.open() === healthySlots)
-      yield* neighbour.subscribe("shop", healthy.url)
-      yield* neighbour.created()
-      yield* until(() => healthy.hits.length === 1)
     }).pipe(Effect.provideService(Clock.Clock, clock))
   }).pipe(Effect.scoped)
 )

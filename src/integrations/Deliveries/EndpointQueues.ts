@@ -1,10 +1,12 @@
 /**
- * The queues of one process, one for each endpoint. A queue sends as many deliveries at a time as the endpoint's concurrency,
- * and the next one when one has ended. For an endpoint that answers quickly, more deliveries are claimed ahead, so that it
- * does not wait for a claim between two deliveries.
+ * What one process holds: the deliveries that it has leased, in a queue for each endpoint, and the endpoints that its next claim
+ * visits by name.
+ *
+ * A queue sends as many deliveries at a time as the endpoint's concurrency, and the next one when one has ended. For an
+ * endpoint that answers quickly, more deliveries are claimed ahead, so that it does not wait for a claim between two deliveries.
  */
 import type { Claim } from "./Claim.ts"
-import type { Endpoint, Named } from "./Claim/Endpoints.ts"
+import { type Endpoint, keyOf, type Named } from "./Visits.ts"
 
 /** Time, in milliseconds, after which a waiting delivery is returned and claimed anew, as its webhook may have changed. */
 const waitsAtMost = 1_000
@@ -14,11 +16,14 @@ const quick = 50
 const quickFor = 100
 /** Deliveries leased to one endpoint that is quick, as a multiple of its concurrency. */
 const aheadFactor = 16
+/** Maximum number of deliveries that wait in all queues, and that one claim leases for them. */
+const waitingInAll = 3_072
+const aheadPerClaim = 1_000
 
 interface EndpointQueue<C> {
   readonly endpoint: Endpoint
   /** Leases that are not recorded: sending, waiting, or ended. As many are in flight by the endpoint's row. */
-  leased: number
+  readonly leased: Set<C>
   sending: number
   readonly waiting: Array<{ readonly claim: C; readonly since: number }>
   /** Number that the next claim may lease of the endpoint. */
@@ -30,8 +35,15 @@ interface EndpointQueue<C> {
 }
 
 export interface EndpointQueues<C extends Claim> {
-  /** Returns the endpoints with their widths for a claim. A quick endpoint gets the larger one, while `room` lasts. */
-  readonly named: (endpoints: Iterable<Endpoint>, now: number, room: number) => ReadonlyArray<Named>
+  /** Names endpoints for the next claim. */
+  readonly name: (endpoints: Iterable<Endpoint>) => void
+  /**
+   * Names, once, the endpoints that are quick, have more due and at most half of their leases left, and forgets the queues of
+   * endpoints that are no longer quick. Returns whether any endpoint is named.
+   */
+  readonly isAnyNamed: (now: number) => boolean
+  /** Takes the endpoints that are named, with their widths for a claim. */
+  readonly takeNamed: (now: number) => ReadonlyArray<Named>
   /** Takes what a claim has leased: starts those that a queue has room for; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
   /** Returns the next delivery to send after an attempt has ended, and those that are returned: after a failure or a long wait. */
@@ -39,23 +51,32 @@ export interface EndpointQueues<C extends Claim> {
     claim: C,
     ended: { readonly succeeded: boolean; readonly millis: number; readonly now: number }
   ) => { readonly next: C | undefined; readonly returned: ReadonlyArray<C> }
-  /**
-   * Names, once, the endpoints that are quick, have more due and at most half of their leases left. Forgets the empty queues of
-   * endpoints that are no longer quick.
-   */
-  readonly runningLow: (now: number) => ReadonlyArray<Endpoint>
   /** Forgets the lease of a claim that was added, once its result is recorded or lost. */
   readonly recorded: (claim: C) => void
   /** Takes what waits for an endpoint, or for all. */
   readonly drop: (endpoint?: Endpoint) => ReadonlyArray<C>
+  /** All leases that are not recorded. */
+  readonly leased: () => ReadonlyArray<C>
 }
 
 /** `width` is the concurrency of an endpoint; `send` starts an attempt. */
 export const make = <C extends Claim>(width: number, send: (claim: C) => void): EndpointQueues<C> => {
   const queues = new Map<string, EndpointQueue<C>>()
+  const named = new Map<string, Endpoint>()
+  let waiting = 0
   const ahead = width * aheadFactor
   const left = (queue: EndpointQueue<C>) => queue.sending + queue.waiting.length
-  const empty = ({ waiting }: EndpointQueue<C>) => waiting.splice(0).map(({ claim }) => claim)
+  const empty = (queue: EndpointQueue<C>) => {
+    waiting -= queue.waiting.length
+    return queue.waiting.splice(0).map(({ claim }) => claim)
+  }
+  const shift = (queue: EndpointQueue<C>) => {
+    if (queue.waiting.length > 0) waiting--
+    return queue.waiting.shift()
+  }
+  const name = (endpoints: Iterable<Endpoint>) => {
+    for (const endpoint of endpoints) named.set(keyOf(endpoint), endpoint)
+  }
 
   const queueOf = (endpoint: Endpoint) => {
     const key = keyOf(endpoint)
@@ -64,7 +85,7 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
     const { installationId, projectId } = endpoint
     const queue: EndpointQueue<C> = {
       endpoint: { projectId, installationId },
-      leased: 0,
+      leased: new Set(),
       sending: 0,
       waiting: [],
       wanted: width,
@@ -76,23 +97,38 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
   }
 
   return {
-    named: (endpoints, now, room) => {
-      let free = room
-      return Array.from(endpoints, (endpoint) => {
-        const queue = queues.get(keyOf(endpoint))
-        if (queue === undefined) return { ...endpoint, width }
+    name,
+    isAnyNamed: (now) => {
+      for (const [key, queue] of queues) {
+        if (now < queue.quickUntil && queue.more && left(queue) <= ahead / 2) {
+          queue.more = false
+          name([queue.endpoint])
+        } else if (queue.leased.size === 0 && now >= queue.quickUntil) {
+          queues.delete(key)
+        }
+      }
+      return named.size > 0
+    },
+    takeNamed: (now) => {
+      let free = Math.min(aheadPerClaim, waitingInAll - waiting)
+      const taken = Array.from(named, ([key, { installationId, projectId }]) => {
+        const queue = queues.get(key)
+        if (queue === undefined) return { projectId, installationId, width }
         queue.wanted = now < queue.quickUntil && free >= ahead ? ahead : width
         free -= queue.wanted - width
-        return { ...endpoint, width: queue.wanted }
+        return { projectId, installationId, width: queue.wanted }
       })
+      named.clear()
+      return taken
     },
     add: (claims, now) => {
       const filled = new Set<EndpointQueue<C>>()
       for (const claim of claims) {
         const queue = queueOf(claim)
         filled.add(queue)
-        queue.leased++
+        queue.leased.add(claim)
         if (queue.sending >= (claim.suspect ? 1 : width)) {
+          waiting++
           queue.waiting.push({ claim, since: now })
         } else {
           queue.sending++
@@ -100,7 +136,7 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
         }
       }
       for (const queue of filled) {
-        queue.more = queue.leased >= queue.wanted
+        queue.more = queue.leased.size >= queue.wanted
         queue.wanted = width
       }
     },
@@ -108,36 +144,22 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
       const queue = queueOf(claim)
       queue.quickUntil = succeeded && millis < quick ? now + quickFor : 0
       const returned = succeeded ? [] : empty(queue)
-      let next = queue.waiting.shift()
+      let next = shift(queue)
       while (next !== undefined && now - next.since > waitsAtMost) {
         returned.push(next.claim)
-        next = queue.waiting.shift()
+        next = shift(queue)
       }
       if (next === undefined) queue.sending--
       return { next: next?.claim, returned }
     },
-    runningLow: (now) => {
-      const found: Array<Endpoint> = []
-      for (const [key, queue] of queues) {
-        if (now < queue.quickUntil && queue.more && left(queue) <= ahead / 2) {
-          queue.more = false
-          found.push(queue.endpoint)
-        } else if (queue.leased === 0 && now >= queue.quickUntil) {
-          queues.delete(key)
-        }
-      }
-      return found
-    },
     recorded: (claim) => {
-      queueOf(claim).leased--
+      queueOf(claim).leased.delete(claim)
     },
     drop: (endpoint) => {
       if (endpoint === undefined) return [...queues.values()].flatMap(empty)
       const queue = queues.get(keyOf(endpoint))
       return queue === undefined ? [] : empty(queue)
-    }
+    },
+    leased: () => [...queues.values()].flatMap(({ leased }) => [...leased])
   }
 }
-
-/** The key of an endpoint in maps of this process. No id holds the character between its parts. */
-export const keyOf = ({ installationId, projectId }: Endpoint) => `${projectId}\u0000${installationId}`

@@ -1,16 +1,24 @@
-/** Records the results of attempts: states, attempt logs and the health of endpoints, in batches. */
+/** Records the results of attempts: states, attempt logs and the health of endpoints (contract §10), in batches. */
 import type { SqlClient } from "effect/sql"
 import { formatInstant } from "../../platform/Instants.ts"
 import type { Claim } from "./Claim.ts"
-import type { Endpoint } from "./Claim/Endpoints.ts"
-import { keyOf } from "./EndpointQueues.ts"
-import { failuresToPark, firstPause, longestPause } from "./Health.ts"
-import { after, type Move } from "./States.ts"
+import { after, longestPause, type Move, stepOf } from "./States.ts"
+import { type Endpoint, keyOf } from "./Visits.ts"
+
+/** Failures in a row that park an endpoint. */
+const failuresToPark = 10
+
+/** First pause of a parked endpoint, in milliseconds. Each failed probe doubles it, up to `longestPause`. */
+const firstPause = 30_000
+
+/** Assignments of an UPDATE of `endpoint_health` that forget past failures, so that the endpoint is tried at once. */
+export const recovered = `failures = 0, strikes = 0, failing_since = NULL, failing_attempts = 0, failed_probes = 0,
+  parked_until = NULL, resting_until = NULL, saturated = false, discarding = false`
 
 /** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
 export interface Result extends Pick<
   Claim,
-  "projectId" | "installationId" | "id" | "attempt" | "leasedUntil" | "endpointUrl"
+  "projectId" | "installationId" | "id" | "attempt" | "leasedUntil" | "endpointUrl" | "urlVersion"
 > {
   readonly on: Extract<Move, "succeeded" | "failed" | "exhausted" | "released" | "unsent">
   readonly statusCode: number | null
@@ -18,7 +26,7 @@ export interface Result extends Pick<
   readonly responseBody: string | null
   readonly startedAt: number
   readonly finishedAt: number
-  /** From the time of the record to the next attempt, where there is one; else 0. */
+  /** Delay of the schedule until the next attempt, where there is one; else 0. */
   readonly retryIn: number
   /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
   readonly restFor: number
@@ -42,66 +50,90 @@ const failureOf = ({ errorCode, finishedAt, statusCode }: Result) =>
   `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)}}`
 
 /**
- * Separates results. `endpoints` has each endpoint once. `others` has the results that are not successes; their strikes are 0
- * if a later success of the same endpoint clears them. `places` has the place of each result in `others`, from 1 on for the
- * last one, and 0 for a success.
+ * Separates results. `endpoints` has each endpoint once, with the latest of its URLs. `others` has the results that are not
+ * successes, and those for an earlier URL, which do not count for the health of the endpoint; the strikes of a failure are 0 if
+ * a later success clears them. `places` has the place of each result in `others`, from 1 on, and 0 for those that are in none;
+ * `at` the place of its endpoint.
  */
 const separated = (results: ReadonlyArray<Result>) => {
-  const endpoints = new Map<string, Endpoint & { succeeded: boolean }>()
-  const others: Array<Result> = []
-  const places = results
+  const endpoints = new Map<string, Endpoint & { readonly at: number; urlVersion: number; succeeded: boolean }>()
+  const found = results.map((result) => {
+    const key = keyOf(result)
+    let endpoint = endpoints.get(key)
+    if (endpoint === undefined) {
+      const { installationId, projectId, urlVersion } = result
+      endpoint = { projectId, installationId, at: endpoints.size + 1, urlVersion, succeeded: false }
+      endpoints.set(key, endpoint)
+    }
+    endpoint.urlVersion = Math.max(endpoint.urlVersion, result.urlVersion)
+    return { result, endpoint }
+  })
+  const others: Array<Result & { readonly counts: boolean }> = []
+  const places = found
     .toReversed()
-    .map((result) => {
-      const key = keyOf(result)
-      let endpoint = endpoints.get(key)
-      if (endpoint === undefined) {
-        endpoint = { projectId: result.projectId, installationId: result.installationId, succeeded: false }
-        endpoints.set(key, endpoint)
-      }
-      if (result.on === "succeeded") {
+    .map(({ endpoint, result }) => {
+      const counts = result.urlVersion === endpoint.urlVersion
+      if (counts && result.on === "succeeded") {
         endpoint.succeeded = true
         return 0
       }
-      return others.push(endpoint.succeeded ? { ...result, strikes: 0 } : result)
+      return others.push({ ...result, counts, strikes: endpoint.succeeded ? 0 : result.strikes })
     })
     .toReversed()
-  return { endpoints: [...endpoints.values()], others, places }
+  return { endpoints: [...endpoints.values()], others, places, at: found.map(({ endpoint }) => endpoint.at) }
+}
+type Separated = ReturnType<typeof separated>
+
+/**
+ * When an endpoint has failed for so long that its webhook is to be disabled: `attempts` or more have failed in a period of
+ * `forMillis` or more, in which no two of them were further apart than `quietMillis`. A longer time without an attempt says
+ * nothing about the endpoint, and the next failure begins another period.
+ */
+export interface Failing {
+  readonly forMillis: number
+  readonly quietMillis: number
+  readonly attempts: number
 }
 
 export interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
-  /** Time without a success after which an endpoint's webhook is to be disabled. */
-  readonly disableAfterMillis: number
+  readonly failing: Failing
 }
+
+/** Whether the row of `endpoint_health` has failed for so long. */
+export const isFailing = (sql: SqlClient.SqlClient, { attempts, forMillis }: Failing) => sql`coalesce(
+    failing_attempts >= ${attempts}::int AND last_failed_at - failing_since >= ${forMillis}::float8 * interval '1 millisecond',
+    false
+  )`
 
 /** An endpoint of which something follows from its results. */
 export interface Recorded extends Endpoint {
   /** A claim would find something now. */
   readonly isDue: boolean
-  /** It has failed for `disableAfterMillis`. */
+  /** Its webhook is to be disabled. */
   readonly isFailing: boolean
 }
 
 /**
  * Records a batch and returns the endpoints that are due now, and those that have failed for too long. A result whose lease
- * is lost changes nothing. The rows of endpoints are locked in the order of their key before the first delivery is written,
- * so two batches never deadlock.
+ * is lost changes nothing. A result for an earlier URL of the webhook changes the delivery alone: it says nothing of the
+ * current one. The rows of endpoints are locked in the order of their key before the first delivery is written, so two batches
+ * never deadlock, and `gate` has the URL of the locked version.
  *
  * `freed` sums up the recorded results of each endpoint. `health` counts them and parks the endpoint: after
  * `failuresToPark` failures in a row, and again after each failed probe, which is an attempt after the pause is over.
  */
-export const record = (
-  sql: SqlClient.SqlClient,
-  results: ReadonlyArray<Result>,
-  { concurrency, disableAfterMillis }: Terms
-) => {
-  const { endpoints, others, places } = separated(results)
+export const record = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { concurrency, failing }: Terms) => {
+  const parts = separated(results)
+  const { endpoints } = parts
+  const { from } = stepOf(sql, "succeeded")
   return sql<Recorded>`
   WITH gate AS MATERIALIZED (
-    SELECT FROM unnest(
-      ${endpoints.map(({ projectId }) => projectId)}::text[], ${endpoints.map(({ installationId }) => installationId)}::text[]
-    ) AS endpoint (project_id, installation_id) JOIN endpoint_health USING (project_id, installation_id)
+    SELECT at, endpoint_health.url_version = endpoint.url_version AS is_current FROM unnest(
+      ${endpoints.map(({ projectId }) => projectId)}::text[], ${endpoints.map(({ installationId }) => installationId)}::text[],
+      ${endpoints.map(({ urlVersion }) => urlVersion)}::int[], ${endpoints.map(({ at }) => at)}::int[]
+    ) AS endpoint (project_id, installation_id, url_version, at) JOIN endpoint_health USING (project_id, installation_id)
     ORDER BY project_id, installation_id FOR NO KEY UPDATE OF endpoint_health
   ),
   recorded AS (
@@ -112,17 +144,18 @@ export const record = (
       available_at = CASE
         WHEN to_state <> 'pending' THEN NULL
         WHEN on_move = 'unsent' THEN available_at
-        ELSE now() + retry_in * interval '1 millisecond'
+        ELSE now() + greatest(retry_in, is_current::int * rest_for) * interval '1 millisecond'
       END,
       leased_until = NULL,
       finished_at = CASE WHEN to_state <> 'pending' THEN now() END,
       attempt_log = CASE WHEN on_move = 'unsent' THEN attempt_log ELSE attempt_log || entry::jsonb END
-    FROM (${rows(sql, results, places)}) result, LATERAL (${details(sql, others)}) detail
-    WHERE deliveries.project_id = result.project_id AND deliveries.id = result.id AND deliveries.status = 'delivering'
+    FROM (${rows(sql, results, parts)}) result, LATERAL (${details(sql, parts)}) detail
+    WHERE deliveries.project_id = result.project_id AND deliveries.id = result.id AND deliveries.status = ${from}
       AND deliveries.attempts = result.attempt AND deliveries.leased_until = result.fence
       AND (SELECT count(*) FROM gate) > 0
-    RETURNING deliveries.project_id, deliveries.installation_id, available_at, on_move = 'succeeded' AS ok,
-      rest_for, detail.strikes, jitter, CASE WHEN on_move IN ('failed', 'exhausted') THEN place END AS failed_place
+    RETURNING deliveries.project_id, deliveries.installation_id, available_at, is_current AND on_move = 'succeeded' AS ok,
+      is_current::int * rest_for AS rest_for, is_current::int * detail.strikes AS strikes, jitter,
+      CASE WHEN is_current AND on_move IN ('failed', 'exhausted') THEN place END AS failed_place
   ),
   freed AS MATERIALIZED (
     SELECT project_id, installation_id, count(*)::int AS leases, bool_or(ok) AS ok, coalesce(sum(strikes), 0)::int AS strikes,
@@ -131,10 +164,10 @@ export const record = (
       now() + nullif(max(rest_for), 0) * interval '1 millisecond' AS rest_until
     FROM recorded GROUP BY project_id, installation_id
   ),
-  ${health(sql, concurrency, others)}
+  ${health(sql, parts, concurrency, failing)}
   SELECT * FROM (
     SELECT project_id AS "projectId", installation_id AS "installationId", coalesce(claim_at <= now(), false) AS "isDue",
-      coalesce(failing_since <= now() - ${disableAfterMillis}::float8 * interval '1 millisecond', false) AS "isFailing"
+      failed_now AND ${isFailing(sql, failing)} AS "isFailing"
     FROM health
   ) endpoint WHERE "isDue" OR "isFailing"`
 }
@@ -143,20 +176,27 @@ export const record = (
  * A row for each result, with what differs among successes. `unnest` in the list of columns reads all arrays in step; in
  * FROM it would copy each array into a table of its own first.
  */
-const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, places: ReadonlyArray<number>) => sql`
+const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, places }: Separated) => sql`
   SELECT unnest(${results.map(({ projectId }) => projectId)}::text[]) AS project_id,
     unnest(${results.map(({ id }) => id)}::text[]) AS id,
     unnest(${results.map(({ attempt }) => attempt)}::int[]) AS attempt,
     unnest(${results.map(({ leasedUntil }) => leasedUntil)}::timestamptz[]) AS fence,
     unnest(${results.map(logEntry)}::text[]) AS entry,
-    unnest(${places}::int[]) AS place`
+    unnest(${places}::int[]) AS place, unnest(${at}::int[]) AS endpoint`
 
 /**
  * What a result has by its `place`. Of a success, which has none, the move and the state are constant, and the rest is null.
- * A subquery converts its array once, not for each row.
+ * `is_current` says whether it is for the URL of the webhook. A subquery makes its array once, not for each row.
  */
-const details = (sql: SqlClient.SqlClient, others: ReadonlyArray<Result>) => sql`
-  SELECT coalesce((${others.map(({ on }) => on)}::text[])[place], 'succeeded') AS on_move,
+const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
+  SELECT coalesce((${others.map(({ counts }) => counts)}::bool[])[place], true) AND ((
+      SELECT array_agg(is_current ORDER BY at) FROM (
+        SELECT at, bool_or(is_current) AS is_current FROM (
+          SELECT * FROM gate UNION ALL SELECT generate_series(1, ${endpoints.length}::int), false
+        ) known GROUP BY at
+      ) known
+    ))[endpoint] AS is_current,
+    coalesce((${others.map(({ on }) => on)}::text[])[place], 'succeeded') AS on_move,
     coalesce((${others.map(({ on }) => after(on))}::text[])[place], ${after("succeeded")}) AS to_state,
     ((SELECT ${others.map(({ retryIn }) => String(retryIn))}::float8[]))[place] AS retry_in,
     ((SELECT ${others.map(({ restFor }) => String(restFor))}::float8[]))[place] AS rest_for,
@@ -167,7 +207,11 @@ const details = (sql: SqlClient.SqlClient, others: ReadonlyArray<Result>) => sql
  * Counts `freed` into the rows of endpoints. The row's own columns are read in SET alone: there they are those of the
  * locked version, where a join would read those of the statement's snapshot.
  */
-const health = (sql: SqlClient.SqlClient, concurrency: number, others: ReadonlyArray<Result>) => sql`
+const health = (sql: SqlClient.SqlClient, { others }: Separated, concurrency: number, { quietMillis }: Failing) => {
+  const begins = sql`(failed_at IS NOT NULL AND (ok OR failing_since IS NULL OR coalesce(
+        last_failed_at < failed_at - ${quietMillis}::float8 * interval '1 millisecond', true
+      )))`
+  return sql`
   health AS (
     UPDATE endpoint_health health SET
       in_flight = health.in_flight - leases,
@@ -181,7 +225,9 @@ const health = (sql: SqlClient.SqlClient, concurrency: number, others: ReadonlyA
       last_failure = coalesce((${others.map(failureOf)}::text[])[failed_place]::json, last_failure),
       strikes = CASE WHEN ok THEN 0 ELSE health.strikes END + freed.strikes,
       failures = CASE WHEN ok THEN 0 ELSE health.failures END + freed.failures,
-      failing_since = CASE WHEN ok THEN failed_at ELSE coalesce(failing_since, failed_at) END,
+      failing_since = CASE WHEN ${begins} THEN failed_at WHEN NOT ok THEN failing_since END,
+      failing_attempts = CASE WHEN ok OR ${begins} THEN 0 ELSE failing_attempts END + freed.failures,
+      last_failed_at = coalesce(failed_at, last_failed_at),
       failed_probes = CASE
         WHEN ok THEN 0
         ELSE health.failed_probes + (failed_at IS NOT NULL AND coalesce(parked_until <= now(), false))::int
@@ -198,5 +244,7 @@ const health = (sql: SqlClient.SqlClient, concurrency: number, others: ReadonlyA
       END
     FROM freed
     WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
-    RETURNING health.project_id, health.installation_id, failing_since, claim_at
+    RETURNING health.project_id, health.installation_id, claim_at, failing_since, failing_attempts, last_failed_at,
+      failed_at IS NOT NULL AS failed_now
   )`
+}

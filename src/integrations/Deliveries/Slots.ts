@@ -1,75 +1,72 @@
 /**
- * Slots for attempts in flight in one process. Hanging and failing endpoints hold no more than a stated share:
+ * Slots for attempts in flight in one process, which projects share.
  *
- * - `healthySlots`: attempts to endpoints in good health, for as long as they are younger than `agedAfter`.
- * - `agedSlots`: the same attempts from then on. They give their slot back to the first pool, so endpoints that hang
- *   without ever having failed keep the others waiting for no longer than `agedAfter`.
- * - `suspectSlots`: attempts to suspect endpoints, which have failed three times in a row or timed out once. These may
- *   have one attempt in flight each (see the claim).
+ * There are two pools: one for attempts to healthy endpoints, one for attempts to suspect endpoints. A project may take a slot
+ * of a pool while it holds fewer than `factor` times as many as are free. So a project alone holds at most three quarters of a
+ * pool, and the next one finds slots at once, however long the attempts of the first take. As attempts end, projects that want
+ * more than there is come to hold equally many, and always leave some free.
  *
  * An attempt that waits for its answer costs a connection and a timer, so there may be many.
  */
-export const healthySlots = 512
-export const agedSlots = 1_024
-export const suspectSlots = 512
+import type { ProjectId } from "../../api/Ids.ts"
 
-/** Age, in milliseconds, from which an attempt counts as one of an endpoint that hangs. */
-export const agedAfter = 250
+export const pools = ["healthy", "suspect"] as const
+export type Pool = (typeof pools)[number]
 
-export interface Slot {
+export const sizes: Readonly<Record<Pool, number>> = { healthy: 2_048, suspect: 768 }
+
+/** A project may hold this many times the number of free slots. */
+const factor = 3
+
+/** The slots of a pool that may be taken now. */
+export interface Room {
+  readonly free: number
+  /** For a project that holds none. */
+  readonly newcomer: number
+  /** For each project that holds some. */
+  readonly holders: ReadonlyArray<{ readonly projectId: ProjectId; readonly room: number }>
+}
+
+export type Rooms = Readonly<Record<Pool, Room>>
+
+/** What takes a slot. */
+export interface Holder {
+  readonly projectId: ProjectId
   readonly suspect: boolean
-  readonly startedAt: number
-  pool: "healthy" | "aged" | "suspect" | "none"
 }
 
 export interface Slots {
-  /** Takes a slot. `now` is monotonic, in milliseconds. */
-  readonly take: (suspect: boolean, now: number) => Slot
-  readonly release: (slot: Slot) => void
-  /** Returns how many more attempts may start; never less than 0. */
-  readonly free: (now: number) => { readonly healthy: number; readonly suspect: number }
-  readonly used: () => number
+  readonly take: (holder: Holder) => void
+  readonly release: (holder: Holder) => void
+  readonly rooms: () => Rooms
 }
 
 export const make = (): Slots => {
-  const used = { healthy: 0, aged: 0, suspect: 0, none: 0 }
-  /** Slots of the healthy pool in the order of their start, from `head` on. Released ones are skipped. */
-  let young: Array<Slot> = []
-  let head = 0
+  const held: Readonly<Record<Pool, Map<ProjectId, number>>> = { healthy: new Map(), suspect: new Map() }
+  const free = { ...sizes }
 
-  const move = (slot: Slot, pool: Slot["pool"]) => {
-    used[slot.pool]--
-    used[pool]++
-    slot.pool = pool
+  const change = ({ projectId, suspect }: Holder, by: 1 | -1) => {
+    const pool = suspect ? "suspect" : "healthy"
+    const count = (held[pool].get(projectId) ?? 0) + by
+    free[pool] -= by
+    if (count === 0) held[pool].delete(projectId)
+    else held[pool].set(projectId, count)
   }
 
-  const age = (now: number) => {
-    for (let slot = young[head]; slot !== undefined; slot = young[++head]) {
-      if (slot.pool !== "healthy") continue
-      if (now - slot.startedAt < agedAfter || used.aged >= agedSlots) break
-      move(slot, "aged")
-    }
-    if (head > 1_024) {
-      young = young.slice(head)
-      head = 0
+  const roomOf = (pool: Pool): Room => {
+    /** The project may take x slots as long as held + x ≤ factor × (free - x). */
+    const room = (count: number) =>
+      Math.max(0, Math.min(free[pool], Math.ceil((factor * free[pool] - count) / (factor + 1))))
+    return {
+      free: Math.max(0, free[pool]),
+      newcomer: room(0),
+      holders: Array.from(held[pool], ([projectId, count]) => ({ projectId, room: room(count) }))
     }
   }
 
   return {
-    take: (suspect, startedAt) => {
-      const slot: Slot = { suspect, startedAt, pool: suspect ? "suspect" : "healthy" }
-      used[slot.pool]++
-      if (!suspect) young.push(slot)
-      return slot
-    },
-    release: (slot) => move(slot, "none"),
-    free: (now) => {
-      age(now)
-      return {
-        healthy: Math.max(0, healthySlots - used.healthy),
-        suspect: Math.max(0, suspectSlots - used.suspect)
-      }
-    },
-    used: () => used.healthy + used.aged + used.suspect
+    take: (holder) => change(holder, 1),
+    release: (holder) => change(holder, -1),
+    rooms: () => ({ healthy: roomOf("healthy"), suspect: roomOf("suspect") })
   }
 }

@@ -10,7 +10,7 @@ import {
   WebhookStateConflict
 } from "../../api/Problems.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
-import { recovered } from "../Deliveries/Health.ts"
+import { recovered } from "../Deliveries/Record.ts"
 import { installation_not_found } from "../Installations.ts"
 import { signingSecretsMax } from "../WebhookSecrets.ts"
 
@@ -105,13 +105,15 @@ export const configure = (
     health AS (INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM created),
     updated AS (
       UPDATE webhooks SET endpoint_url = ${endpointUrl}::text, event_types = ${eventTypes}::text[], enabled = true,
-        disabled_reason = NULL, version = webhooks.version + 1, updated_at = greatest(webhooks.updated_at, ${at}::timestamptz)
+        disabled_reason = NULL, version = webhooks.version + 1, updated_at = greatest(webhooks.updated_at, ${at}::timestamptz),
+        url_version = webhooks.url_version + (webhooks.endpoint_url <> ${endpointUrl}::text)::int
       FROM claim, target
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
     ),
     unparked AS (
-      UPDATE endpoint_health SET ${sql.literal(recovered)}
-      FROM claim
+      UPDATE endpoint_health SET ${sql.literal(recovered)},
+        url_version = target.url_version + (target.endpoint_url <> ${endpointUrl}::text)::int
+      FROM claim, target
       WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${id}
     )`,
   problems: {

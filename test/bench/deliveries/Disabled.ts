@@ -1,6 +1,6 @@
 /** Time until a long queue is empty after its webhook was disabled, and the effect on a healthy endpoint. */
 import { Effect } from "effect"
-import { disable } from "../../../src/integrations/Deliveries/DeadLetter.ts"
+import { disableGone } from "../../../src/integrations/DeliveryMaintenance/DeadLetter.ts"
 import { anotherDatabase, service } from "../Stage.ts"
 import { until } from "./Endpoints.ts"
 import { flow } from "./Flow.ts"
@@ -36,7 +36,7 @@ export const measure = Effect.fnUntraced(function* ({ endpoints, url }: Scene, {
     yield* sql`UPDATE webhooks SET enabled = true WHERE project_id = ${projectId}`
     yield* queueFor(sql, projectId, [gone.installationId], parked)
     const from = Date.now()
-    yield* disable(sql, gone, null, "gone")
+    yield* disableGone(sql, { ...gone, urlVersion: 1 })
     const disabled = Date.now() - from
     const { p50, p95 } = yield* flow(started, endpoints, events, pace)
     yield* until("deliveries stay open", done(sql), (done) => done)

@@ -3,6 +3,7 @@ import { PgClient } from "@effect/sql-pg"
 import { Effect, Layer, Redacted } from "effect"
 import { ProjectId } from "../../../src/api/Ids.ts"
 import { claim } from "../../../src/integrations/Deliveries/Claim.ts"
+import { roomsOf } from "../../support/Claims.ts"
 import { quantile } from "../Figures.ts"
 import { anotherDatabase, service } from "../Stage.ts"
 import { flow } from "./Flow.ts"
@@ -61,11 +62,10 @@ const claims = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   const client = yield* Layer.build(PgClient.layer({ url, maxConnections: 1, startupParameters: planned }))
   const sql = yield* Effect.provideContext(PgClient.PgClient, client)
   const named = [{ projectId, installationId: installationId(0), width: 4 }]
-  const slots = { healthy: 512, suspect: 512 }
   const times = []
   for (let n = 0; n < 200; n++) {
     const from = performance.now()
-    yield* claim(sql, { workerId: 1n, leaseMillis: 30_000, concurrency: 4, slots, named })
+    yield* claim(sql, { workerId: 1n, leaseMillis: 30_000, concurrency: 4, rooms: roomsOf(512, 512), named })
     times.push(performance.now() - from)
   }
   return quantile(times, 0.95)

@@ -1,17 +1,16 @@
 /** Periodic work of the delivery engine: takeover, sweep, dead-lettering, retention and measuring. */
-import { Clock, Duration, Effect, Schedule } from "effect"
-import type { SqlClient, SqlError } from "effect/sql"
-import { forkPeriodic } from "../../platform/background/Periodic.ts"
-import type { Worker } from "../../platform/background/Worker.ts"
-import { statement } from "../../platform/Database.ts"
-import { MetricsEnabled } from "../../platform/MetricsEnabled.ts"
-import { untraced } from "../../platform/Telemetry.ts"
-import type { Endpoint } from "./Claim/Endpoints.ts"
-import { type Batch, discard, expire } from "./DeadLetter.ts"
-import * as Metrics from "../DeliveryMetrics.ts"
-import { prune, retentionDays } from "./Prune.ts"
-import { reclaim } from "./Reclaim.ts"
-import { endpointsPerSweep, firstEndpoint, sweep } from "./Sweep.ts"
+import { Clock, Context, Duration, Effect, Layer, Schedule } from "effect"
+import { SqlClient, type SqlError } from "effect/sql"
+import { forkPeriodic } from "../platform/background/Periodic.ts"
+import { Worker } from "../platform/background/Worker.ts"
+import { clients, statement } from "../platform/Database.ts"
+import { MetricsEnabled } from "../platform/MetricsEnabled.ts"
+import { untraced } from "../platform/Telemetry.ts"
+import type { Endpoint } from "./Deliveries/Visits.ts"
+import { type Batch, discard, expire } from "./DeliveryMaintenance/DeadLetter.ts"
+import { prune, retentionDays } from "./DeliveryMaintenance/Prune.ts"
+import { endpointsPerSweep, firstEndpoint, reclaim, sweep } from "./DeliveryMaintenance/Recovery.ts"
+import * as Metrics from "./DeliveryMetrics.ts"
 
 const reclaimEvery = Duration.millis(500)
 /** After a round of the sweep, and between two statements of a round. 100,000 endpoints take 25 s. */
@@ -26,19 +25,18 @@ const measureEvery = Duration.seconds(15)
 
 interface Options {
   readonly sql: SqlClient.SqlClient
-  /** For the sweep, dead-lettering, retention and measuring. */
-  readonly maintenance: SqlClient.SqlClient
-  readonly worker: Worker["Service"]
   readonly leaseMillis: number
   /** Age at which a delivery expires. */
   readonly maxAge: Duration.Duration
   /** Names endpoints that the next claim visits. */
-  readonly visit: (endpoints: ReadonlyArray<Endpoint>) => Effect.Effect<unknown>
+  readonly visit: (endpoints: ReadonlyArray<Endpoint>) => void
 }
 
 /** Runs until the scope is closed. */
-export const maintain = Effect.fnUntraced(function* (options: Options) {
-  const { leaseMillis, maintenance, maxAge, sql, visit, worker } = options
+export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql, visit }: Options) {
+  /** For the sweep, dead-lettering, retention and measuring. */
+  const maintenance = Context.get(yield* Layer.build(clients.maintenance), SqlClient.SqlClient)
+  const worker = yield* Worker
   const measured = yield* MetricsEnabled
   const periodic = <A, E, R>(name: string, interval: Duration.Duration, effect: Effect.Effect<A, E, R>) =>
     forkPeriodic(`deliveries ${name}`, { interval }, untraced(effect))
@@ -46,7 +44,7 @@ export const maintain = Effect.fnUntraced(function* (options: Options) {
   yield* periodic(
     "takeover",
     reclaimEvery,
-    Effect.flatMap(
+    Effect.map(
       Effect.suspend(() => statement(reclaim(sql, worker, leaseMillis))),
       visit
     )

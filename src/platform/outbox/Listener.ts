@@ -1,9 +1,9 @@
 /** Receives the notices of `Notifier`: those of this process directly, those of others by NOTIFY. */
 import { PgClient } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer, Option, Queue } from "effect"
-import { Supervisor } from "../../platform/background/Supervisor.ts"
-import { clients } from "../../platform/Database.ts"
-import { channel, type Notice, noticeOf, Notifier } from "../../platform/outbox/Notifier.ts"
+import { Supervisor } from "../background/Supervisor.ts"
+import { clients } from "../Database.ts"
+import { channel, type Notice, noticeOf, Notifier } from "./Notifier.ts"
 
 const reconnectAfter = Duration.seconds(1)
 
