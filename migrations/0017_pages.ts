@@ -63,6 +63,13 @@ export default [
         END
       ), event_type, id)`
   ),
+  // For the progress of a campaign: few recipients are settled without a send.
+  Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql`
+      CREATE INDEX CONCURRENTLY IF NOT EXISTS campaign_recipients_unsent
+      ON campaign_recipients (project_id, audience_id, status) WHERE status IN ('failed', 'unknown', 'skipped')`
+  ),
   Effect.flatMap(
     SqlClient.SqlClient,
     (sql) => sql`

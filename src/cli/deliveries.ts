@@ -1,6 +1,7 @@
 /** `deliveries`: the deliveries of events to the webhooks of a project. */
 import { Effect, Layer, Option } from "effect"
 import { Command, Flag } from "effect/cli"
+import type { DeliveryAttempt } from "../api/integrations/Deliveries.ts"
 import { eventTypes } from "../api/integrations/Events.ts"
 import { Deliveries, type Delivery, states } from "../integrations/Deliveries.ts"
 import { attemptsOf } from "../integrations/DeliveryDetails.ts"
@@ -76,7 +77,7 @@ const show = Command.make(
     const replay = found.replayOf === null ? "" : `\nReplay of ${found.replayOf}`
     yield* answer(
       json,
-      { ...itemOf(found), replayOf: found.replayOf, attemptLog: attempts },
+      { ...itemOf(found), replayOf: found.replayOf, attemptLog: attempts.map(entryOf) },
       `${table([head, row(found)])}${replay}\n\n${attempts.length === 0 ? "No attempts yet" : log}`
     )
   }, onDeliveries)
@@ -116,10 +117,20 @@ const itemOf = (delivery: Delivery) => ({
   eventType: delivery.eventType,
   status: delivery.status,
   attempts: delivery.attempts,
-  nextAttemptAt: delivery.nextAttemptAt,
+  nextAttemptAt: delivery.status === "pending" ? delivery.nextAttemptAt : null,
   lastStatusCode: delivery.lastStatusCode,
   lastErrorCode: delivery.lastErrorCode,
   createdAt: delivery.createdAt
+})
+
+/** An attempt as `--json` shows it. */
+const entryOf = ({ durationMs, errorCode, finishedAt, number, startedAt, statusCode }: DeliveryAttempt) => ({
+  number,
+  startedAt,
+  finishedAt,
+  statusCode,
+  errorCode,
+  durationMs
 })
 
 const row = (delivery: Delivery) => [
@@ -128,7 +139,7 @@ const row = (delivery: Delivery) => [
   delivery.eventType,
   delivery.status,
   String(delivery.attempts),
-  delivery.nextAttemptAt ?? "-",
+  itemOf(delivery).nextAttemptAt ?? "-",
   String(delivery.lastStatusCode ?? delivery.lastErrorCode ?? "-"),
   delivery.createdAt
 ]

@@ -26,7 +26,10 @@ export class Receipts extends Context.Service<
         sql,
         (key) => sql`
           SELECT ${sql.literal(columns)}, messages.attempt_log AS attempts FROM ${key}
-            LEFT JOIN messages ON messages.project_id = key.project_id AND messages.id = key.id
+            -- Only the primary key has this order; by two equalities a plan may use the index by age.
+            LEFT JOIN LATERAL (
+              SELECT * FROM messages WHERE project_id = key.project_id AND id >= key.id ORDER BY id LIMIT 1
+            ) messages ON messages.id = key.id
             LEFT JOIN channels ON channels.project_id = messages.project_id AND channels.id = messages.channel_id
           WHERE ${sql.literal(plannedOnce)}
           ORDER BY ordinal`

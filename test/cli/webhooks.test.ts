@@ -26,7 +26,8 @@ const Webhook = Schema.Struct({
   disabledReason: Schema.NullOr(Schema.String),
   consecutiveFailures: Schema.Int,
   lastSuccessAt: Schema.NullOr(Schema.String),
-  version: Schema.Int
+  version: Schema.Int,
+  deadLettered: Schema.optionalKey(Schema.Int)
 })
 const Entry = Schema.Struct({
   at: Schema.String,
@@ -61,6 +62,7 @@ const start = Effect.fnUntraced(function* (to: Receiver) {
   const webhooks = (name: string, installation = "shop") => command("webhooks", name, "--installation", installation)
   return {
     ...project,
+    env,
     secret,
     command,
     webhooks,
@@ -99,6 +101,12 @@ layer(server, { excludeTestServices: true })("webhooks", (it) => {
       const { deliveries, events, health, secret, switched, webhooks } = yield* start(to)
       const before = yield* health()
       const first = documentOf(yield* webhooks("test"))
+      // Any other answer is printed, too, and the command fails.
+      const refused = Effect.map(webhooks("test"), ({ status, stderr, stdout }) => {
+        assert.deepStrictEqual([status, stderr.split("\n").length], [1, 2])
+        const answer: unknown = JSON.parse(stdout)
+        return answer
+      })
       assert.deepInclude(first, { status: 200, errorCode: null })
       const [hit = assert.fail("nothing came")] = to.hits
       assert.isTrue(verifies(secret, hit))
@@ -106,8 +114,8 @@ layer(server, { excludeTestServices: true })("webhooks", (it) => {
       assert.deepInclude(bodyOf(hit), { type: "webhook.test.v1", installationId: "shop", data: {} })
 
       yield* switched("disable")
-      assert.deepInclude(documentOf(yield* webhooks("test")), { status: 503, errorCode: null })
-      assert.deepInclude(documentOf(yield* webhooks("test")), { status: null, errorCode: "timeout" })
+      assert.deepInclude(yield* refused, { status: 503, errorCode: null })
+      assert.deepInclude(yield* refused, { status: null, errorCode: "timeout" })
       assert.deepStrictEqual([yield* events, yield* deliveries()], [[], []])
       assert.deepStrictEqual(yield* health(), before)
     })
@@ -118,13 +126,24 @@ layer(server, { excludeTestServices: true })("webhooks", (it) => {
     () =>
       Effect.gen(function* () {
         const to = yield* receiver(hang)
-        const { audit, created, deliveries, sql, projectId, switched } = yield* start(to)
+        const { audit, created, deliveries, env, sql, projectId, switched } = yield* start(to)
         yield* sql`
         UPDATE endpoint_health SET parked_until = now() + interval '1 day', failures = 12
         WHERE project_id = ${projectId}`.pipe(Effect.orDie)
         yield* created()
-        assert.deepInclude(yield* switched("disable"), { enabled: false, disabledReason: "operator", version: 2 })
-        assert.deepInclude(yield* switched("disable"), { enabled: false, version: 2 })
+        const asked = (stdin: string) =>
+          run(["webhooks", "disable", "--project", projectId, "--installation", "shop"], { env, stdin, terminal: true })
+        const question = "Disable the webhook of shop, and end its 1 pending deliveries? [y/N]"
+        assert.deepStrictEqual(yield* asked("n\n"), failure(1, question, "Nothing was changed"))
+        assert.deepStrictEqual(yield* asked(""), failure(1, question, "Nothing was changed"))
+        assert.deepInclude(yield* switched("disable"), {
+          enabled: false,
+          disabledReason: "operator",
+          version: 2,
+          deadLettered: 1
+        })
+        assert.deepInclude(yield* asked("y\n"), { status: 0 })
+        assert.deepInclude(yield* switched("disable"), { enabled: false, version: 2, deadLettered: 0 })
         const [delivery] = yield* untilRows(deliveries(), ([row]) => row?.status === "dead").pipe(
           Effect.andThen(deliveries())
         )

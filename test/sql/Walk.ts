@@ -19,7 +19,15 @@ const queries = [
   "crm/deals?lifecycle=all&status=open&",
   "crm/deals?status=open&",
   "crm/deals/deal_own/notes?",
+  "crm/pipelines?",
   "messaging/sources?",
+  "integrations?",
+  "integrations/ins_own/outbound-webhook/deliveries?",
+  "integrations/ins_own/outbound-webhook/deliveries?status=dead&",
+  "integrations/ins_own/outbound-webhook/deliveries?eventType=crm.task.created.v1&",
+  "integrations/ins_own/outbound-webhook/deliveries?status=dead&eventType=crm.task.created.v1&",
+  "campaigns?",
+  "campaigns?status=draft&",
   "campaigns/audience-segments?"
 ]
 
@@ -59,6 +67,14 @@ export const walk = Effect.gen(function* () {
   })
   for (const sample of Object.values(samples)) yield* ask(sample)
 
+  yield* apply(own.projectId, {
+    pipelines: [{ id: "pipe_two", name: "Two", stages: [{ id: "stage_two", name: "Two" }] }],
+    campaigns: [{ id: "cmp_two", name: "Two" }]
+  })
+  yield* server.sql`
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, status, created_at, finished_at)
+    SELECT project_id, 'dlv_two', installation_id, event_id, status, created_at, finished_at
+    FROM deliveries WHERE project_id = ${own.projectId} AND id = 'dlv_own'`
   for (const query of queries) {
     const first = yield* send({ path: `${api}/${query}limit=1`, token: own.token })
     const cursor = /"nextCursor":"([^"]+)"/.exec(first.text)?.[1]
@@ -66,8 +82,12 @@ export const walk = Effect.gen(function* () {
   }
 
   // Requests that arrive together on one connection are looked up together.
-  const lookup = `GET ${api}/crm/deals/deal_own HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${own.token}\r\n`
-  yield* sendBytes(`${`${lookup}\r\n`.repeat(4)}${lookup}connection: close\r\n\r\n`)
+  const webhook = "integrations/ins_own/outbound-webhook"
+  const message = "messaging/conversations/0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8/messages/msg_own"
+  for (const path of ["crm/deals/deal_own", "campaigns/cmp_own", message, webhook, `${webhook}/deliveries/dlv_own`]) {
+    const lookup = `GET ${api}/${path} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${own.token}\r\n`
+    yield* sendBytes(`${`${lookup}\r\n`.repeat(4)}${lookup}connection: close\r\n\r\n`)
+  }
 
   // Ids too long for a cursor, references to records that exist, a stage that is removed, a profile that is removed.
   const long = yield* server.seed({

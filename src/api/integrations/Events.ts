@@ -29,7 +29,6 @@ const dealOf = Deal.annotateKey({ description: "The deal after the change." })
 /** The earlier values of what a change altered. An event that is older than this member decodes to none. */
 const previous = Schema.Struct(Struct.map({ ...dealFields, closedAt: Deal.fields.closedAt }, Schema.optionalKey))
   .annotate({
-    identifier: "DeveloperDealPrevious",
     description:
       "The members of the deal that the change altered, with their values before it, `version` and `updatedAt` left out. Older events lack it."
   })
