@@ -21,10 +21,10 @@ export const platform = [
   cursors(' || bytes.toString("base64url") !== cursor', ""),
   cursors("timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength))", "true"),
   cursors("const longestId = 384 -", "const longestId = 1384 -"),
-  pages("limit: 1 + (", "limit: ("),
+  pages("const size = 1 + (", "const size = ("),
   pages("AND (created_at, id) <", "AND (created_at, id) <="),
   pages("AND sha256(convert_to(id, 'UTF8')) = ${idDigest}", "LIMIT 1"),
-  pages("), ${idStart + greatest})", "))"),
+  pages('), ${order === "ASC" ? idStart : idStart + greatest})', "))"),
   mutating("platform/Instants.ts", "platform/Instants")(
     "BigInt(millis - postgresEpoch) * 1_000n",
     "BigInt((millis - postgresEpoch) * 1_000)"

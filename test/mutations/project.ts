@@ -9,7 +9,7 @@ const deals = mutating("project/Projects/Deals.ts", "project/Projects.deals")
 const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
 
 export const project = [
-  upsert('sql`(${columns(given, "old.")}) IS DISTINCT FROM (${sql.csv(next)})`', "sql`true`"),
+  upsert('sql`(${columns(givenColumns, "old.")}) IS DISTINCT FROM (${sql.csv(next)})`', "sql`true`"),
   upsert("ELSE ${otherwise} END", "ELSE NULL END"),
   upsert("WHERE NOT EXISTS (SELECT FROM ${table} AS old WHERE ${same})", "WHERE true"),
   references('["deals/*/stageId", "stages"],', ""),

@@ -2,11 +2,14 @@
 import type { SqlClient } from "effect/sql"
 import { formatInstant } from "../../platform/Instants.ts"
 import type { Claim } from "./Claim.ts"
-import { after, longestPause, type Move, stepOf } from "./States.ts"
+import { after, type Move, stepOf } from "./States.ts"
 import { type Endpoint, keyOf } from "./Visits.ts"
 
 /** Failures in a row that park an endpoint. */
 const failuresToPark = 10
+
+/** Longest pause of a parked endpoint, in milliseconds. */
+export const longestPause = 15 * 60_000
 
 /** First pause of a parked endpoint, in milliseconds. Each failed probe doubles it, up to `longestPause`. */
 const firstPause = 30_000
