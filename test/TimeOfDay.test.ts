@@ -21,7 +21,7 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "client/Attempts.ts": [1, "compared with the date of Retry-After"],
   "client/Webhooks.ts": [1, "compared with the time of a signature"],
   "integrations/Deliveries.ts": [1, "stored"],
-  "integrations/Deliveries/Maintenance.ts": [1, "compared with stored times"],
+  "integrations/DeliveryMaintenance.ts": [1, "compared with stored times"],
   "integrations/DeliveryLoop.ts": [1, "stored in the attempt log, and signed"],
   "integrations/Replays.ts": [1, "compared with stored times"],
   "integrations/Sender.ts": [1, "compared with the date of Retry-After"],
