@@ -14,7 +14,7 @@ import { eventually } from "../support/Waiting.ts"
 
 /** The statements of a delivery, each by text that only it has: messages and campaigns have their own claims. */
 export const command = /INSERT INTO deals|UPDATE deals SET/
-export const claim = /WITH endpoint AS MATERIALIZED \(\s*SELECT health\.project_id/
+export const claim = /WITH RECURSIVE\s+named AS MATERIALIZED \(/
 export const record = /UPDATE deliveries SET\s+status = to_state/
 
 /** A process of the service, and the proxy between it and the database. */
