@@ -20,6 +20,8 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   "a queue, in an index that has nothing else: what is under way": [
     "src/campaigns/Runner/Claims.ts claim: sorts campaigns below a limit",
     "src/campaigns/Runner/Progress.ts advance: reads campaigns without a limit by campaigns_under_way",
+    "src/integrations/Deliveries/Claim.ts claim: sorts endpoint_health below a limit",
+    "src/integrations/DeliveryMetrics.ts measureQueue: sorts endpoint_health below a limit",
     "src/integrations/Deliveries.ts countStuck: reads deliveries without a limit by deliveries_open",
     "src/integrations/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
     "src/integrations/Replays/Release.ts waiting: sorts endpoint_health below a limit",

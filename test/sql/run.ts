@@ -86,7 +86,11 @@ const leaveInvalidIndex = Effect.gen(function* () {
 const sentTexts = Effect.fnUntraced(function* (databaseUrl: string) {
   const wire = yield* startWireProxy(databaseUrl)
   yield* Effect.gen(function* () {
-    const server = yield* startConsole({ DATABASE_URL: wire.url, WEBHOOK_RETRY_SCHEDULE: "100ms" })
+    const server = yield* startConsole({
+      DATABASE_URL: wire.url,
+      WEBHOOK_RETRY_SCHEDULE: "100ms",
+      WEBHOOK_DISABLE_AFTER: "1s"
+    })
     const world = World.layerNoDeps.pipe(Layer.provideMerge(Layer.succeed(TestServer, server)))
     yield* Effect.andThen(walk, operate(server)).pipe(Effect.provide(world))
   }).pipe(Effect.scoped)
