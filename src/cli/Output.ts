@@ -21,10 +21,10 @@ export const answerPage = Effect.fnUntraced(function* (
   yield* answer(json, { items, next }, `${text}${rest}`)
 })
 
-/** Whether somebody reads what is printed. */
+/** Whether standard output is a terminal. */
 export const isOnTerminal = Effect.flatMap(Stdio.Stdio, ({ stdoutIsTerminal }) => stdoutIsTerminal)
 
-/** Asks a question on standard error. Only an answer that begins with `y` confirms it. */
+/** Asks a question on standard error, and returns whether the answer is `y` or `yes`. */
 export const confirmed = Effect.fnUntraced(function* (question: string) {
   const { stdin } = yield* Stdio.Stdio
   yield* Console.error(`${oneLine(question)} [y/N]`)

@@ -119,8 +119,9 @@ export interface PageFilter {
 }
 
 /**
- * Reads a page of the deliveries of an installation, newest first, which the order of their ids is. With a filter it merges
- * the parts of `deliveries_by_state` that match, each of which has the order; else it reads `deliveries_by_installation`.
+ * Reads a page of the deliveries of an installation, by id from the newest on. Without a filter it reads the index
+ * `deliveries_by_installation`. With a filter it merges one part of `deliveries_by_state` for each state and type that match; the
+ * index has each part in the order of the ids.
  */
 export const page = (
   sql: SqlClient.SqlClient,

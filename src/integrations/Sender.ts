@@ -100,7 +100,7 @@ export class Sender extends Context.Service<
           return target
         }
 
-        /** Returns the destination at those of the addresses that may be called; none of them: undefined. */
+        /** Returns the destination with the addresses that may be called; undefined if none may. */
         const destinationAt = (target: Target, addresses: ReadonlyArray<string>) => {
           if (target.resolved === addresses) return target.destination
           const { url } = target.endpoint

@@ -1,8 +1,8 @@
 /**
- * The path of a request through an operation, by HTTP (`HttpProtocol.ts`) or as a tool (`Mcp/ToolProtocol.ts`). Each endpoint of the
- * HttpApi is compiled once for each protocol, at start. Its steps are in the order of the contract's checks (§1): credential → entitlement, module, membership, scope → rate limit →
- * body size and type → shape of the request → handler (idempotency key and effect) → answer. `Lifecycle.ts` has the routing
- * before them and the rendering of problems after them.
+ * The path of a request through an operation, by HTTP (`HttpProtocol.ts`) or as a tool (`Mcp/ToolProtocol.ts`). Each endpoint
+ * of the HttpApi is compiled once for each protocol, at start. Its steps are in the order of the contract's checks (§1):
+ * credential → entitlement, module, membership, scope → rate limit → body size and type → shape of the request → handler
+ * (idempotency key and effect) → answer. `Lifecycle.ts` has the routing before them and the rendering of problems after them.
  *
  * A step that fails with a problem ends the path. Only then are all faults of the request gathered. A step that need not wait
  * (a known credential, a bucket in memory, a request without a body) is done at once, without an operation of the fiber.

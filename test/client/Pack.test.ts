@@ -290,12 +290,13 @@ describe("the example programs of the README", () => {
     "are a whole integration, which compiles strictly",
     async () => {
       const fresh = await startService({ env: { DATA_DIR: join(await temporaryDirectory(), "data") } })
-      const [, program = ""] = /```ts\n(.*?)```/s.exec(manual) ?? []
+      const [program = "", following = ""] = manual.matchAll(/```ts\n(.*?)```/gs).map(([, block = ""]) => block)
       const file = await fileOf("integration.ts", program.replaceAll("8080", String(await freePort())))
+      const other = await fileOf("following.ts", following)
       const types = ["--types", "node", "--typeRoots", join(checkout, "node_modules/@types")]
       const options = ["--ignoreConfig", "--strict", "--noEmit", "--skipLibCheck", "--target", "es2024"]
       const modules = ["--module", "nodenext", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes"]
-      await run(join(checkout, "node_modules/.bin/tsc"), ...options, ...modules, ...types, file)
+      await run(join(checkout, "node_modules/.bin/tsc"), ...options, ...modules, ...types, file, other)
       const { code, stderr, stdout } = await runToEnd(process.execPath, [file], {
         API: `${fresh.url}/api/v1/developer`,
         TOKEN: /dk_\w+/.exec(fresh.stdout())?.[0] ?? ""

@@ -8,6 +8,7 @@ const extent = mutating("server/JsonExtent.ts", "server/JsonExtent")
 const refusals = mutating("server/Refusals.ts", "contract/Connections")
 const lifecycle = mutating("server/Lifecycle.ts", "contract/Connections")
 const loopback = mutating("server/Loopback.ts", "server/Loopback")
+const mcp = mutating("server/Mcp.ts", "contract/Mcp")
 
 export const server = [
   discovery("Buffer.from(withoutFiles(text))", "Buffer.from(text)"),
@@ -28,6 +29,12 @@ export const server = [
   lifecycle('hosts === 0 && httpVersion !== "1.0"', "hosts === 0"),
   lifecycle('hosts === 0 && httpVersion !== "1.0" ? "is required"', 'hosts < 0 ? "is required"'),
   mutating("server/Http.ts", "server/Loopback")("isOnLoopback(address) ? isLoopbackHost : undefined", "isLoopbackHost"),
+  mcp("if (!isAllowed(headers.origin, publicUrl)) {", "if (publicUrl === '') {"),
+  mcp("maxDepth + outerLevels", "maxDepth"),
+  mutating("server/Mcp/Tools.ts", "contract/Walk.tools")(
+    "refusalOf(credential, access) === undefined",
+    "credential !== access"
+  ),
   loopback('plain.endsWith(".localhost")', 'plain.endsWith("localhost")'),
   mutating("platform/Redaction.ts", "platform/Redaction")("if (from < end) continue", "if (from > end) continue"),
   mutating("platform/Redaction.ts", "platform/Redaction")('text.includes("%")', 'text.includes("%5")')

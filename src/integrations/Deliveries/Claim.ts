@@ -13,7 +13,7 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DeliveryId, EventId } from "../../api/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
-import { stepOf } from "./States.ts"
+import { literalsOf } from "./States.ts"
 import { due, type Endpoint, endpoints, given, locked, settle, type Terms, visits } from "./Visits.ts"
 
 /** A leased delivery, to be attempted now. */
@@ -56,7 +56,7 @@ type Row = Claim | (Endpoint & { readonly id: null })
  * - `leased`: the chosen ones. The lock of the endpoint excludes other claims, so no row lock precedes the update by `ctid`.
  */
 export const claim = (sql: SqlClient.SqlClient, terms: Terms & { readonly leaseMillis: number }) => {
-  const { from, to } = stepOf(sql, "claimed")
+  const { from, to } = literalsOf(sql, "claimed")
   return sql<Row>`
   WITH RECURSIVE ${given(sql, terms)},
   ${due(sql, "healthy", terms)},

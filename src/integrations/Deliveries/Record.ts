@@ -2,7 +2,7 @@
 import type { SqlClient } from "effect/sql"
 import { formatInstant } from "../../platform/Instants.ts"
 import type { Claim } from "./Claim.ts"
-import { after, type Move, stepOf } from "./States.ts"
+import { after, literalsOf, type Move } from "./States.ts"
 import { type Endpoint, keyOf } from "./Visits.ts"
 
 /** Failures in a row that park an endpoint. */
@@ -88,9 +88,9 @@ const separated = (results: ReadonlyArray<Result>) => {
 type Separated = ReturnType<typeof separated>
 
 /**
- * When an endpoint has failed for so long that its webhook is to be disabled: `attempts` or more have failed in a period of
- * `forMillis` or more, in which no two of them were further apart than `quietMillis`. A longer time without an attempt says
- * nothing about the endpoint, and the next failure begins another period.
+ * The rule by which a failing endpoint has its webhook disabled. At least `attempts` attempts have failed, the first and the last
+ * of them at least `forMillis` apart. A failure that follows the one before by more than `quietMillis` begins another period: a
+ * longer time without an attempt says nothing about the endpoint.
  */
 export interface Failing {
   readonly forMillis: number
@@ -104,13 +104,13 @@ export interface Terms {
   readonly failing: Failing
 }
 
-/** Whether the row of `endpoint_health` has failed for so long. */
+/** Whether a row of `endpoint_health` satisfies the rule by which its webhook is disabled. */
 export const isFailing = (sql: SqlClient.SqlClient, { attempts, forMillis }: Failing) => sql`coalesce(
     failing_attempts >= ${attempts}::int AND last_failed_at - failing_since >= ${forMillis}::float8 * interval '1 millisecond',
     false
   )`
 
-/** An endpoint of which something follows from its results. */
+/** An endpoint that is to be claimed or disabled after its results were recorded. */
 export interface Recorded extends Endpoint {
   /** A claim would find something now. */
   readonly isDue: boolean
@@ -130,7 +130,7 @@ export interface Recorded extends Endpoint {
 export const record = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { concurrency, failing }: Terms) => {
   const parts = separated(results)
   const { endpoints } = parts
-  const { from } = stepOf(sql, "succeeded")
+  const { from } = literalsOf(sql, "succeeded")
   return sql<Recorded>`
   WITH gate AS MATERIALIZED (
     SELECT at, endpoint_health.url_version = endpoint.url_version AS is_current FROM unnest(
@@ -207,8 +207,8 @@ const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => 
     ((SELECT ${others.map(({ jitter }) => String(jitter))}::float8[]))[place] AS jitter`
 
 /**
- * Counts `freed` into the rows of endpoints. The row's own columns are read in SET alone: there they are those of the
- * locked version, where a join would read those of the statement's snapshot.
+ * Counts `freed` into the rows of endpoints. Only SET reads the columns of `endpoint_health`: it sees the version of the row that
+ * `gate` has locked, where a join would see the version of the statement's snapshot.
  */
 const health = (sql: SqlClient.SqlClient, { others }: Separated, concurrency: number, { quietMillis }: Failing) => {
   const begins = sql`(failed_at IS NOT NULL AND (ok OR failing_since IS NULL OR coalesce(

@@ -2,7 +2,7 @@
 import type { SqlClient, Statement } from "effect/sql"
 import type { DisabledReason } from "../../api/integrations/WebhookHealth.ts"
 import { type Failing, isFailing } from "../Deliveries/Record.ts"
-import { stepOf } from "../Deliveries/States.ts"
+import { literalsOf } from "../Deliveries/States.ts"
 import type { Endpoint } from "../Deliveries/Visits.ts"
 
 /** Maximum number of deliveries in a batch. */
@@ -67,7 +67,7 @@ export interface Batch {
  * deliveries, so a crash loses nothing; a delivery that was committed later is marked anew by the sweep.
  */
 export const discard = (sql: SqlClient.SqlClient) => {
-  const { from, to } = stepOf(sql, "disabled")
+  const { from, to } = literalsOf(sql, "disabled")
   return sql<Batch>`
   WITH endpoint AS MATERIALIZED (
     SELECT project_id, installation_id, enabled FROM endpoint_health health JOIN webhooks USING (project_id, installation_id)
@@ -105,7 +105,7 @@ export const discard = (sql: SqlClient.SqlClient) => {
  * `created_at` is always true: it is the condition of `deliveries_by_age_of_open`.
  */
 export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => {
-  const { from, to } = stepOf(sql, "expired")
+  const { from, to } = literalsOf(sql, "expired")
   return sql<Batch>`
   WITH old AS MATERIALIZED (
     SELECT expired.row FROM projects, LATERAL (

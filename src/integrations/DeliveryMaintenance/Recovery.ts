@@ -4,7 +4,7 @@
  */
 import type { SqlClient, Statement } from "effect/sql"
 import type { Worker } from "../../platform/background/Worker.ts"
-import { stepOf } from "../Deliveries/States.ts"
+import { literalsOf } from "../Deliveries/States.ts"
 import type { Endpoint } from "../Deliveries/Visits.ts"
 
 /** Maximum number of endpoints that one statement changes. */
@@ -16,7 +16,7 @@ const endpointsPerStatement = 5_000
  * endpoints that have such a delivery.
  */
 export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => {
-  const { from, to } = stepOf(sql, "lease_lost")
+  const { from, to } = literalsOf(sql, "lease_lost")
   return sql<Endpoint>`
   WITH gate AS MATERIALIZED (
     SELECT project_id, installation_id, in_flight, ${worker.isDead(sql, sql`worker_id`)} AS dead FROM endpoint_health health
@@ -63,7 +63,7 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
 const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql`
   SELECT ctid AS row, leased_until FROM deliveries
   WHERE project_id = ${endpoint}.project_id AND installation_id = ${endpoint}.installation_id
-    AND finished_at IS NULL AND status = ${stepOf(sql, "lease_lost").from}
+    AND finished_at IS NULL AND status = ${literalsOf(sql, "lease_lost").from}
   ORDER BY available_at, id LIMIT ${endpoint}.in_flight`
 
 /** Maximum number of endpoints that one statement looks at. */
@@ -103,7 +103,7 @@ export const sweep = (
     SELECT health.project_id, health.installation_id, available_at, enabled FROM open, LATERAL (
       SELECT available_at FROM deliveries
       WHERE project_id = open.project_id AND installation_id = open.installation_id
-        AND finished_at IS NULL AND status = ${stepOf(sql, "claimed").from}
+        AND finished_at IS NULL AND status = ${literalsOf(sql, "claimed").from}
       ORDER BY available_at, id LIMIT 1
     ) first, endpoint_health health JOIN webhooks USING (project_id, installation_id)
     WHERE health.project_id = open.project_id AND health.installation_id = open.installation_id AND CASE

@@ -1,0 +1,106 @@
+/** The endpoint of agents apart from its tools: who may call it, its limits, and the errors of the protocol (contract §17). */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { type Answer, type Request, send } from "../support/ContractHttp.ts"
+import { mcpRequest, rpcOf } from "../support/Mcp.ts"
+import { TestServer } from "../support/TestServer.ts"
+
+const codeOf = ({ text }: Answer): unknown => JSON.parse(text).code
+
+/** Makes lists in lists, `depth` of them. */
+const nested = (depth: number): unknown => Array.from({ length: depth }).reduce((inner: unknown) => [inner], 0)
+
+layer(TestServer.layer(), { excludeTestServices: true })("the endpoint of agents", (it) => {
+  const opened = Effect.gen(function* () {
+    const { seed, url } = yield* TestServer
+    const { token } = yield* seed()
+    return { token, ask: (request: Request) => send(url, request) }
+  })
+
+  it.effect("requires a token, and no Origin of another server", () =>
+    Effect.gen(function* () {
+      const { ask, token } = yield* opened
+      const ping = mcpRequest(token, "ping", {})
+      const withOrigin = (origin: string) => ask({ ...ping, headers: { ...ping.headers, origin } })
+      const anonymous = yield* ask(mcpRequest(undefined, "ping", {}))
+      assert.deepStrictEqual([anonymous.status, codeOf(anonymous)], [401, "credential_missing"])
+      assert.isString(anonymous.headers["www-authenticate"])
+      assert.isString(anonymous.headers["x-request-id"])
+      assert.deepStrictEqual(rpcOf(yield* ask(ping)).result, {})
+      assert.strictEqual((yield* withOrigin("http://localhost:6274")).status, 200)
+      for (const origin of ["https://evil.example", "null", "http://127.0.0.1.evil.example"]) {
+        const refused = yield* withOrigin(origin)
+        assert.deepStrictEqual([refused.status, codeOf(refused)], [403, "origin_refused"], origin)
+      }
+    })
+  )
+
+  it.effect("negotiates a revision, and answers errors of the protocol with the id of the request", () =>
+    Effect.gen(function* () {
+      const { ask, token } = yield* opened
+      const initialized = (protocolVersion: string) =>
+        Effect.map(ask(mcpRequest(token, "initialize", { protocolVersion })), (answer) => rpcOf(answer).result)
+      assert.strictEqual((yield* initialized("2024-11-05"))?.["protocolVersion"], "2024-11-05")
+      assert.strictEqual((yield* initialized("1999-01-01"))?.["protocolVersion"], "2025-11-25")
+
+      const ping = mcpRequest(token, "ping", {})
+      const faulty = (json: unknown) => Effect.map(ask({ ...ping, json }), rpcOf)
+      const errorOf = (json: unknown) => Effect.map(faulty(json), ({ error, id }) => [id, error?.code])
+      const message = { jsonrpc: "2.0", id: "a", method: "ping" }
+      assert.deepStrictEqual(yield* errorOf({ ...message, method: "prompts/list" }), ["a", -32601])
+      assert.deepStrictEqual(yield* errorOf({ ...message, params: [] }), ["a", -32602])
+      assert.deepStrictEqual(yield* errorOf([message]), [null, -32600])
+      assert.deepStrictEqual(yield* errorOf({ ...message, method: "tools/call", params: { name: "drop" } }), [
+        "a",
+        -32602
+      ])
+      const notified = yield* ask({ ...ping, json: { jsonrpc: "2.0", method: "notifications/initialized" } })
+      assert.deepStrictEqual([notified.status, notified.text], [202, ""])
+    })
+  )
+
+  it.effect("counts its size for the whole message, and nesting from the arguments on", () =>
+    Effect.gen(function* () {
+      const { ask, token } = yield* opened
+      const calling = (body: unknown) =>
+        ask(mcpRequest(token, "tools/call", { name: "createClient", arguments: { body } }))
+      const large = yield* calling({ displayName: "x".repeat(262_144) })
+      assert.deepStrictEqual([large.status, codeOf(large)], [413, "body_too_large"])
+      // With the arguments and the body, 32 levels.
+      const deep = yield* calling({ tags: nested(30) })
+      assert.strictEqual(deep.status, 200)
+      assert.strictEqual(rpcOf(deep).result?.["isError"], true)
+      const tooDeep = yield* calling({ tags: nested(31) })
+      assert.deepStrictEqual([tooDeep.status, codeOf(tooDeep)], [400, "validation_failed"])
+      const asText = yield* ask({
+        method: "POST",
+        path: "/mcp",
+        token,
+        body: "{}",
+        headers: { "content-type": "text/plain" }
+      })
+      assert.deepStrictEqual([asText.status, codeOf(asText)], [415, "unsupported_media_type"])
+    })
+  )
+
+  it.effect("is POST alone", () =>
+    Effect.gen(function* () {
+      const { ask, token } = yield* opened
+      for (const method of ["GET", "DELETE"]) {
+        const answer = yield* ask({ method, path: "/mcp", token })
+        assert.deepStrictEqual([answer.status, codeOf(answer)], [405, "method_not_allowed"])
+      }
+    })
+  )
+})
+
+layer(TestServer.layer({ MCP: "false" }), { excludeTestServices: true })("the endpoint of agents, turned off", (it) => {
+  it.effect("is a route that does not exist", () =>
+    Effect.gen(function* () {
+      const { seed, url } = yield* TestServer
+      const { token } = yield* seed()
+      const answer = yield* send(url, mcpRequest(token, "ping", {}))
+      assert.deepStrictEqual([answer.status, codeOf(answer)], [404, "route_not_found"])
+    })
+  )
+})
