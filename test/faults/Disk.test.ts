@@ -150,7 +150,8 @@ describe.for(Object.entries(needs))(
 
       const sql = await session(databaseUrl)
       await disk.fill()
-      await sql(need)
+      // PostgreSQL may have stopped for want of space before the statement, or while it runs.
+      await sql(need).catch(() => undefined)
       await eventually(() => assert.isAbove(asked.filter(({ status }) => status === 503).length, 50))
       await sleep(2_000)
       await eventually(async () => {
