@@ -40,9 +40,9 @@ export const append = Effect.fnUntraced(function* (sql: PgClient.PgClient, store
         SELECT ${projectId}, ${sql.literal(id("evt"))}, ${eventType}, '{"deal":{"id":"deal","title":"Analytical engine"}}',
           ${traceparent}, at FROM made
       )
-      INSERT INTO deliveries (project_id, id, installation_id, event_id, status, attempts, finished_at, created_at, attempt_log)
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, status, attempts, finished_at, created_at, attempt_log)
       SELECT ${projectId}, ${sql.literal(id("dlv"))}, 'ins_' || lpad((n % ${installations}::int)::text, 3, '0'),
-        ${sql.literal(id("evt"))}, CASE WHEN n % ${deadEvery}::int = 0 THEN 'dead' ELSE 'delivered' END, 1, at, at,
+        ${sql.literal(id("evt"))}, ${eventType}, CASE WHEN n % ${deadEvery}::int = 0 THEN 'dead' ELSE 'delivered' END, 1, at, at,
         jsonb_build_array(jsonb_build_object('number', 1, 'startedAt', at, 'finishedAt', at,
           'statusCode', CASE WHEN n % ${deadEvery}::int = 0 THEN 500 ELSE 200 END, 'errorCode', NULL, 'durationMs', n % 100))
       FROM made`

@@ -14,6 +14,7 @@ import * as Freeze from "./freeze.ts"
 import * as Growth from "./growth.ts"
 import * as Hostile from "./hostile.ts"
 import * as Memory from "./memory.ts"
+import * as Reads from "./reads.ts"
 import * as Replay from "./replay.ts"
 import * as Requests from "./requests.ts"
 
@@ -26,6 +27,7 @@ const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
     hostile: yield* Hostile.measure(Hostile.usual),
     memory: yield* Memory.measure(Memory.usual),
     console: yield* Console.measure(Console.usual),
+    reads: yield* Reads.measure(Reads.usual),
     replay: yield* Replay.measure(Replay.usual),
     growth: yield* Growth.measure(Growth.usual)
   }
@@ -44,6 +46,7 @@ Command.make("bench", { json }, all).pipe(
     Hostile.command,
     Memory.command,
     Console.command,
+    Reads.command,
     Replay.command,
     Growth.command
   ]),

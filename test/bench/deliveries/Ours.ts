@@ -65,8 +65,8 @@ export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>) => {
         INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
         SELECT ${projectId}::text, "eventId", ${eventType}::text, data::json, ${traceparent}::text, "occurredAt" FROM work
       )
-      INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-      SELECT ${projectId}::text, id, installation, "eventId", "occurredAt", "occurredAt" FROM work`,
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, available_at, created_at)
+      SELECT ${projectId}::text, id, installation, "eventId", ${eventType}::text, "occurredAt", "occurredAt" FROM work`,
     Effect.flatMap(Notifier, (notifier) =>
       notifier.appended(
         projectId,
