@@ -6,6 +6,7 @@ const references = mutating("project/Projects/References.ts", "project/Projects.
 const pipelines = mutating("project/Projects/Pipelines.ts", "project/Projects.pipelines")
 const channels = mutating("project/Projects/Channels.ts", "project/Projects.channels")
 const deals = mutating("project/Projects/Deals.ts", "project/Projects.deals")
+const exports = mutating("project/Exports.ts", "project/Projects.concurrency")
 const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
 
 export const project = [
@@ -27,6 +28,7 @@ export const project = [
   deals("old?.pipelineId === pipelineId ? old.stageId : firstStage", "firstStage"),
   deals('status === "lost" ? (old?.lostReason ?? null) : null', "old?.lostReason ?? null"),
   deals("isOpen && deal.closedAt !== null", "false"),
+  exports("ISOLATION LEVEL REPEATABLE READ, ", ""),
   json('typeof value === "number" && !Number.isFinite(value)', "false", "project/Projects.imports"),
   json("const maxDepth = 64", "const maxDepth = 640")
 ]

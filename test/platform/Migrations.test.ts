@@ -1,11 +1,12 @@
 /** Migrations run while the version before serves. */
 import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it, layer } from "@effect/vitest"
-import { Effect, Fiber } from "effect"
+import { Effect, Fiber, Layer, Record } from "effect"
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
-import { migrateFrom } from "../../src/platform/Migrations.ts"
-import { TestDatabase } from "../support/TestDatabase.ts"
+import { migrate, migrateFrom } from "../../src/platform/Migrations.ts"
+import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
+import { untilRows } from "../support/Waiting.ts"
 import { faultsOf, baseline } from "./Migrations.support.ts"
 
 const directory = Path.resolve(import.meta.dirname, "../../migrations")
@@ -53,22 +54,33 @@ describe("a migration after the baseline", () => {
   })
 })
 
-/** Creates a directory of migrations from texts by file name. */
-const migrations = (files: Readonly<Record<string, string>>) =>
+/** Creates a directory of files, from their texts by name. */
+const filesOf = (texts: Readonly<Record<string, string>>) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
       // Below the checkout, so that imports find their packages.
       const made = await mkdtemp(Path.join(import.meta.dirname, ".migrations-"))
-      for (const [name, body] of Object.entries(files)) {
-        await writeFile(
-          Path.join(made, name),
-          `import { Effect } from "effect"\nimport { SqlClient } from "effect/sql"\n${body}`
-        )
-      }
+      for (const [name, text] of Object.entries(texts)) await writeFile(Path.join(made, name), text)
       return made
     }),
     (made) => Effect.promise(() => rm(made, { recursive: true }))
   )
+
+/** Creates a directory of migrations from their bodies by file name. */
+const migrations = (bodies: Readonly<Record<string, string>>) =>
+  filesOf(
+    Record.map(bodies, (body) => `import { Effect } from "effect"\nimport { SqlClient } from "effect/sql"\n${body}`)
+  )
+
+/** Creates a directory with the migrations of this version up to a number. */
+const copiesUpTo = Effect.fnUntraced(function* (last: number) {
+  const names = yield* Effect.promise(() => readdir(directory))
+  const copied = names.filter((name) => Number.parseInt(name, 10) <= last)
+  const texts = yield* Effect.promise(() =>
+    Promise.all(copied.map((name) => readFile(Path.join(directory, name), "utf8")))
+  )
+  return yield* filesOf(Object.fromEntries(copied.map((name, i) => [name, texts[i] ?? ""])))
+})
 
 const inTransaction = (...statements: ReadonlyArray<string>) => `
   export default Effect.gen(function* () {
@@ -166,5 +178,41 @@ layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
       const runs = yield* Effect.all([migrateFrom(directory), migrateFrom(directory)], { concurrency: 2 })
       assert.deepStrictEqual(runs.map(({ length }) => length).sort(), [0, 2])
     }).pipe(Effect.scoped)
+  )
+
+  it.effect("give older deliveries the types of their events, also those that another statement holds at first", () =>
+    Effect.gen(function* () {
+      const sql = yield* PgClient.PgClient
+      yield* migrateFrom(yield* copiesUpTo(15))
+      yield* sql`
+        INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
+        VALUES ('acme', 'Acme', 'UTC', '{}', '{}', '{}', now())`
+      yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES ('acme', 'shop', 'Shop', 'active')`
+      yield* sql`
+        INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+        SELECT 'acme', 'e' || n, CASE n % 2 WHEN 0 THEN 'crm.deal.created.v1' ELSE 'crm.deal.updated.v1' END, '{}', '', now()
+        FROM generate_series(1, 11000) n`
+      yield* sql`
+        INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+        SELECT 'acme', 'd' || n, 'shop', 'e' || n, now(), now() FROM generate_series(1, 11000) n`
+      yield* migrateFrom(yield* copiesUpTo(16))
+      const holder = yield* sql.reserve
+      yield* holder.execute("BEGIN", [], undefined)
+      yield* holder.execute("SELECT FROM deliveries WHERE id IN ('d1', 'd9999') FOR UPDATE", [], undefined)
+      const migrating = yield* Effect.forkChild(migrate)
+      const untyped = Effect.orDie(sql`SELECT id FROM deliveries WHERE event_type IS NULL LIMIT 3`)
+      yield* untilRows(untyped, (rows) => rows.length === 2)
+      yield* holder.execute("ROLLBACK", [], undefined)
+      yield* Fiber.join(migrating)
+      const wrong = yield* sql`
+        SELECT deliveries.id FROM deliveries LEFT JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
+        WHERE event_type IS DISTINCT FROM type`
+      assert.deepStrictEqual(wrong, [])
+    }).pipe(
+      Effect.scoped,
+      Effect.provide(
+        Layer.unwrap(Effect.map(makeDatabase({ empty: true }), (url) => PgClient.layer({ url, maxConnections: 3 })))
+      )
+    )
   )
 })

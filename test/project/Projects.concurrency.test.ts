@@ -1,6 +1,6 @@
 /** Applies concurrent with other writes: other applies, and creates and patches of the API. */
 import { assert, layer } from "@effect/vitest"
-import { Deferred, Effect, Fiber, Layer } from "effect"
+import { Deferred, Effect, Fiber, Layer, Queue } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../src/api/crm/Clients.ts"
 import { ClientId, DealId, ProjectId, StageId } from "../../src/api/Ids.ts"
@@ -9,7 +9,18 @@ import { Deals } from "../../src/crm/Deals.ts"
 import { command } from "../../src/platform/idempotency/Idempotency.ts"
 import { Notifier } from "../../src/platform/outbox/Notifier.ts"
 import { Pages } from "../../src/platform/Pages.ts"
-import { apply, configOf, faultsOf, manyClients, projectRow, rowsOf, services, textOf } from "./Projects.support.ts"
+import { Exports } from "../../src/project/Exports.ts"
+import {
+  apply,
+  configOf,
+  faultsOf,
+  type File,
+  manyClients,
+  projectRow,
+  rowsOf,
+  services,
+  textOf
+} from "./Projects.support.ts"
 
 const withApi = Layer.mergeAll(Clients.layer, Deals.layer).pipe(
   Layer.provide(Layer.mock(Pages)({})),
@@ -212,6 +223,56 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
       const rows = yield* sql`SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()`
       assert.deepStrictEqual(rows, [{ deadlocks: 0 }])
     })
+  )
+})
+
+layer(withApi, { excludeTestServices: true })("an export beside mutations", (it) => {
+  it.effect("has the state of one moment, and no mutation waits for it", () =>
+    Effect.gen(function* () {
+      const id = "exported"
+      const projectId = ProjectId.make(id)
+      yield* apply(id, {
+        project: { defaultPipelineId: "p" },
+        pipelines: [{ id: "p", name: "p", stages: [{ id: "s", name: "s" }] }],
+        clients: manyClients(3_000)
+      })
+      const exports = yield* Exports
+      const clients = yield* Clients
+      const deals = yield* Deals
+      let text = ""
+      let made = 0
+      /** Creates a client and then a deal of it: a file that has the deal has the client, in whatever order they are read. */
+      const mutate = Effect.gen(function* () {
+        const key = `key-${made++}`
+        const { resourceId } = yield* clients.create(commandOf(id, key), { displayName: "Later" })
+        yield* clients.patch(commandOf(id, `patch-${key}`), ClientId.make("cli_000000"), { firstName: key })
+        yield* deals.create(commandOf(id, `deal-${key}`), { title: "Later", clientId: ClientId.make(resourceId) })
+      })
+      yield* mutate
+      const written = yield* Queue.unbounded<void>()
+      const mutated = yield* Queue.unbounded<void>()
+      // Forked outside of the transaction of the export, which it would join otherwise.
+      yield* Queue.take(written).pipe(
+        Effect.andThen(mutate),
+        Effect.andThen(Queue.offer(mutated, undefined)),
+        Effect.forever,
+        Effect.forkScoped
+      )
+      // The export does not go on until the mutations of a piece are answered.
+      yield* exports.export(projectId, (piece) => {
+        text += piece
+        return Queue.offer(written, undefined).pipe(
+          Effect.andThen(Queue.take(mutated)),
+          Effect.timeout("30 seconds"),
+          Effect.orDie
+        )
+      })
+      assert.isAbove(made, 3)
+      const file: File = JSON.parse(text)
+      assert.lengthOf(file.clients ?? [], 3_001)
+      assert.lengthOf(file.deals ?? [], 1)
+      assert.strictEqual(file.clients?.find(({ id }) => id === "cli_000000")?.firstName, "key-0")
+    }).pipe(Effect.scoped)
   )
 })
 
