@@ -17,8 +17,9 @@ const codePoints = (text: string): number => {
 export const text = (min: number, max: number) =>
   Schema.String.check(
     Schema.makeFilter(
-      // A string has at most as many code points as UTF-16 units, so most strings need no count.
-      (value: string) => value.length >= min && (value.length <= max || codePoints(value) <= max),
+      // A code point has one or two UTF-16 units, so hardly any string needs a count.
+      (value: string) =>
+        value.length >= min && (value.length <= max || (value.length <= 2 * max && codePoints(value) <= max)),
       {
         expected: `a string of ${min} to ${max} characters`,
         toJsonSchema: () => ({ minLength: min, maxLength: max })
