@@ -15,7 +15,7 @@ import { clients, statement } from "../platform/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
 import { actions, type ActionResult } from "./Actions.ts"
-import { html } from "./Html.ts"
+import { action as submit, html } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"
 import { signInPath } from "./Links.ts"
 import { type Content, inReadTransaction, PageError, type PageRequest } from "./Page.ts"
@@ -125,7 +125,7 @@ const routes = HttpRouter.use(
       yield* router.add(
         "POST",
         `/${path.slice(1)}`,
-        formRoute((form, session) => actionResponse(session, provided(action(form))))
+        formRoute((form, session) => actionResponse({ path, form, session }, provided(action(form))))
       )
     }
     yield* router.add(
@@ -188,19 +188,30 @@ const asResult = <R>(page: Effect.Effect<Content, PageError | SqlError.SqlError,
     Effect.catchTag("PageError", (error) => Effect.succeed(Result.fail(error)))
   )
 
-/** Redirects to the page of an action, or shows its message first. */
+/** Shows what an action will do or has done, or redirects to its page. */
 const actionResponse = <E extends { readonly message: string }>(
-  session: Session,
+  { path, form, session }: { readonly path: string; readonly form: URLSearchParams; readonly session: Session },
   action: Effect.Effect<ActionResult, E>
 ) =>
   Effect.matchEffect(action, {
-    onSuccess: ({ message, page }) =>
-      message === undefined
+    onSuccess: ({ ask, done, page }) => {
+      const project = form.get("project") ?? undefined
+      const head = { csrf: session.csrf, project }
+      if (ask !== undefined) {
+        const fields = { ...Object.fromEntries(form), confirmed: "yes" }
+        return pageResponse({ ...head, title: ask.title }, [
+          html`<p>${ask.message}</p>`,
+          html`<div class="actions">${submit(path, session.csrf, fields, ask.label)}</div>`,
+          html`<p><a href="${page}">Back, without a change</a></p>`
+        ])
+      }
+      return done === undefined
         ? Effect.succeed(HttpServerResponse.redirect(page, { status: 303 }))
-        : pageResponse({ title: "Done", csrf: session.csrf }, [
-            html`<p role="status">${message}</p>`,
+        : pageResponse({ ...head, title: done.title }, [
+            html`<p role="status">${done.message}</p>`,
             html`<p><a href="${page}">Back</a></p>`
-          ]),
+          ])
+    },
     onFailure: (error) =>
       errorPage(
         "Not done",

@@ -71,6 +71,7 @@ const tones: Readonly<Record<string, string>> = {
   sent: "good",
   completed: "good",
   enabled: "good",
+  healthy: "good",
   active: "good",
   running: "busy",
   pending: "busy",
@@ -82,6 +83,8 @@ const tones: Readonly<Record<string, string>> = {
   unknown: "bad",
   disabled: "bad",
   parked: "bad",
+  failing: "bad",
+  resting: "busy",
   revoked: "bad",
   expired: "bad"
 }
@@ -91,6 +94,23 @@ export const time = (at: string | Date | null): Cell => {
   if (at === null) return null
   const text = typeof at === "string" ? at : at.toISOString()
   return html`<time datetime="${text}">${text.replace("T", " ").replace("Z", "")}</time>`
+}
+
+/** A count that stops at `max`. */
+export const counted = (count: number, max: number): string => (count >= max ? `${max} or more` : String(count))
+
+const units = [
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+  ["second", 1]
+] as const
+
+/** A duration in its largest whole unit. */
+export const duration = (seconds: number): string => {
+  const [unit, length] = units.find(([, length]) => seconds >= length) ?? units[3]
+  const count = Math.floor(seconds / length)
+  return `${count} ${unit}${count === 1 ? "" : "s"}`
 }
 
 /** A GET form whose fields become the query of a page. */

@@ -32,6 +32,8 @@ button { cursor: pointer; background: var(--shade); }
 .filters, .action { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: end; margin: 1rem 0; }
 td .action { margin: 0; } .actions { display: flex; flex-wrap: wrap; gap: 0 1rem; }
 .badge { font-weight: 600; } .good { color: var(--good); } .bad { color: var(--bad); } .busy { color: var(--busy); }
+
+.summary { font-size: 1.1rem; font-weight: 600; }
 .empty { color: var(--soft); }
 .charts { display: flex; flex-wrap: wrap; gap: 1rem 2rem; } figure { margin: 0; } figcaption { color: var(--soft); }
 svg { width: 28rem; max-width: 100%; height: auto; background: var(--shade); border: 1px solid var(--line); }

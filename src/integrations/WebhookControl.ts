@@ -100,12 +100,24 @@ const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) =>
   readonly deadLettered: number
 }>`
   WITH ${disabling(sql, endpoint, "operator", sql`true`)},
-  ${audited(sql, { actor, action: "webhook.disable", target: endpoint.installationId }, "disabled")}
-  SELECT (
-    SELECT count(*)::int FROM deliveries
-    WHERE project_id = disabled.project_id AND installation_id = disabled.installation_id
-      AND finished_at IS NULL AND status = 'pending'
-  ) AS "deadLettered" FROM disabled`
+  ended AS (
+    SELECT project_id, (
+      SELECT count(*)::int FROM deliveries
+      WHERE project_id = disabled.project_id AND installation_id = disabled.installation_id
+        AND finished_at IS NULL AND status = 'pending'
+    ) AS dead_lettered FROM disabled
+  ),
+  ${audited(
+    sql,
+    {
+      actor,
+      action: "webhook.disable",
+      target: endpoint.installationId,
+      columns: { deadLettered: "dead_lettered" }
+    },
+    "ended"
+  )}
+  SELECT dead_lettered AS "deadLettered" FROM ended`
 
 const enable = (sql: SqlClient.SqlClient, { installationId, projectId }: Endpoint, actor: string) => sql`
   WITH enabled AS (

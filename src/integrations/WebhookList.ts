@@ -88,6 +88,40 @@ export const list = (
   WHERE webhooks.project_id = ${projectId} AND ${which}
   ORDER BY webhooks.installation_id LIMIT ${limit}::int`
 
+/** A failing endpoint of any project, with what waits for it. */
+export interface FailingEndpoint extends Listed {
+  readonly projectId: ProjectId
+  /** For how long it has been failing. */
+  readonly failingSeconds: number
+  readonly pending: number
+  readonly nextAttemptAt: string | null
+  /** The number of failing endpoints, counted to `failingMax`. */
+  readonly total: number
+}
+
+/** Maximum number of endpoints that `failing` counts. */
+export const failingMax = 1_000
+
+/** Lists failing endpoints of enabled webhooks by the index `endpoint_health_failing`, those first that have failed for the longest time. */
+export const failing = (sql: SqlClient.SqlClient, limit: number) => sql<FailingEndpoint>`
+  SELECT webhooks.project_id AS "projectId", ${sql.literal(columns)}, ${sql.literal(pending)}, total,
+    extract(epoch FROM now() - failing_since)::float8 AS "failingSeconds"
+  FROM (
+    SELECT *, count(*) OVER ()::int AS total FROM (
+      SELECT * FROM endpoint_health WHERE failing_since IS NOT NULL
+      ORDER BY failing_since, project_id, installation_id LIMIT ${failingMax}::int
+    ) failing
+    WHERE (
+      SELECT enabled FROM webhooks WHERE project_id = failing.project_id AND installation_id = failing.installation_id
+    )
+    ORDER BY failing_since, project_id, installation_id LIMIT ${limit}::int
+  ) health, LATERAL (
+    SELECT * FROM webhooks WHERE project_id = health.project_id AND installation_id = health.installation_id OFFSET 0
+  ) webhooks, LATERAL (
+    SELECT name FROM installations WHERE project_id = webhooks.project_id AND id = webhooks.installation_id OFFSET 0
+  ) installations, LATERAL ${sql.literal(due)} queue
+  ORDER BY failing_since, webhooks.project_id, webhooks.installation_id`
+
 const secret = jsonObject(
   {
     createdAt: ["created_at", "timestamptz"],
@@ -102,14 +136,17 @@ const open = (more: string) => `FROM deliveries
     AND finished_at IS NULL ${more}
   ORDER BY available_at, deliveries.id`
 
-const waiting = `(
+/** What waits for an endpoint, from `webhooks`, its health and `queue`. */
+const pending = `(
+  SELECT count(*)::int FROM (SELECT ${open("")} LIMIT ${pendingMax}) counted
+) AS pending, ${nextAttemptAt("due")} AS "nextAttemptAt"`
+
+const secrets = `(
   SELECT coalesce(json_agg(${secret} ORDER BY version DESC), '[]') FROM (
     SELECT version, created_at, nullif(retires_at, 'infinity') AS until FROM webhook_secrets
     WHERE project_id = webhooks.project_id AND installation_id = webhooks.installation_id AND retires_at > now()
   ) secret
-) AS secrets, (
-  SELECT count(*)::int FROM (SELECT ${open("")} LIMIT ${pendingMax}) counted
-) AS pending, ${nextAttemptAt("due")} AS "nextAttemptAt"`
+) AS secrets`
 
 /** When the next delivery is due; if all open ones are in flight, when these were. */
 const due = `(
@@ -121,7 +158,7 @@ export const details =
   (sql: SqlClient.SqlClient): LookupStatement<Details> =>
   (key) =>
     sql`
-    SELECT webhooks.installation_id AS id, ${sql.literal(columns)}, ${sql.literal(waiting)} FROM ${key}
+    SELECT webhooks.installation_id AS id, ${sql.literal(columns)}, ${sql.literal(secrets)}, ${sql.literal(pending)} FROM ${key}
       LEFT JOIN webhooks ON webhooks.project_id = key.project_id AND webhooks.installation_id = key.id
       LEFT JOIN endpoint_health health
         ON health.project_id = webhooks.project_id AND health.installation_id = webhooks.installation_id

@@ -29,6 +29,8 @@ interface Audited {
   /** Id of the record that the action changes. */
   readonly target: string
   readonly detail?: Readonly<Record<string, unknown>>
+  /** Columns of the changed rows that are members of the detail too, by their names there. */
+  readonly columns?: Readonly<Record<string, string>>
 }
 
 interface Entry {
@@ -43,13 +45,15 @@ interface Entry {
 /** Returns a common table expression that records an action for each row of `changed (project_id)`, at the database's time. */
 export const audited = (
   sql: SqlClient.SqlClient,
-  { action, actor, detail = {}, target }: Audited,
+  { action, actor, columns = {}, detail = {}, target }: Audited,
   changed: string
 ): Statement.Fragment => sql`
   audited AS (
     INSERT INTO audit_entries (project_id, id, at, actor, action, target, detail)
     SELECT project_id, new_id('aud', now()), now(), ${actor}::text, ${action}::text, ${target}::text,
-      ${JSON.stringify(detail)}::jsonb
+      ${JSON.stringify(detail)}::jsonb || jsonb_build_object(${sql.csv(
+        Object.entries(columns).map(([name, column]) => sql`${sql.literal(`'${name}'`)}, ${sql(column)}`)
+      )})
     FROM ${sql(changed)}
   )`
 
@@ -77,7 +81,7 @@ export class Audit extends Context.Service<
         list: Effect.fn("Audit.list")(function* (projectId, { after, limit }) {
           yield* requireProject(sql, projectId)
           const rows = yield* Effect.orDie(sql<Entry>`
-            SELECT ${sql.literal(columns)} FROM audit_entries
+            SELECT ${sql.literal(entryColumns)} FROM audit_entries
             WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
             ORDER BY id DESC LIMIT ${limit + 1}::int`)
           return pageOf(rows, limit, ({ id }) => id)
@@ -87,7 +91,7 @@ export class Audit extends Context.Service<
   )
 }
 
-const columns = selected({
+const entryColumns = selected({
   id: "id",
   at: ["at", "timestamptz"],
   actor: "actor",

@@ -98,17 +98,17 @@ it.live("takes forms of the session alone", () =>
     const [one, other] = [yield* signIn(server), yield* signIn(server)]
     const page = `/console/webhook?project=${project.projectId}&installation=shop`
     const csrf = csrfOf((yield* request(server, page, { headers: { cookie: one.cookie } })).text)
-    const disable = (cookie: string, token: string) =>
+    const disable = (cookie: string, token: string, more = {}) =>
       request(server, "/console/disable", {
         method: "POST",
         headers: { cookie },
-        body: new URLSearchParams({ project: project.projectId, installation: "shop", csrf: token })
+        body: new URLSearchParams({ project: project.projectId, installation: "shop", csrf: token, ...more })
       })
     assert.strictEqual((yield* disable(one.cookie, "")).status, 403)
     assert.strictEqual((yield* disable(other.cookie, csrf)).status, 403)
+    assert.include((yield* disable(one.cookie, csrf)).text, "Disable the webhook of shop?")
     assert.isTrue((yield* project.webhook()).enabled)
-    const done = yield* disable(one.cookie, csrf)
-    assert.deepStrictEqual([done.status, done.headers.get("location")], [303, page])
+    assert.include((yield* disable(one.cookie, csrf, { confirmed: "yes" })).text, "The webhook is disabled")
     assert.isFalse((yield* project.webhook()).enabled)
   }).pipe(Effect.scoped)
 )

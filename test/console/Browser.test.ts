@@ -5,7 +5,9 @@ import { Effect, Schema } from "effect"
 import type { BrowserContextOptions, Page } from "playwright-core"
 import { documentOf } from "../cli/Cli.support.ts"
 import { startBrowser } from "../support/Browser.ts"
+import { hang, open, receiver, status } from "../integrations/Deliveries.support.ts"
 import { requires } from "../support/Programs.ts"
+import { untilRows } from "../support/Waiting.ts"
 import { type Console, type FilledProject, fillProject, hostile, pagesOf, startConsole } from "./Console.support.ts"
 
 const Serious = Schema.Array(Schema.Struct({ id: Schema.String, impact: Schema.NullOr(Schema.String) }))
@@ -45,27 +47,40 @@ const signedIn = Effect.fnUntraced(function* (server: Console, options: BrowserC
 const act = async (page: Page, { dead, projectId }: FilledProject) => {
   const webhook = `/console/webhook?project=${projectId}&installation=shop`
   await page.goto(webhook)
-  await page.getByRole("button", { name: "Send a test event" }).click()
+  const press = (name: string) => page.getByRole("button", { name, exact: true }).click()
+  const shows = (heading: string | RegExp) => page.getByRole("heading", { name: heading }).waitFor()
+  const back = () => page.getByRole("link", { name: "Back" }).click()
+  await press("Send a test event")
+  await shows("The test event was delivered")
   await page.getByText("The endpoint answered with status 200").waitFor()
-  await page.getByRole("link", { name: "Back" }).click()
-  await page.getByRole("button", { name: "Disable" }).click()
-  await page.getByRole("button", { name: "Enable" }).click()
+  await back()
+  await press("Disable")
+  await page.getByText("0 pending deliveries will be dead-lettered").waitFor()
+  await press("Disable the webhook")
+  await shows("The webhook is disabled")
+  await back()
+  await press("Enable")
+  await shows("The webhook is enabled")
+  await back()
   await page.getByRole("button", { name: "Disable" }).waitFor()
 
-  const replay = async (mode: string) => {
-    await page.goto(webhook)
-    await page.getByLabel("Created since").fill("2026-01-01T00:00:00Z")
-    await page.getByLabel("and before").fill("2099-01-01T00:00:00Z")
-    await page.getByLabel("State").selectOption("all")
-    await page.getByLabel("Deliveries per second").fill("1")
-    await page.getByLabel("Mode").selectOption(mode)
-    await page.getByRole("button", { name: "Submit" }).click()
-  }
-  await replay("count only")
-  await page.getByText("2 deliveries match").waitFor()
-  await replay("replay")
-  await page.getByRole("heading", { name: /^Replays of/ }).waitFor()
-  await page.getByRole("button", { name: "Cancel" }).click()
+  await page.getByLabel("Created since").fill("yesterday")
+  await page.getByLabel("and before").fill("2099-01-01T00:00:00Z")
+  await page.getByLabel("State").selectOption("all")
+  await page.getByLabel("Deliveries per second").fill("0")
+  await press("Count and continue")
+  await page.getByText("Created since: A time such as 2026-11-20T00:00:00Z.").waitFor()
+  assert.strictEqual(await page.getByRole("alert").count(), 2)
+  assert.strictEqual(await page.getByLabel("and before").inputValue(), "2099-01-01T00:00:00Z")
+  assert.strictEqual(await page.getByLabel("State").inputValue(), "all")
+  await page.getByLabel("Created since").fill("2026-01-01T00:00:00Z")
+  await page.getByLabel("Deliveries per second").fill("1")
+  await press("Count and continue")
+  await page.getByText("2 deliveries match and are sent again, at most 1 a second").waitFor()
+  await press("Start the replay")
+  await shows(/^Replays of/)
+  await press("Cancel")
+  await press("Cancel the replay")
   await page
     .getByText(/cancelling|cancelled/)
     .first()
@@ -73,14 +88,29 @@ const act = async (page: Page, { dead, projectId }: FilledProject) => {
 
   await page.goto(`/console/deliveries?project=${projectId}&status=dead`)
   await page.getByRole("link", { name: dead.id }).click()
-  await page.getByRole("button", { name: "Retry this delivery" }).click()
-  await page.getByRole("heading", { name: `Delivery ${dead.id}` }).waitFor()
+  await press("Retry this delivery")
+  await shows("The delivery is retried")
+  await back()
+  await shows(`Delivery ${dead.id}`)
 
-  await page.goto(`/console/messages?project=${projectId}`)
-  await page.getByRole("row", { name: /msg_1/ }).getByRole("button", { name: "Settle as sent" }).click()
-  await page.getByRole("row", { name: /msg_2/ }).getByRole("button", { name: "Settle as failed" }).click()
+  for (const [message, as] of [
+    ["msg_1", "sent"],
+    ["msg_2", "failed"]
+  ] as const) {
+    await page.goto(`/console/messages?project=${projectId}`)
+    await page
+      .getByRole("row", { name: new RegExp(message) })
+      .getByRole("button", { name: `Settle as ${as}` })
+      .click()
+    await shows(`Settle the message ${message} as ${as}?`)
+    await press(`Settle as ${as}`)
+    await shows(`The message is settled as ${as}`)
+    await back()
+  }
   await page.getByText("No messages").waitFor()
 }
+
+const created = "crm.deal.created.v1"
 
 const Entries = Schema.Struct({
   items: Schema.Array(Schema.Struct({ actor: Schema.String, action: Schema.String, target: Schema.String }))
@@ -154,6 +184,45 @@ describe("the console in a browser", () => {
         await page.getByRole("heading", { name: "Sign in" }).waitFor()
         await page.goto("/console")
         await page.getByRole("heading", { name: "Sign in" }).waitFor()
+      })
+    }).pipe(Effect.scoped)
+  )
+
+  it.live("says in one sentence what is wrong, and lists the endpoints that fail", () =>
+    Effect.gen(function* () {
+      const server = yield* startConsole({ WEBHOOK_TIMEOUT: "500ms" })
+      const { page } = yield* signedIn(server, { javaScriptEnabled: false })
+      const summary = () => page.getByRole("status").textContent()
+      assert.strictEqual(yield* Effect.promise(summary), "Nothing waits for an operator; nothing is overdue.")
+
+      const [well, broken, hanging] = [yield* receiver(), yield* receiver(status(500)), yield* receiver(hang)]
+      const endpoints = { one: well, two: well, three: broken, four: broken, five: broken, six: hanging }
+      const project = yield* open(server, Object.keys(endpoints))
+      for (const [name, { url }] of Object.entries(endpoints)) yield* project.subscribe(name, url, [created])
+      for (let n = 0; n < 4; n++) yield* project.created()
+      // Ten failures in a row park an endpoint.
+      yield* untilRows(project.health("three"), ({ parkedUntil }) => parkedUntil !== null)
+      yield* untilRows(project.deliveries("six"), (rows) => rows.some(({ status }) => status === "dead"))
+      const [counts] = yield* Effect.orDie(server.sql<{ readonly dead: number; readonly failing: number }>`
+        SELECT (SELECT count(*)::int FROM deliveries WHERE status = 'dead') AS dead,
+          (SELECT count(*)::int FROM endpoint_health WHERE failures > 0) AS failing`)
+      assert.strictEqual(counts?.failing, 4)
+      yield* Effect.promise(async () => {
+        await page.goto("/console")
+        assert.match(
+          (await summary()) ?? "",
+          new RegExp(
+            `^4 of 6 endpoints fail, the longest for \\d+ seconds?; ${counts?.dead} deliveries are dead; nothing is overdue\\.$`
+          )
+        )
+        const failing = page.getByRole("table", { name: /^Failing endpoints/ })
+        for (const name of ["three", "four", "five", "six"]) {
+          const row = (await failing.getByRole("row", { name }).textContent()) ?? ""
+          assert.include(row, name === "six" ? "timeout" : "status 500")
+        }
+        await failing.getByRole("link", { name: "three" }).click()
+        await page.getByRole("heading", { name: "Webhook of three" }).waitFor()
+        await page.getByText("parked").first().waitFor()
       })
     }).pipe(Effect.scoped)
   )

@@ -14,7 +14,7 @@ export const project = projectPage(
       .map((row) => [
         link("/console/webhook", { project: project.id, installation: row.installationId }, row.installationId),
         row.name,
-        badge(!row.enabled ? "disabled" : row.state === "parked" ? "parked" : "enabled"),
+        badge(row.enabled ? row.state : "disabled"),
         row.failures,
         time(row.lastSuccessAt),
         row.endpointUrl
