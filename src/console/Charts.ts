@@ -1,81 +1,204 @@
-/** Charts of a sample of deliveries, as SVG. Each has a text that says the same. */
+/** Charts of the attempts of deliveries, as SVG. A table of the same numbers stands below them. */
+import { scaleLinear, scaleUtc } from "d3-scale"
+import { line } from "d3-shape"
+import { DateTime, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
-import { type Html, html } from "./Html.ts"
+import { type Counted, endOf, read } from "../integrations/AttemptMinutes.ts"
+import { type Html, html, link, table } from "./Html.ts"
+import { choiceOf, type PageRequest } from "./Page.ts"
 
-/** Number of slices of the period, and their length. */
-const slices = 48
-const sliceMinutes = 15
-/** Maximum sizes of the sample, which bound its duration: deliveries of a project in a slice, and projects. */
-const perSlice = 40
-const maxProjects = 20
+/** The periods that can be shown, by name: the length of their slices, and the number of these. */
+const periods = {
+  "1 hour": { minutes: 1, slices: 60 },
+  "12 hours": { minutes: 15, slices: 48 },
+  "7 days": { minutes: 180, slices: 56 }
+} as const
+type Period = keyof typeof periods
+const names: ReadonlyArray<Period> = ["1 hour", "12 hours", "7 days"]
 
-/** The sample of a slice. Slices are counted back from now. */
+/** The attempts of a slice. Slices are counted back from now. Percentiles are null without an attempt. */
 interface Slice {
   readonly slice: number
-  readonly count: number
   readonly delivered: number
+  readonly failed: number
   readonly p50: number | null
   readonly p95: number | null
 }
 
-/** Samples the deliveries that have finished in the last hours: of one project, or (null) of the first `maxProjects`. */
-export const sample = (sql: SqlClient.SqlClient, projectId: ProjectId | null) => sql<Slice>`
-  SELECT slice, count(*)::int AS count, (count(*) FILTER (WHERE status = 'delivered'))::int AS delivered,
-    percentile_disc(0.5) WITHIN GROUP (ORDER BY millis) AS p50, percentile_disc(0.95) WITHIN GROUP (ORDER BY millis) AS p95
-  FROM generate_series(0, ${slices - 1}::int) slice, (
-    SELECT project_id FROM projects WHERE ${projectId}::text IS NULL OR project_id = ${projectId}
-    ORDER BY project_id LIMIT ${maxProjects}::int
-  ) project, LATERAL (
-    SELECT status, (attempt_log -> -1 ->> 'durationMs')::int AS millis FROM deliveries
-    WHERE project_id = project.project_id
-      AND finished_at > now() - (slice + 1) * ${sliceMinutes}::int * interval '1 minute'
-      AND finished_at <= now() - slice * ${sliceMinutes}::int * interval '1 minute'
-    ORDER BY finished_at LIMIT ${perSlice}::int
-  ) finished
-  GROUP BY slice`
+const sum = (counted: ReadonlyArray<Counted>) => counted.reduce((sum, { attempts }) => sum + attempts, 0)
 
-const width = 440
-const height = 120
-const step = width / slices
-/** The oldest slice is at the left. */
-const x = (slice: number) => Math.round((slices - 1 - slice) * step * 10) / 10
-
-/** Both charts, with a note on the sample. */
-export const charts = (found: ReadonlyArray<Slice>): Html => {
-  const hours = (slices * sliceMinutes) / 60
-  const count = found.reduce((sum, slice) => sum + slice.count, 0)
-  const delivered = found.reduce((sum, slice) => sum + slice.delivered, 0)
-  const slowest = Math.max(1, ...found.map(({ p95 }) => p95 ?? 0))
-  if (count === 0) return html`<p class="empty">No delivery has finished in the last ${hours} hours.</p>`
-  const rate = `${Math.round((delivered / count) * 1000) / 10} % of the sample was delivered`
-  const latency = `95 % of the attempts took at most ${slowest} ms in the slowest quarter of an hour`
-  return html`<div class="charts">
-      ${figure("Success rate", rate, [rateBars(found)])}
-      ${figure("Latency", latency, [line("line", found, "p50", slowest), line("high", found, "p95", slowest)])}
-    </div>
-    <p class="empty">
-      The last ${hours} hours, sampled: up to ${perSlice} finished deliveries of a project in each quarter of an hour.
-      Latency is that of the last attempt: median and 95th percentile.
-    </p>`
+/** Returns the end of the range in which the fraction `q` of the attempts is reached, in milliseconds. */
+const quantile = (counted: ReadonlyArray<Counted>, q: number): number | null => {
+  let left = Math.ceil(q * sum(counted))
+  const found = counted
+    .toSorted((one, other) => one.bucket - other.bucket)
+    .find(({ attempts }) => (left -= attempts) <= 0)
+  return found === undefined ? null : endOf(found.bucket)
 }
 
-const figure = (name: string, summary: string, content: ReadonlyArray<Html>) =>
+const slicesOf = (counted: ReadonlyArray<Counted>, slices: number): ReadonlyArray<Slice> =>
+  Array.from({ length: slices }, (_, slice) => {
+    const own = counted.filter((one) => one.slice === slice)
+    const delivered = sum(own.filter((one) => one.delivered))
+    return { slice, delivered, failed: sum(own) - delivered, p50: quantile(own, 0.5), p95: quantile(own, 0.95) }
+  })
+
+/** The attempts of a project, or of all (null), in a period that ends at `now`. */
+export interface Attempts {
+  readonly projectId: ProjectId | null
+  readonly period: Period
+  readonly now: Date
+  readonly counted: ReadonlyArray<Counted>
+}
+
+/** Reads attempts in the period that the query names. */
+export const attemptsOf = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  request: PageRequest,
+  projectId: ProjectId | null
+) {
+  const period = (yield* choiceOf(request, "period", names)) ?? "1 hour"
+  const counted = yield* Effect.orDie(read(sql, projectId, periods[period]))
+  const attempts: Attempts = { projectId, period, now: yield* DateTime.nowAsDate, counted }
+  return attempts
+})
+
+const minute = 60_000
+
+/** Draws attempts, with links to the other periods. */
+export const charts = ({ counted, now, period, projectId }: Attempts): Html => {
+  const { minutes, slices } = periods[period]
+  const path = projectId === null ? "/console" : "/console/project"
+  const links = names.map((name) =>
+    name === period ? html`<strong>${name}</strong>` : link(path, { project: projectId, period: name }, name)
+  )
+  const newest = (Math.floor(now.getTime() / minute) + 1) * minute
+  const end = (slice: number) => new Date(newest - slice * minutes * minute)
+  return html`<p class="periods">Attempts of the last ${links}</p>
+    ${counted.length === 0 ? html`<p class="empty">No attempt was made.</p>` : drawn(slicesOf(counted, slices), end, minutes)}`
+}
+
+const width = 560
+const height = 180
+const margin = { top: 10, right: 10, bottom: 24, left: 52 }
+
+const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minutes: number): Html => {
+  const x = scaleUtc([end(shown.length), end(0)], [margin.left, width - margin.right])
+  const vertical = (highest: number) => scaleLinear([0, highest], [height - margin.bottom, margin.top]).nice(4)
+  const delivered = shown.reduce((sum, slice) => sum + slice.delivered, 0)
+  const failed = shown.reduce((sum, slice) => sum + slice.failed, 0)
+
+  const attempts = vertical(Math.max(1, ...shown.map((slice) => slice.delivered + slice.failed)))
+  const bars = shown.map(({ delivered, failed, slice }) => {
+    const [from, to] = [x(end(slice + 1)), x(end(slice))]
+    const bar = (tone: string, low: number, high: number) =>
+      high === low
+        ? ""
+        : html`<rect
+            class="${tone}"
+            x="${tenth(from)}"
+            width="${tenth(Math.max(1, to - from - 1))}"
+            y="${tenth(attempts(high))}"
+            height="${tenth(attempts(low) - attempts(high))}"
+          ></rect>`
+    return html`${bar("bar", 0, delivered)}${bar("lost", delivered, delivered + failed)}`
+  })
+
+  const millis = vertical(Math.max(1, ...shown.map(({ p95 }) => p95 ?? 0)))
+  const middle = (slice: number) => (x(end(slice + 1)) + x(end(slice))) / 2
+  const curve = (tone: string, of: "p50" | "p95") => {
+    const drawn = line<Slice>(
+      ({ slice }) => tenth(middle(slice)),
+      (slice) => tenth(millis(slice[of] ?? 0))
+    ).defined((slice) => slice[of] !== null)
+    const dots = shown.map(({ [of]: value, slice }) =>
+      value === null
+        ? ""
+        : html`<circle class="${tone}" cx="${tenth(middle(slice))}" cy="${tenth(millis(value))}" r="2"></circle>`
+    )
+    return html`<path class="${tone}" d="${drawn([...shown]) ?? ""}"></path>${dots}`
+  }
+
+  const rows = shown
+    .filter((slice) => slice.delivered + slice.failed > 0)
+    .map(({ delivered, failed, p50, p95, slice }) => [
+      clock(end(slice + 1)),
+      delivered,
+      failed,
+      p50 === null ? null : shownMillis(p50),
+      p95 === null ? null : shownMillis(p95)
+    ])
+  return html`<div class="charts">
+      ${figure(
+        `Attempts: ${delivered} delivered, ${failed} failed`,
+        [
+          ["bar", "delivered"],
+          ["lost", "failed"]
+        ],
+        [axes(x, attempts, (value) => value.toLocaleString("en")), bars]
+      )}
+      ${figure(
+        "Duration of attempts",
+        [
+          ["line", "median"],
+          ["high", "95th percentile"]
+        ],
+        [axes(x, millis, shownMillis), curve("line", "p50"), curve("high", "p95")]
+      )}
+    </div>
+    <details>
+      <summary>The same as numbers</summary>
+      ${table(
+        `Attempts in slices of ${minutes === 1 ? "1 minute" : `${minutes} minutes`}, newest first, durations at most 19 % too long`,
+        ["From", "Delivered", "Failed", "Median", "95th percentile"],
+        rows,
+        "No attempt was made."
+      )}
+    </details>`
+}
+
+const tenth = (value: number) => Math.round(value * 10) / 10
+
+const shownMillis = (millis: number) => (millis >= 1_000 ? `${tenth(millis / 1_000)} s` : `${Math.round(millis)} ms`)
+
+const clock = (at: Date) => at.toISOString().slice(0, 16).replace("T", " ")
+
+type Legend = ReadonlyArray<readonly [tone: string, name: string]>
+
+const figure = (name: string, legend: Legend, content: ReadonlyArray<Html | ReadonlyArray<Html>>) =>
   html`<figure>
-    <figcaption>${name}: ${summary}</figcaption>
-    <svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${name}: ${summary}">${content}</svg>
+    <figcaption>
+      ${name}
+      <span class="legend">${legend.map(([tone, name]) => html`<span class="key ${tone}"></span> ${name} `)}</span>
+    </figcaption>
+    <svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${name}">${content}</svg>
   </figure>`
 
-const rateBars = (found: ReadonlyArray<Slice>) =>
-  html`${found.map(({ count, delivered, slice }) => {
-    const good = Math.round((delivered / count) * height)
-    return html`<rect class="bar" x="${x(slice)}" y="${height - good}" width="${step - 1}" height="${good}"></rect>
-      <rect class="lost" x="${x(slice)}" y="0" width="${step - 1}" height="${height - good}"></rect>`
-  })}`
+/** A time of the day; at midnight the date. */
+const tick = (at: Date) => {
+  const text = clock(at)
+  return text.endsWith(" 00:00") ? text.slice(5, 10) : text.slice(11)
+}
 
-const line = (tone: string, found: ReadonlyArray<Slice>, of: "p50" | "p95", highest: number) => {
-  const points = found
-    .toSorted((one, other) => other.slice - one.slice)
-    .map((slice) => `${x(slice.slice)},${Math.round(height - 4 - ((slice[of] ?? 0) / highest) * (height - 10))}`)
-  return html`<polyline class="${tone}" points="${points.join(" ")}"></polyline>`
+/** Both axes with the labels of their ticks; those of the horizontal one are times in UTC. */
+const axes = (
+  x: ReturnType<typeof scaleUtc<number, number>>,
+  y: ReturnType<typeof scaleLinear<number, number>>,
+  label: (value: number) => string
+): Html => {
+  return html`${y
+    .ticks(4)
+    .map(
+      (value) =>
+        html`<line
+            class="grid"
+            x1="${margin.left}"
+            x2="${width - margin.right}"
+            y1="${tenth(y(value))}"
+            y2="${tenth(y(value))}"
+          ></line>
+          <text x="${margin.left - 6}" y="${tenth(y(value) + 4)}" text-anchor="end">${label(value)}</text>`
+    )}
+  ${x.ticks(6).map((at) => html`<text x="${tenth(x(at))}" y="${height - 6}" text-anchor="middle">${tick(at)}</text>`)}`
 }

@@ -21,7 +21,10 @@ export const href = (path: string, query: Readonly<Record<string, string | null 
 export const link = (path: string, query: Parameters<typeof href>[1], text: Cell): Html =>
   html`<a href="${href(path, query)}">${text}</a>`
 
-/** A table with a caption, which screen readers announce; without rows, the text `empty` instead. */
+/**
+ * A table with a caption, which screen readers announce; without rows, the text `empty` instead. On narrow screens the style sheet
+ * shows each row as a card: the roles keep it a table, and each cell has the name of its column.
+ */
 export const table = (
   caption: string,
   head: ReadonlyArray<string>,
@@ -31,20 +34,20 @@ export const table = (
   rows.length === 0
     ? html`<p class="empty">${empty}</p>`
     : html`<div class="scroll" tabindex="0" role="region" aria-label="${caption}">
-        <table>
+        <table role="table">
           <caption>
             ${caption}
           </caption>
-          <thead>
-            <tr>
-              ${head.map((name) => html`<th scope="col">${name}</th>`)}
+          <thead role="rowgroup">
+            <tr role="row">
+              ${head.map((name) => html`<th role="columnheader" scope="col">${name}</th>`)}
             </tr>
           </thead>
-          <tbody>
+          <tbody role="rowgroup">
             ${rows.map(
               (row) =>
-                html`<tr>
-                  ${row.map((cell) => html`<td>${cell ?? "–"}</td>`)}
+                html`<tr role="row">
+                  ${row.map((cell, i) => html`<td role="cell" data-name="${head[i] ?? ""}">${cell ?? "–"}</td>`)}
                 </tr>`
             )}
           </tbody>

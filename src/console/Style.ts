@@ -21,7 +21,7 @@ a { color: var(--link); } a:focus-visible, button:focus-visible, input:focus-vis
 table { border-collapse: collapse; width: 100%; }
 caption { text-align: left; color: var(--soft); padding: .3rem 0; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid var(--line); }
-th { font-weight: 600; color: var(--soft); white-space: nowrap; } td { overflow-wrap: anywhere; }
+th { font-weight: 600; color: var(--soft); white-space: nowrap; } td { overflow-wrap: break-word; }
 dl { display: flex; flex-wrap: wrap; gap: .6rem 2rem; } dl div { min-width: 11rem; }
 dt { color: var(--soft); } dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
 pre { background: var(--shade); border: 1px solid var(--line); padding: 1rem; overflow-x: auto; white-space: pre-wrap;
@@ -31,12 +31,26 @@ label { color: var(--soft); display: inline-block; } input, select, button { fon
 button { cursor: pointer; background: var(--shade); }
 .filters, .action { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: end; margin: 1rem 0; }
 td .action { margin: 0; } .actions { display: flex; flex-wrap: wrap; gap: 0 1rem; }
-.badge { font-weight: 600; } .good { color: var(--good); } .bad { color: var(--bad); } .busy { color: var(--busy); }
+.badge { font-weight: 600; } .badge, time { white-space: nowrap; } .good { color: var(--good); } .bad { color: var(--bad); } .busy { color: var(--busy); }
 
 .summary { font-size: 1.1rem; font-weight: 600; }
 .empty { color: var(--soft); }
 .charts { display: flex; flex-wrap: wrap; gap: 1rem 2rem; } figure { margin: 0; } figcaption { color: var(--soft); }
-svg { width: 28rem; max-width: 100%; height: auto; background: var(--shade); border: 1px solid var(--line); }
-svg .bar { fill: var(--good); } svg .lost { fill: var(--bad); } svg .line { fill: none; stroke: var(--link); stroke-width: 2; }
-svg .high { fill: none; stroke: var(--busy); stroke-width: 2; } svg text { fill: var(--soft); font-size: 11px; }
+svg { width: 35rem; max-width: 100%; height: auto; background: var(--shade); border: 1px solid var(--line); }
+svg .bar, .key.bar { fill: var(--good); background: var(--good); } svg .lost, .key.lost { fill: var(--bad); background: var(--bad); }
+svg path { fill: none; stroke-width: 2; } svg .line { stroke: var(--link); } svg .high { stroke: var(--busy); }
+svg circle.line { fill: var(--link); } svg circle.high { fill: var(--busy); }
+.key.line { background: var(--link); } .key.high { background: var(--busy); }
+.key { display: inline-block; width: .7rem; height: .7rem; border-radius: 2px; margin-left: .6rem; }
+svg .grid { stroke: var(--line); } svg text { fill: var(--soft); font-size: 11px; font-variant-numeric: tabular-nums; }
+.periods { display: flex; gap: .8rem; } details { margin: .5rem 0; }
+@media (max-width: 600px) {
+  header, main, footer { padding-left: 1rem; padding-right: 1rem; }
+  table, tbody, tr, td, caption { display: block; } thead { display: none; }
+  tr { border: 1px solid var(--line); border-radius: 4px; padding: .4rem .8rem; margin-bottom: .6rem; }
+  td { border: 0; padding: .15rem 0; overflow-wrap: anywhere; }
+  td::before { content: attr(data-name); color: var(--soft); display: inline-block; min-width: 8rem; padding-right: .5rem; }
+  td[data-name=""]::before { content: none; }
+}
+@media print { header nav, form, .periods { display: none; } a { color: inherit; } }
 `

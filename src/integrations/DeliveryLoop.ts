@@ -92,7 +92,7 @@ const make = Effect.gen(function* () {
   const concurrency = webhooks.endpointConcurrency
   const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
   const failing = failingOf(webhooks.retrySchedule, webhooks.disableAfter)
-  const terms = { concurrency, failing }
+  const terms = { concurrency, failing, workerId: worker.id }
 
   const slots = Slots.make()
   /** Results that are not recorded. */

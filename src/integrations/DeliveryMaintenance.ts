@@ -6,6 +6,7 @@ import { Worker } from "../platform/background/Worker.ts"
 import { clients, statement } from "../platform/Database.ts"
 import { MetricsEnabled } from "../platform/MetricsEnabled.ts"
 import { untraced } from "../platform/Telemetry.ts"
+import * as AttemptMinutes from "./AttemptMinutes.ts"
 import type { Endpoint } from "./Deliveries/Visits.ts"
 import { type Batch, discard, expire } from "./DeliveryMaintenance/DeadLetter.ts"
 import { prune, retentionDays } from "./DeliveryMaintenance/Prune.ts"
@@ -78,7 +79,9 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
     pruneEvery,
     Effect.gen(function* () {
       const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(Duration.days(retentionDays)))
-      return (yield* statement(prune(maintenance, horizon)))[0]?.more === true
+      const [deliveries] = yield* statement(prune(maintenance, horizon))
+      const [minutes] = yield* statement(AttemptMinutes.prune(maintenance))
+      return deliveries?.more === true || minutes?.more === true
     }).pipe(Effect.repeat({ while: (more) => more }))
   )
 

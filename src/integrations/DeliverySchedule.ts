@@ -1,7 +1,8 @@
 /** The move that the outcome of an attempt makes: delivered, tried again after a delay of the retry schedule, or dead. */
 import { Duration, Option } from "effect"
 import type { Claim } from "./Deliveries/Claim.ts"
-import { type Failing, longestPause, type Result } from "./Deliveries/Record.ts"
+import type { Failing, Result } from "./Deliveries/Record.ts"
+import { longestPause } from "./Deliveries/States.ts"
 import { isSuccess, type Outcome } from "./Sender.ts"
 
 /** Strikes of a failed attempt. A timeout holds a slot for longest and counts most. */

@@ -8,7 +8,7 @@ import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
 import { type Found, pageOf, type Range } from "../platform/Search.ts"
 import { disabling } from "./DeliveryMaintenance/DeadLetter.ts"
-import { recovered } from "./Deliveries/Record.ts"
+import { recovered } from "./Deliveries/States.ts"
 import { details, list, type Listed } from "./WebhookList.ts"
 import { WebhookUnknown } from "./WebhookUnknown.ts"
 

@@ -175,7 +175,11 @@ const deliver = Effect.fnUntraced(function* ({ sql, timed }: Session, batches: n
       strikes: 0,
       jitter: 1
     }))
-    times.record += yield* timed(sql, batch * batches, record(sql, results, { concurrency, failing: neverFailing }))
+    times.record += yield* timed(
+      sql,
+      batch * batches,
+      record(sql, results, { concurrency, failing: neverFailing, workerId: 1n })
+    )
   }
   return times
 })

@@ -188,7 +188,7 @@ describe("the console in a browser", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("says in one sentence what is wrong, and lists the endpoints that fail", () =>
+  it.live("says in one sentence what is wrong, and lists the endpoints that fail, and counts every attempt", () =>
     Effect.gen(function* () {
       const server = yield* startConsole({ WEBHOOK_TIMEOUT: "500ms" })
       const { page } = yield* signedIn(server, { javaScriptEnabled: false })
@@ -203,10 +203,22 @@ describe("the console in a browser", () => {
       // Ten failures in a row park an endpoint.
       yield* untilRows(project.health("three"), ({ parkedUntil }) => parkedUntil !== null)
       yield* untilRows(project.deliveries("six"), (rows) => rows.some(({ status }) => status === "dead"))
+      // What is still tried would be counted between the two reads.
+      yield* Effect.orDie(
+        server.sql`UPDATE endpoint_health SET parked_until = now() + interval '1 hour' WHERE failures > 0`
+      )
+      yield* untilRows(
+        Effect.orDie(server.sql`SELECT FROM deliveries WHERE status = 'delivering'`),
+        (rows) => rows.length === 0
+      )
       const [counts] = yield* Effect.orDie(server.sql<{ readonly dead: number; readonly failing: number }>`
         SELECT (SELECT count(*)::int FROM deliveries WHERE status = 'dead') AS dead,
           (SELECT count(*)::int FROM endpoint_health WHERE failures > 0) AS failing`)
       assert.strictEqual(counts?.failing, 4)
+      const [attempts] = yield* Effect.orDie(server.sql<{ readonly delivered: number; readonly failed: number }>`
+        SELECT (count(*) FILTER (WHERE entry ->> 'statusCode' = '200'))::int AS delivered,
+          (count(*) FILTER (WHERE coalesce(entry ->> 'statusCode', '') <> '200'))::int AS failed
+        FROM deliveries, jsonb_array_elements(attempt_log) entry`)
       yield* Effect.promise(async () => {
         await page.goto("/console")
         assert.match(
@@ -220,6 +232,14 @@ describe("the console in a browser", () => {
           const row = (await failing.getByRole("row", { name }).textContent()) ?? ""
           assert.include(row, name === "six" ? "timeout" : "status 500")
         }
+        await page.getByText("The same as numbers").click()
+        const cells = await page
+          .getByRole("table", { name: /^Attempts in slices/ })
+          .locator("tbody tr")
+          .allInnerTexts()
+        const columns = cells.map((row) => row.split("\t").map(Number))
+        const total = (column: number) => columns.reduce((sum, row) => sum + (row[column] ?? 0), 0)
+        assert.deepStrictEqual({ delivered: total(1), failed: total(2) }, attempts)
         await failing.getByRole("link", { name: "three" }).click()
         await page.getByRole("heading", { name: "Webhook of three" }).waitFor()
         await page.getByText("parked").first().waitFor()

@@ -141,7 +141,10 @@ layerOf({}, "api")("a record that is planned for an almost empty table", (it) =>
         Effect.fnUntraced(function* (sql) {
           const claimAndRecord = Effect.gen(function* () {
             const results = (yield* claimFor(sql, [shop])).map((lease) => returnedBy(lease, "released", times))
-            const { rows } = yield* counted(sql, record(sql, results, { concurrency: 4, failing: neverFailing }))
+            const { rows } = yield* counted(
+              sql,
+              record(sql, results, { concurrency: 4, failing: neverFailing, workerId: 1n })
+            )
             return { results: results.length, rows }
           })
           assert.strictEqual((yield* claimAndRecord).results, 1)

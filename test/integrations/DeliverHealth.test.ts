@@ -46,7 +46,7 @@ const openShop = Effect.fnUntraced(function* (deals: number, failing: Failing = 
     const times = { startedAt: 0, finishedAt: 0 }
     const schedule = Array.from({ length: 1_000 }, () => Duration.seconds(5))
     const results = outcomes.map(([one, outcome]) => resultOf(one ?? assert.fail(), outcome, times, schedule, 0.5))
-    return Effect.orDie(record(sql, results, { concurrency: 4, failing }))
+    return Effect.orDie(record(sql, results, { concurrency: 4, failing, workerId: 1n }))
   }
   const state = Effect.map(
     Effect.orDie(sql<{ readonly failures: number; readonly resting: boolean }>`

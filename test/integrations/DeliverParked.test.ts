@@ -46,7 +46,7 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
   const recorded = (claims: ReadonlyArray<Claim>, outcome: Outcome) => {
     const times = { startedAt: 0, finishedAt: 0 }
     const results = claims.map((claim) => resultOf(claim, outcome, times, schedule, middle))
-    return Effect.orDie(record(sql, results, { concurrency: 4, failing: neverFailing }))
+    return Effect.orDie(record(sql, results, { concurrency: 4, failing: neverFailing, workerId: 1n }))
   }
   return {
     ...project,

@@ -93,7 +93,7 @@ const resultFor = (
 })
 
 const recordAll = ({ sql }: Pick<Shop, "sql">, results: ReadonlyArray<Result>) =>
-  record(sql, results, { concurrency: 4, failing: neverFailing })
+  record(sql, results, { concurrency: 4, failing: neverFailing, workerId: 1n })
 
 const recordOne = (shop: Shop, claim: Pick<Claim, keyof Result & keyof Claim>, on: Result["on"]) =>
   Effect.orDie(recordAll(shop, [resultFor(claim, on)]))

@@ -5,7 +5,8 @@ import { isDead } from "../../integrations/DeliveryList.ts"
 import { measureQueue } from "../../integrations/DeliveryMetrics.ts"
 import { failing, type FailingEndpoint, failingMax } from "../../integrations/WebhookList.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
-import { charts, sample } from "../Charts.ts"
+import { attemptsOf, charts } from "../Charts.ts"
+import type { PageRequest } from "../Page.ts"
 import { badge, counted, duration, facts, html, link, table, time } from "../Html.ts"
 
 /** Maximum number that is counted. */
@@ -91,7 +92,7 @@ const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string
 const failureOf = ({ lastFailure }: FailingEndpoint) =>
   lastFailure === null ? null : (lastFailure.errorCode ?? `status ${lastFailure.statusCode}`)
 
-export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const [{ depth, seconds } = { depth: 0, seconds: 0 }] = yield* measureQueue(sql, maxCount)
   const [{ enabled } = { enabled: 0 }] = yield* endpoints(sql)
   const failed = yield* failing(sql, maxEndpoints)
@@ -140,7 +141,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
         "Nothing waits for an operator."
       ),
       html`<h2>Deliveries</h2>`,
-      charts(yield* sample(sql, null))
+      charts(yield* attemptsOf(sql, request, null))
     ]
   }
 })

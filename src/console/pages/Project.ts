@@ -1,7 +1,7 @@
 /** A project: the charts of its deliveries, and its webhooks. */
 import { Effect } from "effect"
 import { list } from "../../integrations/WebhookList.ts"
-import { charts, sample } from "../Charts.ts"
+import { attemptsOf, charts } from "../Charts.ts"
 import { badge, html, link, nextPage, table, time } from "../Html.ts"
 import { pageSize, projectPage, textOf } from "../Page.ts"
 
@@ -24,7 +24,7 @@ export const project = projectPage(
     return {
       title: project.name,
       body: [
-        charts(yield* sample(sql, project.id)),
+        charts(yield* attemptsOf(sql, request, project.id)),
         html`<h2>Webhooks</h2>`,
         table("Webhooks by installation", head, cells, "No installation has a webhook."),
         nextPage("/console/project", next && { project: project.id, from: next.installationId }, "More webhooks")

@@ -1,22 +1,10 @@
 /** Records the results of attempts: states, attempt logs and the health of endpoints (contract §10), in batches. */
 import type { SqlClient } from "effect/sql"
 import { formatInstant } from "../../platform/Instants.ts"
+import { bucketOf, counting } from "../AttemptMinutes.ts"
 import type { Claim } from "./Claim.ts"
-import { after, literalsOf, type Move } from "./States.ts"
+import { after, failuresToPark, firstPause, literalsOf, longestPause, type Move } from "./States.ts"
 import { type Endpoint, keyOf } from "./Visits.ts"
-
-/** Failures in a row that park an endpoint. */
-const failuresToPark = 10
-
-/** Longest pause of a parked endpoint, in milliseconds. */
-export const longestPause = 15 * 60_000
-
-/** First pause of a parked endpoint, in milliseconds. Each failed probe doubles it, up to `longestPause`. */
-const firstPause = 30_000
-
-/** Assignments of an UPDATE of `endpoint_health` that forget past failures, so that the endpoint is tried at once. */
-export const recovered = `failures = 0, strikes = 0, failing_since = NULL, failing_attempts = 0, failed_probes = 0,
-  parked_until = NULL, resting_until = NULL, saturated = false, discarding = false`
 
 /** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
 export interface Result extends Pick<
@@ -102,6 +90,8 @@ export interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
   readonly failing: Failing
+  /** The worker that records. */
+  readonly workerId: bigint
 }
 
 /** Whether a row of `endpoint_health` satisfies the rule by which its webhook is disabled. */
@@ -127,7 +117,11 @@ export interface Recorded extends Endpoint {
  * `freed` sums up the recorded results of each endpoint. `health` counts them and parks the endpoint: after
  * `failuresToPark` failures in a row, and again after each failed probe, which is an attempt after the pause is over.
  */
-export const record = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { concurrency, failing }: Terms) => {
+export const record = (
+  sql: SqlClient.SqlClient,
+  results: ReadonlyArray<Result>,
+  { concurrency, failing, workerId }: Terms
+) => {
   const parts = separated(results)
   const { endpoints } = parts
   const { from } = literalsOf(sql, "succeeded")
@@ -156,7 +150,7 @@ export const record = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>,
     WHERE deliveries.project_id = result.project_id AND deliveries.id = result.id AND deliveries.status = ${from}
       AND deliveries.attempts = result.attempt AND deliveries.leased_until = result.fence
       AND (SELECT count(*) FROM gate) > 0
-    RETURNING deliveries.project_id, deliveries.installation_id, available_at, is_current AND on_move = 'succeeded' AS ok,
+    RETURNING deliveries.project_id, deliveries.installation_id, available_at, on_move, bucket, is_current AND on_move = 'succeeded' AS ok,
       is_current::int * rest_for AS rest_for, is_current::int * detail.strikes AS strikes, jitter,
       CASE WHEN is_current AND on_move IN ('failed', 'exhausted') THEN place END AS failed_place
   ),
@@ -167,6 +161,7 @@ export const record = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>,
       now() + nullif(max(rest_for), 0) * interval '1 millisecond' AS rest_until
     FROM recorded GROUP BY project_id, installation_id
   ),
+  ${counting(sql, workerId)},
   ${health(sql, parts, concurrency, failing)}
   SELECT * FROM (
     SELECT project_id AS "projectId", installation_id AS "installationId", coalesce(claim_at <= now(), false) AS "isDue",
@@ -185,6 +180,7 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
     unnest(${results.map(({ attempt }) => attempt)}::int[]) AS attempt,
     unnest(${results.map(({ leasedUntil }) => leasedUntil)}::timestamptz[]) AS fence,
     unnest(${results.map(logEntry)}::text[]) AS entry,
+    unnest(${results.map(({ finishedAt, startedAt }) => bucketOf(finishedAt - startedAt))}::int[]) AS bucket,
     unnest(${places}::int[]) AS place, unnest(${at}::int[]) AS endpoint`
 
 /**

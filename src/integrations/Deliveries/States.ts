@@ -47,3 +47,16 @@ export const literalsOf = (
   const { from, to } = stepOf(deliveries, move)
   return { from: sql.literal(`'${from}'`), to: sql.literal(`'${to}'`) }
 }
+
+/** Failures in a row that park an endpoint. */
+export const failuresToPark = 10
+
+/** Longest pause of a parked endpoint, in milliseconds. */
+export const longestPause = 15 * 60_000
+
+/** First pause of a parked endpoint, in milliseconds. Each failed probe doubles it, up to `longestPause`. */
+export const firstPause = 30_000
+
+/** Assignments of an UPDATE of `endpoint_health` that forget past failures, so that the endpoint is tried at once. */
+export const recovered = `failures = 0, strikes = 0, failing_since = NULL, failing_attempts = 0, failed_probes = 0,
+  parked_until = NULL, resting_until = NULL, saturated = false, discarding = false`

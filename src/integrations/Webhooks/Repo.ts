@@ -10,7 +10,7 @@ import {
   WebhookStateConflict
 } from "../../api/Problems.ts"
 import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
-import { recovered } from "../Deliveries/Record.ts"
+import { recovered } from "../Deliveries/States.ts"
 import { installation_not_found } from "../Installations.ts"
 import { signingSecretsMax } from "../WebhookSecrets.ts"
 
