@@ -8,11 +8,11 @@ import { answer } from "../../src/cli/Output.ts"
 import { count, type Findings, profile, progress } from "./Options.ts"
 import { requestsOf } from "./requests/Case.ts"
 import { type CaseName, caseNames, cases } from "./requests/Cases.ts"
-import { compare, sample } from "./requests/Check.ts"
+import { compare, type Contestant, contestantsOf, sample } from "./requests/Check.ts"
 import { document, type MeasuredCase, remarks, text } from "./requests/Report.ts"
 import type { Round, RoundPlan } from "./requests/Round.ts"
 import { fastify, load, make } from "./requests/Servers.ts"
-import { BenchFailed, type Running, service } from "./Stage.ts"
+import { BenchFailed, service } from "./Stage.ts"
 
 export interface Options {
   readonly cases: ReadonlyArray<CaseName>
@@ -52,19 +52,19 @@ const flags = {
 const parse = (json: string): Round => JSON.parse(json)
 
 /** The settings that the rounds of a case share. */
-interface Rounds extends Omit<RoundPlan, "url" | "pid" | "stock"> {
+interface Rounds extends Omit<RoundPlan, "url" | "pid" | "stock" | "case"> {
   readonly cursors: ReadonlyArray<string | null>
 }
 
 /** Runs one round. A sample of answers is checked meanwhile, with requests like those of one more connection. */
 const runRound = Effect.fnUntraced(function* (
-  contender: Running,
+  contender: Contestant,
   sql: PgClient.PgClient,
   { cursors, ...plan }: Rounds
 ) {
-  const { pid, url } = contender
+  const { case: name, pid, url } = contender
   const { connections, token } = plan
-  const of = cases[plan.case]
+  const of = cases[name]
   const stock = { batch: randomUUID(), cursors }
   yield* of.prepare?.(sql, stock.batch, connections + 1) ?? Effect.void
   const next = requestsOf(of.traffic(stock, connections))
@@ -73,19 +73,19 @@ const runRound = Effect.fnUntraced(function* (
   )
   const round = parse(
     yield* Effect.raceFirst(
-      load(JSON.stringify({ ...plan, url, pid, stock } satisfies RoundPlan)),
+      load(JSON.stringify({ ...plan, case: name, url, pid, stock } satisfies RoundPlan)),
       Effect.flatMap(looking, () => Effect.never)
     )
   )
   if (round.failures > 0) {
-    return yield* new BenchFailed({ message: `${contender.name}: ${round.failures} requests of ${plan.case} failed` })
+    return yield* new BenchFailed({ message: `${contender.name}: ${round.failures} requests of ${name} failed` })
   }
   return round
 })
 
 /** Runs rounds of both contenders, whose order alternates. */
 const alternate = Effect.fnUntraced(function* (
-  [one, other]: readonly [Running, Running],
+  [one, other]: readonly [Contestant, Contestant],
   sql: PgClient.PgClient,
   plan: Rounds,
   rounds: number
@@ -99,7 +99,7 @@ const alternate = Effect.fnUntraced(function* (
     const pair = i % 2 === 0 ? ([first, second] as const) : ([second, first] as const)
     pairs.push(pair)
     const rates = pair.map(({ requestsPerSecond }) => Math.round(requestsPerSecond))
-    yield* progress(`${plan.case} on ${plan.connections} ${i + 1}/${rounds}: ${rates.join(" : ")}`)
+    yield* progress(`${one.case} on ${plan.connections} ${i + 1}/${rounds}: ${rates.join(" : ")}`)
   }
   return pairs
 })
@@ -123,18 +123,18 @@ export const measure = Effect.fnUntraced(function* (options: Options) {
 
   const measured: Array<MeasuredCase> = []
   for (const name of options.cases) {
-    const plan = { case: name, token, connections, cursors: cursors(name), seconds }
-    const loaded = yield* alternate([one, other], sql, plan, rounds)
-    const lone = yield* alternate([one, other], sql, { ...plan, connections: 1, seconds: 1 }, Math.min(rounds, 3))
-    measured.push({ case: name, rounds: loaded, lone })
+    const plan = { token, connections, cursors: cursors(name), seconds }
+    const both = contestantsOf(name, [one, other])
+    const loaded = yield* alternate(both, sql, plan, rounds)
+    const lone = yield* alternate(both, sql, { ...plan, connections: 1, seconds: 1 }, Math.min(rounds, 3))
+    measured.push({ case: name, contenders: [both[0].name, both[1].name], rounds: loaded, lone })
   }
 
-  const names = [one.name, other.name] as const
   notes.push(...remarks(measured))
   const settings = { rounds, seconds, connections, node: process.version }
   const findings: Findings = {
-    document: document(names, measured, settings, notes),
-    text: text(names, measured, notes)
+    document: document(measured, settings, notes),
+    text: text(measured, notes)
   }
   return findings
 }, Effect.scoped)

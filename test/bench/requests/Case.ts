@@ -65,6 +65,11 @@ export interface Case {
     connections: number
   ) => Effect.Effect<unknown, SqlError.SqlError>
 
+  /** The case of the same operation by HTTP, if this one calls its tool: the service is compared with itself. */
+  readonly byHttp?: "get" | "create"
+  /** Returns the answer of the operation, if the answer of the service contains it. */
+  readonly answerOf?: (answer: Answer) => Answer
+
   readonly status: 200 | 201
   readonly policy: "read" | "write"
   readonly etag?: (request: Request) => string

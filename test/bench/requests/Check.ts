@@ -14,6 +14,25 @@ const pageCount = 20
 
 type Contenders = readonly [Running, Running]
 
+/** A contender in one case. */
+export interface Contestant extends Running {
+  readonly case: CaseName
+}
+
+/** Returns the contestants of a case: both contenders, or ours twice, by its tool and by HTTP. */
+export const contestantsOf = (name: CaseName, [one, other]: Contenders): readonly [Contestant, Contestant] => {
+  const { byHttp } = cases[name]
+  return byHttp === undefined
+    ? [
+        { ...one, case: name },
+        { ...other, case: name }
+      ]
+    : [
+        { ...one, case: name },
+        { ...one, name: "by HTTP", case: byHttp }
+      ]
+}
+
 const ask = ({ url }: Running, token: string, { path, ...request }: Request) =>
   Effect.tryPromise({
     try: async (signal): Promise<Answer> => {
@@ -26,7 +45,8 @@ const ask = ({ url }: Running, token: string, { path, ...request }: Request) =>
 
 /** Sends one request of a case; fails unless its answer is correct. Returns the answer. */
 export const sample = Effect.fnUntraced(function* (contender: Running, token: string, request: Request, of: Case) {
-  const answer = yield* ask(contender, token, request)
+  const whole = yield* ask(contender, token, request)
+  const answer = of.answerOf?.(whole) ?? whole
   const faults = faultsOf(of, request, answer)
   if (faults.length === 0) return answer
   const message = `${contender.name}: ${request.method} ${request.path}: ${faults.join("; ")}`
@@ -124,13 +144,14 @@ const compareCase = Effect.fnUntraced(function* (
   name: CaseName,
   cursors: ReadonlyArray<string | null>
 ) {
-  const of = cases[name]
-  for (const refusal of of.refusals) yield* refuse(contenders, token, refusal)
+  for (const refusal of cases[name].refusals) yield* refuse(contenders, token, refusal)
+  const contestants = contestantsOf(name, contenders)
 
   const bodies: Array<unknown> = []
   const rows: Array<unknown> = []
   const statements: Array<string> = []
-  for (const [i, contender] of contenders.entries()) {
+  for (const [i, contender] of contestants.entries()) {
+    const of = cases[contender.case]
     const batch = `compared_${i}`
     yield* of.prepare?.(sql, batch, 1) ?? Effect.void
     const request = requestsOf(of.traffic({ batch, cursors }, 0))()
@@ -140,7 +161,7 @@ const compareCase = Effect.fnUntraced(function* (
       bodies.push(answer.body)
     } else {
       rows.push(yield* rowOf(sql, of.writes, answer))
-      for (const again of contenders) {
+      for (const again of of.byHttp === undefined ? contestants : [contender]) {
         const repeated = yield* sample(again, token, request, { ...of, replayed: true })
         yield* differ(name, "an answer and its repeat", [answer.body, repeated.body])
       }

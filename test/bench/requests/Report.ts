@@ -7,6 +7,7 @@ import type { Round } from "./Round.ts"
 /** The rounds of one case in pairs; both rounds of a pair were measured at about the same time. */
 export interface MeasuredCase {
   readonly case: CaseName
+  readonly contenders: readonly [string, string]
   readonly rounds: ReadonlyArray<readonly [Round, Round]>
   /** Rounds with one connection: the time of a lone request. */
   readonly lone: ReadonlyArray<readonly [Round, Round]>
@@ -17,10 +18,11 @@ const fields = ["requestsPerSecond", "p50", "p95", "p99", "cpuMicros", "loadBusy
 const medians = (rounds: ReadonlyArray<Round>) =>
   Object.fromEntries(fields.map((field) => [field, round(median(rounds.map((round) => round[field])))]))
 
-const summary = (names: readonly [string, string], { case: name, lone, rounds }: MeasuredCase) => ({
+const summary = ({ case: name, contenders, lone, rounds }: MeasuredCase) => ({
   case: name,
-  [names[0]]: medians(rounds.map(([one]) => one)),
-  [names[1]]: medians(rounds.map(([, other]) => other)),
+  contenders,
+  [contenders[0]]: medians(rounds.map(([one]) => one)),
+  [contenders[1]]: medians(rounds.map(([, other]) => other)),
   ratio: {
     requestsPerSecond: spread(rounds.map(([one, other]) => one.requestsPerSecond / other.requestsPerSecond)),
     p99: spread(rounds.map(([one, other]) => one.p99 / other.p99)),
@@ -33,11 +35,10 @@ const summary = (names: readonly [string, string], { case: name, lone, rounds }:
 
 /** Returns the document of `--json`. */
 export const document = (
-  names: readonly [string, string],
   measured: ReadonlyArray<MeasuredCase>,
   settings: Record<string, unknown>,
   notes: ReadonlyArray<string>
-) => ({ settings, notes, contenders: names, cases: measured.map((one) => summary(names, one)) })
+) => ({ settings, notes, cases: measured.map(summary) })
 
 /** Returns notes on the conditions of the measurement. */
 export const remarks = (measured: ReadonlyArray<MeasuredCase>): ReadonlyArray<string> =>
@@ -46,11 +47,7 @@ export const remarks = (measured: ReadonlyArray<MeasuredCase>): ReadonlyArray<st
     .map(({ case: name }) => `${name}: the load was busy all the time, so the servers may be faster, and further apart`)
 
 /** Returns the table, with a line for each contender of each case and their ratio below. */
-export const text = (
-  names: readonly [string, string],
-  measured: ReadonlyArray<MeasuredCase>,
-  notes: ReadonlyArray<string>
-): string => {
+export const text = (measured: ReadonlyArray<MeasuredCase>, notes: ReadonlyArray<string>): string => {
   const of = (rounds: ReadonlyArray<Round>, field: (typeof fields)[number], digits: number) =>
     fixed(median(rounds.map((round) => round[field])), digits)
   const line = (name: string, contender: string, rounds: ReadonlyArray<Round>, lone: ReadonlyArray<Round>) => [
@@ -68,16 +65,16 @@ export const text = (
       rounds.map(([one, other]) => one[field] / other[field]),
       2
     )
-  const lines = measured.flatMap(({ case: name, lone, rounds }) => [
+  const lines = measured.flatMap(({ case: name, contenders, lone, rounds }) => [
     line(
       name,
-      names[0],
+      contenders[0],
       rounds.map(([one]) => one),
       lone.map(([one]) => one)
     ),
     line(
       "",
-      names[1],
+      contenders[1],
       rounds.map(([, other]) => other),
       lone.map(([, other]) => other)
     ),
