@@ -68,7 +68,9 @@ export const addRoute = Effect.fnUntraced(function* (
     const run = calls.get(String(name))
     if (run === undefined) return Effect.succeed(refuse(request, unknownTool))
     if (!Predicate.isObject(given)) return Effect.succeed(refuse(request, noArguments))
-    return Effect.map(run({ arguments: given, message }, current), (result) => succeed(request, result, server))
+    return Effect.map(run({ arguments: given, message }, current), (result) =>
+      succeed(request, result, server, current.headers)
+    )
   }
 
   const answer = (request: McpRequest, message: Body, credential: Credential, current: CurrentRequestShape) => {
@@ -77,11 +79,13 @@ export const addRoute = Effect.fnUntraced(function* (
     if (method === "tools/list" && params["cursor"] !== undefined) return Effect.succeed(refuse(request, unknownCursor))
     if (method === "tools/list") {
       return Effect.map(toolsOf(credential), (tools) =>
-        succeed(request, resultOf({ tools, ...(isStateless ? cache : {}) }), server)
+        succeed(request, resultOf({ tools, ...(isStateless ? cache : {}) }), server, current.headers)
       )
     }
     const result = (isStateless ? statelessResults : handshakeResults)[method]?.(params)
-    return Effect.succeed(result === undefined ? unknownMethod(request) : succeed(request, resultOf(result), server))
+    return Effect.succeed(
+      result === undefined ? unknownMethod(request) : succeed(request, resultOf(result), server, current.headers)
+    )
   }
 
   const post = Effect.withFiber((fiber) => {
@@ -144,22 +148,25 @@ const handshakeResults: Results = {
 /** Runs an operation as a tool. The result of a failure is its problem. */
 const callOf =
   ({ endpoint: { method } }: Operation, run: (call: ToolCall) => Effect.Effect<ToolAnswer, unknown>) =>
-  (call: ToolCall, current: CurrentRequestShape): Effect.Effect<McpResult, unknown> =>
-    Effect.annotateCurrentSpan("mcp.method.name", "tools/call").pipe(
-      Effect.andThen(run(call)),
-      Effect.catchCauseIf(
-        (cause) => !Cause.hasInterruptsOnly(cause),
-        (cause) =>
-          Effect.map(problemOf(cause, current), (problem): ToolAnswer => {
-            const { body, headers, status } = renderProblem(problem, current)
-            return { status, body, headers: { ...headers, ...current.headers } }
-          })
-      ),
-      Effect.map((answer) => {
-        current.call = { method, status: answer.status, replayed: isReplay(answer.headers) }
-        return toolResult(answer)
+  (call: ToolCall, current: CurrentRequestShape): Effect.Effect<McpResult, unknown> => {
+    const finish = (answer: ToolAnswer) => {
+      current.call = { method, status: answer.status, replayed: isReplay(answer.headers) }
+      return toolResult(answer)
+    }
+    return Effect.andThen(
+      Effect.annotateCurrentSpan("mcp.method.name", "tools/call"),
+      Effect.matchCauseEffectEager(run(call), {
+        onSuccess: (answer) => Effect.succeed(finish(answer)),
+        onFailure: (cause) =>
+          Cause.hasInterruptsOnly(cause)
+            ? Effect.failCause(cause)
+            : Effect.map(problemOf(cause, current), (problem) => {
+                const { body, headers, status } = renderProblem(problem, current)
+                return finish({ status, body, headers: { ...headers, ...current.headers } })
+              })
       })
     )
+  }
 
 const unknownTool: ProtocolError = { code: errorCodes.invalidParams, message: "There is no tool of this name." }
 const noArguments: ProtocolError = { code: errorCodes.invalidParams, message: "arguments is an object." }

@@ -1,9 +1,11 @@
 /** The endpoint of agents apart from its tools: who may call it, its limits, and the errors of the protocol (contract §17). */
-import { assert, layer } from "@effect/vitest"
+import { assert, it, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { type Answer, type Request, send } from "../support/ContractHttp.ts"
-import { mcpRequest, rpcOf } from "../support/Mcp.ts"
-import { TestServer } from "../support/TestServer.ts"
+import { callTool, mcpRequest, rpcOf } from "../support/Mcp.ts"
+import { freePort } from "../support/Process.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { newKey } from "./Requests.ts"
 
 const codeOf = ({ text }: Answer): unknown => JSON.parse(text).code
 
@@ -93,6 +95,41 @@ layer(TestServer.layer(), { excludeTestServices: true })("the endpoint of agents
     })
   )
 })
+
+it.live("counts the calls of tools as requests of their operations, apart from those over HTTP", () =>
+  Effect.gen(function* () {
+    const port = yield* Effect.promise(freePort)
+    const { seed, url } = yield* startServer({ ADMIN_PORT: String(port) }, "api")
+    const { token } = yield* seed()
+    const path = "/api/v1/developer/crm/clients"
+    const args = { idempotencyKey: newKey(), body: { displayName: "Counted" } }
+    yield* callTool(url, token, "createClient", args)
+    yield* callTool(url, token, "createClient", args)
+    yield* callTool(url, token, "getClient", { clientId: "cli_none" })
+    yield* send(url, { path: `${path}/cli_none`, token })
+    const { text } = yield* send(`http://127.0.0.1:${port}`, { path: "/metrics" })
+    const countOf = (metric: string, ...labels: ReadonlyArray<string>) =>
+      text
+        .split("\n")
+        .filter((line) => line.startsWith(`${metric}{`) && labels.every((label) => line.includes(label)))
+        .map((line) =>
+          Number(
+            line
+              .slice(line.lastIndexOf("}") + 1)
+              .trim()
+              .split(" ")[0]
+          )
+        )
+    const created = [`http_route="${path}"`, 'http_request_method="POST"']
+    const missing = [`http_route="${path}/:clientId"`, 'http_response_status_code="404"']
+    const requests = "http_server_request_duration_seconds_count"
+    assert.deepStrictEqual(countOf(requests, ...created, 'protocol="mcp"', 'status_code="201"'), [2])
+    assert.deepStrictEqual(countOf("idempotent_replays_total", ...created, 'protocol="mcp"'), [1])
+    assert.deepStrictEqual(countOf(requests, ...missing, 'protocol="mcp"'), [1])
+    assert.deepStrictEqual(countOf(requests, ...missing, 'protocol="http"'), [1])
+    assert.deepStrictEqual(countOf(requests, "/mcp"), [])
+  }).pipe(Effect.scoped)
+)
 
 layer(TestServer.layer({ MCP: "false" }), { excludeTestServices: true })("the endpoint of agents, turned off", (it) => {
   it.effect("is a route that does not exist", () =>

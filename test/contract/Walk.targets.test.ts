@@ -6,6 +6,7 @@ import { paths as consolePaths } from "../../src/console/Console.ts"
 import { codeOf, problemOf } from "../support/ContractAnswers.ts"
 import { type Request, send } from "../support/ContractHttp.ts"
 import { hostileParts, plainPart } from "../support/HostileTargets.ts"
+import { mcpRequest } from "../support/Mcp.ts"
 import { freePort } from "../support/Process.ts"
 import { startServer } from "../support/TestServer.ts"
 import { requestOf } from "./Requests.ts"
@@ -27,6 +28,15 @@ const ofOperations = (token: string, part: string): ReadonlyArray<Request> =>
     ])
   )
 
+/** Calls of tools that have a part in place of the path: as an id, as a value, as the name of an argument and of a tool. */
+const ofTools = (token: string, part: string): ReadonlyArray<Request> => [
+  ...placed(mcpRequest(token, "ping", {}), part),
+  ...[{ clientId: part }, { limit: part }, { [part]: part }].map((args) =>
+    mcpRequest(token, "tools/call", { name: "getClient", arguments: args })
+  ),
+  mcpRequest(token, "tools/call", { name: part })
+]
+
 /** Requests to routes that need no token. An answer of megabytes would hide what the target costs. */
 const ofRoutes = (routes: ReadonlyArray<readonly [method: string, path: string]>, part: string) =>
   routes.flatMap(([method, path]) => placed({ method: method === "GET" ? "HEAD" : method, path }, part))
@@ -47,7 +57,7 @@ it.live("refuses each at every route", () =>
     const walk = Effect.fnUntraced(function* (part: string) {
       const before = process.cpuUsage()
       for (const [base, requests] of [
-        [server.url, [...ofOperations(token, part), ...ofRoutes(open, part)]],
+        [server.url, [...ofOperations(token, part), ...ofTools(token, part), ...ofRoutes(open, part)]],
         [`http://127.0.0.1:${port}`, ofRoutes(admin, part)]
       ] as const) {
         for (const request of requests) {

@@ -10,6 +10,11 @@ import { missingOf, type Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
 import { walkingOver } from "./Walk.support.ts"
 
+/** What the test reads of the reference. */
+interface Reference {
+  readonly paths: Record<string, Record<string, { readonly operationId: string; readonly description: string }>>
+}
+
 /** Returns the arguments of the tool that ask for what a request asks for. */
 const argumentsOf = (sample: Sample, { json, key, path = "" }: Request): Record<string, unknown> => {
   const [given = "", query = ""] = path.split("?")
@@ -163,8 +168,19 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
       const tools: ReadonlyArray<Record<string, unknown>> = JSON.parse(JSON.stringify(rpcOf(answer).result?.["tools"]))
       assert.deepStrictEqual(tools.map(({ name }) => String(name)).toSorted(), Object.keys(samples).toSorted())
       assert.isBelow(Buffer.byteLength(answer.text), 64 * 1024)
+      const reference: Reference = JSON.parse((yield* send(url, { path: "/openapi.json" })).text)
+      const described = new Map(
+        Object.values(reference.paths).flatMap((path) =>
+          Object.values(path).map(({ description, operationId }) => [operationId, description])
+        )
+      )
       for (const { annotations, description, inputSchema, name, ...rest } of tools) {
         const sample = samples[String(name)]
+        // It begins with the first sentence of the reference, and has the price of a call.
+        const [when = ""] = (described.get(String(name)) ?? "").split(/(?<=\.) /)
+        assert.isNotEmpty(when, String(name))
+        assert.isTrue(String(description).startsWith(`${when} `), `${String(name)}: ${when}`)
+        assert.include(description, `Costs 1 of the limit \`${sample?.policy}\``)
         assert.isAtMost(String(description).length, 300, String(name))
         assert.isFalse("outputSchema" in rest)
         assert.deepStrictEqual(annotations, {

@@ -96,7 +96,10 @@ export const listCampaigns = HttpApiEndpoint.get("listCampaigns", path, {
   .annotate(Access, reading)
   .annotate(Examples, { answer: { items: [example], nextCursor: null } })
   .annotate(OpenApi.Summary, "List campaigns")
-  .annotate(OpenApi.Description, "The project's campaigns, newest first, each with its progress.")
+  .annotate(
+    OpenApi.Description,
+    "Finds campaigns: pages of the project's campaigns, newest first, each with its state and progress."
+  )
 
 export const getCampaign = HttpApiEndpoint.get("getCampaign", `${path}/:campaignId`, {
   params: { campaignId: CampaignId },
@@ -108,6 +111,6 @@ export const getCampaign = HttpApiEndpoint.get("getCampaign", `${path}/:campaign
   .annotate(OpenApi.Summary, "Get a campaign")
   .annotate(
     OpenApi.Description,
-    "One campaign with its progress. The `etag` is its version, for `expectedVersion`. It has ended when `status` is " +
+    "Follows a campaign to its end: reads its state and progress. The `etag` is its version, for `expectedVersion`. It has ended when `status` is " +
       "`completed` or `cancelled`. A campaign with the id `audience-segments` can only be listed."
   )

@@ -107,7 +107,10 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .annotate(Access, reading)
       .annotate(Examples, { answer: { items: [segmentExample], nextCursor: null } })
       .annotate(OpenApi.Summary, "List the audience segments")
-      .annotate(OpenApi.Description, "The segments that an audience can select its candidates from, newest first."),
+      .annotate(
+        OpenApi.Description,
+        "Finds the ids of segments, from which an audience can select its candidates, newest first."
+      ),
     listCampaigns,
     getCampaign,
     HttpApiEndpoint.get("getCampaignAudience", `${path}/:campaignId/audience`, {
@@ -120,7 +123,7 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .annotate(OpenApi.Summary, "Get the frozen audience")
       .annotate(
         OpenApi.Description,
-        "The counts of the audience that the campaign froze last, without the identities of recipients. The `etag` is the " +
+        "Shows how many recipients a campaign has: the counts of the audience that it froze last, without the identities of recipients. The `etag` is the " +
           "version of the campaign, for `expectedVersion`."
       ),
     HttpApiEndpoint.patch("patchCampaign", `${path}/:campaignId`, {
@@ -148,7 +151,8 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .annotate(OpenApi.Summary, "Command a campaign")
       .annotate(
         OpenApi.Description,
-        "Runs the command that `operation` selects. Each command is allowed in these states, and moves the campaign as " +
+        "Changes, schedules, pauses, resumes, cancels, copies or deletes a campaign: runs the command that `operation` " +
+          "selects. Each command is allowed in these states, and moves the campaign as " +
           `shown:\n\n${table}\n\nEvery other state is \`campaign_state_conflict\`. A command that ` +
           "changes nothing answers `changed: false`; `freeze_audience` always takes a new snapshot. Of several conflicts " +
           "the first is reported: state, version, references (missing ones, then a revoked channel), schedule, readiness.\n\n" +

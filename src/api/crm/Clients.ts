@@ -128,7 +128,10 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: { items: [example], nextCursor: null } })
       .annotate(OpenApi.Summary, "List clients")
-      .annotate(OpenApi.Description, "The project's clients, newest first."),
+      .annotate(
+        OpenApi.Description,
+        "Finds clients: pages of the project's clients, newest first, by `status`. There is no search by name."
+      ),
     HttpApiEndpoint.post("createClient", path, {
       headers: RecordMutationHeaders,
       payload: ClientCreate,
@@ -139,7 +142,10 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
       .annotate(Examples, { request: createExample, answer: receiptExample })
       .annotate(OpenApi.Summary, "Create a client")
-      .annotate(OpenApi.Description, "Adds an active client, unless the project's contact capacity is exhausted."),
+      .annotate(
+        OpenApi.Description,
+        "Adds an active client, unless the project's contact capacity is exhausted. Equal clients are not looked for."
+      ),
     HttpApiEndpoint.get("getClient", `${path}/:clientId`, {
       params: { clientId: ClientId },
       success: HttpApiSchema.WithHeaders(Client, { etag: ETag }),
@@ -148,7 +154,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: example })
       .annotate(OpenApi.Summary, "Get a client")
-      .annotate(OpenApi.Description, "One client, archived ones included."),
+      .annotate(OpenApi.Description, "Reads one client by its id, archived ones included. The `etag` is its version."),
     HttpApiEndpoint.patch("patchClient", `${path}/:clientId`, {
       params: { clientId: ClientId },
       headers: RecordMutationHeaders,
@@ -170,7 +176,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(OpenApi.Summary, "Change a client")
       .annotate(
         OpenApi.Description,
-        "An absent member keeps its value, `null` clears it. An archived client accepts only exactly " +
+        "Sets the members that are given: an absent member keeps its value, `null` clears it. An archived client accepts only exactly " +
           '`{"status":"active"}`, within the contact capacity. A patch that changes nothing answers `changed: false`.'
       )
   )

@@ -177,7 +177,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Summary, "List deals")
       .annotate(
         OpenApi.Description,
-        "The project's deals, newest first. `lifecycle` is `active` unless given, `status` is `all`."
+        "Finds deals: pages of the project's deals, newest first. `lifecycle` is `active` unless given, `status` is `all`."
       ),
     HttpApiEndpoint.post("createDeal", path, {
       headers: RecordMutationHeaders,
@@ -202,7 +202,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: dealExample })
       .annotate(OpenApi.Summary, "Get a deal")
-      .annotate(OpenApi.Description, "One deal, archived ones included."),
+      .annotate(OpenApi.Description, "Reads one deal by its id, archived ones included. The `etag` is its version."),
     HttpApiEndpoint.patch("patchDeal", `${path}/:dealId`, {
       params: { dealId: DealId },
       headers: RecordMutationHeaders,
@@ -216,7 +216,8 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Summary, "Change a deal")
       .annotate(
         OpenApi.Description,
-        "An absent member keeps its value, `null` clears it; rules between members apply to the resulting deal. The status " +
+        "Sets the members that are given, for example the stage: an absent member keeps its value, `null` clears it. Rules " +
+          "between members apply to the resulting deal. The status " +
           `moves ${moves}: closing sets \`closedAt\`, opening again clears it and \`lostReason\`. ` +
           "A new `pipelineId` alone moves the deal to that pipeline's first stage. Emits `crm.deal.updated.v1`, and " +
           "`crm.deal.stage_changed.v1` too when the stage changed. A patch that changes nothing answers `changed: false`."

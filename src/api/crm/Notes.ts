@@ -63,7 +63,7 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: { items: [example], nextCursor: null } })
       .annotate(OpenApi.Summary, "List the notes of a deal")
-      .annotate(OpenApi.Description, "The deal's notes, newest first."),
+      .annotate(OpenApi.Description, "Reads what was written about a deal: pages of its notes, newest first."),
     HttpApiEndpoint.post("createNote", path, {
       params: { dealId: DealId },
       headers: MutationHeaders,
@@ -75,7 +75,10 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
       .annotate(Examples, { request: { body: example.body }, answer: receiptExample })
       .annotate(OpenApi.Summary, "Write a note on a deal")
-      .annotate(OpenApi.Description, "Adds a note. A deal that does not exist answers `note_not_found`."),
+      .annotate(
+        OpenApi.Description,
+        "Adds a text to the notes of a deal. A deal that does not exist answers `note_not_found`."
+      ),
     HttpApiEndpoint.patch("patchNote", `${path}/:noteId`, {
       params: { dealId: DealId, noteId: NoteId },
       headers: MutationHeaders,

@@ -49,7 +49,8 @@ export class PipelinesGroup extends HttpApiGroup.make("pipelines")
       .annotate(OpenApi.Summary, "List the pipelines")
       .annotate(
         OpenApi.Description,
-        "The pipelines of the project's deals in the order of their ids, each with its stages."
+        "Finds the ids of pipelines and stages for deals: all pipelines of the project in the order of their ids, each with " +
+          "its stages."
       )
   )
   .annotate(OpenApi.Title, "CRM pipelines")

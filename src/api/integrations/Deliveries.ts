@@ -157,8 +157,8 @@ export const listDeliveries = HttpApiEndpoint.get("listDeliveries", path, {
   .annotate(OpenApi.Summary, "List the deliveries")
   .annotate(
     OpenApi.Description,
-    "The deliveries of events to the installation's webhook, newest first, for as long as they are kept: pending ones, and " +
-      "finished ones for 30 days. The id of a dead one is what `retryDelivery` takes."
+    "Finds what was sent to the installation's webhook: deliveries of events, newest first, pending ones and finished ones " +
+      "for 30 days. The id of a dead one is what `retryDelivery` takes."
   )
 
 export const getDelivery = HttpApiEndpoint.get("getDelivery", `${path}/:deliveryId`, {
@@ -171,5 +171,5 @@ export const getDelivery = HttpApiEndpoint.get("getDelivery", `${path}/:delivery
   .annotate(OpenApi.Summary, "Get a delivery")
   .annotate(
     OpenApi.Description,
-    "One delivery with its event and the log of its attempts. It has ended when `status` is `delivered` or `dead`."
+    "Shows why an event has not arrived: its delivery with the log of the attempts. It has ended when `status` is `delivered` or `dead`."
   )

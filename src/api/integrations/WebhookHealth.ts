@@ -125,6 +125,6 @@ export const getWebhook = HttpApiEndpoint.get(
   .annotate(OpenApi.Summary, "Get the outbound webhook")
   .annotate(
     OpenApi.Description,
-    "The installation's webhook with the health of its endpoint, and without its secrets. The `etag` is its version, for " +
+    "Shows whether events arrive: the installation's webhook with the health of its endpoint, without its secrets. The `etag` is its version, for " +
       "`expectedVersion`."
   )

@@ -91,7 +91,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(OpenApi.Summary, "Configure the outbound webhook")
       .annotate(
         OpenApi.Description,
-        "Creates the installation's webhook (`expectedVersion` null), or changes the one at `expectedVersion`; a " +
+        "Creates the installation's webhook (`expectedVersion` null), or changes the one at `expectedVersion`. A " +
           "webhook that was disabled is enabled again. The endpoint is `https` at a public address, without credentials " +
           "and fragment. The first answer has the signing secret in force: new for a new webhook, otherwise unchanged."
       ),
@@ -111,7 +111,8 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(OpenApi.Summary, "Rotate the signing secret")
       .annotate(
         OpenApi.Description,
-        "Makes a new signing secret, which signs at once. For 24 hours deliveries also have a signature of the old secret. " +
+        "Replaces a secret that others may know: makes a new signing secret, which signs at once. For 24 hours deliveries " +
+          "also have a signature of the old secret. " +
           "Only the first answer has the secret."
       ),
     listDeliveries,
@@ -127,7 +128,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(OpenApi.Summary, "Retry a dead delivery")
       .annotate(
         OpenApi.Description,
-        "Returns a dead-lettered delivery to the queue, with a new retry schedule, while the webhook is enabled and " +
+        "Sends a dead delivery again: returns it to the queue, with a new retry schedule, while the webhook is enabled and " +
           "still subscribes to its event type. `resourceId` is the delivery's id, the `webhook-id` of its attempts."
       )
   )

@@ -164,7 +164,7 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       .annotate(OpenApi.Summary, "List the conversation sources")
       .annotate(
         OpenApi.Description,
-        "The sources of the project's conversations, newest first: one for each channel, revoked ones included."
+        "Finds the conversations that texts can be sent into: their sources, newest first, one for each channel, revoked ones included."
       ),
     HttpApiEndpoint.get("getConversationSource", `${conversation}/source`, {
       params: { conversationId: ConversationId },
@@ -181,7 +181,10 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
         }
       })
       .annotate(OpenApi.Summary, "Get the source of a conversation")
-      .annotate(OpenApi.Description, "The latest stored source of the conversation."),
+      .annotate(
+        OpenApi.Description,
+        "Reads over which channel a reply would be sent: the latest stored source of the conversation."
+      ),
     HttpApiEndpoint.post("sendMessage", `${conversation}/messages`, {
       params: { conversationId: ConversationId },
       headers: MutationHeaders,
@@ -195,7 +198,7 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       .annotate(OpenApi.Summary, "Send a text reply")
       .annotate(
         OpenApi.Description,
-        "Sends a text into the conversation over its source, once. 200 with `deliveryStatus` `sent` is confirmed. With " +
+        "Sends a text to the person in the conversation over its source, once. 200 with `deliveryStatus` `sent` is confirmed. With " +
           "`retrying` the provider has certainly not accepted it yet, and it is retried, with five attempts in all. After 503 " +
           "`provider_outcome_unknown` send the request again with the same `idempotency-key`: it does not send the message " +
           "again, and answers its state: `pending` (200) or unknown (503), later `sent` (200) or `provider_conflict` (409). " +
@@ -212,7 +215,7 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       .annotate(OpenApi.Summary, "Get a message")
       .annotate(
         OpenApi.Description,
-        "The receipt of a message: its state now, and its attempts. It is settled when `deliveryStatus` is `sent` or `failed`; " +
+        "Follows a message to its end: its receipt with the state now, and its attempts. It is settled when `deliveryStatus` is `sent` or `failed`; " +
           "one that stays `unknown` is settled by an operator."
       )
   )

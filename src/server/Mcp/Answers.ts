@@ -26,15 +26,23 @@ export const toolResult = ({ body, headers, status }: ToolAnswer): McpResult => 
 export const isReplay = (headers: Readonly<Record<string, string>>): boolean =>
   headers["idempotent-replayed"] !== undefined
 
-/** Answers a request with its result. The stateless revision names its type and the server in each of them. */
-export const succeed = ({ id, isStateless }: McpRequest, { members, meta }: McpResult, server: object) => {
+/** Answers a request with its result, and with headers. The stateless revision names its type and the server in each of them. */
+export const succeed = (
+  { id, isStateless }: McpRequest,
+  { members, meta }: McpResult,
+  server: object,
+  headers: Readonly<Record<string, string>>
+) => {
   const whole = isStateless ? { ...meta, "io.modelcontextprotocol/serverInfo": server } : meta
   const parts = [
     members,
     isStateless ? '"resultType":"complete"' : "",
     whole === undefined ? "" : `"_meta":${JSON.stringify(whole)}`
   ].filter((part) => part !== "")
-  return json(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{${parts.join(",")}}}`, 200)
+  const response = json(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{${parts.join(",")}}}`, 200)
+  // The map was made for this response. To pass the headers as an option would copy them three times.
+  Object.assign(response.headers, headers)
+  return response
 }
 
 /** Answers with an error of the protocol; without an id if the message has none that can be read. */
