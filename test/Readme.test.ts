@@ -3,9 +3,9 @@ import { assert } from "@effect/vitest"
 import { spawn } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { beforeAll, describe, it } from "vitest"
+import { describe, it } from "vitest"
 import { defer } from "./support/Finalizers.ts"
-import { checkout, freePort, kill, type Service, startService, temporaryDirectory } from "./support/Process.ts"
+import { checkout, freePort, kill, startService, temporaryDirectory } from "./support/Process.ts"
 import { eventually } from "./support/Waiting.ts"
 
 interface Block {
@@ -57,25 +57,24 @@ const openShell = (env: Readonly<Record<string, string>>) => {
   return paste
 }
 
+/** Starts the service for the first time; returns the line that it prints for the tour, and the settings of its commands. */
+const startFirst = async () => {
+  const env = { DATA_DIR: join(await temporaryDirectory(), "data") }
+  const started = (await startService({ env: { ...env, PORT: String(await freePort()) } })).stdout()
+  return { env, exported: /^export API=.*$/m.exec(started)?.[0] ?? assert.fail(started) }
+}
+
 describe("the tour of the README", () => {
-  let service: Service
-  let env: Readonly<Record<string, string>>
-
-  beforeAll(async () => {
-    env = { DATA_DIR: join(await temporaryDirectory(), "data") }
-    service = await startService({ env: { ...env, PORT: String(await freePort()) } })
-  })
-
   it("starts with the two commands of the package", () => {
     assert.strictEqual(start?.pasted, "npm ci\nnpm start\n")
     assert.include(readme, "listening on http://127.0.0.1:3000")
-    assert.include(service.stdout(), "export API=")
   })
 
   it("runs as pasted, and prints what it shows", async () => {
+    const { env, exported } = await startFirst()
     const paste = openShell(env)
     const receiver = String(await freePort())
-    await paste(/^export .*$/m.exec(service.stdout())?.[0] ?? "")
+    await paste(exported)
     let console = ""
     for (const { answer, pasted } of tour) {
       const printed = await paste(pasted.replaceAll("8080", receiver))
@@ -87,6 +86,18 @@ describe("the tour of the README", () => {
     }
     const link = /^http:\S+$/m.exec(console)?.[0] ?? ""
     assert.strictEqual((await fetch(link)).status, 200)
+  })
+
+  it("runs when all of it is pasted at once", async () => {
+    const { env, exported } = await startFirst()
+    const receiver = String(await freePort())
+    const all = [exported, ...tour.map(({ pasted }) => pasted)].join("\n").replaceAll("8080", receiver)
+    const printed = await openShell(env)(all)
+    const expected = tour.flatMap(({ answer = "" }) => stable(answer).split("\n"))
+    await eventually(() => {
+      const lines = stable(printed()).replaceAll(receiver, "8080").split("\n")
+      for (const line of expected) assert.include(lines, line, printed())
+    })
   })
 
   it("has no other block that could be pasted", () => {
