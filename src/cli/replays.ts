@@ -10,6 +10,8 @@ import { answer, answerPage, cli, table } from "./Output.ts"
 const onReplays = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   command.pipe(Effect.provide(Replays.layer), onMigratedDatabase)
 
+const countOf = (deliveries: number) => (deliveries === 1 ? "1 delivery" : `${deliveries} deliveries`)
+
 export const replay = Command.make(
   "replay",
   {
@@ -48,8 +50,8 @@ export const replay = Command.make(
     })
     const text =
       started.replayId === null
-        ? `${started.matched} deliveries would go out again`
-        : `Replay ${started.replayId}: ${started.queued} deliveries go out again`
+        ? `${countOf(started.matched)} would be sent again`
+        : `Replay ${started.replayId}: ${countOf(started.queued)} will be sent again`
     yield* answer(json, started, text)
   }, onReplays)
 ).pipe(
