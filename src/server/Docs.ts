@@ -39,14 +39,19 @@ export const layer = (publicUrl: string) =>
     })
   )
 
-/** Settings of the viewer. It shows nothing of its maker: no tools, no links to products. */
+/**
+ * Settings of the viewer. It shows nothing of its maker: no tools, no links to products. Its own height of a line cuts off
+ * the underscores of codes and patterns in many fonts.
+ */
 const scalar = {
   withDefaultFonts: false,
   authentication: { preferredSecurityScheme: "DeveloperBearer" },
   showDeveloperTools: "never",
   hideClientButton: true,
   telemetry: false,
-  customCss: 'a[href*="scalar.com"] { display: none }'
+  customCss:
+    'a[href*="scalar.com"] { display: none } ' +
+    ".markdown.markdown-summary, .markdown-summary *, .property-detail-value { line-height: 1.5 }"
 }
 
 /**

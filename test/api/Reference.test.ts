@@ -49,6 +49,23 @@ const samplesOf = async (page: Page) => {
   return samples.allInnerTexts()
 }
 
+/** Lists the codes and patterns with an underscore, and whether each line has two pixels of room for it. */
+const underscoresOf = (page: Page) =>
+  page.evaluate<ReadonlyArray<string>>(`(() => {
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+    const found = new Set()
+    while (texts.nextNode()) {
+      const text = texts.currentNode
+      const range = document.createRange()
+      range.selectNodeContents(text)
+      const line = text.parentElement.closest(".markdown-summary, .property-detail-value")
+      const { bottom, height } = range.getBoundingClientRect()
+      if (line === null || height === 0 || !text.textContent.includes("_")) continue
+      found.add(text.textContent.trim() + (bottom + 2 > line.getBoundingClientRect().bottom ? " is cut off" : " is whole"))
+    }
+    return [...found]
+  })()`)
+
 /** Runs a command in a shell and returns the status and the code of the answer. */
 const paste = async (command: string) => {
   const { stdout } = await run("sh", ["-c", `${command.trim()} --silent --write-out '\\n%{http_code}'`])
@@ -67,10 +84,11 @@ describe("/docs", () => {
       const token = yield* issue("demo")
       const browser = yield* startBrowser
       const page = yield* Effect.promise(() => browser.newPage())
-      const { answer, samples } = yield* Effect.promise(async () => {
+      const { answer, samples, texts } = yield* Effect.promise(async () => {
         await page.goto(`${url}/docs`)
         await page.getByRole("textbox", { name: "Bearer Token" }).first().fill(token)
         const samples = await samplesOf(page)
+        const texts = await underscoresOf(page)
         const answered = page.waitForResponse(/\/api\/v1\//)
         await page.getByRole("button", { name: "Test Request (get /api/v1/developer/crm/clients/{clientId})" }).click()
         await page
@@ -79,9 +97,12 @@ describe("/docs", () => {
           .click()
         const answer = await answered
         await page.getByText("Mara Quill").first().waitFor()
-        return { answer, samples }
+        return { answer, samples, texts }
       })
       assert.strictEqual(answer.status(), 200)
+      assert.include(texts, "idempotency_key_reused is whole")
+      assert.include(texts, "^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$ is whole")
+      assert.notInclude(texts.join("\n"), "is cut off")
       assert.include(yield* visibleText(page), '"displayName": "Ada Lovelace"')
       assert.notInclude(yield* visibleText(page), '"string"')
       const answers: Array<string> = []
