@@ -111,6 +111,21 @@ describe("a request of the client", () => {
     })
   )
 
+  it.live("gives each mutation a key of its own that both forms of keys permit", () =>
+    Effect.gen(function* () {
+      const { baseUrl, requests } = yield* scripted(receipt)
+      const { clients, notes } = yield* apiAt(baseUrl)
+      yield* clients.createClient({ payload: { displayName: "Robin" } })
+      yield* notes.createNote({ params: { dealId: "deal_espresso" }, payload: { body: "Called." } })
+      const keys = requests.map(({ headers }) => headers.get("idempotency-key") ?? "")
+      assert.strictEqual(new Set(keys).size, 2)
+      for (const key of keys) {
+        assert.match(key, /^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/)
+        assert.match(key, /^[\x21-\x7E]{1,160}$/)
+      }
+    })
+  )
+
   it.live("for a list carries the given filters in its query", () =>
     Effect.gen(function* () {
       const { baseUrl, requests } = yield* scripted(page)
