@@ -99,7 +99,7 @@ const routes = HttpRouter.use(
         ).pipe(
           Effect.flatMap(Effect.fromResult),
           Effect.flatMap(({ body, title, ...content }) =>
-            pageResponse({ title, project: content.project, csrf: session.csrf }, body)
+            pageResponse({ title, project: content.project, csrf: session.csrf, url: request.url }, body)
           ),
           Effect.catchTags({
             PageError: ({ message, status }) =>
@@ -120,6 +120,11 @@ const routes = HttpRouter.use(
         )
       )
 
+    yield* router.add(
+      "GET",
+      "/console/:page",
+      withSession((session) => errorPage("Not found", "The console has no page at this address.", 404, session))
+    )
     for (const [path, page] of Object.entries(pages)) yield* router.add("GET", `/${path.slice(1)}`, pageRoute(page))
     for (const [path, action] of Object.entries<Action>(actions)) {
       yield* router.add(

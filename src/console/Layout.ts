@@ -18,6 +18,24 @@ interface Head {
   readonly project?: string | undefined
   /** The CSRF token of the session; without a session the header has no links. */
   readonly csrf?: string | undefined
+  /** The URL of the page, if it can be shown again. */
+  readonly url?: string | undefined
+}
+
+/** Seconds after which a page shows itself again, if its query asks for it. */
+const refreshAfter = 10
+
+/** Whether the page refreshes itself, and the link that turns this on or off. */
+const refreshOf = (url: string) => {
+  const [path = "", text = ""] = url.split("?")
+  const { refresh, ...query } = Object.fromEntries(new URLSearchParams(text))
+  const isOn = refresh === "on"
+  return {
+    isOn,
+    link: isOn
+      ? link(path, query, "Stop the refresh")
+      : link(path, { ...query, refresh: "on" }, `Refresh every ${refreshAfter} s`)
+  }
 }
 
 /** The pages of a project. */
@@ -41,12 +59,14 @@ export const pageResponse = (
     Effect.map((text) => HttpServerResponse.text(text, { status, contentType: "text/html; charset=utf-8", headers }))
   )
 
-const layout = ({ csrf, project, title }: Head, content: Cell | ReadonlyArray<Html>) =>
-  html`<!doctype html>
+const layout = ({ csrf, project, title, url }: Head, content: Cell | ReadonlyArray<Html>) => {
+  const refresh = url === undefined ? undefined : refreshOf(url)
+  return html`<!doctype html>
     <html lang="en">
       <head>
         <meta charset="utf-8" />
         <meta name="viewport" content="width=device-width, initial-scale=1" />
+        ${refresh?.isOn === true ? html`<meta http-equiv="refresh" content="${refreshAfter}" />` : ""}
         <title>${title} · developer-api console</title>
         <link rel="icon" href="data:," />
         <link rel="stylesheet" href="/console/style.css" />
@@ -63,9 +83,10 @@ const layout = ({ csrf, project, title }: Head, content: Cell | ReadonlyArray<Ht
           <h1>${title}</h1>
           ${content}
         </main>
-        <footer>Times are UTC.</footer>
+        <footer>Times are UTC. ${refresh?.link ?? ""}</footer>
       </body>
     </html>`
+}
 
 const signOut = (csrf: string) =>
   html`<form method="post" action="/console/sign-out">

@@ -140,6 +140,21 @@ layer(TestDatabase.layer)("doctor", (it) => {
       yield* sql`DELETE FROM messages`
       yield* sql`DELETE FROM conversations`
       yield* sql`DELETE FROM channels`
+
+      yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES ('acme', 'shop', 'Shop', 'active')`
+      yield* sql`
+        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+        VALUES ('acme', 'shop', 'https://shop.example.com/', '{}', true, 1)`
+      yield* sql`
+        INSERT INTO endpoint_health (project_id, installation_id, failures, strikes, failing_since, parked_until)
+        VALUES ('acme', 'shop', 10, 10, now() - interval '18 minutes', now() + interval '1 minute')`
+      const failing = yield* examine({ env })
+      assert.deepStrictEqual([failing.status, findingsOf(failing)], [0, ["work warning"]])
+      assert.include(failing.stdout, '"1 endpoint that fails"')
+      assert.deepStrictEqual(yield* pasteAdvice(failing, { env }), [["webhooks list --project acme", 0]])
+      yield* sql`DELETE FROM endpoint_health`
+      yield* sql`DELETE FROM webhooks`
+      yield* sql`DELETE FROM installations`
     })
   )
 

@@ -159,11 +159,24 @@ it.live("sends every page with a policy that allows no script, and no page has o
       [`/console/deliveries?project=${project.projectId}&status=lost`, 400],
       [`/console/deliveries?project=${project.projectId}&since=yesterday`, 400],
       ["/console/project?project=nobody", 404],
+      ["/console/nothing", 404],
       ["/console/project?project=%00", 404],
       ["/console/deliveries", 404],
       [`/console/delivery?project=${project.projectId}&id=dlv_none`, 404]
     ] as const) {
       assert.strictEqual((yield* request(server, path, { headers: { cookie } })).status, status, path)
+    }
+    const unknown = yield* request(server, "/console/nothing", { headers: { cookie } })
+    assert.include(unknown.text, "The console has no page at this address.")
+    const still = `/console/deliveries?project=${project.projectId}&status=dead`
+    const refreshed = `${still}&refresh=on`
+    for (const [path, isOn, other] of [
+      [still, false, refreshed],
+      [refreshed, true, still]
+    ] as const) {
+      const { text } = yield* request(server, path, { headers: { cookie } })
+      assert.strictEqual(text.includes('<meta http-equiv="refresh" content="10" />'), isOn)
+      assert.include(text, `href="${other.replaceAll("&", "&amp;")}"`)
     }
     const elsewhere = yield* Effect.promise(() => fetch(`${server.url}/console`))
     assert.strictEqual(elsewhere.status, 404)

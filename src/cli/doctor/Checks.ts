@@ -3,6 +3,7 @@ import { Clock, Context, Duration, Effect, Layer, Option, Redacted, Schedule } f
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
 import * as Deliveries from "../../integrations/Deliveries.ts"
+import { failing, failingMax } from "../../integrations/WebhookList.ts"
 import * as Messages from "../../messaging/Messages.ts"
 import * as Database from "../../platform/Database.ts"
 import { migrationStatus } from "../../platform/Migrations.ts"
@@ -167,20 +168,27 @@ export const telemetry = Effect.gen(function* () {
   )
 })
 
-/** No delivery or message waits for an operator or for a worker. */
+/** No endpoint fails, and no delivery or message waits for an operator or for a worker. */
 export const work = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const deliveries = yield* Deliveries.countStuck(sql)
   const messages = yield* Messages.countStuck(sql)
+  const [endpoint] = yield* failing(sql, 1)
   const abandoned = deliveries.abandoned + messages.abandoned
   if (abandoned > 0) {
     return failed(`${abandoned} attempts were left by a process that died`, "Start a process with --role worker.")
   }
   const waiting = [
+    ...(endpoint === undefined
+      ? []
+      : [
+          `${endpoint.total === failingMax ? "at least " : ""}${endpoint.total} ${endpoint.total === 1 ? "endpoint that fails" : "endpoints that fail"}`
+        ]),
     ...(deliveries.dead > 0 ? [`${deliveries.dead} dead deliveries`] : []),
     ...(messages.unsettled > 0 ? [`${messages.unsettled} messages of unknown outcome`] : [])
   ]
   const commands = [
+    ...(endpoint === undefined ? [] : [`\`${cli} webhooks list --project ${endpoint.projectId}\``]),
     ...(deliveries.project === null
       ? []
       : [`\`${cli} deliveries list --project ${deliveries.project} --status dead\``]),
