@@ -1,6 +1,6 @@
 /**
  * Attempts of deliveries by minute: their numbers by outcome, and their durations in ranges. The statement that records results
- * counts them, so an attempt is counted if and only if it is recorded.
+ * counts them, so an attempt is counted if and only if its result is recorded. One that a shutdown interrupts has no result.
  */
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
