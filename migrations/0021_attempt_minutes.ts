@@ -18,5 +18,4 @@ export default Effect.gen(function* () {
       attempts   integer NOT NULL,
       PRIMARY KEY (project_id, minute, worker_id, delivered, bucket)
     ) WITH (fillfactor = 50)`
-  yield* sql`CREATE INDEX attempt_minutes_by_age ON attempt_minutes (minute)`
 })

@@ -55,13 +55,19 @@ export const read = (
 /** Maximum number of rows that one statement removes. */
 const pruneBatch = 5_000
 
-/** Removes a batch of rows that are older than their retention. Returns whether there may be more. */
-export const prune = (sql: SqlClient.SqlClient) => sql<{ readonly more: boolean }>`
-  WITH gone AS (
-    DELETE FROM attempt_minutes WHERE ctid = ANY(ARRAY(
-      SELECT ctid FROM attempt_minutes WHERE minute < now() - ${retentionDays}::int * interval '1 day'
-      ORDER BY minute LIMIT ${sql.literal(String(pruneBatch))} FOR UPDATE SKIP LOCKED
-    ))
-    RETURNING 1
-  )
-  SELECT count(*) = ${sql.literal(String(pruneBatch))} AS more FROM gone`
+/** Removes a batch of rows that are older than their retention, the oldest of each project first. Returns whether there may be more. */
+export const prune = (sql: SqlClient.SqlClient) => {
+  const batch = sql.literal(String(pruneBatch))
+  return sql<{ readonly more: boolean }>`
+    WITH gone AS (
+      DELETE FROM attempt_minutes WHERE ctid = ANY(ARRAY(
+        SELECT expired.row FROM (SELECT project_id FROM projects UNION ALL SELECT ${all}) project, LATERAL (
+          SELECT ctid AS row FROM attempt_minutes
+          WHERE project_id = project.project_id AND minute < now() - ${retentionDays}::int * interval '1 day'
+          ORDER BY minute LIMIT ${batch} FOR UPDATE SKIP LOCKED
+        ) expired LIMIT ${batch}
+      ))
+      RETURNING 1
+    )
+    SELECT count(*) = ${batch} AS more FROM gone`
+}

@@ -334,8 +334,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
           // A token contains the id of its key, not of its project.
           "api_keys: index api_keys_key_id",
           "api_keys: u api_keys_key_id",
-          // A minute's attempts are removed by their age.
-          "attempt_minutes: index attempt_minutes_by_age",
           // An operator signs in for all projects, and out of all.
           "console_ended_sessions: index console_ended_sessions_pkey",
           "console_ended_sessions: p console_ended_sessions_pkey",

@@ -59,8 +59,11 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/integrations/Preview/Repo.ts preview: sorts clients below a limit",
     "src/crm/Clients.ts list: reads clients without a limit by clients_pkey"
   ],
-  "the first projects with something to show, whose campaigns and webhooks are counted": [
-    "src/console/Charts.ts sample: filters projects below a limit",
+  "the attempts of a project in a period of at most seven days": [
+    "src/integrations/AttemptMinutes.ts read: reads attempt_minutes without a limit by attempt_minutes_pkey"
+  ],
+  "the first projects with something to show, whose campaigns and webhooks are counted, and 10,000 enabled webhooks": [
+    "src/console/pages/Overview.ts endpoints: reads all of webhooks",
     "src/console/pages/Overview.ts waiting: filters campaigns below a limit",
     "src/console/pages/Overview.ts waiting: filters webhooks below a limit"
   ]
