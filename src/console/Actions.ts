@@ -96,14 +96,12 @@ const settle = Effect.fnUntraced(function* (form: URLSearchParams) {
   }
 })
 
-const Positive = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: highestPace }))
-
 const ReplayForm = Schema.Struct({
   since: Instant,
   until: Instant,
   status: Schema.Literals(filterNames),
   type: Schema.Literals(["", ...eventTypes]),
-  pace: Positive
+  pace: Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: highestPace }))
 })
 
 /** What a field of the form has to be, for the page that shows the form again. */

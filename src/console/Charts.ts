@@ -8,7 +8,7 @@ import { type Counted, endOf, read } from "../integrations/AttemptMinutes.ts"
 import { type Html, html, link, table } from "./Html.ts"
 import { choiceOf, type PageRequest } from "./Page.ts"
 
-/** The periods that can be shown, by name: the length of their slices, and the number of these. */
+/** The periods that can be shown, by name: the length and the number of their slices. */
 const periods = {
   "1 hour": { minutes: 1, slices: 60 },
   "12 hours": { minutes: 15, slices: 48 },
@@ -181,7 +181,7 @@ const tick = (at: Date) => {
   return text.endsWith(" 00:00") ? text.slice(5, 10) : text.slice(11)
 }
 
-/** Both axes with the labels of their ticks; those of the horizontal one are times in UTC. */
+/** Both axes with the labels of their ticks. The horizontal axis shows times in UTC. */
 const axes = (
   x: ReturnType<typeof scaleUtc<number, number>>,
   y: ReturnType<typeof scaleLinear<number, number>>,
