@@ -3,6 +3,7 @@ import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { json } from "../../src/cli/Flags.ts"
 import { answer } from "../../src/cli/Output.ts"
+import * as Crowds from "./deliveries/Crowds.ts"
 import * as Disabled from "./deliveries/Disabled.ts"
 import * as Hanging from "./deliveries/Hanging.ts"
 import * as Idle from "./deliveries/Idle.ts"
@@ -13,7 +14,7 @@ import { make, type Scene } from "./deliveries/Scene.ts"
 import * as Throughput from "./deliveries/Throughput.ts"
 import { count, type Findings, profile, progress } from "./Options.ts"
 
-const partNames = ["throughput", "one", "idle", "neighbours", "hanging", "parked", "disabled"] as const
+const partNames = ["throughput", "one", "idle", "neighbours", "hanging", "crowds", "parked", "disabled"] as const
 type Part = (typeof partNames)[number]
 
 export interface Options {
@@ -68,6 +69,8 @@ const run = (part: Part, scene: Scene, options: Options) => {
       return Neighbours.measure(scene, options)
     case "hanging":
       return Hanging.measure(scene, options)
+    case "crowds":
+      return Crowds.measure(scene, options)
     case "parked":
       return Parked.measure(scene, options)
     case "disabled":

@@ -52,8 +52,8 @@ export const open = Effect.fnUntraced(function* (
   return token
 }, Effect.provide(box))
 
-/** Stores events and their deliveries as commands do, but all at once. */
-export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>) => {
+/** Stores events and their deliveries in a project as commands do, but all at once. */
+export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>, id = projectId) => {
   const rows = work.map((one) => ({ ...one, installation: installationId(one.endpoint) }))
   return Effect.andThen(
     sql`
@@ -63,14 +63,16 @@ export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>) => {
       ),
       event AS (
         INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-        SELECT ${projectId}::text, "eventId", ${eventType}::text, data::json, ${traceparent}::text, "occurredAt" FROM work
+        SELECT ${id}::text, "eventId", ${eventType}::text, data::json, ${traceparent}::text, "occurredAt" FROM work
       )
       INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, available_at, created_at)
-      SELECT ${projectId}::text, id, installation, "eventId", ${eventType}::text, "occurredAt", "occurredAt" FROM work`,
+      SELECT ${id}::text, id, installation, "eventId", ${eventType}::text, "occurredAt", "occurredAt" FROM work`,
     Effect.flatMap(Notifier, (notifier) =>
       notifier.appended(
-        projectId,
-        [...new Set(rows.map(({ installation }) => installation))].map((id) => InstallationId.make(id))
+        id,
+        [...new Set(rows.map(({ installation }) => installation))].map((installation) =>
+          InstallationId.make(installation)
+        )
       )
     ).pipe(Effect.provide(Notifier.layerInline.pipe(Layer.provide(Layer.succeed(SqlClient.SqlClient, sql)))))
   )
