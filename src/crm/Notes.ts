@@ -75,7 +75,7 @@ export class Notes extends Context.Service<
             Effect.flatMap(statement(list(sql, projectId, dealId, window)), ({ dealExists, notes }) =>
               dealExists
                 ? Effect.succeed(notes)
-                : Effect.fail(new DealNotFound({ detail: "The project has no deal with the id in the path." }))
+                : Effect.fail(new DealNotFound({ detail: noDeal }))
             )
           ),
         create: Effect.fnUntraced(function* (command, authorKeyId, dealId, { body }) {
@@ -126,6 +126,8 @@ const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>
     }))
   )
 
+const noDeal = "The project has no deal with the id in the path."
+
 const note_not_found = () => new NoteNotFound({ detail: "The deal in the path has no note with the id in the path." })
 
 const version_conflict = ({ version }: Refusal) =>
@@ -153,7 +155,7 @@ const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
       INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
       SELECT project_id, id, "dealId", body, "authorKeyId", 1, at, at FROM claim
     )`,
-  problems: { note_not_found }
+  problems: { note_not_found: () => new NoteNotFound({ detail: noDeal }) }
 })
 
 interface NoteChange extends NotePatch, NotePath {}

@@ -120,7 +120,11 @@ const unrouted = (allowed: ReadonlyArray<string>, current: CurrentRequestShape) 
 const isClientAbort = (cause: Cause.Cause<unknown>) =>
   cause.reasons.some((reason) => reason.annotations.has(HttpServerError.ClientAbort.key))
 
-const notFound = (): Problem => new RouteNotFound({ detail: "Paths are case-sensitive and take no trailing slash." })
+const notFound = (): Problem =>
+  new RouteNotFound({
+    detail:
+      "Paths of operations begin with /api/v1/developer, are case-sensitive and take no trailing slash; /openapi.json lists them."
+  })
 
 /**
  * Returns what is wrong with the number of `Host` headers (RFC 9112, section 3.2). Node's parsed headers hold the first only.

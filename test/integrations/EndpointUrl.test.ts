@@ -11,7 +11,8 @@ const verdicts = (urls: ReadonlyArray<string>, allowed = networksOf([])) =>
   urls.map((url) => `${url} ${verdict(url, allowed)}`)
 const all = (urls: ReadonlyArray<string>, verdict: string) => urls.map((url) => `${url} ${verdict}`)
 
-const notPublic = "The endpoint's address is not public."
+const notPublic =
+  "The endpoint's address is neither public nor one that the operator allows (WEBHOOK_ALLOWED_NETWORKS)."
 const notHttps = "The endpoint URL must use https."
 
 /** Spellings of 127.0.0.1, or of an address that embeds it. */

@@ -1,12 +1,14 @@
 /** The introduction of the reference: the rules that all operations share. */
 export const introduction = `
 The project-scoped developer API: CRM, messaging, campaigns and integrations. Every path is resolved in the project of the
-token; a record of another project answers exactly like one that does not exist.
+token; a record of another project answers exactly like one that does not exist. More: [the whole contract](/contract.md) with the
+typed client (§16) and the webhooks (§10), [the document](/openapi.json), [workflows](/arazzo.json), and
+[an index for programs](/llms.txt), which also leads to the endpoint for agents.
 
 ## Credentials
 
-Send \`Authorization: Bearer dk_…\` with each request. A token has a project and scopes; each operation requires one of
-them.
+Send \`Authorization: Bearer dk_…\` with each request. An operator of the service issues tokens. A token belongs to a project and
+has scopes; each operation names the scope that it requires.
 
 ## Problems
 
@@ -29,7 +31,7 @@ A record's \`version\` starts at 1 and grows with each change; it is the \`ETag\
 
 ## Pages
 
-Lists are ordered by creation, newest first. \`nextCursor\`, and \`Link: <…>; rel="next"\`, lead to the next page. A cursor
+Lists are ordered by creation, newest first, but pipelines and installations by id. \`nextCursor\`, and \`Link: <…>; rel="next"\`, lead to the next page. A cursor
 belongs to its list and filters; \`limit\` may change. Walking the pages never repeats or skips a record that existed at the
 start.
 
@@ -39,7 +41,7 @@ Each project has a bucket for reads, one for mutations and one for messages. \`R
 (draft-ietf-httpapi-ratelimit-headers-11) show its size and what is left: \`r\` requests for the next \`t\` seconds.
 \`Retry-After\` of a 429 is the time after which one more request succeeds. A refused request takes nothing from the bucket.
 
-## Forms
+## Values
 
 Members are camelCase; unknown ones are refused, and so are unknown or repeated query parameters. Times are RFC 3339 in UTC
 with milliseconds, dates are \`YYYY-MM-DD\`, money is an integer in minor units with an ISO 4217 code. Lengths count Unicode
@@ -48,7 +50,7 @@ code points. Nothing is trimmed. A body has at most 256 KiB.
 ## Webhooks
 
 Deliveries are signed by [Standard Webhooks](https://www.standardwebhooks.com) and arrive at least once: \`webhook-id\` is the
-same for every attempt. Answer 2xx within 15 s. 410 disables the webhook; every other answer is retried for days.
+same for every attempt. Answer 2xx within 15 s. After 410 the webhook is disabled; after any other answer that is not 2xx, the delivery is retried for days.
 Operators can deliver stored events again, under the \`webhook-id\` that they had, and send \`webhook.test.v1\` events: these
 are signed like all others, have an empty \`data\`, and mean nothing; answer 2xx.
 `.trim()

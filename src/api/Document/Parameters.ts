@@ -25,9 +25,14 @@ const parameters: Readonly<Record<string, Explained>> = {
     description: "The id of the note: 1 to 160 characters.",
     example: "note_0193f0cac3d47e6f8071829304a5b6c7"
   },
-  "path/ticketId": { description: "The id of the ticket: 1 to 160 characters.", example: "tic_descaling" },
+  "path/ticketId": {
+    description:
+      "The id of the ticket: 1 to 160 characters. Tickets come from the project file; no operation lists them.",
+    example: "tic_descaling"
+  },
   "path/conversationId": {
-    description: "The id of the conversation: a UUID, in either case.",
+    description:
+      "The id of the conversation: a UUID, in either case. Conversations come from the project file; no operation lists them.",
     example: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
   },
   "path/messageId": {

@@ -36,7 +36,8 @@ const EventTypes = Schema.Array(Schema.Literals(eventTypes))
 
 export const WebhookConfigure = Schema.Struct({
   endpointUrl: EndpointUrl.annotate({
-    description: "The `https` URL of a public host to which events are sent: at most 2048 characters."
+    description:
+      "The URL to which events are sent: `https` at a public address, or an address that the operator allows; at most 2048 characters."
   }),
   eventTypes: EventTypes,
   expectedVersion: Schema.NullOr(Version).annotate({
@@ -92,7 +93,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(
         OpenApi.Description,
         "Creates the installation's webhook (`expectedVersion` null), or changes the one at `expectedVersion`. A " +
-          "webhook that was disabled is enabled again. The endpoint is `https` at a public address, without credentials " +
+          "webhook that was disabled is enabled again. The endpoint is `https` at a public address, or at one that the operator allows, without credentials " +
           "and fragment. The first answer has the signing secret in force: new for a new webhook, otherwise unchanged."
       ),
     HttpApiEndpoint.post("rotateWebhookSecret", `${path}/rotate-secret`, {

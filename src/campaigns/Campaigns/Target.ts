@@ -98,7 +98,7 @@ export const campaign_state_conflict =
 
 export const version_conflict = ({ version }: Refusal) =>
   new VersionConflict({
-    detail: `The campaign is at version ${version}. Read its audience again before you change it.`,
+    detail: `The campaign is at version ${version}. Read it again before you change it.`,
     currentVersion: version
   })
 

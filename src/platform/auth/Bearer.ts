@@ -90,7 +90,11 @@ const parse = (authorization: string, connection: object): LastToken | undefined
 
 const missing = () => new CredentialMissing({ detail: "Send a project token as `Authorization: Bearer dk_…`." })
 
-const invalid = () => new CredentialInvalid({ detail: "The token is unknown, malformed, expired or revoked." })
+/** The same for all of them, so that nobody can learn which tokens exist. */
+const invalid = () =>
+  new CredentialInvalid({
+    detail: "The token is unknown, malformed, expired or revoked. Send it as `Authorization: Bearer dk_…`."
+  })
 
 /** Checks entitlement, module, membership and scope, in the order of the contract; undefined if the credential has them. */
 export const refusalOf = (credential: Credential, access: Access["Service"]): Refusal | undefined => {
