@@ -11,7 +11,7 @@ import { Api } from "../api/Api.ts"
 import { arazzo } from "./Arazzo.ts"
 import { type Fixed, fixedAnswer } from "./FixedAnswer.ts"
 
-type Make = (publicUrl: string) => Effect.Effect<Fixed>
+type Make = (publicUrl: string, mcp: boolean) => Effect.Effect<Fixed>
 
 const documents = {
   "/contract.md": () =>
@@ -19,8 +19,8 @@ const documents = {
       Effect.promise(() => readFile(new URL("../api/CONTRACT.md", import.meta.url), "utf8")),
       (text): Fixed => ({ body: Buffer.from(withoutFiles(text)), contentType: "text/markdown; charset=utf-8" })
     ),
-  "/llms.txt": (publicUrl) =>
-    Effect.sync(() => ({ body: Buffer.from(llms(publicUrl)), contentType: "text/plain; charset=utf-8" })),
+  "/llms.txt": (publicUrl, mcp) =>
+    Effect.sync(() => ({ body: Buffer.from(llms(publicUrl, mcp)), contentType: "text/plain; charset=utf-8" })),
   "/.well-known/api-catalog": (publicUrl) =>
     Effect.sync(() => ({
       body: Buffer.from(JSON.stringify(catalog(publicUrl))),
@@ -35,14 +35,14 @@ const documents = {
 /** Every path. */
 export const paths: ReadonlyArray<string> = ["/", ...Object.keys(documents)]
 
-/** The documents of a service that is reached at `publicUrl`. */
-export const layer = (publicUrl: string) =>
+/** The documents of a service that is reached at `publicUrl`; `mcp` tells whether it serves agents. */
+export const layer = (publicUrl: string, mcp: boolean) =>
   HttpRouter.use((router) =>
     Effect.gen(function* () {
       const { pathname } = new URL(publicUrl)
       yield* router.add("GET", "/", HttpServerResponse.redirect(`${pathname.replace(/\/$/, "")}/docs`))
       for (const [path, make] of Object.entries<Make>(documents)) {
-        yield* router.add("GET", `/${path.slice(1)}`, yield* fixedAnswer(make(publicUrl)))
+        yield* router.add("GET", `/${path.slice(1)}`, yield* fixedAnswer(make(publicUrl, mcp)))
       }
     })
   )
@@ -54,7 +54,7 @@ const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
 const description = Context.getUnsafe(Api.annotations, OpenApi.Description)
 
 /** The form of llmstxt.org. */
-const llms = (publicUrl: string): string => `# ${title}
+const llms = (publicUrl: string, mcp: boolean): string => `# ${title}
 
 > ${description}
 
@@ -68,11 +68,7 @@ answer and has no second effect. Every answer of 400 and above is \`application/
 - [The OpenAPI document](${publicUrl}/openapi.json): OpenAPI 3.1 with every schema, header, problem and webhook
 - [Workflows](${publicUrl}/arazzo.json): Arazzo 1.0; a first deal, a webhook and a campaign, step by step
 
-## Agents
-
-- [Model Context Protocol](${publicUrl}/contract.md#17-agents): \`POST ${publicUrl}/mcp\` with the same token has each operation as a tool
-
-## Client
+${mcp ? agents(publicUrl) : ""}## Client
 
 - [The typed client](${publicUrl}/contract.md#16-the-client-package): the package \`developer-api\`; \`developer-api/client\` has every operation as a typed function, and verifies webhooks
 
@@ -80,6 +76,12 @@ answer and has no second effect. Every answer of 400 and above is \`application/
 
 - [The interactive reference](${publicUrl}/docs): the OpenAPI document for people
 - [The API catalog](${publicUrl}/.well-known/api-catalog): links to the same documents (RFC 9727)
+`
+
+const agents = (publicUrl: string): string => `## Agents
+
+- [Model Context Protocol](${publicUrl}/contract.md#17-agents): \`POST ${publicUrl}/mcp\` with the same token has each operation as a tool
+
 `
 
 const catalog = (publicUrl: string) => ({

@@ -82,7 +82,7 @@ const port = <A, E, R>(routes: Layer.Layer<A, E, R>, methods: Methods, serves?: 
 /** The API over HTTP and, if `mcp` is true, for agents; its reference and other documents, and its health checks. */
 export const main = (publicUrl: string, mcp: boolean) =>
   port(
-    Layer.mergeAll(api(publicUrl, mcp), Docs.layer(publicUrl), Discovery.layer(publicUrl), Health.layer),
+    Layer.mergeAll(api(publicUrl, mcp), Docs.layer(publicUrl), Discovery.layer(publicUrl, mcp), Health.layer),
     mainRoutes(mcp)
   )
 

@@ -132,12 +132,15 @@ it.live("counts the calls of tools as requests of their operations, apart from t
 )
 
 layer(TestServer.layer({ MCP: "false" }), { excludeTestServices: true })("the endpoint of agents, turned off", (it) => {
-  it.effect("is a route that does not exist", () =>
+  it.effect("is a route that does not exist, and that /llms.txt does not name", () =>
     Effect.gen(function* () {
       const { seed, url } = yield* TestServer
       const { token } = yield* seed()
       const answer = yield* send(url, mcpRequest(token, "ping", {}))
       assert.deepStrictEqual([answer.status, codeOf(answer)], [404, "route_not_found"])
+      const { text } = yield* send(url, { path: "/llms.txt" })
+      assert.notInclude(text, "mcp")
+      assert.include(text, "\n\n## Client\n\n")
     })
   )
 })
