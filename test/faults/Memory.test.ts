@@ -29,6 +29,13 @@ it("a service under mixed load holds at most 250 MiB, and at the end at most 1.2
   })
   const service = await startService({ env: serviceEnv(databaseUrl) })
   const messages = "/api/v1/developer/messaging/conversations/0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8/messages"
+  const tool = (name: string, args: object) =>
+    request("POST", "/mcp", token, undefined, {
+      jsonrpc: "2.0",
+      id: 1,
+      method: "tools/call",
+      params: { name, arguments: args }
+    })
   let sent = 0
   const mix: ReadonlyArray<(key: string) => LoadRequest> = [
     (key) => ({ name: "get", bytes: request("GET", `${crm}/clients/c${key.length}`, token) }),
@@ -38,7 +45,12 @@ it("a service under mixed load holds at most 250 MiB, and at the end at most 1.2
     (key) => ({ name: "send", bytes: request("POST", messages, token, key, { text: key }) }),
     () => ({ name: "replay", bytes: request("POST", `${crm}/clients`, token, "replayed", { displayName: "R" }) }),
     () => ({ name: "refused", bytes: request("POST", `${crm}/clients`, token, "refused1", { displayName: 1 }) }),
-    () => ({ name: "missing", bytes: request("GET", `${crm}/clients/nobody`, token) })
+    () => ({ name: "missing", bytes: request("GET", `${crm}/clients/nobody`, token) }),
+    () => ({ name: "tool list", bytes: tool("listClients", { limit: 50 }) }),
+    (key) => ({
+      name: "tool create",
+      bytes: tool("createClient", { idempotencyKey: key, body: { displayName: key } })
+    })
   ]
   const nextRequest = (): LoadRequest => {
     const n = sent++
@@ -57,7 +69,9 @@ it("a service under mixed load holds at most 250 MiB, and at the end at most 1.2
       "missing 404",
       "refused 400",
       "replay 201",
-      "send 200"
+      "send 200",
+      "tool create 200",
+      "tool list 200"
     ])
   }
   console.log(`MiB after each tenth of ${minutes} minutes: ${held.map((mebibytes) => mebibytes.toFixed(0)).join(", ")}`)
