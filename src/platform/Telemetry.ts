@@ -22,10 +22,16 @@ export const layer = Layer.unwrap(
 export const untraced: <A, E, R>(statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
   Effect.withTracerEnabled(false)
 
-/** Names the server span of a request `METHOD <route template>`, once the route is known. */
-export const nameServerSpan = (context: Context.Context<never>, name: string): void => {
+/** Names the server span of a request `METHOD <route template>` and adds attributes to it, once the route is known. */
+export const nameServerSpan = (
+  context: Context.Context<never>,
+  name: string,
+  attributes: Readonly<Record<string, string>>
+): void => {
   const span = Context.getOrUndefined(context, Tracer.ParentSpan)
-  if (span === undefined || !Predicate.hasProperty(span, "span")) return
+  if (span === undefined || span._tag !== "Span") return
+  for (const [key, value] of Object.entries(attributes)) span.attribute(key, value)
+  if (!Predicate.hasProperty(span, "span")) return
   const { span: otel } = span
   if (Predicate.hasProperty(otel, "updateName") && typeof otel.updateName === "function") otel.updateName(name)
 }

@@ -14,6 +14,7 @@ import { targetFaults } from "./RequestTarget.ts"
 
 /** The request of a call is the request of the fiber. */
 export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
+  attributes: {},
   partsOf: ({ path, payload }: HttpApiEndpoint.Top) => {
     const takesBody = payload.size > 0
     return (_, request, fiber) => {

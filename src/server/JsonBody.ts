@@ -37,7 +37,8 @@ export const readBody = (
   current: CurrentRequestShape,
   maximum = maxDepth
 ): Effect.Effect<Body, BodyProblem> => {
-  const { headers } = request
+  // Node's map of the headers. The map of `request` is a copy, made when it is first read.
+  const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
   if (Number(headers["content-length"]) > maxBytes) return Effect.fail(tooLarge())
   if (!isJson(headers["content-type"])) {
     return Effect.fail(new UnsupportedMediaType({ detail: "Send the body as `content-type: application/json`." }))

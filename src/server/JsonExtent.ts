@@ -35,8 +35,8 @@ const closeBrace = 125
 export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
   // A nesting above the maximum or a list of 1,001 entries takes more characters than the maximum.
   if (text.length <= maximum) return { depth: 0, entries: 0, excerpt: text, omitsMembers: false }
-  const commas = new Uint32Array(maximum + 1)
-  const isList = new Uint8Array(maximum + 1)
+  const commas = [0]
+  const isList = [false]
   let depth = 0
   let deepest = 0
   let mostCommas = 0
@@ -58,7 +58,7 @@ export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
           kept.push(text.slice(keptFrom, i))
           keptFrom = text.length
           leavingOut = depth
-          omitsMembers ||= isList[depth] === 0
+          omitsMembers ||= isList[depth] === false
         }
         break
       }
@@ -68,7 +68,7 @@ export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
         if (depth > deepest) deepest = depth
         if (depth > maximum) return { depth, entries: mostCommas + 1, excerpt: "", omitsMembers: false }
         commas[depth] = 0
-        isList[depth] = text.charCodeAt(i) === openBracket ? 1 : 0
+        isList[depth] = text.charCodeAt(i) === openBracket
         break
       case closeBracket:
       case closeBrace:

@@ -5,8 +5,6 @@
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Cause, Clock, Context, Effect, Predicate, Result } from "effect"
 import { type HttpRouter, HttpServerRequest } from "effect/http"
-import * as OpenApi from "effect/http-api/OpenApi"
-import { Api } from "../api/Api.ts"
 import { MalformedJson, OriginRefused, ValidationFailed } from "../api/Problems.ts"
 import { makeAuthenticate } from "../platform/auth/Bearer.ts"
 import type { Credential } from "../platform/auth/Credentials.ts"
@@ -23,6 +21,7 @@ import {
   type McpResult,
   refuse,
   resultOf,
+  server,
   succeed,
   toolResult,
   unknownMethod
@@ -35,8 +34,6 @@ import type { makeCompile, Operation } from "./RequestPath.ts"
 /** Arguments are members of `params` in a message: their nesting is counted from there. */
 const outerLevels = 2
 
-const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
-const server = { name: "developer-api", title, version: Context.getUnsafe(Api.annotations, OpenApi.Version) }
 const capabilities = { tools: {} }
 
 const instructions =
@@ -69,7 +66,7 @@ export const addRoute = Effect.fnUntraced(function* (
     if (run === undefined) return Effect.succeed(refuse(request, unknownTool))
     if (!Predicate.isObject(given)) return Effect.succeed(refuse(request, noArguments))
     return Effect.map(run({ arguments: given, message }, current), (result) =>
-      succeed(request, result, server, current.headers)
+      succeed(request, result, current.headers)
     )
   }
 
@@ -79,12 +76,12 @@ export const addRoute = Effect.fnUntraced(function* (
     if (method === "tools/list" && params["cursor"] !== undefined) return Effect.succeed(refuse(request, unknownCursor))
     if (method === "tools/list") {
       return Effect.map(toolsOf(credential), (tools) =>
-        succeed(request, resultOf({ tools, ...(isStateless ? cache : {}) }), server, current.headers)
+        succeed(request, resultOf({ tools, ...(isStateless ? cache : {}) }), current.headers)
       )
     }
     const result = (isStateless ? statelessResults : handshakeResults)[method]?.(params)
     return Effect.succeed(
-      result === undefined ? unknownMethod(request) : succeed(request, resultOf(result), server, current.headers)
+      result === undefined ? unknownMethod(request) : succeed(request, resultOf(result), current.headers)
     )
   }
 
@@ -153,19 +150,16 @@ const callOf =
       current.call = { method, status: answer.status, replayed: isReplay(answer.headers) }
       return toolResult(answer)
     }
-    return Effect.andThen(
-      Effect.annotateCurrentSpan("mcp.method.name", "tools/call"),
-      Effect.matchCauseEffectEager(run(call), {
-        onSuccess: (answer) => Effect.succeed(finish(answer)),
-        onFailure: (cause) =>
-          Cause.hasInterruptsOnly(cause)
-            ? Effect.failCause(cause)
-            : Effect.map(problemOf(cause, current), (problem) => {
-                const { body, headers, status } = renderProblem(problem, current)
-                return finish({ status, body, headers: { ...headers, ...current.headers } })
-              })
-      })
-    )
+    return Effect.matchCauseEffectEager(run(call), {
+      onSuccess: (answer) => Effect.succeed(finish(answer)),
+      onFailure: (cause) =>
+        Cause.hasInterruptsOnly(cause)
+          ? Effect.failCause(cause)
+          : Effect.map(problemOf(cause, current), (problem) => {
+              const { body, headers, status } = renderProblem(problem, current)
+              return finish({ status, body, headers: { ...headers, ...current.headers } })
+            })
+    })
   }
 
 const unknownTool: ProtocolError = { code: errorCodes.invalidParams, message: "There is no tool of this name." }

@@ -37,6 +37,8 @@ type Headers = Readonly<Record<string, string>>
 
 /** How the calls of a protocol arrive and are answered. Every step between is the same for all protocols. */
 export interface Protocol<Call, Answer> {
+  /** Attributes of the server span, beside its name. */
+  readonly attributes: Readonly<Record<string, string>>
   /** Compiles how the parts of a call are found. They are read once the caller has passed every check of its own. */
   readonly partsOf: (
     endpoint: HttpApiEndpoint.Top
@@ -69,7 +71,7 @@ export const makeCompile = Effect.gen(function* () {
         const current = fiber.getRef(CurrentRequest)
         current.route = endpoint.path
         if (access.policy === "messages") current.unavailable = outcomeUnknown
-        nameServerSpan(fiber.context, spanName)
+        nameServerSpan(fiber.context, spanName, protocol.attributes)
 
         const { headers, socket } = NodeHttpServerRequest.toIncomingMessage(request)
         const now = monotonicMillis(fiber.getRef(Clock.Clock))

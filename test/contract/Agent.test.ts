@@ -102,7 +102,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a careless ag
     const { projectId } = yield* seed({
       project: {
         defaultPipelineId: "pipe_own",
-        rateLimits: { write: { limit: 12, windowSeconds: 1 }, messages: { limit: 4, windowSeconds: 1 } }
+        rateLimits: { write: { limit: 12, windowSeconds: 1 }, messages: { limit: 1, windowSeconds: 1 } }
       },
       pipelines: [{ id: "pipe_own", name: "Own", stages: [{ id: "stage_own", name: "Own" }] }],
       deals: [{ id: "deal_own", title: "Own", pipelineId: "pipe_own", stageId: "stage_own" }],

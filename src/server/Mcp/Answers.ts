@@ -1,24 +1,37 @@
 /** Answers of the agents' endpoint: results and errors of JSON-RPC, as one JSON document each. */
+import { Context } from "effect"
 import { HttpServerResponse } from "effect/http"
+import * as OpenApi from "effect/http-api/OpenApi"
+import { Api } from "../../api/Api.ts"
 import { errorCodes, type McpRequest, type ProtocolError } from "./Messages.ts"
 import type { ToolAnswer } from "./ToolProtocol.ts"
 
-/** The result of a request: its members as JSON, and its metadata. */
+const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
+
+/** The name and version of this server. */
+export const server = { name: "developer-api", title, version: Context.getUnsafe(Api.annotations, OpenApi.Version) }
+
+/** The result of a request: its members and those of its `_meta`, as JSON. */
 export interface McpResult {
   readonly members: string
-  readonly meta?: Readonly<Record<string, unknown>>
+  readonly meta?: string
 }
 
+const membersOf = (object: object) => JSON.stringify(object).slice(1, -1)
+
 /** Makes a result of the members of an object. */
-export const resultOf = (object: object): McpResult => ({ members: JSON.stringify(object).slice(1, -1) })
+export const resultOf = (object: object): McpResult => ({ members: membersOf(object) })
 
 /** Headers of the answer of an operation that the metadata of a tool's result repeats. */
 const repeated = ["etag", "ratelimit", "retry-after"] as const
 
 /** Makes the result of a tool. The text is for clients that do not read `structuredContent`. */
 export const toolResult = ({ body, headers, status }: ToolAnswer): McpResult => {
-  const meta: Record<string, unknown> = isReplay(headers) ? { "idempotent-replayed": true } : {}
-  for (const name of repeated) if (headers[name] !== undefined) meta[name] = headers[name]
+  let meta = isReplay(headers) ? '"idempotent-replayed":true' : ""
+  for (const name of repeated) {
+    const value = headers[name]
+    if (value !== undefined) meta = joined(meta, `"${name}":${JSON.stringify(value)}`)
+  }
   const content = `"content":[{"type":"text","text":${JSON.stringify(body)}}],"structuredContent":${body}`
   return { members: `${content},"isError":${status >= 400}`, meta }
 }
@@ -26,24 +39,25 @@ export const toolResult = ({ body, headers, status }: ToolAnswer): McpResult => 
 export const isReplay = (headers: Readonly<Record<string, string>>): boolean =>
   headers["idempotent-replayed"] !== undefined
 
+const serverInfo = membersOf({ "io.modelcontextprotocol/serverInfo": server })
+
 /** Answers a request with its result, and with headers. The stateless revision names its type and the server in each of them. */
 export const succeed = (
   { id, isStateless }: McpRequest,
   { members, meta }: McpResult,
-  server: object,
   headers: Readonly<Record<string, string>>
 ) => {
-  const whole = isStateless ? { ...meta, "io.modelcontextprotocol/serverInfo": server } : meta
-  const parts = [
-    members,
-    isStateless ? '"resultType":"complete"' : "",
-    whole === undefined ? "" : `"_meta":${JSON.stringify(whole)}`
-  ].filter((part) => part !== "")
-  const response = json(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{${parts.join(",")}}}`, 200)
+  const result = isStateless ? joined(members, '"resultType":"complete"') : members
+  const all = isStateless ? joined(meta ?? "", serverInfo) : meta
+  const whole = all === undefined ? result : joined(result, `"_meta":{${all}}`)
+  const response = json(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{${whole}}}`, 200)
   // The map was made for this response. To pass the headers as an option would copy them three times.
   Object.assign(response.headers, headers)
   return response
 }
+
+/** Joins members of a JSON object. */
+const joined = (members: string, others: string) => (members === "" ? others : `${members},${others}`)
 
 /** Answers with an error of the protocol; without an id if the message has none that can be read. */
 export const refuse = ({ id }: { readonly id: string | number | null }, error: ProtocolError, status = 200) =>

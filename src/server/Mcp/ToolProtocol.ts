@@ -24,6 +24,7 @@ export interface ToolAnswer {
 }
 
 export const tools: Protocol<ToolCall, ToolAnswer> = {
+  attributes: { "mcp.method.name": "tools/call" },
   partsOf: (endpoint) => {
     const parts = partsOf(endpoint)
     return (call) => Effect.succeed(parts(call))
@@ -33,21 +34,26 @@ export const tools: Protocol<ToolCall, ToolAnswer> = {
     (body, own, collected) => ({ status, body: JSON.stringify(body), headers: { ...collected, ...own } })
 }
 
-/** Every argument that is not of the path, the body or the key is a parameter of the query, known or not. */
+/**
+ * Every argument that is not of the path, the body or the key is a parameter of the query, known or not. The decoder of the path
+ * takes what it knows from all arguments.
+ */
 const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolCall) => Parts) => {
-  const inPath = new Set(Array.from(path.matchAll(/:([A-Za-z]+)/g), ([, name]) => name))
+  const inPath = Array.from(path.matchAll(/:([A-Za-z]+)/g), ([, name = ""]) => name)
   const takesBody = payload.size > 0
   const takesKey = headers !== undefined
 
   return ({ arguments: given, message }) => {
-    const params: Record<string, unknown> = {}
     const query: Record<string, unknown> = {}
     const faults: Array<LocatedFault> = []
+    for (const name of inPath) {
+      const value = given[name]
+      if (typeof value === "string" && isUnsafe(value)) faults.push([`path/${name}`, unsafeMessage])
+    }
     let parameters = 0
     for (const [name, value] of Object.entries(given)) {
-      if (name === "body" || (name === "idempotencyKey" && takesKey)) continue
-      const isInPath = inPath.has(name)
-      if (!isInPath && ++parameters > maxParameters) {
+      if (name === "body" || (name === "idempotencyKey" && takesKey) || inPath.includes(name)) continue
+      if (++parameters > maxParameters) {
         faults.push(tooManyParameters)
         break
       }
@@ -55,16 +61,15 @@ const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolC
         faults.push(["query", `has a parameter whose name ${unsafeMessage}`])
         continue
       }
-      const location = `${isInPath ? "path" : "query"}/${JsonPointer.escapeToken(name)}`
+      const location = `query/${JsonPointer.escapeToken(name)}`
       if (typeof value === "string" && isUnsafe(value)) faults.push([location, unsafeMessage])
-      else if (!isInPath && !isScalar(value)) faults.push([location, "must be a string or a number"])
-      if (isInPath) params[name] = value
-      else define(query, name, typeof value === "number" ? String(value) : value)
+      else if (!isScalar(value)) faults.push([location, "must be a string or a number"])
+      define(query, name, typeof value === "number" ? String(value) : value)
     }
     if (takesBody !== "body" in given) faults.push(takesBody ? ["body", "is required"] : unexpectedBody)
     const { body } = given
     return {
-      params,
+      params: given,
       query,
       headers: takesKey && "idempotencyKey" in given ? { "idempotency-key": given["idempotencyKey"] } : {},
       body: takesBody ? { ...message, value: body } : undefined,
