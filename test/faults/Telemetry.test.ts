@@ -67,6 +67,11 @@ describe("exported traces", () => {
     await listClients(service.url, token)
     await createClient(service.url, token, "in-a-trace", "Traced")
     await createClient(service.url, token, "in-a-trace-2", "")
+    await send(`${service.url}/mcp`, {
+      method: "POST",
+      headers: bearer(token),
+      json: { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "listClients" } }
+    })
     await send(`${service.url}${clients}`)
     await send(`${service.url}/no/such/path`)
     await send(`${service.url}${clients}`, { method: "DELETE", headers: bearer(token) })
@@ -82,6 +87,14 @@ describe("exported traces", () => {
       [`POST ${route}`, "POST", route, 400],
       [`GET ${route}`, "GET", route, 401]
     ])
+    // The call of a tool has the name of its operation, and the method of its protocol beside it.
+    assert.deepStrictEqual(
+      serverSpans(collector).flatMap(({ attributes, name }) => {
+        const method = attributesOf(attributes)["mcp.method.name"]
+        return method === undefined ? [] : [[name, method]]
+      }),
+      [[`GET ${route}`, "tools/call"]]
+    )
     // Paths and methods that no operation has are in no name, as callers could create any number of names.
     for (const name of ["/no/such/path", "DELETE /"]) {
       assert.deepStrictEqual(

@@ -48,6 +48,7 @@ export const server = [
   results("${status >= 400}", "${status >= 500}"),
   results('"structuredContent":${body}', '"structuredContent":{}'),
   results(`isReplay(headers) ? '"idempotent-replayed":true' : ""`, '""'),
+  mutating("server/RequestPath.ts", "faults/Telemetry")("spanName, protocol.attributes", "spanName, {}"),
   toolCalls('takesKey && "idempotencyKey" in given', '"idempotencyKey" in given && given["idempotencyKey"] === ""'),
   toolCalls("faults.push([`path/${name}`, unsafeMessage])", "break"),
   toolCalls("if (isUnsafe(name)) {", "if (name === undefined) {"),
