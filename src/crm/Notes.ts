@@ -73,9 +73,7 @@ export class Notes extends Context.Service<
         list: (projectId, dealId, query) =>
           pages.read({ projectId, operation: "listNotes", filters: { dealId } }, query, (window) =>
             Effect.flatMap(statement(list(sql, projectId, dealId, window)), ({ dealExists, notes }) =>
-              dealExists
-                ? Effect.succeed(notes)
-                : Effect.fail(new DealNotFound({ detail: noDeal }))
+              dealExists ? Effect.succeed(notes) : Effect.fail(new DealNotFound({ detail: noDeal }))
             )
           ),
         create: Effect.fnUntraced(function* (command, authorKeyId, dealId, { body }) {

@@ -27,7 +27,10 @@ export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Re
   const host = hostOf(url)
   const isAddress = isIP(host) !== 0
   const addressClass = isAddress ? classify(host, allowed) : allowed.isEmpty ? "public" : "allowed"
-  if (addressClass === "refused") return Result.fail("The endpoint's address is neither public nor one that the operator allows (WEBHOOK_ALLOWED_NETWORKS).")
+  if (addressClass === "refused")
+    return Result.fail(
+      "The endpoint's address is neither public nor one that the operator allows (WEBHOOK_ALLOWED_NETWORKS)."
+    )
   if (!mayConnect(url, addressClass)) return Result.fail("The endpoint URL must use https.")
   return Result.succeed({ url, host, isAddress })
 }

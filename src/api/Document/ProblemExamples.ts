@@ -25,7 +25,7 @@ const examples: Readonly<Record<Exclude<OperationCode, keyof ReturnType<typeof o
   schedule_invalid: { detail: "2026-11-20T10:00 in Europe/Berlin is past." },
   credential_missing: { detail: "Send a project token as `Authorization: Bearer dk_…`." },
   credential_invalid: {
-    detail: "The token is unknown, malformed, expired or revoked. Send it as `Authorization: Bearer dk_…`."
+    detail: "The token is unknown, malformed, expired or revoked. Send it as `Authorization: Bearer <token>`."
   },
   entitlement_unavailable: { detail: "The project lacks the entitlement developer_api." },
   membership_unavailable: { detail: "The key is bound to the member mem_rosa." },

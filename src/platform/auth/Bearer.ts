@@ -93,7 +93,7 @@ const missing = () => new CredentialMissing({ detail: "Send a project token as `
 /** The same for all of them, so that nobody can learn which tokens exist. */
 const invalid = () =>
   new CredentialInvalid({
-    detail: "The token is unknown, malformed, expired or revoked. Send it as `Authorization: Bearer dk_…`."
+    detail: "The token is unknown, malformed, expired or revoked. Send it as `Authorization: Bearer <token>`."
   })
 
 /** Checks entitlement, module, membership and scope, in the order of the contract; undefined if the credential has them. */
