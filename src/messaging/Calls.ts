@@ -4,14 +4,15 @@
 import { Context, Duration, Effect, Fiber, FiberSet, identity, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import { statement } from "../platform/Database.ts"
+import { coalesced } from "../platform/Coalesced.ts"
 import { withOwnTime } from "../platform/CurrentRequest.ts"
+import { retried } from "../platform/Database.ts"
 import { databaseNow } from "../platform/DatabaseClock.ts"
 import { Settings } from "../platform/Settings.ts"
 import { spanOf } from "../platform/TraceContext.ts"
 import type { Outcome } from "./Outcomes.ts"
 import * as Metrics from "./MessageMetrics.ts"
-import { type Attempt, record } from "./Messages/Attempts.ts"
+import { type Attempt, type Attempted, record } from "./Messages/Attempts.ts"
 import type { Message } from "./Messages/Record.ts"
 import { resultOf } from "./RetrySchedule.ts"
 import { outcomes, Providers } from "./Providers.ts"
@@ -21,6 +22,9 @@ type Recorded = Option.Option<Message>
 
 /** Wraps a call, for example with a circuit breaker. */
 export type Guard = (call: Effect.Effect<Outcome>) => Effect.Effect<Outcome>
+
+/** Maximum number of results in one statement, and of such statements at a time. */
+const batch = { size: 500, inFlight: 4 }
 
 export class Calls extends Context.Service<
   Calls,
@@ -50,6 +54,19 @@ export class Calls extends Context.Service<
       const lease = Duration.sum(providerTimeout, Duration.seconds(5))
       const fibers = yield* FiberSet.make<unknown, ServiceUnavailable>()
 
+      const recording = coalesced(
+        batch.size,
+        (attempted: ReadonlyArray<Attempted>) =>
+          Effect.gen(function* () {
+            const rows = yield* retried(record(sql, yield* now, attempted))
+            const messages = new Map(rows.map(({ projectId, ...message }) => [nameOf(projectId, message), message]))
+            return attempted.map(({ attempt }) =>
+              Option.fromUndefinedOr(messages.get(nameOf(attempt.projectId, attempt)))
+            )
+          }),
+        batch.inFlight
+      )
+
       const recorded = Effect.fnUntraced(function* (
         attempt: Attempt,
         outcome: Outcome
@@ -57,41 +74,46 @@ export class Calls extends Context.Service<
         const idempotent = providers.isIdempotent(attempt.providerType)
         const result = resultOf({ ...attempt, idempotent }, outcome)
         yield* Metrics.count(attempt.providerType, result.on)
-        const recording = Effect.flatMap(now, (now) => statement(record(sql, now, attempt, result)))
-        const rows = yield* recording.pipe(
+        return yield* recording({ attempt, result }).pipe(
           // The request fails at once; the outcome is recorded if the database is back before the lease ends.
           Effect.tapError(() =>
-            recording.pipe(
+            recording({ attempt, result }).pipe(
               Effect.retry(Schedule.spaced(Duration.millis(500))),
               Effect.timeoutOption(lease),
               FiberSet.run(fibers)
             )
           )
         )
-        return Option.fromUndefinedOr(rows[0])
       })
 
-      const call = (leased: Attempt) => {
-        const { address, conversationId, messageId, text } = leased
-        return providers.send(leased, { messageId, conversationId, recipient: address, text })
-      }
-
       const attempt = (leased: Attempt, guard: Guard) =>
-        Effect.uninterruptibleMask((restore) =>
-          restore(guard(call(leased))).pipe(
-            // The process ends during the call; the provider may have accepted the message.
-            Effect.onInterrupt(() =>
-              recorded(leased, outcomes.interrupted).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
-            ),
-            Effect.flatMap((outcome) => recorded(leased, outcome))
+        Effect.suspend(() => {
+          const { address, conversationId, messageId, text } = leased
+          let isCalled = false
+          const call = Effect.suspend(() => {
+            isCalled = true
+            return providers.send(leased, { messageId, conversationId, recipient: address, text })
+          })
+          return Effect.uninterruptibleMask((restore) =>
+            restore(guard(call)).pipe(
+              // The process ends; if it ends during the call, the provider may have accepted the message.
+              Effect.onInterrupt(() =>
+                recorded(leased, isCalled ? outcomes.interrupted : outcomes.notCalled).pipe(
+                  Effect.timeoutOption(Duration.seconds(2)),
+                  Effect.ignore
+                )
+              ),
+              Effect.flatMap((outcome) => recorded(leased, outcome))
+            )
           )
-        ).pipe(
+        }).pipe(
           Effect.withSpan("Calls.make", {
             parent: spanOf(leased.traceparent),
             attributes: {
               "project.id": leased.projectId,
               "message.id": leased.messageId,
-              "message.attempt": leased.number
+              "message.attempt": leased.number,
+              ...(leased.campaignId === null ? {} : { "campaign.id": leased.campaignId })
             }
           })
         )
@@ -112,3 +134,5 @@ export class Calls extends Context.Service<
     })
   )
 }
+
+const nameOf = (projectId: string, { messageId }: Pick<Message, "messageId">) => JSON.stringify([projectId, messageId])

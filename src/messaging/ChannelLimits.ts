@@ -30,3 +30,11 @@ export const limitTables = (sql: SqlClient.SqlClient, { keys, tenants }: Limits)
   project_limit (project_id, free) AS MATERIALIZED (
     SELECT * FROM unnest(${tenants.map(({ tenant }) => tenant)}::text[], ${tenants.map(({ free }) => free)}::int[])
   )`
+
+/**
+ * The order in which projects get permits: the project with the fewest attempts in flight first. So a project alone may have
+ * all permits, and as soon as another waits, it gets each permit that is returned until both have as many. `rank` is the
+ * place of a row within its project.
+ */
+export const shareOf = (sql: SqlClient.SqlClient, { newTenant }: Limits, rank: string): Statement.Fragment =>
+  sql`${sql.literal(rank)} - coalesce(project_limit.free, ${newTenant}::int)`

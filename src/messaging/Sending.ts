@@ -105,6 +105,7 @@ export class Sending extends Context.Service<
             projectId,
             messageId,
             conversationId,
+            campaignId: null,
             ...returned,
             config: Buffer.from(returned.config, "hex"),
             text,

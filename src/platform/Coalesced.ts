@@ -23,11 +23,13 @@ const tolerance = 100
  * loop ends (`setImmediate`, before the loop waits for anything). If the last batch was a single call, the load is low: then a
  * call starts at once while no batch is in flight. A failure of a batch reaches each of its callers. An interrupted caller
  * leaves its batch; the batch runs on for the others. A batch runs in the context of the call that has the most time left,
- * whose span is the parent of the batch's. A call that has much less fails when its own time is over.
+ * whose span is the parent of the batch's. A call that has much less fails when its own time is over. While `maxInFlight`
+ * batches are in flight, calls wait for one of them to end.
  */
 export const coalesced = <Input, Output, E>(
   maxBatch: number,
-  run: (inputs: ReadonlyArray<Input>) => Effect.Effect<ReadonlyArray<Output>, E>
+  run: (inputs: ReadonlyArray<Input>) => Effect.Effect<ReadonlyArray<Output>, E>,
+  maxInFlight = Infinity
 ): ((input: Input) => Effect.Effect<Output, E | ServiceUnavailable>) => {
   let waiting: Array<Call<Input, Output, E>> = []
   let inFlight = 0
@@ -44,6 +46,7 @@ export const coalesced = <Input, Output, E>(
       for (const timer of timers) clearTimeout(timer)
       if (Exit.isFailure(exit)) for (const { resume } of calls) resume(Effect.failCause(exit.cause))
       else for (const [index, answer] of exit.value.entries()) calls[index]?.resume(Effect.succeed(answer))
+      if (waiting.length > 0 && inFlight === maxInFlight - 1) flush()
     })
   }
 
@@ -51,11 +54,12 @@ export const coalesced = <Input, Output, E>(
     const calls = waiting.filter(({ interrupted }) => !interrupted)
     waiting = []
     lastWasOne = calls.length === 1
-    for (let from = 0; from < calls.length; from += maxBatch) {
-      const batch = calls.slice(from, from + maxBatch)
+    while (calls.length > 0 && inFlight < maxInFlight) {
+      const batch = calls.splice(0, maxBatch)
       const [first] = batch
       if (first !== undefined) send(batch, first)
     }
+    waiting = calls
   }
 
   return (input) =>

@@ -7,12 +7,12 @@ import { DeliveryLoop } from "../integrations/DeliveryLoop.ts"
 import { reevaluation } from "../integrations/StagedBatches.ts"
 import * as Replayer from "../integrations/Replayer.ts"
 import { Sender } from "../integrations/Sender.ts"
-import { Runner } from "../campaigns/Runner.ts"
+import * as Runner from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
 import { Circuits } from "../messaging/Circuits.ts"
 import { Providers } from "../messaging/Providers.ts"
+import { MessageLoop } from "../messaging/MessageLoop.ts"
 import * as MessagePruner from "../messaging/MessagePruner.ts"
-import { Retrier } from "../messaging/Retrier.ts"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { Worker } from "../platform/background/Worker.ts"
 import { LongRunning } from "../platform/LongRunning.ts"
@@ -80,8 +80,7 @@ const background = Layer.mergeAll(
   Pruner.layer,
   MessagePruner.layer,
   AudiencePruner.layer,
-  Retrier.layer,
-  Runner.layer
+  Layer.provideMerge(Runner.layer, MessageLoop.layer)
 ).pipe(
   Layer.provide(Database.clients.background),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.clients.deliveries])),
@@ -160,10 +159,9 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   const { drain } = yield* Drain
   const calls = yield* Calls
   const deliveries = yield* Effect.serviceOption(DeliveryLoop)
-  const retrier = yield* Effect.serviceOption(Retrier)
-  const runner = yield* Effect.serviceOption(Runner)
+  const messages = yield* Effect.serviceOption(MessageLoop)
   const drained = Effect.gen(function* () {
-    const loops = [deliveries, retrier, runner].flatMap(Option.toArray).map((loop) => loop.drain)
+    const loops = [deliveries, messages].flatMap(Option.toArray).map((loop) => loop.drain)
     yield* Effect.all([drain, ...loops], { concurrency: "unbounded" })
     // Calls whose callers have disconnected.
     yield* calls.drain

@@ -1,14 +1,14 @@
-/** The claim statement of the runner: its data, its order, and the recipients that it skips (contract §9). */
+/** The release of recipients: its data, its order, and the recipients that it skips (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { advance } from "../../src/campaigns/Runner/Progress.ts"
-import { claim } from "../../src/campaigns/Runner/Claims.ts"
-import { limitsOf, timeOf } from "../support/Claims.ts"
+import { release } from "../../src/campaigns/Runner/Release.ts"
+import { timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { idempotent, lease, nowhere, postponed, refused, resultOf, scene } from "./Runner.scene.support.ts"
-import { campaignOf, cancelAll, clientId, httpChannel } from "./Runner.support.ts"
+import { lease, nowhere, postponed, refused, scene, termsOf } from "./Runner.scene.support.ts"
+import { addressOf, campaignOf, cancelAll, clientId, httpChannel } from "./Runner.support.ts"
 
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign claim", (it) => {
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign release", (it) => {
   it.effect("returns the text of the route's template version and the first of several addresses", () =>
     Effect.gen(function* () {
       const { apply, claimed, projectId, sql } = yield* scene()
@@ -23,32 +23,56 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign cl
         ]
       })
       yield* sql`UPDATE campaigns SET primary_template_version = 2 WHERE project_id = ${projectId}`
-      const { address, template } = yield* claimed(0)
-      assert.deepStrictEqual([address, template], ["second", "Version 2"])
+      const { address, text } = yield* claimed(0)
+      assert.deepStrictEqual([address, text], ["second", "Version 2"])
     })
   )
 
-  it.effect("returns no further route for a recipient on the fallback", () =>
+  it.effect("replaces the placeholders of names once, wherever they stand, and nothing else", () =>
+    Effect.gen(function* () {
+      for (const [body, text] of [
+        ["{{firstName}}{{lastName}}{{displayName}}", "First 0{{firstName}} $1"],
+        ["{{{firstName}}}: {{ firstName }} {{lastname}}", "{First 0}: {{ firstName }} {{lastname}}"],
+        ["{{displayName}}x{{displayName}}", "{{firstName}} $1x{{firstName}} $1"],
+        ["a\\b\n", "a\\b\n"]
+      ] as const) {
+        const { claimed, projectId, sql } = yield* scene({ body })
+        yield* sql`UPDATE clients SET display_name = '{{firstName}} $1' WHERE project_id = ${projectId}`
+        assert.strictEqual((yield* claimed(0)).text, text)
+      }
+    })
+  )
+
+  it.effect("finds no further route for a recipient on the fallback", () =>
     Effect.gen(function* () {
       const { claimed, record, recipientState } = yield* scene({ fallback: nowhere })
-      const first = yield* claimed(0)
-      assert.isTrue(first.hasFallback)
-      yield* record(resultOf(first, refused))
-      const second = yield* claimed(1)
-      assert.isFalse(second.hasFallback)
-      yield* record(resultOf(second, refused))
+      yield* record(yield* claimed(0), refused)
+      yield* record(yield* claimed(1), refused)
       assert.strictEqual(yield* recipientState, "failed fallback 1")
     })
   )
 
-  it.effect("restarts the attempt count on the fallback when the primary channel is revoked between two attempts", () =>
+  it.effect("starts anew on the fallback when the primary channel is revoked between two attempts", () =>
     Effect.gen(function* () {
-      const { apply, claimed, record, recipientState } = yield* scene({ fallback: nowhere })
-      yield* record(resultOf(yield* claimed(0), postponed))
+      const { apply, claimed, messages, record, recipientState } = yield* scene({ fallback: nowhere })
+      yield* record(yield* claimed(0), postponed)
       assert.strictEqual(yield* recipientState, "pending primary 1")
       yield* apply({ channels: [{ ...httpChannel("primary", nowhere), status: "revoked" }] })
-      const { attempt, route } = yield* claimed(lease)
-      assert.deepStrictEqual([attempt, route], [1, "fallback"])
+      const { channelId, number } = yield* claimed(lease)
+      assert.deepStrictEqual([number, channelId], [1, "fallback"])
+      // Nothing waits on the primary route any more.
+      assert.deepStrictEqual(yield* messages, ["failed primary", "pending fallback"])
+    })
+  )
+
+  it.effect("skips a client who withdrew consent between two attempts, and ends the message", () =>
+    Effect.gen(function* () {
+      const { apply, claimed, claims, messages, record, recipientState } = yield* scene()
+      yield* record(yield* claimed(0), postponed)
+      yield* apply({ clients: [{ id: clientId(0), displayName: "Ada", marketingConsent: false }] })
+      assert.deepStrictEqual(yield* claims(lease), [])
+      assert.strictEqual(yield* recipientState, "skipped primary 1")
+      assert.deepStrictEqual(yield* messages, ["failed primary"])
     })
   )
 
@@ -58,9 +82,9 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign cl
       yield* sql`
         UPDATE campaign_recipients SET available_at = '2026-01-01', attempts = 1
         WHERE project_id = ${projectId} AND position = 2`
-      const { attempt, position } = yield* claimed(0)
-      assert.deepStrictEqual([position, attempt], [2, 2])
-      assert.strictEqual((yield* claimed(1)).position, 0)
+      const { address, number } = yield* claimed(0)
+      assert.deepStrictEqual([address, number], [addressOf(2), 2])
+      assert.strictEqual((yield* claimed(1)).address, addressOf(0))
     })
   )
 
@@ -90,19 +114,17 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign cl
       const plan = { recipients: 2, primary: nowhere, sendsPerMinute: 600 }
       const one = yield* campaignOf(server, plan)
       const other = yield* campaignOf(server, { ...plan, primaryType: "telegram" })
-      const now = new Date()
-      const until = new Date(now.getTime() + 300)
-      const times = { now: timeOf(sql, now), until: timeOf(sql, until), leaseMillis: lease }
-      const claims = yield* claim(sql, { ...times, workerId: null, limits: limitsOf(10), idempotent })
+      const now = Date.now()
+      const claims = yield* release(sql, termsOf(sql, now, now + 300, 10))
       const of = ({ projectId }: { readonly projectId: string }) =>
         claims
           .filter((claim) => claim.projectId === projectId)
-          .map(({ providerType, sendAt }) => `${providerType} after ${sendAt.getTime() - now.getTime()} ms`)
+          .map(({ delayMillis, providerType }) => `${providerType} after ${delayMillis} ms`)
       assert.deepStrictEqual(of(one), ["http after 0 ms", "http after 100 ms"])
       assert.deepStrictEqual(of(other), ["telegram after 0 ms", "telegram after 100 ms"])
 
       yield* sql`UPDATE campaign_recipients SET status = 'sent' WHERE project_id = ${one.projectId}`
-      yield* advance(sql, timeOf(sql, now))
+      yield* advance(sql, timeOf(sql, new Date(now)))
       assert.deepStrictEqual([(yield* one.campaign).status, (yield* other.campaign).status], ["completed", "running"])
     })
   )

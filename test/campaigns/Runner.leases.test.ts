@@ -1,23 +1,27 @@
-/** Leases of recipients: the statements that claim, record and reclaim them, at chosen times (contract §9). */
+/** The messages of a recipient: the statements that release, record, take over and collect them, at chosen times (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { released } from "../../src/campaigns/Runner/Results.ts"
+import { ProjectId } from "../../src/api/Ids.ts"
+import { settle } from "../../src/messaging/Messages/Repo.ts"
 import { maxAttempts } from "../../src/messaging/RetrySchedule.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { accepted, lease, nowhere, postponed, refused, resultOf, scene } from "./Runner.scene.support.ts"
+import { accepted, lease, nowhere, postponed, refused, scene, unclear } from "./Runner.scene.support.ts"
 import { httpChannel } from "./Runner.support.ts"
 
+const hour = 3_600_000
+
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign recipient", (it) => {
-  it.effect("is claimed by no other worker until its lease has ended", () =>
+  it.effect("is released by no other worker until its lease has ended", () =>
     Effect.gen(function* () {
-      const { claimed, reclaim, recipientState } = yield* scene()
+      const { claimed, claims, reclaim, recipientState } = yield* scene()
       yield* claimed(0)
       yield* reclaim(lease - 1)
       assert.strictEqual(yield* recipientState, "sending primary 1")
+      assert.deepStrictEqual(yield* claims(lease - 1), [])
       yield* reclaim(lease)
       assert.strictEqual(yield* recipientState, "pending primary 1 in doubt")
-      const { attempt, inDoubt } = yield* claimed(lease)
-      assert.deepStrictEqual({ attempt, inDoubt }, { attempt: 2, inDoubt: true })
+      const { inDoubt, number } = yield* claimed(lease + 1_000)
+      assert.deepStrictEqual({ number, inDoubt }, { number: 2, inDoubt: true })
     })
   )
 
@@ -28,43 +32,52 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign re
       yield* reclaim(lease)
       assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
       // A worker whose lease has ended cannot record it as sent.
-      yield* record(resultOf(first, accepted))
+      yield* record(first, accepted)
       assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
     })
   )
 
   it.effect("holds no lease while it waits for the next attempt", () =>
     Effect.gen(function* () {
-      const { claimed, reclaim, record, recipientState } = yield* scene({ primaryType: "telegram" })
-      yield* record(resultOf(yield* claimed(0), postponed))
+      const { claimed, claims, reclaim, record, recipientState } = yield* scene({ primaryType: "telegram" })
+      yield* record(yield* claimed(0), postponed)
       yield* reclaim(2 * lease)
       assert.strictEqual(yield* recipientState, "pending primary 1")
+      assert.deepStrictEqual(yield* claims(999), [])
+      assert.strictEqual((yield* claimed(1_000)).number, 2)
     })
   )
 
   it.effect("keeps the route of its last call when the lease is lost", () =>
     Effect.gen(function* () {
-      const { claimed, reclaim, record, recipientState } = yield* scene({ primaryType: "telegram", fallback: nowhere })
-      yield* record(resultOf(yield* claimed(0), refused))
+      const { claimed, messages, reclaim, record, recipientState } = yield* scene({
+        primaryType: "telegram",
+        fallback: nowhere
+      })
+      yield* record(yield* claimed(0), refused)
       assert.strictEqual(yield* recipientState, "pending fallback 0")
-      const { route } = yield* claimed(1)
-      assert.strictEqual(route, "fallback")
+      const { channelId } = yield* claimed(1)
+      assert.strictEqual(channelId, "fallback")
       yield* reclaim(1 + lease)
       assert.strictEqual(yield* recipientState, "pending fallback 1 in doubt")
+      assert.deepStrictEqual(yield* messages, ["failed primary", "unknown fallback"])
     })
   )
 
-  it.effect("is not called again after a lost lease when the channel's new provider has no idempotency keys", () =>
-    Effect.gen(function* () {
-      const { apply, claimed, claims, record, recipientState } = yield* scene({ fallback: nowhere })
-      yield* record(resultOf(yield* claimed(0), { _tag: "unknown", errorCode: "http_500" }))
-      assert.strictEqual(yield* recipientState, "pending primary 1 in doubt")
-      yield* apply({
-        channels: [{ id: "primary", providerType: "telegram", displayName: "Bot", config: { token: "1:a" } }]
+  it.effect(
+    "is not called again after an unknown outcome when the channel's new provider has no idempotency keys",
+    () =>
+      Effect.gen(function* () {
+        const { apply, claimed, claims, messages, record, recipientState } = yield* scene({ fallback: nowhere })
+        yield* record(yield* claimed(0), unclear)
+        assert.strictEqual(yield* recipientState, "pending primary 1 in doubt")
+        yield* apply({
+          channels: [{ id: "primary", providerType: "telegram", displayName: "Bot", config: { token: "1:a" } }]
+        })
+        assert.deepStrictEqual(yield* claims(lease), [])
+        assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
+        assert.deepStrictEqual(yield* messages, ["unknown primary"])
       })
-      assert.deepStrictEqual(yield* claims(lease), [])
-      assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
-    })
   )
 
   it.effect("is not called again after a lost lease when the provider of the call had no idempotency keys", () =>
@@ -78,12 +91,12 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign re
     })
   )
 
-  it.effect("fails after five lost leases in a row", () =>
+  it.effect("is unknown after five lost leases in a row", () =>
     Effect.gen(function* () {
       const { claimed, reclaim, recipientState } = yield* scene()
       for (let attempt = 1; attempt <= maxAttempts; attempt++) {
-        yield* claimed(2 * attempt * lease)
-        yield* reclaim((2 * attempt + 1) * lease)
+        yield* claimed(attempt * hour)
+        yield* reclaim(attempt * hour + lease)
       }
       assert.strictEqual(yield* recipientState, "unknown primary 5 in doubt")
     })
@@ -94,13 +107,13 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign re
       const { claimed, reclaim, record, recipientState } = yield* scene()
       const first = yield* claimed(0)
       yield* reclaim(lease)
-      yield* record(resultOf(first, refused))
+      yield* record(first, refused)
       assert.strictEqual(yield* recipientState, "pending primary 1 in doubt")
-      const second = yield* claimed(lease)
-      yield* record(resultOf(first, refused))
+      const second = yield* claimed(2 * lease)
+      yield* record(first, refused)
       assert.strictEqual(yield* recipientState, "sending primary 2 in doubt")
-      yield* record(resultOf(second, accepted))
-      yield* record(resultOf(first, refused))
+      yield* record(second, accepted)
+      yield* record(first, refused)
       assert.strictEqual(yield* recipientState, "sent primary 2 in doubt")
     })
   )
@@ -108,21 +121,68 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign re
   it.effect("stays on the fallback when the result that led there is recorded twice", () =>
     Effect.gen(function* () {
       const { claimed, record, recipientState } = yield* scene({ fallback: nowhere })
-      const diverted = resultOf(yield* claimed(0), refused)
-      yield* record(diverted)
+      const first = yield* claimed(0)
+      yield* record(first, refused)
       yield* claimed(1)
-      yield* record(diverted)
+      yield* record(first, refused)
       assert.strictEqual(yield* recipientState, "sending fallback 1")
     })
   )
 
-  it.effect("is unchanged when a claim is returned before the call", () =>
+  it.effect("follows what an operator settles, whether its message waits or is unknown for good", () =>
     Effect.gen(function* () {
-      const { claimed, record, recipientState } = yield* scene({ primaryType: "telegram" })
-      yield* record(released(yield* claimed(0)))
-      assert.strictEqual(yield* recipientState, "pending primary 0")
-      const { attempt, inDoubt } = yield* claimed(1)
-      assert.deepStrictEqual({ attempt, inDoubt }, { attempt: 1, inDoubt: false })
+      for (const primaryType of ["http", "telegram"] as const) {
+        const { claimed, claims, messages, projectId, record, recipientState, sql } = yield* scene({ primaryType })
+        const claim = yield* claimed(0)
+        yield* record(claim, unclear)
+        yield* settle(sql, ProjectId.make(projectId), claim.messageId, "settled_sent", new Date(), "tester")
+        assert.strictEqual(yield* recipientState, "sent primary 1 in doubt")
+        assert.deepStrictEqual(yield* messages, ["sent primary"])
+        assert.deepStrictEqual(yield* claims(hour), [])
+      }
+    })
+  )
+})
+
+/** The states in which an earlier version leaves a recipient, which it sends to without a message. */
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a recipient of an earlier version", (it) => {
+  const leave = Effect.fnUntraced(function* (
+    { projectId, sql }: Effect.Success<ReturnType<typeof scene>>,
+    state: { readonly status: string; readonly attempts: number; readonly inDoubt: boolean; readonly provider: string }
+  ) {
+    yield* sql`
+      UPDATE campaign_recipients SET status = ${state.status}, attempts = ${state.attempts},
+        in_doubt = ${state.inDoubt}, provider_type = ${state.provider}, available_at = '2026-01-01'
+      WHERE project_id = ${projectId}`
+  })
+
+  it.effect("is taken over when its lease has ended, and keeps its attempts and its doubt", () =>
+    Effect.gen(function* () {
+      const shop = yield* scene()
+      yield* leave(shop, { status: "sending", attempts: 3, inDoubt: false, provider: "http" })
+      yield* shop.collected(0)
+      assert.strictEqual(yield* shop.recipientState, "pending primary 3 in doubt")
+      const claim = yield* shop.claimed(0)
+      assert.deepInclude(claim, { number: 4, inDoubt: true })
+      // The doubt is that of the message, too: what is postponed last is unknown.
+      yield* shop.record(claim, postponed)
+      yield* shop.record(yield* shop.claimed(hour), postponed)
+      assert.strictEqual(yield* shop.recipientState, "unknown primary 5 in doubt")
+    })
+  )
+
+  it.effect("is unknown when its lease has ended and the call must not be repeated", () =>
+    Effect.gen(function* () {
+      for (const state of [
+        { attempts: 1, provider: "telegram" },
+        { attempts: maxAttempts, provider: "http" }
+      ]) {
+        const shop = yield* scene()
+        yield* leave(shop, { status: "sending", inDoubt: false, ...state })
+        yield* shop.collected(0)
+        assert.strictEqual(yield* shop.recipientState, `unknown primary ${state.attempts} in doubt`)
+        assert.deepStrictEqual(yield* shop.claims(0), [])
+      }
     })
   )
 })

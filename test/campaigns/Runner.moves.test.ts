@@ -25,7 +25,7 @@ const countWhenIdle = Effect.fnUntraced(function* (
 ) {
   const now = Date.now()
   const leased = yield* Effect.orDie(sql<{ readonly until: Date }>`
-    SELECT available_at AS until FROM campaign_recipients WHERE project_id = ${projectId} AND status = 'sending'`)
+    SELECT available_at AS until FROM messages WHERE project_id = ${projectId} AND attempting`)
   for (const { until } of leased) assert.isAtMost(until.getTime() - lease - now, 1_000)
   yield* untilRows(recipients, (rows) => rows.every(({ status }) => status !== "sending"))
   const count = hits.length

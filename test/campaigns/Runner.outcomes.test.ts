@@ -1,48 +1,13 @@
-/** Results of calls to recipients (contract §9, with the rules of §8), without a database. */
-import { assert, describe, it } from "@effect/vitest"
-import { Option } from "effect"
-import { AudienceId, CampaignId, ChannelId, ClientId, ProjectId } from "../../src/api/Ids.ts"
-import type { Claim } from "../../src/campaigns/Runner/Claims.ts"
-import { recipientResult } from "../../src/campaigns/Runner/Results.ts"
-import { after, moves, open, states } from "../../src/campaigns/Runner/States.ts"
+/** The states of recipients, and the outcomes of calls with and without a fallback (contract §9, with the rules of §8). */
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { moves, open, states } from "../../src/campaigns/Runner/Recipients.ts"
 import type { Outcome } from "../../src/messaging/Outcomes.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { accepted, nowhere, postponed, refused, scene, unclear } from "./Runner.scene.support.ts"
+import type { Plan } from "./Runner.support.ts"
 
-const base: Claim = {
-  projectId: ProjectId.make("p"),
-  campaignId: CampaignId.make("cmp"),
-  audienceId: AudienceId.make("aud"),
-  position: 0,
-  clientId: ClientId.make("cli"),
-  route: "primary",
-  attempt: 1,
-  inDoubt: false,
-  hasFallback: false,
-  sendAt: new Date(0),
-  delayMillis: 0,
-  channelId: ChannelId.make("channel"),
-  providerType: "http",
-  config: new Uint8Array(),
-  address: "address",
-  template: "Hello",
-  displayName: "Ada",
-  firstName: null,
-  lastName: null,
-  traceparent: ""
-}
-
-const accepted: Outcome = { _tag: "accepted", providerMessageId: "p" }
-const refused: Outcome = { _tag: "refused", errorCode: "http_403" }
-const busy: Outcome = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() }
-const http500: Outcome = { _tag: "unknown", errorCode: "http_500" }
-
-/** Describes the result of a call: the next state, its route, the delay in seconds, and doubt. */
-const resultOf = (claim: Partial<Claim>, outcome: Outcome, idempotent = true) => {
-  const { delayMillis, inDoubt, nextRoute, on } = recipientResult({ ...base, ...claim }, idempotent, outcome)
-  const pause = delayMillis === null ? "" : ` after ${delayMillis / 1000} s`
-  return `${after(on)} on ${nextRoute}${pause}${inDoubt ? ", in doubt" : ""}`
-}
-
-const toTheFallback = { hasFallback: true }
+const hour = 3_600_000
 
 describe("the state machine of recipients", () => {
   it("starts in open states and reaches every other state", () => {
@@ -51,47 +16,66 @@ describe("the state machine of recipients", () => {
   })
 })
 
-describe("a campaign's call of a provider", () => {
-  it("completes the recipient when it is accepted", () => {
-    assert.strictEqual(resultOf({}, accepted), "sent on primary")
-    assert.strictEqual(resultOf({ attempt: 2, inDoubt: true }, accepted), "sent on primary, in doubt")
+const toTheFallback = { fallback: nowhere }
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's calls of a provider", (it) => {
+  /** Makes attempts with these outcomes, an hour apart; returns the states of the recipient after each. */
+  const statesAfter = Effect.fnUntraced(function* (plan: Partial<Plan>, ...outcomes: ReadonlyArray<Outcome>) {
+    const { claimed, record, recipientState } = yield* scene(plan)
+    const states: Array<string> = []
+    for (const [n, outcome] of outcomes.entries()) {
+      yield* record(yield* claimed(n * hour), outcome, n * hour)
+      states.push(yield* recipientState)
+    }
+    return states
   })
 
-  it("moves the recipient to the fallback, if any, when it is refused", () => {
-    assert.strictEqual(resultOf({}, refused), "failed on primary")
-    assert.strictEqual(resultOf(toTheFallback, refused), "pending on fallback")
-    assert.strictEqual(resultOf({ route: "fallback" }, refused), "failed on fallback")
-  })
+  it.effect("complete the recipient when one is accepted", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* statesAfter({}, accepted), ["sent primary 1"])
+      assert.deepStrictEqual(yield* statesAfter({}, unclear, accepted), [
+        "pending primary 1 in doubt",
+        "sent primary 2 in doubt"
+      ])
+    })
+  )
 
-  it("is repeated up to five attempts when it was not processed, and then moves the recipient to the fallback", () => {
-    assert.deepStrictEqual(
-      [1, 2, 3, 4, 5].map((attempt) => resultOf({ attempt }, busy, false)),
-      [
-        "pending on primary after 1 s",
-        "pending on primary after 5 s",
-        "pending on primary after 30 s",
-        "pending on primary after 120 s",
-        "failed on primary"
-      ]
-    )
-    assert.strictEqual(resultOf({ attempt: 5, ...toTheFallback }, busy), "pending on fallback")
-  })
+  it.effect("move the recipient to the fallback, if any, when one is refused", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* statesAfter({}, refused), ["failed primary 1"])
+      assert.deepStrictEqual(yield* statesAfter(toTheFallback, refused, refused), [
+        "pending fallback 0",
+        "failed fallback 1"
+      ])
+    })
+  )
 
-  it("is repeated after an unknown outcome only when the provider has idempotency keys", () => {
-    assert.deepStrictEqual(
-      [1, 4, 5].map((attempt) => resultOf({ attempt, ...toTheFallback }, http500)),
-      [
-        "pending on primary after 1 s, in doubt",
-        "pending on primary after 120 s, in doubt",
-        "unknown on primary, in doubt"
-      ]
-    )
-    assert.strictEqual(resultOf(toTheFallback, http500, false), "unknown on primary, in doubt")
-  })
+  it.effect("are repeated up to five times when none was processed, and then move the recipient to the fallback", () =>
+    Effect.gen(function* () {
+      const busy = Array<Outcome>(5).fill(postponed)
+      const waits = [1, 2, 3, 4].map((attempt) => `pending primary ${attempt}`)
+      assert.deepStrictEqual(yield* statesAfter({ primaryType: "telegram" }, ...busy), [...waits, "failed primary 5"])
+      assert.deepStrictEqual(yield* statesAfter(toTheFallback, ...busy), [...waits, "pending fallback 0"])
+    })
+  )
 
-  it("moves no recipient to the fallback after an unknown outcome", () => {
-    const doubtful = { inDoubt: true, attempt: 2, ...toTheFallback }
-    assert.strictEqual(resultOf(doubtful, refused), "failed on primary, in doubt")
-    assert.strictEqual(resultOf({ ...doubtful, attempt: 5 }, busy), "unknown on primary, in doubt")
-  })
+  it.effect("are repeated after an unknown outcome only when the provider has idempotency keys", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* statesAfter(toTheFallback, ...Array<Outcome>(5).fill(unclear)), [
+        ...[1, 2, 3, 4].map((attempt) => `pending primary ${attempt} in doubt`),
+        "unknown primary 5 in doubt"
+      ])
+      assert.deepStrictEqual(yield* statesAfter({ ...toTheFallback, primaryType: "telegram" }, unclear), [
+        "unknown primary 1 in doubt"
+      ])
+    })
+  )
+
+  it.effect("move no recipient to the fallback after an unknown outcome", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual((yield* statesAfter(toTheFallback, unclear, refused))[1], "failed primary 2 in doubt")
+      const busy = Array<Outcome>(4).fill(postponed)
+      assert.deepStrictEqual((yield* statesAfter(toTheFallback, unclear, ...busy))[4], "unknown primary 5 in doubt")
+    })
+  )
 })

@@ -1,9 +1,9 @@
 /** The rate of a campaign over all replicas (contract §9): sends are evenly spaced, and missed ones are not made up for. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { claim } from "../../src/campaigns/Runner/Claims.ts"
-import { limitsOf, timeOf } from "../support/Claims.ts"
+import { release } from "../../src/campaigns/Runner/Release.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
+import { nowhere, termsOf } from "./Runner.scene.support.ts"
 import { addressOf, campaignOf, cancelAll, provider, sendOf } from "./Runner.support.ts"
 
 const sendsPerMinute = 600
@@ -18,22 +18,14 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("claims of a c
   const claims = Effect.fnUntraced(function* (recipients: number) {
     const server = yield* TestServer
     yield* cancelAll(server)
-    yield* campaignOf(server, { recipients, primary: "http://127.0.0.1:1/hook", sendsPerMinute })
-    return (at: number, slots = 512) => {
-      const time = (millis: number) => timeOf(server.sql, new Date(begin + millis))
-      const lease = { leaseMillis: 15_000, workerId: null }
-      const terms = {
-        now: time(at),
-        until: time(at + horizon),
-        ...lease,
-        limits: limitsOf(slots),
-        idempotent: ["http"] as const
-      }
-      return Effect.orDie(claim(server.sql, terms))
-    }
+    yield* campaignOf(server, { recipients, primary: nowhere, sendsPerMinute })
+    return (at: number, slots = 512) =>
+      Effect.map(
+        Effect.orDie(release(server.sql, termsOf(server.sql, begin + at, begin + at + horizon, slots))),
+        (claims) => claims.map((claim) => ({ ...claim, sendAt: at + claim.delayMillis }))
+      )
   })
-  const times = (claimed: ReadonlyArray<{ readonly sendAt: Date }>) =>
-    claimed.map(({ sendAt }) => sendAt.getTime() - begin)
+  const times = (claimed: ReadonlyArray<{ readonly sendAt: number }>) => claimed.map(({ sendAt }) => sendAt)
 
   it.effect("space sends evenly across claims", () =>
     Effect.gen(function* () {
@@ -76,7 +68,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("claims of a c
         times(all).sort((a, b) => a - b),
         Array.from({ length: all.length }, (_, n) => n * gap)
       )
-      assert.strictEqual(new Set(all.map(({ clientId }) => clientId)).size, all.length)
+      assert.strictEqual(new Set(all.map(({ messageId }) => messageId)).size, all.length)
       assert.isAtLeast(all.length, 30)
     })
   )
@@ -95,9 +87,11 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("claims of a c
       const { sql } = yield* TestServer
       assert.strictEqual((yield* claimAt(0)).length, 1)
       yield* Effect.orDie(sql`
-      UPDATE campaign_recipients SET status = 'pending', available_at = ${new Date(begin + 60_000)}
-      WHERE status = 'sending'`)
-      const plan = { recipients: 1, primary: "http://127.0.0.1:1/hook", sendsPerMinute }
+        UPDATE campaign_recipients SET status = 'pending', available_at = ${new Date(begin + 60_000)}
+        WHERE status = 'sending'`)
+      yield* Effect.orDie(sql`
+        UPDATE messages SET status = 'retrying', attempting = false, available_at = NULL WHERE attempting`)
+      const plan = { recipients: 1, primary: nowhere, sendsPerMinute }
       const { projectId } = yield* campaignOf(yield* TestServer, plan)
       // This campaign is due later than the one whose recipient waits.
       yield* Effect.orDie(sql`

@@ -71,7 +71,7 @@ describe("a campaign", () => {
       const server = yield* startServer({}, "api")
       const held: Array<() => void> = []
       const { url } = yield* provider((hit, n) => void held.push(() => take(hit, n)))
-      const { projectId, recipients, sql } = yield* campaignOf(server, { recipients: 3, primary: url })
+      const { projectId, sql } = yield* campaignOf(server, { recipients: 3, primary: url })
       const scope = yield* Scope.make()
       yield* startServer({ DATABASE_URL: server.databaseUrl }, "worker").pipe(Scope.provide(scope))
       const isRecording = Effect.map(
@@ -81,7 +81,7 @@ describe("a campaign", () => {
       const ended = yield* Effect.gen(function* () {
         yield* until(() => held.length === 3)
         // No result of the calls can be recorded until the transaction ends.
-        yield* sql`SELECT FROM campaign_recipients WHERE project_id = ${projectId} FOR UPDATE`
+        yield* sql`SELECT FROM messages WHERE project_id = ${projectId} FOR UPDATE`
         for (const answer of held) answer()
         yield* untilRows(Effect.orDie(isRecording), (holds) => holds)
         const ended = yield* Effect.forkScoped(Scope.close(scope, Exit.void))
@@ -89,10 +89,11 @@ describe("a campaign", () => {
         return ended
       }).pipe(sql.withTransaction)
       yield* Fiber.join(ended)
-      assert.deepStrictEqual(
-        (yield* recipients).map(({ status }) => status),
-        ["sent", "sent", "sent"]
-      )
+      assert.deepStrictEqual(yield* sql`SELECT status FROM messages WHERE project_id = ${projectId}`, [
+        { status: "sent" },
+        { status: "sent" },
+        { status: "sent" }
+      ])
     }).pipe(Effect.scoped)
   )
 })
@@ -117,7 +118,7 @@ it.live("each send of a campaign is in the trace of the command that started it,
       const traceparent = String(headers["traceparent"])
       const call = spans.find(({ spanId, traceId }) => traceparent === `00-${traceId}-${spanId}-01`)
       const send = spans.find(({ spanId }) => spanId === call?.parentSpanId)
-      assert.deepStrictEqual([call?.name, call?.kind, send?.name], ["POST", spanKind.client, "Runner.send"])
+      assert.deepStrictEqual([call?.name, call?.kind, send?.name], ["POST", spanKind.client, "Calls.make"])
       assert.strictEqual(send?.traceId, command?.traceId)
       assert.strictEqual(attributesOf(call?.attributes)["error.type"], n === 0 ? "http_403" : undefined)
       assert.strictEqual(attributesOf(send?.attributes)["campaign.id"], "cmp")

@@ -89,7 +89,7 @@ const openAt = Effect.fnUntraced(function* (place: Place) {
     now,
     leaseEnd: new Date(start + 2 * minute),
     /** Records a result at `now`. */
-    record: (attempt: Attempt, result: Result) => record(server.sql, timeOf(server.sql, now), attempt, result)
+    record: (attempt: Attempt, result: Result) => record(server.sql, timeOf(server.sql, now), [{ attempt, result }])
   }
 })
 type Shop = Effect.Success<ReturnType<typeof openAt>>
@@ -98,6 +98,7 @@ const attemptOf = ({ id, projectId }: Shop, number: number): Attempt => ({
   projectId: ProjectId.make(projectId),
   messageId: id,
   conversationId: ConversationId.make(conversations.sandbox),
+  campaignId: null,
   channelId: ChannelId.make("sandbox"),
   providerType: "sandbox",
   config: new Uint8Array(),

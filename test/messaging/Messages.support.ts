@@ -9,9 +9,9 @@ import { Calls } from "../../src/messaging/Calls.ts"
 import { Circuits } from "../../src/messaging/Circuits.ts"
 import { Connectors } from "../../src/messaging/Connectors.ts"
 import type { Outcome } from "../../src/messaging/Outcomes.ts"
+import { MessageLoop } from "../../src/messaging/MessageLoop.ts"
 import { Messages } from "../../src/messaging/Messages.ts"
 import { Providers } from "../../src/messaging/Providers.ts"
-import { Retrier } from "../../src/messaging/Retrier.ts"
 import { Sending } from "../../src/messaging/Sending.ts"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
 import { Worker } from "../../src/platform/background/Worker.ts"
@@ -57,7 +57,7 @@ const settings = Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigPr
 const soleWorker = Layer.succeed(Worker, { id: 1n, leaseId: () => null, isDead: (sql) => sql`false` })
 
 /** The services under a test clock: `PROVIDER_TIMEOUT` is 10 s, and a lease 15 s. */
-export const engine = Layer.mergeAll(Sending.layer, Retrier.layer, Messages.layer).pipe(
+export const engine = Layer.mergeAll(Sending.layer, MessageLoop.layer, Messages.layer).pipe(
   Layer.provide([Calls.layer, Circuits.layer, soleWorker]),
   Layer.provide([Supervisor.layer, databaseClock]),
   Layer.provide(Providers.layerNoDeps),

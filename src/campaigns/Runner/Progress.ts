@@ -1,15 +1,15 @@
 /** Starts due campaigns, and completes those whose recipients are settled. */
 import type { SqlClient, Statement } from "effect/sql"
-import { isOpen } from "./States.ts"
+import { isOpen } from "./Recipients.ts"
 
 /** Maximum delay of a start. A campaign that is later is paused instead, and an operator decides. */
 const latest = "6 hours"
 
 /**
- * Starts and completes campaigns; each move increments the version. Returns whether any campaign is running. A resumed
- * campaign starts with any delay, as an operator has decided.
+ * Starts and completes campaigns; each move increments the version. Returns whether any campaign is running, or any message
+ * of one is on its way. A resumed campaign starts with any delay, as an operator has decided.
  */
-export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly running: boolean }>`
+export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
   WITH due AS MATERIALIZED (
     SELECT project_id, id, greatest(scheduled_for, resumed_at) < ${now} - ${latest}::interval AS is_late
     FROM campaigns WHERE status = 'scheduled' AND scheduled_for <= ${now}
@@ -38,4 +38,5 @@ export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sq
     RETURNING campaigns.id
   )
   SELECT EXISTS (SELECT FROM started WHERE status = 'running')
-    OR EXISTS (SELECT FROM campaigns WHERE status = 'running') AS running`
+    OR EXISTS (SELECT FROM campaigns WHERE status = 'running')
+    OR EXISTS (SELECT FROM campaign_recipients WHERE status = 'sending') AS busy`

@@ -1,13 +1,13 @@
 /** SQL of attempts to send a message: claim, lease, record. */
 import type { SqlClient, Statement } from "effect/sql"
-import type { ChannelId, ConversationId, MessageId, ProjectId } from "../../api/Ids.ts"
+import type { CampaignId, ChannelId, ConversationId, MessageId, ProjectId } from "../../api/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import type { Limits } from "../../platform/background/Slots.ts"
 import { later } from "../../platform/DatabaseClock.ts"
-import { limitTables } from "../ChannelLimits.ts"
-import { columns, type Message, startedAttempt } from "./Record.ts"
+import { limitTables, shareOf } from "../ChannelLimits.ts"
 import type { Result } from "../RetrySchedule.ts"
-import { after } from "./States.ts"
+import { columns, inDoubt, instant, type Message, startedAttempt } from "./Record.ts"
+import { after, givenUp } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -15,7 +15,9 @@ type Sql = SqlClient.SqlClient
 export interface Attempt {
   readonly projectId: ProjectId
   readonly messageId: MessageId
-  readonly conversationId: ConversationId
+  /** Null for a message of a campaign. */
+  readonly conversationId: ConversationId | null
+  readonly campaignId: CampaignId | null
   readonly channelId: ChannelId
   readonly providerType: ProviderType
   /** The sealed config. */
@@ -29,42 +31,52 @@ export interface Attempt {
   readonly traceparent: string
 }
 
-/**
- * Records the result of an attempt. Returns no row if another process has recorded it. All times are those of the
- * database, so that the next attempt is due at the time in the receipt.
- */
-export const record = (
-  sql: Sql,
-  now: Statement.Fragment,
-  { messageId, number, projectId }: Attempt,
-  { delayMillis, errorCode, on, providerMessageId }: Result
-) => {
-  const move = after(on)
-  const entry = JSON.stringify({ status: move.attempt, providerMessageId, errorCode })
-  return sql<Message>`
-    UPDATE messages SET status = ${move.to}, attempting = false, worker_id = NULL, available_at = next_at,
-      updated_at = finished_at,
-      attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || ${entry}::jsonb || jsonb_build_object(
-        'finishedAt', ${instant(sql, sql`finished_at`)}, 'nextAttemptAt', ${instant(sql, sql`next_at`)}))
-    FROM channels, (SELECT finished_at, ${later(sql, sql`finished_at`, delayMillis)} AS next_at
-      FROM (SELECT date_trunc('milliseconds', ${now}) AS finished_at) AS clock) AS time
-    WHERE messages.project_id = ${projectId} AND messages.id = ${messageId}
-      AND messages.attempting AND messages.attempts = ${number}::int AND messages.status = ANY(${[...move.from]}::text[])
-      AND channels.project_id = messages.project_id AND channels.id = messages.channel_id
-    RETURNING ${columns(sql, now)}`
+/** An attempt with the result of its call. */
+export interface Attempted {
+  readonly attempt: Attempt
+  readonly result: Result
 }
 
-/** Formats a time as the contract does. */
-const instant = (sql: Sql, time: Statement.Fragment) =>
-  sql`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+/**
+ * Records the results of attempts. Returns no row for an attempt whose result another process has recorded. All times are
+ * those of the database, so that the next attempt is due at the time in the receipt. A campaign's message leaves the queue
+ * until its recipient is released again (`campaigns/Runner.ts`).
+ */
+export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArray<Attempted>) => sql<
+  Message & { readonly projectId: ProjectId }
+>`
+  UPDATE messages SET status = result."to", attempting = false, worker_id = NULL, updated_at = finished_at,
+    available_at = CASE WHEN campaign_id IS NULL THEN next_at END,
+    attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || result.entry || jsonb_build_object(
+      'finishedAt', ${instant(sql, sql`finished_at`)}, 'nextAttemptAt', ${instant(sql, sql`next_at`)}))
+  FROM (SELECT date_trunc('milliseconds', ${now}) AS finished_at) AS clock,
+    jsonb_to_recordset(${JSON.stringify(attempted.map(rowOf))}::jsonb) AS result (
+      "projectId" text, "messageId" text, number int, "from" text[], "to" text, entry jsonb, "delayMillis" float8
+    ),
+    LATERAL (SELECT finished_at + "delayMillis" * interval '1 millisecond' AS next_at) AS time,
+    channels
+  WHERE messages.project_id = result."projectId" AND messages.id = result."messageId"
+    AND messages.attempting AND messages.attempts = result.number AND messages.status = ANY(result."from")
+    AND channels.project_id = messages.project_id AND channels.id = messages.channel_id
+  RETURNING messages.project_id AS "projectId", ${columns(sql, now)}`
+
+const rowOf = ({ attempt: { messageId, number, projectId }, result }: Attempted) => {
+  const { attempt: status, from, to } = after(result.on)
+  const { delayMillis, errorCode, providerMessageId } = result
+  return { projectId, messageId, number, from, to, entry: { status, providerMessageId, errorCode }, delayMillis }
+}
 
 /** A claimed message: its next attempt, or (`lost`) an attempt whose lease has ended, to record as unknown. */
 export interface Claim extends Attempt {
   readonly lost: boolean
+  /** Milliseconds until the attempt is due. */
+  readonly delayMillis: number
 }
 
-interface Terms {
+/** The terms of a claim. */
+export interface Terms {
   readonly now: Statement.Fragment
+  /** Milliseconds from the time of an attempt to the end of its lease. */
   readonly leaseMillis: number
   /** The worker that holds the lease; null: the lease ends only by its time. */
   readonly workerId: bigint | null
@@ -86,9 +98,7 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   ${due(sql, terms)},
   ${chosen(sql, terms)},
   given_up AS (
-    UPDATE messages SET
-      status = CASE WHEN in_doubt THEN ${after("channel_lost_in_doubt").to} ELSE ${after("channel_lost").to} END,
-      available_at = NULL, updated_at = ${terms.now}
+    UPDATE messages SET status = ${sql.literal(givenUp("in_doubt"))}, available_at = NULL, updated_at = ${terms.now}
     FROM chosen
     WHERE NOT reachable AND messages.project_id = chosen.project_id AND messages.id = chosen.id
   ),
@@ -97,16 +107,18 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
       available_at = ${later(sql, terms.now, terms.leaseMillis)},
       status = CASE WHEN lost THEN ${after("unclear").to} ELSE messages.status END,
       attempts = attempts + (NOT lost)::int,
-      attempt_log = CASE WHEN lost THEN attempt_log ELSE attempt_log || ${startedAttempt(sql, "attempts + 1", terms.at)} END
+      attempt_log = CASE WHEN lost THEN attempt_log
+        ELSE attempt_log || ${startedAttempt(sql, "attempts + 1", sql`${terms.at.toISOString()}::text`)} END
     FROM chosen
     WHERE reachable AND messages.project_id = chosen.project_id AND messages.id = chosen.id
     RETURNING messages.*, lost, in_doubt, config
   )
-  SELECT project_id AS "projectId", id AS "messageId", conversation_id AS "conversationId", channel_id AS "channelId",
-    provider_type AS "providerType", config, address, text, attempts AS number, in_doubt AS "inDoubt", traceparent, lost
+  SELECT project_id AS "projectId", id AS "messageId", conversation_id AS "conversationId",
+    campaign_id AS "campaignId", channel_id AS "channelId", provider_type AS "providerType", config, address, text,
+    attempts AS number, in_doubt AS "inDoubt", traceparent, lost, 0 AS "delayMillis"
   FROM claimed`
 
-const workerOf = ({ workerId }: Terms) => (workerId === null ? null : String(workerId))
+export const workerOf = ({ workerId }: Terms) => (workerId === null ? null : String(workerId))
 
 /** Due messages of channels with a permit, numbered within their channel. */
 const due = (sql: Sql, { limits, now }: Terms) => sql`
@@ -123,7 +135,7 @@ const due = (sql: Sql, { limits, now }: Terms) => sql`
       row_number() OVER (PARTITION BY message.project_id, channel_id ORDER BY available_at, id) AS channel_rank
     FROM queue, LATERAL (
       SELECT messages.project_id, id, channel_id, provider_type, attempting, available_at,
-        attempt_log @? '$[*] ? (@.status == "unknown")' AS in_doubt
+        ${sql.literal(inDoubt)} AS in_doubt
       FROM messages
       WHERE project_id = queue.project_id AND available_at <= ${now} AND (attempting OR NOT EXISTS (
         SELECT FROM channel_limit
@@ -134,7 +146,10 @@ const due = (sql: Sql, { limits, now }: Terms) => sql`
     ) message
   )`
 
-/** The due messages that the limits admit; the first message of each channel precedes the second of any. */
+/**
+ * The due messages that the limits admit; the first message of each channel precedes the second of any, and the project
+ * with the fewest attempts in flight comes first.
+ */
 const chosen = (sql: Sql, { limits }: Terms) => sql`
   admitted AS (
     SELECT due.*, row_number() OVER (PARTITION BY project_id ORDER BY channel_rank, available_at, id) AS rank
@@ -147,7 +162,7 @@ const chosen = (sql: Sql, { limits }: Terms) => sql`
     FROM admitted JOIN channels ON channels.project_id = admitted.project_id AND channels.id = admitted.channel_id
       LEFT JOIN project_limit ON project_limit.project_id = admitted.project_id
     WHERE attempting OR rank <= coalesce(free, ${limits.newTenant}::int)
-    ORDER BY rank, available_at LIMIT ${limits.free}::int
+    ORDER BY ${shareOf(sql, limits, "rank")}, available_at LIMIT ${limits.free}::int
   )`
 
 /** Maximum number of leases that one statement ends. */

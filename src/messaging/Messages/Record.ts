@@ -38,10 +38,17 @@ export const columns = (sql: Sql, now: Statement.Fragment) => sql`
   (extract(epoch FROM messages.available_at - ${now}) * 1000)::float8 AS "waitMillis",
   (extract(epoch FROM ${now} - messages.created_at) * 1000)::float8 AS "ageMillis"`
 
-/** The log entry of an attempt that starts; `number` is an SQL expression. */
-export const startedAttempt = (sql: Sql, number: string, at: Date) => sql`jsonb_build_object(
-  'number', ${sql.literal(number)}, 'status', 'pending', 'startedAt', ${at.toISOString()}::text, 'finishedAt', NULL,
+/** Formats a time as the contract does. */
+export const instant = (sql: Sql, time: Statement.Fragment) =>
+  sql`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+/** The log entry of an attempt that starts; `number` is an SQL expression, and `at` a time as text. */
+export const startedAttempt = (sql: Sql, number: string, at: Statement.Fragment) => sql`jsonb_build_object(
+  'number', ${sql.literal(number)}, 'status', 'pending', 'startedAt', ${at}, 'finishedAt', NULL,
   'providerMessageId', NULL, 'errorCode', NULL, 'nextAttemptAt', NULL)`
+
+/** Whether an attempt of a message may have been processed. */
+export const inDoubt = `attempt_log @? '$[*] ? (@.status == "unknown")'`
 
 /** The data of a conversation that the first attempt needs. Bytes are encoded as hex. */
 export interface Destination {
@@ -79,7 +86,7 @@ export const create = (
         attempting, attempt_log, available_at, traceparent, created_at, updated_at)
       SELECT ${projectId}::text, ${message.id}::text, id, channel_id, provider_type, address, ${message.text}::text,
         CASE WHEN active THEN 'pending' ELSE 'failed' END, active::int, active,
-        CASE WHEN active THEN jsonb_build_array(${startedAttempt(sql, "1", at)}) ELSE '[]' END,
+        CASE WHEN active THEN jsonb_build_array(${startedAttempt(sql, "1", sql`${at.toISOString()}::text`)}) ELSE '[]' END,
         CASE WHEN active THEN ${leaseEnd} END,
         ${traceparent}::text, ${at}::timestamptz, ${at}::timestamptz
       FROM claim, conversation

@@ -7,7 +7,10 @@ import { after, type Event } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Settles a message of unknown outcome. An attempt in flight can no longer record its outcome. */
+/**
+ * Settles a message of unknown outcome, with the recipient of its campaign. An attempt in flight can no longer record its
+ * outcome. Lock order: the recipient, then the message, as when a campaign releases a message.
+ */
 export const settle = (
   sql: Sql,
   projectId: ProjectId,
@@ -19,8 +22,14 @@ export const settle = (
   const move = after(on)
   const entry = { status: move.attempt, finishedAt: at.toISOString() }
   return sql<{ readonly status: MessageStatus; readonly settled: boolean }>`
-    WITH target AS MATERIALIZED (
-      SELECT status FROM messages WHERE project_id = ${projectId} AND id = ${id} FOR NO KEY UPDATE
+    WITH recipient AS MATERIALIZED (
+      SELECT recipient.* FROM messages JOIN campaign_recipients AS recipient USING (project_id, audience_id, position)
+      WHERE messages.project_id = ${projectId} AND messages.id = ${id} AND recipient.message_id = messages.id
+      FOR NO KEY UPDATE OF recipient
+    ),
+    target AS MATERIALIZED (
+      SELECT status FROM messages
+      WHERE project_id = ${projectId} AND id = ${id} AND (SELECT count(*) FROM recipient) >= 0 FOR NO KEY UPDATE
     ),
     settled AS (
       UPDATE messages SET status = ${move.to}, attempting = false, worker_id = NULL, available_at = NULL, updated_at = ${at}::timestamptz,
@@ -29,6 +38,12 @@ export const settle = (
       FROM target
       WHERE messages.project_id = ${projectId} AND messages.id = ${id} AND target.status = ANY(${[...move.from]}::text[])
       RETURNING messages.project_id
+    ),
+    reached AS (
+      UPDATE campaign_recipients SET status = ${move.to}, available_at = NULL FROM settled, recipient
+      WHERE campaign_recipients.project_id = recipient.project_id
+        AND campaign_recipients.audience_id = recipient.audience_id
+        AND campaign_recipients.position = recipient.position
     ),
     ${audited(sql, { actor, action: "message.settle", target: id, detail: { as: move.to } }, "settled")}
     SELECT status, EXISTS (SELECT FROM settled) AS settled FROM target`

@@ -22,9 +22,9 @@ export const moves = [
   { on: "exhausted_in_doubt", from: open, to: "unknown", attempt: "rejected" },
   /** It may have been processed. */
   { on: "unclear", from: open, to: "unknown", attempt: "unknown" },
-  /** Before the next attempt its channel was revoked, or changed its provider. */
-  { on: "channel_lost", from: ["retrying"], to: "failed" },
-  { on: "channel_lost_in_doubt", from: ["retrying", "unknown"], to: "unknown" },
+  /** No further attempt: its channel was revoked or changed its provider, or its campaign has no use for it any more. */
+  { on: "given_up", from: ["retrying"], to: "failed" },
+  { on: "given_up_in_doubt", from: ["retrying", "unknown"], to: "unknown" },
   /** An operator has settled it. */
   { on: "settled_sent", from: ["unknown"], to: "sent", attempt: "unknown" },
   { on: "settled_failed", from: ["unknown"], to: "failed", attempt: "unknown" }
@@ -36,3 +36,12 @@ const byEvent: Readonly<Record<string, Move>> = Object.fromEntries(moves.map((mo
 
 /** Returns the move of an event. */
 export const after = (on: Event): Move => byEvent[on] ?? moves[0]
+
+const quoted = (states: ReadonlyArray<MessageStatus>) => states.map((state) => `'${state}'`).join(", ")
+
+/** The SQL condition that a status is one in which a message waits for another attempt. */
+export const isWaiting = (status: string) => `${status} IN (${quoted(after("given_up_in_doubt").from)})`
+
+/** The SQL expression of the status of a message whose attempts are given up. */
+export const givenUp = (inDoubt: string) =>
+  `CASE WHEN ${inDoubt} THEN '${after("given_up_in_doubt").to}' ELSE '${after("given_up").to}' END`

@@ -1,22 +1,19 @@
-/** The campaigns that a claim sends for, each with its pace and its routes. */
+/** The campaigns that a release sends for, each with its pace and its routes. */
 import type { SqlClient, Statement } from "effect/sql"
-import type { ProviderType } from "../../../api/messaging/Messaging.ts"
-import type { Limits } from "../../../platform/background/Slots.ts"
+import type { ProviderType } from "../../api/messaging/Messaging.ts"
+import type { Channel } from "../../messaging/Circuits.ts"
+import type { MessageTerms } from "../../messaging/MessageLoop.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The terms of a claim. */
-export interface Terms {
-  readonly now: Statement.Fragment
-  /** The end of the window: sends before this time are claimed. */
+/** The terms of a release. */
+export interface Terms extends MessageTerms {
+  /** The end of the window: sends before this time are released. */
   readonly until: Statement.Fragment
-  /** Milliseconds from the time of a send to the end of its lease. */
-  readonly leaseMillis: number
-  /** The worker that holds the lease; null: the lease ends only by its time. */
-  readonly workerId: bigint | null
-  readonly limits: Limits
   /** Providers whose sends may be repeated although they may have been processed. */
   readonly idempotent: ReadonlyArray<ProviderType>
+  /** Channels that no call is admitted to now. */
+  readonly blocked: ReadonlyArray<Channel>
 }
 
 /** Open recipients of a campaign: those that are due again, or have not been tried. */
@@ -62,11 +59,18 @@ export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
     FROM campaign JOIN audiences ON audiences.project_id = campaign.project_id AND audiences.id = campaign.audience_id
   )`
 
-/** The routes of these campaigns whose channel is active. */
-export const routes = (sql: Sql) => sql`
+const placeholder = String.raw`\{\{(?:displayName|firstName|lastName)\}\}`
+
+/** The routes of these campaigns whose channel is active. `parts` is the text, split before and after each placeholder. */
+export const routes = (sql: Sql, { blocked }: Terms) => sql`
   route AS MATERIALIZED (
     SELECT paced.project_id, paced.id AS campaign_id, configured.kind, configured.rank, channels.id AS channel_id,
-      channels.provider_type, channels.config, templates.body
+      channels.provider_type, channels.config,
+      regexp_split_to_array(templates.body, ${`(?=${placeholder})|(?<=${placeholder})`}) AS parts,
+      (paced.project_id, channels.id) IN (
+        SELECT * FROM unnest(${blocked.map(({ projectId }) => projectId)}::text[],
+          ${blocked.map(({ channelId }) => channelId)}::text[])
+      ) AS is_blocked
     FROM paced
       CROSS JOIN LATERAL (VALUES
         ('primary', 1, primary_channel_id, primary_template_id, primary_template_version),
@@ -79,3 +83,10 @@ export const routes = (sql: Sql) => sql`
       JOIN templates ON templates.project_id = paced.project_id AND templates.id = configured.template_id
         AND templates.version = configured.template_version
   )`
+
+/** The text of a route for a client: placeholders are replaced by names, a missing name by nothing (contract §9). */
+export const text = `(
+  SELECT string_agg(CASE part WHEN '{{displayName}}' THEN display_name WHEN '{{firstName}}' THEN coalesce(first_name, '')
+    WHEN '{{lastName}}' THEN coalesce(last_name, '') ELSE part END, '' ORDER BY place)
+  FROM unnest(parts) WITH ORDINALITY AS piece (part, place)
+)`

@@ -1,4 +1,4 @@
-/** The recipients that a claim examines, and its verdict on each. */
+/** The recipients that a release examines, and its verdict on each. */
 import type { SqlClient, Statement } from "effect/sql"
 import { openRecipients, type Terms } from "./Campaigns.ts"
 
@@ -10,7 +10,8 @@ const maxSkipped = 100
 /** The first recipients of each campaign, locked, by `campaign_recipients_open`. */
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
-    SELECT position, client_id, route AS last_route, provider_type AS last_provider, attempts, in_doubt, available_at
+    SELECT position, client_id, route AS last_route, provider_type AS last_provider, message_id AS last_message,
+      attempts, in_doubt, available_at
     FROM ${openRecipients(sql, "paced", isDue)}
     ORDER BY available_at, position LIMIT paced.quota + ${maxSkipped}::int
     FOR NO KEY UPDATE SKIP LOCKED
@@ -25,7 +26,8 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
  * The verdict on each candidate, with its route. A recipient keeps its route while the route can reach it. In doubt,
  * only the route of the last attempt is possible, and only if its provider is unchanged and idempotent. A client that
  * was archived after the freeze is skipped; in an audience of active clients every archived client is skipped, as the
- * clocks of the processes may differ.
+ * clocks of the processes may differ. A recipient whose channel is blocked, although the campaign's other route is not, steps
+ * back behind those that can be reached.
  */
 export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
   checked AS MATERIALIZED (
@@ -34,7 +36,8 @@ export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
         WHEN is_excluded AND in_doubt OR reachable.kind IS NULL AND in_doubt THEN 'undetermined'
         WHEN is_excluded THEN 'skipped'
         WHEN reachable.kind IS NULL THEN 'unreachable'
-        ELSE 'claimed'
+        WHEN is_blocked THEN 'blocked'
+        ELSE 'released'
       END AS verdict
     FROM (SELECT * FROM again UNION ALL SELECT * FROM fresh) candidate
       JOIN clients ON clients.project_id = candidate.project_id AND clients.id = candidate.client_id
@@ -43,7 +46,8 @@ export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
           OR clients.suppressed OR clients.merged_into_client_id IS NOT NULL
       ) AS eligibility (is_excluded)
       LEFT JOIN LATERAL (
-        SELECT route.kind, route.channel_id, route.provider_type, route.config, route.body, address.address
+        SELECT route.kind, route.channel_id, route.provider_type, route.config, route.parts, is_blocked,
+          address.address
         FROM route, LATERAL (
           SELECT address FROM client_addresses
           WHERE project_id = candidate.project_id AND client_id = candidate.client_id AND channel_id = route.channel_id

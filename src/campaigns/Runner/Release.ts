@@ -1,0 +1,103 @@
+/**
+ * Releases recipients at the pace of their campaigns: makes a message to each, or takes up its message again, with the attempt
+ * leased. A campaign's row serializes its pace over all processes: the statement that locks it takes the sends of the window,
+ * evenly spaced, and advances the time of the next send; others skip the campaign. The id of a message derives from its
+ * recipient and route, so each has one message at most.
+ *
+ * Lock order: campaigns, then recipients, each with SKIP LOCKED, then their messages.
+ */
+import type { SqlClient } from "effect/sql"
+import { giveUpMessages, makeMessages } from "../../messaging/CampaignMessages.ts"
+import { limitTables, shareOf } from "../../messaging/ChannelLimits.ts"
+import type { ReleasedMessage } from "../../messaging/MessageLoop.ts"
+import type { Limits } from "../../platform/background/Slots.ts"
+import { pacedCampaigns, routes, type Terms, text } from "./Campaigns.ts"
+import { candidates, verdicts } from "./Candidates.ts"
+import { after, type Event } from "./Recipients.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** Time after which a recipient that stepped back is examined again. */
+const stepBack = "30 seconds"
+
+const settles = ["skipped", "unreachable", "undetermined"] as const satisfies ReadonlyArray<Event>
+const settled = `CASE verdict ${settles.map((on) => `WHEN '${on}' THEN '${after(on)}'`).join(" ")} ELSE recipient.status END`
+
+/** The id of a message: the same for each attempt on a route, and the idempotency key of the provider. */
+const messageId = `'msg_' || left(encode(sha256(convert_to(concat(
+  '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ']'
+), 'UTF8')), 'hex'), 32)`
+
+export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
+  WITH ${limitTables(sql, terms.limits)},
+  ${pacedCampaigns(sql, terms)},
+  ${routes(sql, terms)},
+  ${candidates(sql, terms)},
+  ${verdicts(sql, terms)},
+  ${chosen(sql, terms.limits)},
+  passed AS (
+    UPDATE campaign_recipients AS recipient SET status = ${sql.literal(settled)},
+      available_at = CASE verdict WHEN 'blocked' THEN ${terms.now} + ${sql.literal(`interval '${stepBack}'`)} END
+    FROM checked
+    WHERE verdict <> 'released' AND recipient.project_id = checked.project_id
+      AND recipient.audience_id = checked.audience_id AND recipient.position = checked.position
+  ),
+  abandoned AS (
+    SELECT project_id, last_message AS message_id, in_doubt FROM checked WHERE verdict NOT IN ('released', 'blocked')
+    UNION ALL SELECT project_id, last_message, in_doubt FROM chosen WHERE kind <> last_route
+  ),
+  given_up AS (${giveUpMessages(sql, terms.now)}),
+  released AS MATERIALIZED (
+    SELECT project_id, ${sql.literal(messageId)} AS message_id, id AS campaign_id, audience_id, position, channel_id,
+      provider_type, address, ${sql.literal(text)} AS text, in_doubt, traceparent, send_at, kind, config,
+      CASE WHEN kind = last_route THEN attempts ELSE 0 END AS attempts
+    FROM chosen
+  ),
+  made AS (${makeMessages(sql, terms)}),
+  sending AS (
+    UPDATE campaign_recipients AS recipient SET status = ${after("released")}, route = kind, available_at = NULL,
+      provider_type = released.provider_type, message_id = released.message_id, attempts = number
+    FROM released JOIN made USING (project_id, message_id)
+    WHERE recipient.project_id = released.project_id AND recipient.audience_id = released.audience_id
+      AND recipient.position = released.position
+  ),
+  advanced AS (
+    UPDATE campaigns SET next_send_at = last.at + last.gap
+    FROM (SELECT project_id, id, max(send_at) AS at, max(gap) AS gap FROM chosen GROUP BY project_id, id) last
+    WHERE campaigns.project_id = last.project_id AND campaigns.id = last.id
+  )
+  SELECT project_id AS "projectId", message_id AS "messageId", NULL AS "conversationId", campaign_id AS "campaignId",
+    channel_id AS "channelId", provider_type AS "providerType", config, address, made.text, number,
+    in_doubt AS "inDoubt", traceparent, false AS lost,
+    (extract(epoch FROM send_at - ${terms.now}) * 1000)::float8 AS "delayMillis"
+  FROM released JOIN made USING (project_id, message_id)
+  ORDER BY send_at`
+
+/**
+ * The recipients that the limits admit, with the time of each send: limited by the quota of their campaign, then by the
+ * permits of their channel, then by those of their project. The first recipient of each project precedes the second of
+ * any, and the project with the fewest attempts in flight comes first. `turn` has no gaps, so that a channel without permits
+ * does not reduce the pace.
+ */
+const chosen = (sql: Sql, limits: Limits) => sql`
+  ranked AS (
+    SELECT *, row_number() OVER (PARTITION BY project_id, id ORDER BY available_at, position) AS rank
+    FROM checked WHERE verdict = 'released'
+  ),
+  within_quota AS (
+    SELECT *, row_number() OVER (PARTITION BY project_id, channel_id ORDER BY rank, id) AS channel_rank
+    FROM ranked WHERE rank <= quota
+  ),
+  within_channel AS (
+    SELECT within_quota.*,
+      row_number() OVER (PARTITION BY project_id, id ORDER BY rank) AS turn,
+      row_number() OVER (PARTITION BY project_id ORDER BY rank, id) AS project_rank
+    FROM within_quota LEFT JOIN channel_limit USING (project_id, channel_id)
+    WHERE channel_rank <= coalesce(free, ${limits.newKey}::int)
+  ),
+  chosen AS MATERIALIZED (
+    SELECT within_channel.*, first_at + (turn - 1) * gap AS send_at
+    FROM within_channel LEFT JOIN project_limit USING (project_id)
+    WHERE project_rank <= coalesce(free, ${limits.newTenant}::int)
+    ORDER BY ${shareOf(sql, limits, "project_rank")}, project_id LIMIT ${limits.free}::int
+  )`

@@ -1,0 +1,45 @@
+/**
+ * Messages of campaigns, for the statement that releases them and the one that collects their outcomes. Between two attempts
+ * such a message is not in the queue (`available_at` is null): it waits until its recipient is released again.
+ */
+import type { SqlClient, Statement } from "effect/sql"
+import { workerOf, type Terms } from "./Messages/Attempts.ts"
+import { inDoubt, instant, startedAttempt } from "./Messages/Record.ts"
+import { givenUp, isWaiting } from "./Messages/States.ts"
+
+type Sql = SqlClient.SqlClient
+
+/**
+ * Inserts a message with its first attempt leased for each row of `released`; of a message that waits, leases the next
+ * attempt. No row is returned for one that does not wait. A recipient in doubt without a message was called by an earlier
+ * version, whose attempt is the first one of the log.
+ */
+export const makeMessages = (sql: Sql, terms: Terms) => sql`
+  INSERT INTO messages AS message (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address,
+    text, status, attempts, attempting, attempt_log, available_at, worker_id, traceparent, created_at, updated_at)
+  SELECT project_id, message_id, campaign_id, audience_id, position, channel_id, provider_type, address,
+    text, 'pending', attempts + 1, true,
+    CASE WHEN in_doubt
+      THEN jsonb_build_array(${startedAttempt(sql, "attempts", instant(sql, terms.now))} || '{"status": "unknown"}')
+      ELSE '[]' END || ${startedAttempt(sql, "attempts + 1", instant(sql, sql`send_at`))},
+    send_at + ${terms.leaseMillis}::float8 * interval '1 millisecond', ${workerOf(terms)}::bigint, traceparent,
+    ${terms.now}, ${terms.now}
+  FROM released
+  ON CONFLICT (project_id, id) DO UPDATE SET attempting = true, attempts = message.attempts + 1,
+    attempt_log = message.attempt_log
+      || jsonb_set(excluded.attempt_log -> -1, '{number}', to_jsonb(message.attempts + 1)),
+    available_at = excluded.available_at, worker_id = excluded.worker_id,
+    provider_type = excluded.provider_type, address = excluded.address
+  WHERE NOT message.attempting AND message.available_at IS NULL AND ${sql.literal(isWaiting("message.status"))}
+  RETURNING project_id, id AS message_id, attempts AS number, text`
+
+/** Ends the messages of the rows of `abandoned` that still wait, as no attempt follows. */
+export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`
+  UPDATE messages SET status = ${sql.literal(givenUp("abandoned.in_doubt"))}, updated_at = ${now} FROM abandoned
+  WHERE messages.project_id = abandoned.project_id AND messages.id = abandoned.message_id
+    AND NOT attempting AND ${sql.literal(isWaiting("messages.status"))}`
+
+/** SQL expressions over `message`: whether it may have been processed, and the time of its next attempt, if any. */
+export const isInDoubt = `message.${inDoubt}`
+export const nextAttemptAt = `CASE WHEN ${isWaiting("message.status")}
+  THEN (message.attempt_log -> -1 ->> 'nextAttemptAt')::timestamptz END`

@@ -1,0 +1,156 @@
+/**
+ * Makes the attempts to send messages that no request makes itself, and takes over those of dead processes. Any number of
+ * processes may run it. `Messages/States.ts` has the states of a message and the moves between them. A source returns
+ * leased attempts:
+ *
+ *   due messages        this loop claims messages of conversations whose next attempt is due (`Messages/Attempts.ts`)
+ *   campaigns           the runner releases recipients at the pace of their campaigns (`campaigns/Runner.ts`)
+ *        │
+ *   taken ── its time ── circuit closed ──▶ called, outcome recorded
+ *     │           │        └─ circuit open ──▶ recorded as postponed (`circuit_open`), without a call
+ *     │           └─ the process ends ──▶ recorded as postponed (`interrupted`), without a call
+ *     └─ its lease has ended, or its worker is dead ──▶ recorded as unknown (`lease_lost`)
+ *
+ * Modes of the loop:
+ *   - `taking`: sources are asked for attempts within the permits of their channel, their project and this process. A channel
+ *     whose circuit is open has no permit, or one for its probe, so what waits for it stays where it is.
+ *   - `draining`: nothing is taken; attempts in flight finish.
+ *   - `ending`: what a source returns now was certainly not sent, and is postponed.
+ *
+ * A lease lasts from the time of the attempt for the deadline of a call plus 5 s, by the database's clock, and is never
+ * extended.
+ */
+import { Context, DateTime, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
+import { SqlClient, type SqlError } from "effect/sql"
+import type { ServiceUnavailable } from "../api/Problems.ts"
+import { forkPeriodic } from "../platform/background/Periodic.ts"
+import * as Slots from "../platform/background/Slots.ts"
+import { Worker } from "../platform/background/Worker.ts"
+import { databaseNow } from "../platform/DatabaseClock.ts"
+import { statement } from "../platform/Database.ts"
+import { MetricsEnabled } from "../platform/MetricsEnabled.ts"
+import { untraced } from "../platform/Telemetry.ts"
+import { Calls, type Guard } from "./Calls.ts"
+import { withCircuits } from "./ChannelLimits.ts"
+import { type Channel, Circuits } from "./Circuits.ts"
+import { isUnanswered } from "./Outcomes.ts"
+import { type Claim, claim, endLeasesOfDead, type Terms } from "./Messages/Attempts.ts"
+import * as Metrics from "./MessageMetrics.ts"
+import { outcomes } from "./Providers.ts"
+
+/** Maximum numbers of attempts in flight, or about to start, in one process. */
+const permits: Slots.Options = {
+  total: 512,
+  perKey: 128,
+  perTenant: 512,
+  initial: 4,
+  failingShare: 0.25,
+  slowAfter: Duration.seconds(1)
+}
+const claimEvery = Duration.millis(250)
+const takeoverEvery = Duration.millis(500)
+const measureEvery = Duration.seconds(15)
+const stalledAfter = Duration.seconds(30)
+
+export type { Claim as ReleasedMessage, Terms as MessageTerms } from "./Messages/Attempts.ts"
+
+/** Leases attempts within the limits. No call is admitted to the `blocked` channels now. */
+export type Source = (
+  terms: Terms,
+  blocked: ReadonlyArray<Channel>
+) => Effect.Effect<ReadonlyArray<Claim>, SqlError.SqlError>
+
+export class MessageLoop extends Context.Service<
+  MessageLoop,
+  {
+    /** Takes attempts from a source and starts them. */
+    readonly take: (source: Source) => Effect.Effect<void, ServiceUnavailable>
+    /** Stops taking, and waits until every attempt that was taken has been recorded. */
+    readonly drain: Effect.Effect<void>
+  }
+>()("developer-api/messaging/MessageLoop") {
+  static readonly layer = Layer.effect(
+    MessageLoop,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const calls = yield* Calls
+      const circuits = yield* Circuits
+      const worker = yield* Worker
+      const clock = yield* databaseNow(sql)
+      const slots = yield* Slots.make(permits)
+      const taking = yield* Semaphore.make(1)
+      let mode: "taking" | "draining" | "ending" = "taking"
+      const fibers = yield* FiberSet.make()
+
+      /** Makes the call at its time, with the permit of its channel, unless the channel's circuit is open. */
+      const guardOf =
+        (claim: Claim, permit: Slots.Permit): Guard =>
+        (call) =>
+          Effect.sleep(Duration.millis(Math.max(0, claim.delayMillis))).pipe(
+            Effect.andThen(circuits.guard(claim, Effect.andThen(Effect.sync(permit.begin), call))),
+            Effect.tap((outcome) => Effect.sync(() => permit.end(isUnanswered(outcome) ? "failed" : "succeeded"))),
+            Effect.catchTag("CircuitOpen", () => Effect.succeed(outcomes.circuitOpen))
+          )
+
+      const attempt = (claim: Claim) => {
+        const permit = slots.take(claim.projectId, claim.channelId)
+        return (claim.lost ? calls.lose(claim) : calls.make(claim, guardOf(claim, permit))).pipe(
+          Effect.catchCause((cause) => Effect.logWarning("An attempt was not recorded", cause)),
+          Effect.ensuring(Effect.sync(() => permit.end("unused"))),
+          (attempt) => FiberSet.run(fibers, attempt)
+        )
+      }
+
+      const giveBack = (claim: Claim) =>
+        (claim.lost ? calls.lose(claim) : calls.postpone(claim)).pipe(
+          Effect.timeoutOption(Duration.seconds(2)),
+          Effect.ignoreCause
+        )
+
+      // A leased attempt is made or given back, even if this fiber is interrupted meanwhile.
+      const take = (source: Source) =>
+        Effect.gen(function* () {
+          const open = yield* circuits.open
+          const { free, ...limits } = withCircuits(slots.limits(), open)
+          if (mode !== "taking" || free === 0) return
+          const terms = {
+            now: yield* clock,
+            at: yield* DateTime.nowAsDate,
+            leaseMillis: Duration.toMillis(calls.lease),
+            workerId: worker.leaseId(),
+            // Half of the free permits, so that no source leaves none for the other.
+            limits: { ...limits, free: Math.ceil(free / 2) }
+          }
+          const blocked = open.filter(({ admits }) => admits === 0)
+          const claims = yield* untraced(statement(source(terms, blocked)))
+          // The mode may have changed during the statement.
+          const handle = isEnding() ? giveBack : attempt
+          yield* Effect.forEach(claims, handle, { discard: true, concurrency: "unbounded" })
+        }).pipe(taking.withPermit, Effect.uninterruptible)
+      const isEnding = () => mode === "ending"
+
+      const takeOver = Effect.gen(function* () {
+        const now = yield* clock
+        yield* untraced(statement(endLeasesOfDead(sql, now, worker.isDead(sql, sql`worker_id`))))
+      })
+
+      const due = take((terms) => claim(sql, terms))
+      yield* forkPeriodic("message claims", { interval: claimEvery, stalledAfter }, due)
+      yield* forkPeriodic("message takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
+      if (yield* MetricsEnabled) {
+        const measure = Effect.flatMap(clock, (now) => untraced(Metrics.gauge(sql, now)))
+        yield* forkPeriodic("message metrics", { interval: measureEvery }, measure)
+      }
+      // Finalizers run in reverse order, so this one runs first: a statement in progress does not wait for the other fibers.
+      yield* Effect.addFinalizer(() => Effect.sync(() => void (mode = "ending")))
+      return {
+        take,
+        drain: Effect.suspend(() => {
+          if (mode === "taking") mode = "draining"
+          // Nothing is taken after the statement in progress.
+          return Effect.andThen(taking.withPermit(Effect.void), FiberSet.awaitEmpty(fibers))
+        })
+      }
+    })
+  )
+}
