@@ -24,16 +24,24 @@ export const startsOf = <State extends string, Move extends string, Target exten
   move: Move
 ): ReadonlyArray<State> => states.filter((state) => moves[move][state] !== undefined)
 
+/** Returns the target of a move that leads to one state, wherever it starts. */
+export const targetOf = <State extends string, Move extends string, Target extends string>(
+  machine: Machine<State, Move, Target>,
+  move: Move
+): Target => {
+  const [to, ...others] = new Set(startsOf(machine, move).flatMap((from) => machine.moves[move][from] ?? []))
+  if (to === undefined || others.length > 0) throw new Error(`${move} does not lead to one state`)
+  return to
+}
+
 /** Returns the start and the target of a move that starts from one state. */
 export const stepOf = <State extends string, Move extends string, Target extends string>(
   machine: Machine<State, Move, Target>,
   move: Move
 ): { readonly from: State; readonly to: Target } => {
   const [from, ...more] = startsOf(machine, move)
-  const to = from === undefined ? undefined : machine.moves[move][from]
-  if (from === undefined || to === undefined || more.length > 0)
-    throw new Error(`${move} does not start from one state`)
-  return { from, to }
+  if (from === undefined || more.length > 0) throw new Error(`${move} does not start from one state`)
+  return { from, to: targetOf(machine, move) }
 }
 
 /** Returns the targets of a state: those of all moves that start there, without the state itself. */

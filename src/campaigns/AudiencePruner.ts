@@ -5,6 +5,7 @@
 import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
+import { giveUpMessages } from "../messaging/CampaignMessages.ts"
 import { progressOf } from "./CampaignList.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
@@ -17,11 +18,14 @@ export const layer = Layer.effectDiscard(
     const sql = yield* SqlClient.SqlClient
     const { messageRetention } = yield* Settings
 
-    /** Deletes a batch of the recipients of the audience in `target`. SKIP LOCKED there lets replicas share the work. */
+    /**
+     * Deletes a batch of the recipients of the audience in `target`, and ends their messages that wait. SKIP LOCKED there lets
+     * replicas share the work.
+     */
     const recipients = sql`
       batch AS MATERIALIZED (
         SELECT recipient.* FROM target, LATERAL (
-          SELECT project_id, audience_id, position FROM campaign_recipients
+          SELECT project_id, audience_id, position, message_id, in_doubt FROM campaign_recipients
           WHERE project_id = target.project_id AND audience_id = target.audience_id
           ORDER BY position LIMIT ${sql.literal(String(batch))}
         ) recipient
@@ -31,6 +35,8 @@ export const layer = Layer.effectDiscard(
         WHERE campaign_recipients.project_id = batch.project_id
           AND campaign_recipients.audience_id = batch.audience_id AND campaign_recipients.position = batch.position
       ),
+      abandoned AS (SELECT project_id, message_id, in_doubt FROM batch WHERE message_id IS NOT NULL),
+      given_up AS (${giveUpMessages(sql, sql`now()`)}),
       rest AS (SELECT count(*) = ${sql.literal(String(batch))} AS more FROM batch)`
 
     /** Deletes a batch of recipients of an abandoned audience, and the audience with the last batch. */

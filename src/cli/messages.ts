@@ -30,7 +30,7 @@ const list = Command.make(
       deliveryStatus,
       createdAt
     }))
-    const rows = items.map((item) => [item.messageId, item.conversationId, item.deliveryStatus, item.createdAt])
+    const rows = items.map((item) => [item.messageId, item.conversationId ?? "-", item.deliveryStatus, item.createdAt])
     yield* answerPage(json, { items, next: found.next }, items.length === 0 ? "No messages" : table([head, ...rows]))
   }, onMessages)
 ).pipe(

@@ -11,8 +11,8 @@ type Sql = SqlClient.SqlClient
 
 /**
  * Inserts a message with its first attempt leased for each row of `released`; of a message that waits, leases the next
- * attempt. No row is returned for one that does not wait. A recipient in doubt without a message was called by an earlier
- * version, whose attempt is the first one of the log.
+ * attempt. No row is returned for a message that does not wait. A recipient in doubt without a message was called by an
+ * earlier version, whose attempt is the first one of the log.
  */
 export const makeMessages = (sql: Sql, terms: Terms) => sql`
   INSERT INTO messages AS message (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address,
@@ -25,21 +25,23 @@ export const makeMessages = (sql: Sql, terms: Terms) => sql`
     send_at + ${terms.leaseMillis}::float8 * interval '1 millisecond', ${workerOf(terms)}::bigint, traceparent,
     ${terms.now}, ${terms.now}
   FROM released
-  ON CONFLICT (project_id, id) DO UPDATE SET attempting = true, attempts = message.attempts + 1,
-    attempt_log = message.attempt_log
-      || jsonb_set(excluded.attempt_log -> -1, '{number}', to_jsonb(message.attempts + 1)),
+  ON CONFLICT (project_id, id) DO UPDATE SET attempting = true, attempts = excluded.attempts,
+    attempt_log = message.attempt_log || (excluded.attempt_log -> -1),
     available_at = excluded.available_at, worker_id = excluded.worker_id,
     provider_type = excluded.provider_type, address = excluded.address
-  WHERE NOT message.attempting AND message.available_at IS NULL AND ${sql.literal(isWaiting("message.status"))}
+  WHERE NOT message.attempting AND message.available_at IS NULL AND ${isWaiting(sql, "message.status")}
+    AND message.attempts < excluded.attempts
   RETURNING project_id, id AS message_id, attempts AS number, text`
 
-/** Ends the messages of the rows of `abandoned` that still wait, as no attempt follows. */
+/** Ends the messages of the rows of `abandoned` that wait, as no attempt follows. */
 export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`
-  UPDATE messages SET status = ${sql.literal(givenUp("abandoned.in_doubt"))}, updated_at = ${now} FROM abandoned
+  UPDATE messages SET status = ${givenUp(sql, `abandoned.in_doubt OR messages.${inDoubt}`)}, updated_at = ${now} FROM abandoned
   WHERE messages.project_id = abandoned.project_id AND messages.id = abandoned.message_id
-    AND NOT attempting AND ${sql.literal(isWaiting("messages.status"))}`
+    AND NOT attempting AND ${isWaiting(sql, "messages.status")}`
 
-/** SQL expressions over `message`: whether it may have been processed, and the time of its next attempt, if any. */
-export const isInDoubt = `message.${inDoubt}`
-export const nextAttemptAt = `CASE WHEN ${isWaiting("message.status")}
-  THEN (message.attempt_log -> -1 ->> 'nextAttemptAt')::timestamptz END`
+/** Whether `message` may have been processed. */
+export const isInDoubt = (sql: Sql) => sql.literal(`message.${inDoubt}`)
+
+/** The time of the next attempt of `message`, if any. */
+export const nextAttemptAt = (sql: Sql) => sql`
+  CASE WHEN ${isWaiting(sql, "message.status")} THEN (message.attempt_log -> -1 ->> 'nextAttemptAt')::timestamptz END`

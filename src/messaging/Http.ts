@@ -56,7 +56,7 @@ export const handlers = handlersOf(
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   const { deliveryStatus, messageId, waitMillis } = message
   const wait = waitMillis ?? undefined
-  // A message of a dead process stays pending until the retrier claims it; its outcome is unknown once the lease ends.
+  // A message of a dead process stays pending until it is claimed; its outcome is unknown once the lease ends.
   const isUnknown = deliveryStatus === "unknown" || (deliveryStatus === "pending" && wait !== undefined && wait <= 0)
   const replay = replayHeader(replayed)
   if (isUnknown) {

@@ -8,7 +8,8 @@ import { type Found, foundOf, type Range, scanLimit } from "../platform/Search.t
 
 export interface Listed {
   readonly messageId: MessageId
-  readonly conversationId: ConversationId
+  /** Null for a message of a campaign. */
+  readonly conversationId: ConversationId | null
   readonly deliveryStatus: MessageStatus
   readonly attempts: number
   /** The display names of the client and the channel. */
@@ -28,9 +29,14 @@ const columns = `${selected(
   "found"
 )}, (
     SELECT display_name FROM clients
-    WHERE clients.project_id = found.project_id AND clients.id = (
+    WHERE clients.project_id = found.project_id AND clients.id = CASE WHEN conversation_id IS NULL THEN (
+      SELECT client_id FROM campaign_recipients AS recipient
+      WHERE recipient.project_id = found.project_id AND recipient.audience_id = found.audience_id
+        AND recipient.position = found.position
+    ) ELSE (
       SELECT client_id FROM conversations
-      WHERE conversations.project_id = found.project_id AND conversations.id = found.conversation_id)
+      WHERE conversations.project_id = found.project_id AND conversations.id = found.conversation_id
+    ) END
   ) AS client, (
     SELECT display_name FROM channels WHERE channels.project_id = found.project_id AND channels.id = found.channel_id
   ) AS channel`
@@ -46,7 +52,7 @@ export const find = (
 ): Effect.Effect<Found<Listed>, SqlError.SqlError> =>
   sql<Row>`
     WITH scanned AS MATERIALIZED (
-      SELECT project_id, id, conversation_id, channel_id, status, attempts, created_at FROM messages
+      SELECT project_id, id, conversation_id, audience_id, position, channel_id, status, attempts, created_at FROM messages
       WHERE project_id = ${projectId} ${sql.literal(status === "unknown" ? "AND status = 'unknown'" : "")}
         ${after === null ? sql.literal("") : sql`AND (created_at, id) < ((SELECT created_at FROM messages WHERE project_id = ${projectId} AND id = ${after}), ${after})`}
       ORDER BY created_at DESC, id DESC LIMIT ${status === null ? limit + 1 : scanLimit}::int

@@ -20,7 +20,7 @@
  * A lease lasts from the time of the attempt for the deadline of a call plus 5 s, by the database's clock, and is never
  * extended.
  */
-import { Context, DateTime, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
+import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
@@ -115,7 +115,6 @@ export class MessageLoop extends Context.Service<
           if (mode !== "taking" || free === 0) return
           const terms = {
             now: yield* clock,
-            at: yield* DateTime.nowAsDate,
             leaseMillis: Duration.toMillis(calls.lease),
             workerId: worker.leaseId(),
             // Half of the free permits, so that no source leaves none for the other.

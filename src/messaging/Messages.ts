@@ -78,7 +78,7 @@ export class Messages extends Context.Service<
 
 /**
  * Counts, over all projects, the messages that wait for an operator (to 10,000), and those whose lease ended a minute ago
- * without a takeover.
+ * without a takeover. A campaign's message of unknown outcome waits for no operator while its recipient is open.
  */
 export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlClient.SqlClient) {
   const [row] = yield* sql<{ readonly unsettled: number; readonly project: string | null; readonly abandoned: number }>`
@@ -86,7 +86,13 @@ export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlCl
       (SELECT count(*)::int FROM messages WHERE attempting AND available_at < now() - interval '1 minute') AS abandoned
     FROM (
       SELECT count(*)::int AS unsettled, min(project_id) AS project FROM (
-        SELECT project_id FROM messages WHERE status = 'unknown' AND available_at IS NULL LIMIT 10000
+        SELECT project_id FROM messages
+        WHERE status = 'unknown' AND available_at IS NULL AND (campaign_id IS NULL OR NOT EXISTS (
+          SELECT FROM campaign_recipients AS recipient
+          WHERE recipient.project_id = messages.project_id AND recipient.audience_id = messages.audience_id
+            AND recipient.position = messages.position AND recipient.status IN ('pending', 'sending')
+        ))
+        LIMIT 10000
       ) found
     ) counted`
   return row ?? { unsettled: 0, project: null, abandoned: 0 }

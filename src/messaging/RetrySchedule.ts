@@ -1,7 +1,7 @@
 /** Returns the result of an attempt by the outcome of its call (contract §8), with the time of the next attempt. */
 import { Duration, Option } from "effect"
 import type { Outcome } from "./Outcomes.ts"
-import type { Event } from "./Messages/States.ts"
+import type { Move } from "./Messages/States.ts"
 
 /** Delays before the second attempt, the third, and so on. */
 const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30), Duration.minutes(2)]
@@ -20,7 +20,7 @@ interface Attempted {
 
 /** Result of an attempt. */
 export interface Result {
-  readonly on: Event
+  readonly on: Exclude<Move, `given_up${string}` | `settled_${string}`>
   readonly providerMessageId: string | null
   readonly errorCode: string | null
   /** Milliseconds until the next attempt; null where there is none. */

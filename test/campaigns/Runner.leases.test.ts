@@ -185,4 +185,32 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a recipient o
       }
     })
   )
+
+  it.effect("is taken over with its doubt when this version made the attempt before, and is not sent to twice", () =>
+    Effect.gen(function* () {
+      const shop = yield* scene({ fallback: nowhere })
+      yield* shop.record(yield* shop.claimed(0), postponed)
+      yield* leave(shop, { status: "sending", attempts: 2, inDoubt: false, provider: "http" })
+      yield* shop.collected(0)
+      assert.strictEqual(yield* shop.recipientState, "pending primary 2 in doubt")
+      const claim = yield* shop.claimed(hour)
+      assert.deepInclude(claim, { number: 3, inDoubt: true })
+      // The attempt of the earlier version may have been processed, so no other route follows.
+      yield* shop.record(claim, refused)
+      assert.strictEqual(yield* shop.recipientState, "failed primary 3 in doubt")
+    })
+  )
+
+  it.effect("gets the outcome of a message that an earlier version has settled alone", () =>
+    Effect.gen(function* () {
+      const shop = yield* scene()
+      const claim = yield* shop.claimed(0)
+      yield* shop.record(claim, unclear)
+      yield* shop.sql`
+        UPDATE messages SET status = 'sent' WHERE project_id = ${shop.projectId} AND id = ${claim.messageId}`
+      assert.deepStrictEqual(yield* shop.claims(hour), [])
+      yield* shop.collected(hour)
+      assert.strictEqual(yield* shop.recipientState, "sent primary 1 in doubt")
+    })
+  )
 })

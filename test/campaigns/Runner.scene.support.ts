@@ -25,7 +25,6 @@ export const unclear: Outcome = { _tag: "unknown", errorCode: "http_500" }
 export const termsOf = (sql: TestServer["Service"]["sql"], at: number, until = at, free = 1) => ({
   now: timeOf(sql, new Date(at)),
   until: timeOf(sql, new Date(until)),
-  at: new Date(at),
   leaseMillis: lease,
   workerId: null,
   limits: limitsOf(free),

@@ -71,7 +71,7 @@ describe("a replica whose clock is 30 s ahead", () => {
     const first = sendMessage(own.url, token, "sent-once")
     await eventually(() => assert.lengthOf(provider.hits, 1))
     const repeated = sendMessage(replica.url, token, "sent-once")
-    // The retrier of the replica looks for expired leases several times meanwhile.
+    // The message loop of the replica looks for expired leases several times meanwhile.
     await new Promise((resolve) => setTimeout(resolve, 3_000))
     gate.letGo()
     expectSent(await first, false)

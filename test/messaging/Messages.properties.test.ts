@@ -156,7 +156,7 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
     yield* changeFromOutside(meanwhile)
     const wasSettled = known.log.at(-1) !== "pending"
     if (ending.is === "killed" && !wasSettled) {
-      // Its lease ends, and a retrier finds that.
+      // Its lease ends, and a claim finds that.
       yield* TestClock.adjust("14 seconds")
       assert.strictEqual((yield* project.row).log.at(-1)?.status, "pending")
       yield* untilLater(project.row, (row) => !row.attempting)

@@ -134,7 +134,7 @@ export const untilLive = <A, R>(look: Effect.Effect<A, never, R>, holds: (found:
   )
 
 /**
- * Advances the clock in steps of the retrier's interval until something holds. While an attempt is in flight, the clock waits
+ * Advances the clock in steps of the interval of claims until something holds. While an attempt is in flight, the clock waits
  * for it, so that a slow machine does not miss a state that lasts only as long as the shortest backoff.
  */
 export const untilLater = Effect.fnUntraced(

@@ -12,7 +12,7 @@ const outcomes = mutating("messaging/Outcomes.ts", "messaging/Connectors.answers
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
 const sessions = mutating("console/Sessions.ts", "console/Access")
-const claims = mutating("campaigns/Runner/Claims.ts", "campaigns/Runner.recipients", "campaigns/Runner.leases")
+const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.leases", "campaigns/Runner.outcomes")
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients", "contract/Clients.properties")
 const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients.capacity")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.moves")
@@ -29,12 +29,15 @@ export const domains = [
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
   outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/Connectors.retryAfter"),
   outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"', "messaging/Connectors.failures"),
-  attempts("AND messages.attempts = ${number}::int", ""),
+  attempts("AND messages.attempts = result.number", ""),
   attempts("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),
   schedule('disambiguation: "earlier"', 'disambiguation: "later"'),
   schedule("instant < now", "false"),
-  mutating("campaigns/Runner/Claims/Candidates.ts", "campaigns/Runner.recipients")("OR clients.suppressed", ""),
-  claims("attempts < ${attempts}::int AND", ""),
+  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.recipients")("OR clients.suppressed", ""),
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.leases")("LEFT JOIN made", "JOIN made"),
+  recipients("recipient.attempts < ${maxAttempts}::int", "true"),
+  recipients("recipient.in_doubt OR recipient.available_at IS NOT NULL OR", ""),
+  recipients(" AND NOT outcome.in_doubt", ""),
   clients("WHEN organization.archived THEN", "WHEN false THEN"),
   clients(`AND p <> '{"status":"active"}' THEN`, "AND false THEN"),
   clients("clients.version + 1", "clients.version"),

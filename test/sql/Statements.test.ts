@@ -18,7 +18,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/crm/Tasks.ts create: reads webhooks without a limit by webhooks_pkey"
   ],
   "a queue, in an index that has nothing else: what is under way": [
-    "src/campaigns/Runner/Claims.ts claim: sorts campaigns below a limit",
+    "src/campaigns/Runner/Release.ts release: sorts campaigns below a limit",
     "src/campaigns/Runner/Progress.ts advance: reads campaigns without a limit by campaigns_under_way",
     "src/integrations/Deliveries/Claim.ts claim: sorts endpoint_health below a limit",
     "src/integrations/DeliveryMetrics.ts measureQueue: sorts endpoint_health below a limit",

@@ -1,4 +1,4 @@
-/** The recipients that a release examines, and its verdict on each. */
+/** The recipients that a release examines, and the move of each. */
 import type { SqlClient, Statement } from "effect/sql"
 import { openRecipients, type Terms } from "./Campaigns.ts"
 
@@ -23,13 +23,13 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
   fresh AS MATERIALIZED (${first(sql, sql`available_at IS NULL`)})`
 
 /**
- * The verdict on each candidate, with its route. A recipient keeps its route while the route can reach it. In doubt,
+ * The move of each candidate (`Recipients.ts`, or `blocked`), with its route. A recipient keeps its route while the route can reach it. In doubt,
  * only the route of the last attempt is possible, and only if its provider is unchanged and idempotent. A client that
  * was archived after the freeze is skipped; in an audience of active clients every archived client is skipped, as the
  * clocks of the processes may differ. A recipient whose channel is blocked, although the campaign's other route is not, steps
  * back behind those that can be reached.
  */
-export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
+export const checked = (sql: Sql, { idempotent }: Terms) => sql`
   checked AS MATERIALIZED (
     SELECT candidate.*, reachable.*, clients.display_name, clients.first_name, clients.last_name,
       CASE
@@ -38,7 +38,7 @@ export const verdicts = (sql: Sql, { idempotent }: Terms) => sql`
         WHEN reachable.kind IS NULL THEN 'unreachable'
         WHEN is_blocked THEN 'blocked'
         ELSE 'released'
-      END AS verdict
+      END AS move
     FROM (SELECT * FROM again UNION ALL SELECT * FROM fresh) candidate
       JOIN clients ON clients.project_id = candidate.project_id AND clients.id = candidate.client_id
       CROSS JOIN LATERAL (

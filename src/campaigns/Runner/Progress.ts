@@ -28,7 +28,7 @@ export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sq
     WHERE status = 'running' AND NOT EXISTS (
       SELECT FROM campaign_recipients AS recipient
       WHERE recipient.project_id = campaigns.project_id AND recipient.audience_id = campaigns.audience_id
-        AND ${sql.literal(isOpen("recipient.status"))}
+        AND ${isOpen(sql, "recipient.status")}
     )
     FOR NO KEY UPDATE SKIP LOCKED
   ),

@@ -7,21 +7,19 @@
  * Lock order: campaigns, then recipients, each with SKIP LOCKED, then their messages.
  */
 import type { SqlClient } from "effect/sql"
+import { stepOf } from "../../api/States.ts"
 import { giveUpMessages, makeMessages } from "../../messaging/CampaignMessages.ts"
 import { limitTables, shareOf } from "../../messaging/ChannelLimits.ts"
 import type { ReleasedMessage } from "../../messaging/MessageLoop.ts"
 import type { Limits } from "../../platform/background/Slots.ts"
 import { pacedCampaigns, routes, type Terms, text } from "./Campaigns.ts"
-import { candidates, verdicts } from "./Candidates.ts"
-import { after, type Event } from "./Recipients.ts"
+import { candidates, checked } from "./Candidates.ts"
+import { recipients, stateAfter } from "./Recipients.ts"
 
 type Sql = SqlClient.SqlClient
 
 /** Time after which a recipient that stepped back is examined again. */
 const stepBack = "30 seconds"
-
-const settles = ["skipped", "unreachable", "undetermined"] as const satisfies ReadonlyArray<Event>
-const settled = `CASE verdict ${settles.map((on) => `WHEN '${on}' THEN '${after(on)}'`).join(" ")} ELSE recipient.status END`
 
 /** The id of a message: the same for each attempt on a route, and the idempotency key of the provider. */
 const messageId = `'msg_' || left(encode(sha256(convert_to(concat(
@@ -33,17 +31,18 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
   ${pacedCampaigns(sql, terms)},
   ${routes(sql, terms)},
   ${candidates(sql, terms)},
-  ${verdicts(sql, terms)},
+  ${checked(sql, terms)},
   ${chosen(sql, terms.limits)},
   passed AS (
-    UPDATE campaign_recipients AS recipient SET status = ${sql.literal(settled)},
-      available_at = CASE verdict WHEN 'blocked' THEN ${terms.now} + ${sql.literal(`interval '${stepBack}'`)} END
+    UPDATE campaign_recipients AS recipient SET
+      status = coalesce(${stateAfter(sql, ["skipped", "unreachable", "undetermined"])}, recipient.status),
+      available_at = CASE move WHEN 'blocked' THEN ${terms.now} + ${sql.literal(`interval '${stepBack}'`)} END
     FROM checked
-    WHERE verdict <> 'released' AND recipient.project_id = checked.project_id
+    WHERE move <> 'released' AND recipient.project_id = checked.project_id
       AND recipient.audience_id = checked.audience_id AND recipient.position = checked.position
   ),
   abandoned AS (
-    SELECT project_id, last_message AS message_id, in_doubt FROM checked WHERE verdict NOT IN ('released', 'blocked')
+    SELECT project_id, last_message AS message_id, in_doubt FROM checked WHERE move NOT IN ('released', 'blocked')
     UNION ALL SELECT project_id, last_message, in_doubt FROM chosen WHERE kind <> last_route
   ),
   given_up AS (${giveUpMessages(sql, terms.now)}),
@@ -54,10 +53,11 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
     FROM chosen
   ),
   made AS (${makeMessages(sql, terms)}),
+  -- Also a recipient whose message does not wait, as an operator has settled it: it then gets the outcome of that message.
   sending AS (
-    UPDATE campaign_recipients AS recipient SET status = ${after("released")}, route = kind, available_at = NULL,
-      provider_type = released.provider_type, message_id = released.message_id, attempts = number
-    FROM released JOIN made USING (project_id, message_id)
+    UPDATE campaign_recipients AS recipient SET status = ${stepOf(recipients, "released").to}, route = kind, available_at = NULL,
+      provider_type = released.provider_type, message_id = released.message_id, attempts = coalesce(number, 0)
+    FROM released LEFT JOIN made USING (project_id, message_id)
     WHERE recipient.project_id = released.project_id AND recipient.audience_id = released.audience_id
       AND recipient.position = released.position
   ),
@@ -82,7 +82,7 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
 const chosen = (sql: Sql, limits: Limits) => sql`
   ranked AS (
     SELECT *, row_number() OVER (PARTITION BY project_id, id ORDER BY available_at, position) AS rank
-    FROM checked WHERE verdict = 'released'
+    FROM checked WHERE move = 'released'
   ),
   within_quota AS (
     SELECT *, row_number() OVER (PARTITION BY project_id, channel_id ORDER BY rank, id) AS channel_rank

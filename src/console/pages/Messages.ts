@@ -1,4 +1,4 @@
-/** The messages of a project's conversations by state, with the actions that settle those of unknown outcome. */
+/** The messages of a project by state, with the actions that settle those of unknown outcome. */
 import { Effect } from "effect"
 import { messageStatuses } from "../../api/messaging/Messaging.ts"
 import { find } from "../../messaging/MessageList.ts"

@@ -7,7 +7,7 @@ import { later } from "../../platform/DatabaseClock.ts"
 import { limitTables, shareOf } from "../ChannelLimits.ts"
 import type { Result } from "../RetrySchedule.ts"
 import { columns, inDoubt, instant, type Message, startedAttempt } from "./Record.ts"
-import { after, givenUp } from "./States.ts"
+import { after, attemptAfter, before, givenUp } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -61,9 +61,9 @@ export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArr
   RETURNING messages.project_id AS "projectId", ${columns(sql, now)}`
 
 const rowOf = ({ attempt: { messageId, number, projectId }, result }: Attempted) => {
-  const { attempt: status, from, to } = after(result.on)
-  const { delayMillis, errorCode, providerMessageId } = result
-  return { projectId, messageId, number, from, to, entry: { status, providerMessageId, errorCode }, delayMillis }
+  const { delayMillis, errorCode, on, providerMessageId } = result
+  const entry = { status: attemptAfter[on], providerMessageId, errorCode }
+  return { projectId, messageId, number, from: before(on), to: after(on), entry, delayMillis }
 }
 
 /** A claimed message: its next attempt, or (`lost`) an attempt whose lease has ended, to record as unknown. */
@@ -81,8 +81,6 @@ export interface Terms {
   /** The worker that holds the lease; null: the lease ends only by its time. */
   readonly workerId: bigint | null
   readonly limits: Limits
-  /** The start of the attempts by the clock of the process, only for display. */
-  readonly at: Date
 }
 
 /**
@@ -98,17 +96,17 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   ${due(sql, terms)},
   ${chosen(sql, terms)},
   given_up AS (
-    UPDATE messages SET status = ${sql.literal(givenUp("in_doubt"))}, available_at = NULL, updated_at = ${terms.now}
+    UPDATE messages SET status = ${givenUp(sql, "in_doubt")}, available_at = NULL, updated_at = ${terms.now}
     FROM chosen
     WHERE NOT reachable AND messages.project_id = chosen.project_id AND messages.id = chosen.id
   ),
   claimed AS (
     UPDATE messages SET attempting = true, worker_id = ${workerOf(terms)}::bigint,
       available_at = ${later(sql, terms.now, terms.leaseMillis)},
-      status = CASE WHEN lost THEN ${after("unclear").to} ELSE messages.status END,
+      status = CASE WHEN lost THEN ${after("unclear")} ELSE messages.status END,
       attempts = attempts + (NOT lost)::int,
       attempt_log = CASE WHEN lost THEN attempt_log
-        ELSE attempt_log || ${startedAttempt(sql, "attempts + 1", sql`${terms.at.toISOString()}::text`)} END
+        ELSE attempt_log || ${startedAttempt(sql, "attempts + 1", instant(sql, terms.now))} END
     FROM chosen
     WHERE reachable AND messages.project_id = chosen.project_id AND messages.id = chosen.id
     RETURNING messages.*, lost, in_doubt, config

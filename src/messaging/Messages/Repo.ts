@@ -3,7 +3,7 @@ import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/Ids.ts"
 import type { MessageStatus } from "../../api/messaging/Messaging.ts"
 import { audited } from "../../platform/Audit.ts"
-import { after, type Event } from "./States.ts"
+import { after, attemptAfter, before, type Move } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -15,12 +15,12 @@ export const settle = (
   sql: Sql,
   projectId: ProjectId,
   id: string,
-  on: Extract<Event, `settled_${string}`>,
+  move: Extract<Move, `settled_${string}`>,
   at: Date,
   actor: string
 ) => {
-  const move = after(on)
-  const entry = { status: move.attempt, finishedAt: at.toISOString() }
+  const to = after(move)
+  const entry = { status: attemptAfter[move], finishedAt: at.toISOString() }
   return sql<{ readonly status: MessageStatus; readonly settled: boolean }>`
     WITH recipient AS MATERIALIZED (
       SELECT recipient.* FROM messages JOIN campaign_recipients AS recipient USING (project_id, audience_id, position)
@@ -32,19 +32,19 @@ export const settle = (
       WHERE project_id = ${projectId} AND id = ${id} AND (SELECT count(*) FROM recipient) >= 0 FOR NO KEY UPDATE
     ),
     settled AS (
-      UPDATE messages SET status = ${move.to}, attempting = false, worker_id = NULL, available_at = NULL, updated_at = ${at}::timestamptz,
+      UPDATE messages SET status = ${to}, attempting = false, worker_id = NULL, available_at = NULL, updated_at = ${at}::timestamptz,
         attempt_log = CASE WHEN attempting
           THEN jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || ${JSON.stringify(entry)}::jsonb) ELSE attempt_log END
       FROM target
-      WHERE messages.project_id = ${projectId} AND messages.id = ${id} AND target.status = ANY(${[...move.from]}::text[])
+      WHERE messages.project_id = ${projectId} AND messages.id = ${id} AND target.status = ANY(${[...before(move)]}::text[])
       RETURNING messages.project_id
     ),
     reached AS (
-      UPDATE campaign_recipients SET status = ${move.to}, available_at = NULL FROM settled, recipient
+      UPDATE campaign_recipients SET status = ${to}, available_at = NULL FROM settled, recipient
       WHERE campaign_recipients.project_id = recipient.project_id
         AND campaign_recipients.audience_id = recipient.audience_id
         AND campaign_recipients.position = recipient.position
     ),
-    ${audited(sql, { actor, action: "message.settle", target: id, detail: { as: move.to } }, "settled")}
+    ${audited(sql, { actor, action: "message.settle", target: id, detail: { as: to } }, "settled")}
     SELECT status, EXISTS (SELECT FROM settled) AS settled FROM target`
 }

@@ -1,47 +1,73 @@
-/** The states of a message and of its attempts, with all moves between them (contract §8). */
-import type { AttemptStatus, MessageStatus } from "../../api/messaging/Messaging.ts"
+/**
+ * The states of a message and the moves between them (contract §8), as data.
+ *
+ *   pending ──▶ sent, failed        the first attempt has an outcome
+ *      │
+ *      ├──▶ retrying ──▶ …          no attempt was processed; another follows
+ *      └──▶ unknown ──▶ …           an attempt may have been processed. Another follows only over a provider with
+ *                                   idempotency keys; otherwise the message stays unknown until an operator settles it
+ *
+ * An attempt in flight leaves the state as it is. `attempts` is the fence of its lease: a result is recorded only for the
+ * attempt that is still in flight.
+ */
+import type { SqlClient, Statement } from "effect/sql"
+import { type AttemptStatus, type MessageStatus, messageStatuses } from "../../api/messaging/Messaging.ts"
+import { machine, startsOf, targetOf } from "../../api/States.ts"
 
-interface Move {
-  readonly on: string
-  readonly from: ReadonlyArray<MessageStatus>
-  readonly to: MessageStatus
-  /** The new status of the attempt in flight, if there is one. */
-  readonly attempt?: AttemptStatus
+/** Leads from all states in which an attempt may be in flight to another. */
+const attempted = <const To extends MessageStatus>(to: To) => ({ pending: to, retrying: to, unknown: to })
+
+export const messages = machine({
+  states: messageStatuses,
+  moves: {
+    accepted: attempted("sent"),
+    refused: attempted("failed"),
+    /** Certainly not processed, and attempts are left. */
+    postponed: attempted("retrying"),
+    /** Certainly not processed, and it was the last attempt. */
+    exhausted: attempted("failed"),
+    /** The last attempt was certainly not processed, but an earlier one may have been. */
+    exhausted_in_doubt: attempted("unknown"),
+    /** It may have been processed. */
+    unclear: attempted("unknown"),
+    /** No further attempt: its channel was revoked or changed its provider, or its campaign has no use for it any more. */
+    given_up: { retrying: "failed" },
+    given_up_in_doubt: { retrying: "unknown", unknown: "unknown" },
+    /** An operator has settled it. */
+    settled_sent: { unknown: "sent" },
+    settled_failed: { unknown: "failed" }
+  }
+})
+export type Move = keyof typeof messages.moves
+/** The moves of a message without an attempt in flight. */
+type GivenUp = "given_up" | "given_up_in_doubt"
+
+/** The status of the attempt that was in flight. */
+export const attemptAfter: Readonly<Record<Exclude<Move, GivenUp>, AttemptStatus>> = {
+  accepted: "accepted",
+  refused: "rejected",
+  postponed: "retrying",
+  exhausted: "rejected",
+  exhausted_in_doubt: "rejected",
+  unclear: "unknown",
+  settled_sent: "unknown",
+  settled_failed: "unknown"
 }
 
-const open = ["pending", "retrying", "unknown"] as const satisfies ReadonlyArray<MessageStatus>
+/** Returns the state that a move leads to. */
+export const after = (move: Move): MessageStatus => targetOf(messages, move)
 
-export const moves = [
-  { on: "accepted", from: open, to: "sent", attempt: "accepted" },
-  { on: "refused", from: open, to: "failed", attempt: "rejected" },
-  /** Certainly not processed, and attempts are left. */
-  { on: "postponed", from: open, to: "retrying", attempt: "retrying" },
-  /** Certainly not processed, and it was the last attempt. */
-  { on: "exhausted", from: open, to: "failed", attempt: "rejected" },
-  /** The last attempt was certainly not processed, but an earlier one may have been. */
-  { on: "exhausted_in_doubt", from: open, to: "unknown", attempt: "rejected" },
-  /** It may have been processed. */
-  { on: "unclear", from: open, to: "unknown", attempt: "unknown" },
-  /** No further attempt: its channel was revoked or changed its provider, or its campaign has no use for it any more. */
-  { on: "given_up", from: ["retrying"], to: "failed" },
-  { on: "given_up_in_doubt", from: ["retrying", "unknown"], to: "unknown" },
-  /** An operator has settled it. */
-  { on: "settled_sent", from: ["unknown"], to: "sent", attempt: "unknown" },
-  { on: "settled_failed", from: ["unknown"], to: "failed", attempt: "unknown" }
-] as const satisfies ReadonlyArray<Move>
+/** Returns the states that a move starts from. */
+export const before = (move: Move): ReadonlyArray<MessageStatus> => startsOf(messages, move)
 
-export type Event = (typeof moves)[number]["on"]
+/** The condition that a message of this status waits for another attempt, unless one is in flight. */
+export const isWaiting = (sql: SqlClient.SqlClient, status: string): Statement.Fragment =>
+  sql.literal(
+    `${status} IN (${before("given_up_in_doubt")
+      .map((state) => `'${state}'`)
+      .join(", ")})`
+  )
 
-const byEvent: Readonly<Record<string, Move>> = Object.fromEntries(moves.map((move) => [move.on, move]))
-
-/** Returns the move of an event. */
-export const after = (on: Event): Move => byEvent[on] ?? moves[0]
-
-const quoted = (states: ReadonlyArray<MessageStatus>) => states.map((state) => `'${state}'`).join(", ")
-
-/** The SQL condition that a status is one in which a message waits for another attempt. */
-export const isWaiting = (status: string) => `${status} IN (${quoted(after("given_up_in_doubt").from)})`
-
-/** The SQL expression of the status of a message whose attempts are given up. */
-export const givenUp = (inDoubt: string) =>
-  `CASE WHEN ${inDoubt} THEN '${after("given_up_in_doubt").to}' ELSE '${after("given_up").to}' END`
+/** The status of a message whose attempts are given up. */
+export const givenUp = (sql: SqlClient.SqlClient, inDoubt: string): Statement.Fragment =>
+  sql.literal(`CASE WHEN ${inDoubt} THEN '${after("given_up_in_doubt")}' ELSE '${after("given_up")}' END`)

@@ -77,7 +77,7 @@ export const pools = {
   },
   background: {
     name: "developer-api background",
-    purpose: "Loops other than the delivery loop: retrier, campaign runner, pruners.",
+    purpose: "Loops other than the delivery loop: messages, campaigns, pruners.",
     size: 2,
     pipelined: 4,
     session: { ...limits, ...keyed }
