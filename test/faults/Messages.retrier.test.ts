@@ -59,14 +59,14 @@ describe("a message whose lease has ended", () => {
 
     await scene.endWaits()
     const proxy = await openProxy(databaseUrl)
-    const recording = proxy.trap({ statement: records, when: "requested", count: all.length })
+    const recording = proxy.gate(records)
     const worker = await start(proxy.url, "worker")
     await scene.endLeases()
-    await recording.reached
+    await recording.next()
     assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [unknown, unknown])
     worker.kill("SIGKILL")
     await worker.exited
-    recording.cut()
+    recording.open()
     assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [unknown, unknown])
   })
 })

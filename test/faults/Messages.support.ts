@@ -47,8 +47,8 @@ export const unknown = "503 provider_outcome_unknown"
 
 /** The statement that commits a message with its first attempt. */
 export const creates = /INSERT INTO messages /
-/** The statement that records the outcome of an attempt. */
-export const records = /^\s*UPDATE messages SET status = \$/
+/** The statement that records the outcomes of attempts. */
+export const records = /^\s*UPDATE messages SET status = result/
 
 /** The state of a message in the database. */
 export interface State {

@@ -26,7 +26,7 @@ import {
 import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { accept, acceptSilently, halfway, ignore } from "./Providers.support.ts"
 import { expectProblem } from "./Requests.support.ts"
-import { type Catch, openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
+import { openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
@@ -51,13 +51,34 @@ const together = [testMessages("together", 3)]
 /** One message at a time: others could wait behind the held statement. */
 const alone = testMessages("alone").map((each) => [each])
 
-/** Holds a statement of each message once the provider has received all of them. */
-const afterTheCall = async (scene: Scene, proxy: WireProxy, when: Catch["when"], count: number) => {
-  await scene.provider.trap(count, ignore).reached
-  const trap = proxy.trap({ statement: records, when, count })
-  scene.provider.acceptAll()
+/** As many messages as statements that record outcomes may be in flight, as one statement records any number of them. */
+const fewTogether = [testMessages("together", 2)]
+
+/** Lets the provider accept all messages once it has received them, and holds the statements that record the outcomes. */
+const afterTheCall = async ({ provider }: Scene, count: number, hold: () => Pick<Trap, "reached" | "cut">) => {
+  await provider.trap(count, ignore).reached
+  const trap = hold()
+  provider.acceptAll()
   return trap
 }
+
+/** Holds the outcomes of all messages: none is recorded. */
+const beforeTheRecord = (proxy: WireProxy) => (): Pick<Trap, "reached" | "cut"> => {
+  const gate = proxy.gate(records)
+  return { reached: gate.next().then(() => undefined), cut: gate.open }
+}
+
+/** Holds the answers for all messages: each is recorded. */
+const afterTheRecord =
+  ({ query, id }: Scene, proxy: WireProxy, count: number) =>
+  (): Pick<Trap, "reached" | "cut"> => {
+    const { cut } = proxy.trap({ statement: records, when: "answered", count: Infinity })
+    const reached = eventually(async () => {
+      const recorded = await query(`SELECT FROM messages WHERE project_id = '${id}' AND status = 'sent'`)
+      assert.lengthOf(recorded, count)
+    })
+    return { reached, cut }
+  }
 
 const steps: Readonly<Record<string, Step>> = {
   "before the message is committed": {
@@ -97,14 +118,14 @@ const steps: Readonly<Record<string, Step>> = {
   },
   "before the outcome is recorded": {
     batches: together,
-    trap: (scene, proxy, count) => afterTheCall(scene, proxy, "requested", count),
+    trap: (scene, proxy, count) => afterTheCall(scene, count, beforeTheRecord(proxy)),
     leaves: leased,
     calls: 1,
     taken: 1
   },
   "when the outcome is recorded and the answer is in transit": {
-    batches: together,
-    trap: (scene, proxy, count) => afterTheCall(scene, proxy, "answered", count),
+    batches: fewTogether,
+    trap: (scene, proxy, count) => afterTheCall(scene, count, afterTheRecord(scene, proxy, count)),
     leaves: delivered,
     calls: 1,
     taken: 1
