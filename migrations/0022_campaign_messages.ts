@@ -1,4 +1,7 @@
-/** Messages of campaigns: a message belongs to a conversation, or to a recipient of a campaign. */
+/**
+ * Messages of campaigns: a message belongs to a conversation, or to a recipient of a campaign. The counts of recipients by
+ * final state stand beside the frozen audience.
+ */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
@@ -14,4 +17,65 @@ export default Effect.gen(function* () {
 
   // The last message to the recipient, on its route. Null: there is none, or an earlier version has sent it.
   yield* sql`ALTER TABLE campaign_recipients ADD COLUMN message_id text COLLATE "C"`
+
+  // Null for an audience of before, until the next migration has counted.
+  yield* sql`
+    ALTER TABLE audiences ADD COLUMN sent_count integer, ADD COLUMN failed_count integer,
+      ADD COLUMN unknown_count integer, ADD COLUMN skipped_count integer`
+  yield* sql`
+    ALTER TABLE audiences ALTER COLUMN sent_count SET DEFAULT 0, ALTER COLUMN failed_count SET DEFAULT 0,
+      ALTER COLUMN unknown_count SET DEFAULT 0, ALTER COLUMN skipped_count SET DEFAULT 0`
+
+  // Counts with each statement that moves recipients, also one of an earlier version or of an operator. The audiences are
+  // locked last and in order, so no two statements wait for each other. A removed recipient stays counted.
+  yield* sql`
+    CREATE FUNCTION count_recipients() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE
+      change record;
+    BEGIN
+      FOR change IN
+        SELECT project_id, audience_id,
+          coalesce(sum(number) FILTER (WHERE status = 'sent'), 0) AS sent,
+          coalesce(sum(number) FILTER (WHERE status = 'failed'), 0) AS failed,
+          coalesce(sum(number) FILTER (WHERE status = 'unknown'), 0) AS unknown,
+          coalesce(sum(number) FILTER (WHERE status = 'skipped'), 0) AS skipped
+        FROM (
+          SELECT project_id, audience_id, status, -1 AS number FROM moved_from
+          UNION ALL SELECT project_id, audience_id, status, 1 FROM moved_to
+        ) moved
+        WHERE status NOT IN ('pending', 'sending')
+        GROUP BY project_id, audience_id ORDER BY project_id, audience_id
+      LOOP
+        UPDATE audiences SET
+          sent_count = sent_count + change.sent, failed_count = failed_count + change.failed,
+          unknown_count = unknown_count + change.unknown, skipped_count = skipped_count + change.skipped
+        WHERE project_id = change.project_id AND id = change.audience_id;
+      END LOOP;
+      RETURN NULL;
+    END
+    $$`
+  yield* sql`
+    CREATE TRIGGER recipients_are_counted AFTER UPDATE ON campaign_recipients
+    REFERENCING OLD TABLE AS moved_from NEW TABLE AS moved_to FOR EACH STATEMENT EXECUTE FUNCTION count_recipients()`
+
+  // The two triggers below keep the version before from what it does not know, while its last processes serve. It leases a
+  // recipient itself (`available_at`), and would leave the message of an earlier attempt behind.
+  yield* sql`
+    CREATE FUNCTION leave_recipient() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`
+  yield* sql`
+    CREATE TRIGGER recipients_with_messages BEFORE UPDATE ON campaign_recipients FOR EACH ROW
+    WHEN (OLD.message_id IS NOT NULL AND OLD.status = 'pending' AND NEW.status = 'sending' AND NEW.available_at IS NOT NULL)
+    EXECUTE FUNCTION leave_recipient()`
+  // It queues the next attempt of every message whose lease has ended.
+  yield* sql`
+    CREATE FUNCTION leave_queue() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      NEW.available_at := NULL;
+      RETURN NEW;
+    END
+    $$`
+  yield* sql`
+    CREATE TRIGGER messages_of_campaigns BEFORE UPDATE ON messages FOR EACH ROW
+    WHEN (NEW.campaign_id IS NOT NULL AND NOT NEW.attempting AND NEW.available_at IS NOT NULL)
+    EXECUTE FUNCTION leave_queue()`
 })

@@ -6,7 +6,6 @@ import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
 import { giveUpMessages } from "../messaging/CampaignMessages.ts"
-import { progressOf } from "./CampaignList.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/Telemetry.ts"
 
@@ -63,9 +62,8 @@ export const layer = Layer.effectDiscard(
         ) ended LIMIT 1
       ),
       ${recipients},
-      -- The counts are those of before the first batch.
       marked AS (
-        UPDATE campaigns SET recipients_removed = NOT more, final_progress = coalesce(final_progress, ${sql.literal(progressOf)})
+        UPDATE campaigns SET recipients_removed = NOT more
         FROM target, rest
         WHERE campaigns.project_id = target.project_id AND campaigns.id = target.id
       )

@@ -17,36 +17,21 @@ const route = (kind: "primary" | "fallback") => `CASE
     'templateId', ${kind}_template_id, 'templateVersion', ${kind}_template_version, 'channelId', ${kind}_channel_id
   ) END`
 
-const recipients = (condition: string) => `
-  SELECT status FROM campaign_recipients
-  WHERE campaign_recipients.project_id = campaigns.project_id AND campaign_recipients.audience_id = campaigns.audience_id
-    AND campaign_recipients.status IN (${condition})`
+/** The recipients by state, from the counts of the audience, which every move of recipients keeps (`count_recipients()`). */
+const progress = `CASE WHEN hasRun AND sent_count IS NOT NULL THEN json_build_object('recipients', eligible_count,
+    'pending', eligible_count - sent_count - failed_count - unknown_count - skipped_count,
+    'sent', sent_count, 'failed', failed_count, 'unknown', unknown_count, 'skipped', skipped_count)
+  ELSE '${JSON.stringify({ recipients: 0, pending: 0, sent: 0, failed: 0, unknown: 0, skipped: 0 } satisfies Progress)}'::json END`
 
-/**
- * The recipients by state. Counted are those that are open and those that were not sent to, each by an index that has no others;
- * the rest of the frozen recipients was sent to. Once they are removed, the counts are those of before.
- */
-const progress = `SELECT eligible, CASE
-    WHEN final_progress IS NOT NULL THEN final_progress
-    WHEN hasRun AND NOT recipients_removed THEN (
-      SELECT json_build_object('recipients', eligible, 'pending', open, 'sent', eligible - open - failed - unknown - skipped,
-        'failed', failed, 'unknown', unknown, 'skipped', skipped)
-      FROM (
-        SELECT count(*)::int AS open FROM (${recipients("'pending', 'sending'")}) open
-      ) open, (
-        SELECT (count(*) FILTER (WHERE status = 'failed'))::int AS failed,
-          (count(*) FILTER (WHERE status = 'unknown'))::int AS unknown,
-          (count(*) FILTER (WHERE status = 'skipped'))::int AS skipped
-        FROM (${recipients("'failed', 'unknown', 'skipped'")}) unsent
-      ) unsent
-    )
-    ELSE '${JSON.stringify({ recipients: 0, pending: 0, sent: 0, failed: 0, unknown: 0, skipped: 0 } satisfies Progress)}'::json
-  END AS progress
-  FROM (
-    SELECT (
-      SELECT eligible_count FROM audiences
-      WHERE audiences.project_id = campaigns.project_id AND audiences.id = campaigns.audience_id
-    ) AS eligible, started_at IS NOT NULL OR campaigns.status IN ('running', 'completed') OR paused_from = 'running' AS hasRun
+/** The audience of a campaign, and whether the campaign has run. */
+const audience = `
+  LEFT JOIN LATERAL (
+    SELECT eligible_count, sent_count, failed_count, unknown_count, skipped_count FROM audiences
+    WHERE audiences.project_id = campaigns.project_id AND audiences.id = campaigns.audience_id OFFSET 0
+  ) audience ON true
+  CROSS JOIN LATERAL (
+    SELECT campaigns.started_at IS NOT NULL OR campaigns.status IN ('running', 'completed')
+      OR campaigns.paused_from = 'running' AS hasRun
   ) course`
 
 const columns = `${selected(
@@ -68,14 +53,12 @@ const columns = `${selected(
     "CASE WHEN campaigns.status IN ('completed', 'cancelled') THEN coalesce(ended_at, updated_at) END",
     "timestamptz"
   ]
-})}, ${route("primary")} AS "primaryRoute", ${route("fallback")} AS "fallbackRoute", eligible, progress`
-
-/** The progress of the row of `campaigns`, as JSON. */
-export const progressOf = `(SELECT progress FROM (${progress}) counted)`
+})}, ${route("primary")} AS "primaryRoute", ${route("fallback")} AS "fallbackRoute", eligible_count AS eligible,
+  ${progress} AS progress`
 
 /** Reads campaigns of a project: `which` is a condition, an order and a limit. */
 export const list = (sql: SqlClient.SqlClient, projectId: ProjectId, which: Statement.Fragment) => sql<Listed>`
-  SELECT ${sql.literal(columns)} FROM campaigns, LATERAL (${sql.literal(progress)}) counted
+  SELECT ${sql.literal(columns)} FROM campaigns ${sql.literal(audience)}
   WHERE campaigns.project_id = ${projectId} ${which}`
 
 /** Looks up campaigns. */
@@ -84,8 +67,8 @@ export const details =
   (key) =>
     sql`
     SELECT ${sql.literal(columns)} FROM ${key}
-      LEFT JOIN campaigns ON campaigns.project_id = key.project_id AND campaigns.id = key.id,
-      LATERAL (${sql.literal(progress)}) counted
+      LEFT JOIN campaigns ON campaigns.project_id = key.project_id AND campaigns.id = key.id
+      ${sql.literal(audience)}
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 

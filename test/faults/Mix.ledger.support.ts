@@ -156,7 +156,9 @@ const expectArrivals = (
 /** Asserts that each message was sent once; without idempotency keys the outcome may be unknown, but not a second send. */
 const expectMessages = async ({ ledger, calls, project }: Scene) => {
   const rows = decodeMessages(
-    await project.query(`SELECT id, text, status FROM messages WHERE project_id = '${project.id}'`)
+    await project.query(
+      `SELECT id, text, status FROM messages WHERE project_id = '${project.id}' AND campaign_id IS NULL`
+    )
   )
   assert.deepStrictEqual(byName(rows.map(({ id, text }) => [text, id])), byName(ledger.messages))
   for (const { id, status, text } of rows) {
@@ -176,13 +178,40 @@ const expectMessages = async ({ ledger, calls, project }: Scene) => {
   return rows.filter(({ status }) => status === "unknown").length
 }
 
-/** Asserts that each started campaign sent once to each of its recipients, or that the outcome is unknown. */
-const expectCampaigns = ({ ledger, project }: Scene) => {
+/**
+ * Asserts that each started campaign sent once to each of its recipients, or that the outcome is unknown, and that its messages
+ * and its progress say so. A version before this one sends without messages.
+ */
+const expectCampaigns = async ({ ledger, project }: Scene) => {
+  const ofProject = `project_id = '${project.id}'`
   for (const name of recipients) {
     const { keys, taken } = project.provider.entry(`http to ${name}`, "http")
     assert.deepStrictEqual([keys.length, taken.length], [ledger.started.http, ledger.started.http], name)
     assert.isAtMost(project.provider.entry(`telegram to ${name}`, "telegram").calls, ledger.started.telegram, name)
   }
+  const messages = decodeMessages(
+    await project.query(`SELECT id, text, status FROM messages WHERE ${ofProject} AND campaign_id IS NOT NULL`)
+  )
+  for (const { id, status, text } of messages) {
+    const { keys } = project.provider.entry(text, text.startsWith("http") ? "http" : "telegram")
+    if (text.startsWith("http")) assert.deepStrictEqual([status, keys.includes(id)], ["sent", true], text)
+    else assert.include(["sent", "unknown"], status, text)
+  }
+  const differing = await project.query(`
+    SELECT recipient.*, messages.status FROM campaign_recipients AS recipient
+      JOIN messages ON messages.project_id = recipient.project_id AND messages.id = recipient.message_id
+    WHERE recipient.${ofProject} AND recipient.status <> messages.status`)
+  assert.deepStrictEqual(differing, [])
+  const miscounted = await project.query(`
+    SELECT * FROM audiences, LATERAL (
+      SELECT count(*) FILTER (WHERE status = 'sent') AS sent, count(*) FILTER (WHERE status = 'failed') AS failed,
+        count(*) FILTER (WHERE status = 'unknown') AS unknown, count(*) FILTER (WHERE status = 'skipped') AS skipped
+      FROM campaign_recipients
+      WHERE campaign_recipients.project_id = audiences.project_id AND campaign_recipients.audience_id = audiences.id
+    ) counted
+    WHERE ${ofProject} AND (sent_count, failed_count, unknown_count, skipped_count)
+      IS DISTINCT FROM (sent, failed, unknown, skipped)`)
+  assert.deepStrictEqual(miscounted, [])
 }
 
 /** Makes all comparisons; returns the totals. */
@@ -192,7 +221,7 @@ export const balance = async (scene: Scene) => {
   const events = await expectEvents(scene)
   const { again, dead } = expectArrivals(scene, events)
   const unknown = await expectMessages(scene)
-  expectCampaigns(scene)
+  await expectCampaigns(scene)
   await eventually(async () => {
     assert.strictEqual(
       await count(scene, `endpoint_health WHERE project_id = '${scene.project.id}' AND in_flight <> 0`),

@@ -39,4 +39,4 @@ export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sq
   )
   SELECT EXISTS (SELECT FROM started WHERE status = 'running')
     OR EXISTS (SELECT FROM campaigns WHERE status = 'running')
-    OR EXISTS (SELECT FROM campaign_recipients WHERE status = 'sending') AS busy`
+    OR coalesce((SELECT true FROM campaign_recipients WHERE status = 'sending' LIMIT 1), false) AS busy`
