@@ -46,6 +46,15 @@ const putCampaign = Effect.fnUntraced(function* (project: string, id: string, st
     VALUES (${project}, ${id}, ${id}, ${status}, 'template', 1, 'channel', ${id}, ${at}, 1, ${at}, ${at})`
 })
 
+/** Messages of the recipients that are removed, and the status of each then. */
+const messagesOfRecipients = [
+  { status: "retrying", attempting: false, doubt: false, ends: "failed" },
+  { status: "retrying", attempting: false, doubt: true, ends: "unknown" },
+  { status: "unknown", attempting: false, doubt: true, ends: "unknown" },
+  { status: "retrying", attempting: true, doubt: false, ends: "retrying" },
+  { status: "sent", attempting: false, doubt: false, ends: "sent" }
+]
+
 const settings = Settings.layer.pipe(
   Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ MESSAGE_RETENTION: "10d" })))
 )
@@ -99,6 +108,18 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
         yield* putAudience("c", id, 1_500, false)
         yield* putCampaign("c", id, status, at(days))
       }
+      // The messages of the first recipients: those that wait end with their recipients, as no attempt follows.
+      for (const [position, { attempting, doubt, ends, status }] of messagesOfRecipients.entries()) {
+        yield* sql`
+          INSERT INTO messages (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address, text,
+            status, attempts, attempting, attempt_log, available_at, traceparent, created_at, updated_at)
+          VALUES ('c', ${ends + position}, 'cancelled', 'cancelled', ${position}::int, 'channel', 'sandbox', 'a', 'Text', ${status},
+            1, ${attempting}::boolean, ${JSON.stringify([{ number: 1, status: doubt ? "unknown" : "retrying" }])}::jsonb,
+            CASE WHEN ${attempting}::boolean THEN now() + interval '1 hour' END, '', now(), now())`
+        yield* sql`
+          UPDATE campaign_recipients SET message_id = ${ends + position}
+          WHERE project_id = 'c' AND audience_id = 'cancelled' AND position = ${position}::int`
+      }
       const own = Effect.map(remaining, (lines) => lines.filter((line) => line.startsWith("c ")))
 
       yield* Layer.build(pruner)
@@ -108,6 +129,13 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
       const [audience] =
         yield* sql`SELECT eligible_count AS count FROM audiences WHERE project_id = 'c' AND id = 'completed'`
       assert.deepStrictEqual(audience, { count: 1_500 })
+
+      const messages = yield* sql<{ readonly id: string; readonly status: string }>`
+        SELECT id, status FROM messages WHERE project_id = 'c' ORDER BY position`
+      assert.deepStrictEqual(
+        messages.map(({ status }) => status),
+        messagesOfRecipients.map(({ ends }) => ends)
+      )
 
       yield* TestClock.adjust(Duration.minutes(15))
       yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), own).pipe(

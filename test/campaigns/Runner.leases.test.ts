@@ -1,7 +1,10 @@
 /** The messages of a recipient: the statements that release, record, take over and collect them, at chosen times (contract §9). */
 import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Struct } from "effect"
 import { ProjectId } from "../../src/api/Ids.ts"
+import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
+import { find } from "../../src/messaging/MessageList.ts"
+import { countStuck } from "../../src/messaging/Messages.ts"
 import { settle } from "../../src/messaging/Messages/Repo.ts"
 import { maxAttempts } from "../../src/messaging/RetrySchedule.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -129,6 +132,29 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign re
     })
   )
 
+  it.effect("has its messages in the lists of operators, who have to settle only those that nothing follows", () =>
+    Effect.gen(function* () {
+      const { claimed, projectId, record, recipientState, sql } = yield* scene()
+      const stuck = Effect.map(Effect.orDie(countStuck(sql)), ({ unsettled }) => unsettled)
+      const listed = (status: MessageStatus) =>
+        Effect.map(
+          Effect.orDie(find(sql, ProjectId.make(projectId), status, { after: null, limit: 10 })),
+          ({ items }) => items.map((message) => Struct.omit(message, ["createdAt"]))
+        )
+      const others = yield* stuck
+      for (const [attempt, state] of [...Array<string>(maxAttempts - 1).fill("pending"), "unknown"].entries()) {
+        const claim = yield* claimed(attempt * hour)
+        const common = { messageId: claim.messageId, conversationId: null, client: "Client 0", channel: "primary" }
+        assert.deepStrictEqual(yield* listed(attempt === 0 ? "pending" : "unknown"), [
+          { ...common, deliveryStatus: attempt === 0 ? "pending" : "unknown", attempts: attempt + 1 }
+        ])
+        yield* record(claim, unclear, attempt * hour)
+        assert.include(yield* recipientState, state)
+        assert.strictEqual(yield* stuck, others + (state === "unknown" ? 1 : 0))
+      }
+    })
+  )
+
   it.effect("follows what an operator settles, whether its message waits or is unknown for good", () =>
     Effect.gen(function* () {
       for (const primaryType of ["http", "telegram"] as const) {
@@ -186,18 +212,25 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a recipient o
     })
   )
 
-  it.effect("is taken over with its doubt when this version made the attempt before, and is not sent to twice", () =>
+  it.effect("is left to this version once it has a message, which no earlier version queues", () =>
     Effect.gen(function* () {
-      const shop = yield* scene({ fallback: nowhere })
-      yield* shop.record(yield* shop.claimed(0), postponed)
-      yield* leave(shop, { status: "sending", attempts: 2, inDoubt: false, provider: "http" })
+      const shop = yield* scene()
+      const first = yield* shop.claimed(0)
+      // An earlier version takes over the lease of the message, and means to repeat it by itself.
+      yield* shop.sql`
+        UPDATE messages SET attempting = false, status = 'unknown', available_at = '2026-01-01',
+          attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || '{"status": "unknown",
+            "nextAttemptAt": "2026-01-01T00:00:00.000Z"}')
+        WHERE project_id = ${shop.projectId} AND id = ${first.messageId}`
+      yield* shop.reclaim(0)
       yield* shop.collected(0)
-      assert.strictEqual(yield* shop.recipientState, "pending primary 2 in doubt")
+      assert.strictEqual(yield* shop.recipientState, "pending primary 1 in doubt")
+      yield* leave(shop, { status: "sending", attempts: 2, inDoubt: false, provider: "http" })
+      assert.strictEqual(yield* shop.recipientState, "pending primary 1 in doubt")
       const claim = yield* shop.claimed(hour)
-      assert.deepInclude(claim, { number: 3, inDoubt: true })
-      // The attempt of the earlier version may have been processed, so no other route follows.
-      yield* shop.record(claim, refused)
-      assert.strictEqual(yield* shop.recipientState, "failed primary 3 in doubt")
+      assert.deepInclude(claim, { number: 2, inDoubt: true })
+      yield* shop.record(claim, accepted)
+      assert.strictEqual(yield* shop.recipientState, "sent primary 2 in doubt")
     })
   )
 

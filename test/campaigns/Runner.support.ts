@@ -1,6 +1,6 @@
 /** Campaigns made by SQL and ready to run, and providers that accept their messages. */
 import { assert } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Effect, Schema, Struct } from "effect"
 import { callsOf } from "../contract/Campaigns.support.ts"
 import { type Answering, type Hit, receiver } from "../integrations/Deliveries.support.ts"
 import type { Seeded, TestServer } from "../support/TestServer.ts"
@@ -65,6 +65,15 @@ export const httpChannel = (id: string, url: string) =>
 
 const botChannel = (id: string, url: string) =>
   ({ id, providerType: "telegram", displayName: id, config: { apiBaseUrl: url, token: "123456:secret" } }) as const
+
+interface Recipient {
+  readonly status: string
+  readonly route: string
+  readonly attempts: number
+  readonly inDoubt: boolean
+}
+
+const isFinal = Schema.is(Schema.Literals(["sent", "failed", "unknown", "skipped"]))
 
 /** Creates a project with a campaign; returns calls on the campaign and the state of its recipients. */
 export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Service"], plan: Plan) {
@@ -131,14 +140,20 @@ export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Servi
     apply: calls.apply,
     /** Waits until the campaign is in a state. */
     settled,
-    recipients: Effect.orDie(sql<{
-      readonly status: string
-      readonly route: string
-      readonly attempts: number
-      readonly inDoubt: boolean
-    }>`
-      SELECT status, route, attempts, in_doubt AS "inDoubt" FROM campaign_recipients
-      WHERE project_id = ${projectId} AND audience_id = 'aud' ORDER BY position`),
+    /** Reads the recipients, which the counts of their audience agree with at any time. */
+    recipients: Effect.orDie(sql<Recipient & Readonly<Record<"counts", object>>>`
+      SELECT status, route, attempts, in_doubt AS "inDoubt", json_build_object('sent', sent_count, 'failed', failed_count,
+        'unknown', unknown_count, 'skipped', skipped_count) AS counts
+      FROM campaign_recipients AS recipient
+        JOIN audiences ON audiences.project_id = recipient.project_id AND audiences.id = recipient.audience_id
+      WHERE recipient.project_id = ${projectId} AND audience_id = 'aud' ORDER BY position`).pipe(
+      Effect.map((rows) => {
+        const counted = { sent: 0, failed: 0, unknown: 0, skipped: 0 }
+        for (const { status } of rows) if (isFinal(status)) counted[status]++
+        for (const { counts } of rows.slice(0, 1)) assert.deepStrictEqual(counts, counted)
+        return rows.map((row): Recipient => Struct.omit(row, ["counts"]))
+      })
+    ),
     /** Starts the scheduled campaign, before its time. */
     run: Effect.orDie(sql`
       UPDATE campaigns SET status = 'running' WHERE project_id = ${projectId} AND id = 'cmp'`)

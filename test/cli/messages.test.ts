@@ -50,7 +50,8 @@ const assertUsage = (ended: ReadonlyArray<Ended>) => {
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list", (it) => {
   it.effect("prints every message of the project and of no other, newest first", () =>
     Effect.gen(function* () {
-      const { everything, leave, list, send, sent } = yield* start()
+      const { sql } = yield* TestServer
+      const { everything, leave, list, projectId, send, sent } = yield* start()
       assert.deepStrictEqual(documentOf(yield* list("--json")), { items: [], next: null })
       assert.deepStrictEqual(yield* list(), { status: 0, stdout: "No messages\n", stderr: "" })
 
@@ -64,6 +65,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
         yield* leave(messageId, { status, ...waits }, createdAt.getTime())
         items.unshift({ messageId, conversationId, deliveryStatus: status, createdAt: createdAt.toISOString() })
       }
+      // The messages of campaigns are among them.
+      const [first = assert.fail("no message")] = yield* sql`
+        INSERT INTO messages (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address, text, status,
+          attempts, attempting, attempt_log, traceparent, created_at, updated_at)
+        VALUES (${projectId}, 'msg_campaign', 'cmp', 'aud', 0, 'sandbox', 'sandbox', 'a', 'Text', 'unknown', 1, false, '[]', '',
+          '2026-01-20', '2026-01-20')
+        RETURNING id AS "messageId", conversation_id AS "conversationId", status AS "deliveryStatus",
+          '2026-01-20T00:00:00.000Z' AS "createdAt"`
+      items.unshift(first)
       const neighbour = yield* start()
       const other = messageReceiptOf(yield* neighbour.send("http"))
 

@@ -68,8 +68,9 @@ export const openCampaigns = async (databaseUrl: string, size: number) => {
     /** Waits until the statements of killed runners have finished, and ends their leases. */
     endLeases: async () => {
       await untilSessionsEnd(query, "developer-api background")
-      await query(`
-        UPDATE campaign_recipients SET available_at = now() WHERE project_id = '${id}' AND status = 'sending'`)
+      await query(
+        `UPDATE messages SET available_at = now() - interval '1 ms' WHERE project_id = '${id}' AND attempting`
+      )
     },
     /** Returns the calls that the provider has received for a client. */
     entry: (client: string, kind: Kind) => provider.entry(`${kind} to ${client}`, kind)

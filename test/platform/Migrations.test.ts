@@ -215,4 +215,56 @@ layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
       )
     )
   )
+
+  it.effect("count the recipients of older campaigns by state, also those that move or were removed meanwhile", () =>
+    Effect.gen(function* () {
+      const sql = yield* PgClient.PgClient
+      yield* migrateFrom(yield* copiesUpTo(21))
+      yield* sql`
+        INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
+        VALUES ('acme', 'Acme', 'UTC', '{}', '{}', '{}', now())`
+      yield* sql`
+        INSERT INTO audiences (project_id, id, filter, candidate_count, eligible_count, merged, filter_mismatch,
+          consent_not_granted, suppressed, channel_unavailable, duplicate, created_at)
+        SELECT 'acme', id, '{}', 6, 6, 0, 0, 0, 0, 0, 0, now() FROM unnest(ARRAY['draft', 'kept', 'moving', 'removed']) id`
+      yield* sql`
+        INSERT INTO campaigns (project_id, id, name, audience_id, recipients_removed, final_progress, created_at, updated_at)
+        SELECT 'acme', id, id, id, id = 'removed',
+          CASE id WHEN 'removed' THEN '{"recipients": 6, "sent": 3, "failed": 2, "unknown": 1, "skipped": 0}'::json END,
+          now(), now() FROM audiences`
+      yield* sql`
+        INSERT INTO campaign_recipients (project_id, audience_id, position, client_id, status)
+        SELECT 'acme', id, position, 'c', CASE id WHEN 'draft' THEN 'pending' ELSE status END FROM audiences,
+          unnest(ARRAY['pending', 'sending', 'sent', 'failed', 'unknown', 'skipped']) WITH ORDINALITY AS each (status, position)
+        WHERE id <> 'removed'`
+      yield* migrateFrom(yield* copiesUpTo(22))
+      const holder = yield* sql.reserve
+      yield* holder.execute("BEGIN", [], undefined)
+      const toSent =
+        "UPDATE campaign_recipients SET status = 'sent' WHERE audience_id = 'moving' AND status = 'sending'"
+      yield* holder.execute(toSent, [], undefined)
+      const migrating = yield* Effect.forkChild(migrate)
+      const counted = Effect.orDie(sql`SELECT id FROM audiences WHERE sent_count IS NOT NULL`)
+      // The migration waits for the statement whose recipients it could not see.
+      yield* untilRows(counted, (rows) => rows.length === 2)
+      yield* holder.execute("COMMIT", [], undefined)
+      yield* Fiber.join(migrating)
+      yield* sql`UPDATE campaign_recipients SET status = 'failed' WHERE audience_id = 'moving' AND status = 'unknown'`
+      assert.deepStrictEqual(
+        yield* sql`
+          SELECT id, sent_count, failed_count, unknown_count, skipped_count FROM audiences ORDER BY id`.values,
+        [
+          ["draft", 0, 0, 0, 0],
+          ["kept", 1, 1, 1, 1],
+          ["moving", 2, 2, 0, 1],
+          ["removed", 3, 2, 1, 0]
+        ]
+      )
+    }).pipe(
+      Effect.scoped,
+      Effect.provide(
+        Layer.unwrap(Effect.map(makeDatabase({ empty: true }), (url) => PgClient.layer({ url, maxConnections: 3 })))
+      )
+    )
+  )
 })
