@@ -74,7 +74,8 @@ const batch = 1_000
  * recipient that is released again has a later attempt than the one that this statement sees. Only an earlier version leases
  * recipients (`available_at`).
  *
- * Lock order: recipients only, with SKIP LOCKED.
+ * Lock order: recipients with SKIP LOCKED, then, as with every statement that moves recipients, the counts of their audiences
+ * (`count_recipients()`).
  */
 export const collect = (
   sql: Sql,

@@ -4,7 +4,7 @@
  * evenly spaced, and advances the time of the next send; others skip the campaign. The id of a message derives from its
  * recipient and route, so each has one message at most.
  *
- * Lock order: campaigns, then recipients, each with SKIP LOCKED, then their messages.
+ * Lock order: campaigns, then recipients, each with SKIP LOCKED, then their messages, then the counts of their audiences.
  */
 import type { SqlClient } from "effect/sql"
 import { stepOf } from "../../api/States.ts"

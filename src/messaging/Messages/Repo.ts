@@ -9,7 +9,7 @@ type Sql = SqlClient.SqlClient
 
 /**
  * Settles a message of unknown outcome, with the recipient of its campaign. An attempt in flight can no longer record its
- * outcome. Lock order: the recipient, then the message, as when a campaign releases a message.
+ * outcome. Lock order: the recipient, then the message, then the counts of the audience, as when a campaign releases a message.
  */
 export const settle = (
   sql: Sql,
