@@ -8,6 +8,8 @@ import { Api } from "../../src/api/Api.ts"
 import { documented } from "../../src/api/Document.ts"
 import { Examples } from "../../src/api/Examples.ts"
 import { eventBody, eventTypes } from "../../src/api/integrations/Events.ts"
+import type { Sample } from "../contract/Sample.ts"
+import { samples } from "../contract/Samples.ts"
 
 const document = OpenApi.fromApi(documented(Api))
 
@@ -46,6 +48,8 @@ const Parameter = Schema.Struct({
 })
 const Operation = Schema.Struct({
   operationId: Schema.String,
+  description: Schema.String,
+  security: Schema.Array(Schema.Unknown),
   parameters: Schema.Array(Parameter),
   requestBody: Schema.optionalKey(Body),
   responses: Schema.Record(Schema.String, Schema.Unknown)
@@ -76,7 +80,64 @@ const examplesOf = (body: unknown) =>
     Object.entries(examples).map(([name, { value }]): [string, unknown] => [name, value])
   )
 
+/** The problem codes that every operation has. */
+const common =
+  "validation_failed credential_missing credential_invalid scope_missing module_unavailable entitlement_unavailable " +
+  "membership_unavailable rate_limit_exceeded internal service_unavailable"
+
+/** Returns the problem codes of an operation in contract §2 to §7. */
+const codesOf = ({ body, key, query = {}, receipt, references = [], refusals = [] }: Sample) => [
+  ...common.split(" "),
+  // The limiter never refuses a send by a 503 (contract §4).
+  ...(receipt === "message" ? [] : ["rate_limiter_unavailable"]),
+  ...(body === undefined ? [] : ["malformed_json", "body_too_large", "unsupported_media_type"]),
+  ...(key === undefined ? [] : ["idempotency_key_reused"]),
+  ...("cursor" in query ? ["cursor_invalid"] : []),
+  ...references.map(({ code }) => code),
+  ...refusals
+]
+
+const headersOf = (response: unknown) =>
+  Predicate.hasProperty(response, "headers") ? Object.keys(Object(response.headers)) : []
+
 describe("the OpenAPI document", () => {
+  it("describes exactly the operations of the walk", () =>
+    assert.sameMembers(
+      endpoints.map(([name]) => name),
+      Object.keys(samples)
+    ))
+
+  it.for(endpoints)("%s has its scope, parameters, headers and problem codes", ([name, endpoint]) => {
+    const sample = samples[name] ?? assert.fail(name)
+    const { key, params = {}, query = {}, receipt, scope, status } = sample
+    const { description, parameters, responses, security } = operationOf(endpoint) ?? assert.fail(name)
+    assert.include(description, scope)
+    assert.deepStrictEqual(security, [{ DeveloperBearer: [] }])
+    assert.sameMembers(
+      parameters.map((parameter) => `${parameter.in} ${parameter.name}`),
+      [
+        ...Object.keys(params).map((param) => `path ${param}`),
+        ...Object.keys(query).map((param) => `query ${param}`),
+        ...(key === undefined ? [] : ["header idempotency-key"]),
+        "header x-request-id"
+      ]
+    )
+    const headers = headersOf(responses[status])
+    assert.includeMembers(headers, ["x-request-id", "ratelimit", "ratelimit-policy"])
+    if ("cursor" in query) assert.include(headers, "link")
+    const isVersionless = receipt === "unversioned" || receipt === "message"
+    if (isVersionless) assert.notInclude(headers, "etag")
+    if (key !== undefined) assert.includeMembers(headers, ["idempotent-replayed", ...(isVersionless ? [] : ["etag"])])
+    for (const refused of ["401", "403"]) assert.include(headersOf(responses[refused]), "www-authenticate")
+    for (const busy of ["429", "503"]) assert.include(headersOf(responses[busy]), "retry-after")
+    const codes = Object.entries(responses).flatMap(([answered, response]) =>
+      Number(answered) < 400
+        ? []
+        : [...JSON.stringify(response).matchAll(/"#\/components\/schemas\/([a-z_]+)"/g)].map(([, code]) => code)
+    )
+    assert.sameMembers(codes, [...new Set(codesOf(sample))])
+  })
+
   it.for(endpoints)("%s has examples of its answer, and of its request if any", ([name, endpoint]) => {
     const { answer, request, requests = { [name]: request } } = Context.getUnsafe(endpoint.annotations, Examples)
     const operation = operationOf(endpoint)

@@ -6,7 +6,7 @@ import { newKey } from "../contract/Requests.ts"
 import { type Answering, status } from "../integrations/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
-import { at, documentOf, type Ended, failure, run } from "./Cli.support.ts"
+import { at, documentOf, failure, run } from "./Cli.support.ts"
 
 const hour = 3_600_000
 const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null }
@@ -39,13 +39,6 @@ const start = Effect.fnUntraced(function* (answering?: Answering) {
 
 /** Runs independent commands concurrently. */
 const together = <A>(commands: ReadonlyArray<Effect.Effect<A>>) => Effect.all(commands, { concurrency: 4 })
-
-const assertUsage = (ended: ReadonlyArray<Ended>) => {
-  for (const { status, stderr, stdout } of ended) {
-    assert.deepStrictEqual([status, stdout], [2, ""])
-    assert.lengthOf(stderr.trim().split("\n"), 1)
-  }
-}
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list", (it) => {
   it.effect("prints every message of the project and of no other, newest first", () =>
@@ -121,16 +114,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
     })
   )
 
-  it.effect("fails without output for an unknown project and for wrong usage", () =>
+  it.effect("fails without output for an unknown project", () =>
     Effect.gen(function* () {
-      const { list, messages } = yield* start()
+      const { messages } = yield* start()
       const missing = 'There is no project "nobody"'
       assert.deepStrictEqual(yield* messages("list", "--project", "nobody", "--json"), failure(1, missing))
       assert.deepStrictEqual(
         yield* messages("settle", "--project", "nobody", "--message", "m", "--as", "sent"),
         failure(1, missing)
       )
-      assertUsage(yield* together([messages("list"), list("--status", "lost"), list("more"), messages()]))
     })
   )
 })
@@ -210,19 +202,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
       assert.deepStrictEqual(yield* everything, before)
       assert.deepStrictEqual(yield* neighbour.everything, theirs)
       unknownOf(yield* neighbour.send("telegram", key))
-    })
-  )
-
-  it.effect("rejects wrong usage", () =>
-    Effect.gen(function* () {
-      const { messages, projectId, settle } = yield* start()
-      assertUsage(
-        yield* together([
-          settle("m", "unknown"),
-          messages("settle", "--project", projectId, "--message", "m"),
-          messages("settle", "--project", projectId, "--as", "sent")
-        ])
-      )
     })
   )
 

@@ -5,138 +5,155 @@ import { scopes } from "../../src/api/Access.ts"
 import { failure, run } from "./Cli.support.ts"
 
 const name = "npm run --silent cli --"
-const see = (...path: ReadonlyArray<string>) => `; see ${[name, ...path, "--help"].join(" ")}`
-const durations = "Expected: a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d"
-const day = ["--since", "2026-11-20T00:00:00Z", "--until", "2026-11-21T00:00:00Z"]
-const replay = ["deliveries", "replay", "--project", "p", "--installation", "i", ...day]
-const issue = ["token", "issue", "--project", "p", "--name", "n"]
-
-/** A wrong use of a command: the arguments below it, the message, and the path of the help to which it refers. */
-interface Misuse {
-  readonly args: ReadonlyArray<string>
-  readonly line: string
-  readonly path: ReadonlyArray<string>
-}
-const misuses = (command: string, rows: ReadonlyArray<Misuse>) =>
-  rows.map(({ args, line, path }) => ({ args: [command, ...args], line: line + see(command, ...path) }))
-
-const listDeliveries = ["list", "--project", "p"]
+const see = (path: string) => `; see ${[name, path, "--help"].filter((word) => word !== "").join(" ")}`
 const states = ["pending", "delivering", "delivered", "dead"]
-const expectedStates = `Expected: ${states.map((state) => `"${state}"`).join(" | ")}`
-const deliveries = misuses("deliveries", [
-  { args: [], line: "A command is missing", path: [] },
-  { args: ["undo", "--project", "p"], line: "Unknown command: undo", path: [] },
-  { args: ["retry", "--project", "p"], line: "Missing required flag: --delivery", path: ["retry"] },
-  { args: ["list"], line: "Missing required flag: --project", path: ["list"] },
-  ...["deadly", "DEAD", "dead,pending"].map((state) => ({
-    args: [...listDeliveries, "--status", state],
-    line: `Invalid value for flag --status: "${state}". ${expectedStates}`,
-    path: ["list"]
-  })),
-  {
-    args: [...listDeliveries, "--status", ""],
-    line: `Missing value for flag --status. ${expectedStates}`,
-    path: ["list"]
-  },
-  {
-    args: [...listDeliveries, "--status", "dead", "--status", "pending"],
-    line: 'Invalid value for flag --status: "2 occurrences". Expected: at most 1 value',
-    path: ["list"]
-  },
-  { args: [...listDeliveries, "--delivery", "d"], line: "Unknown flag: --delivery", path: ["list"] },
-  { args: ["show", "--project", "p"], line: "Missing required flag: --delivery", path: ["show"] },
-  { args: ["show", "--delivery", "d"], line: "Missing required flag: --project", path: ["show"] }
-])
 
-const aboutTask = ["--project", "--title", "--deal", "--client", "--due"]
-const newTask = ["create", "--project", "p", "--title"]
-const instant = "an instant of RFC 3339, such as 2026-11-20T10:00:00Z"
-const size = "a string of 1 to 160 characters"
-const long = "😀".repeat(161)
-const tasks = misuses("task", [
-  { args: [], line: "A command is missing", path: [] },
-  { args: ["delete"], line: "Unknown command: delete", path: [] },
-  { args: ["create", "--title", "A"], line: "Missing required flag: --project", path: ["create"] },
-  { args: ["create", "--project", "p"], line: "Missing required flag: --title", path: ["create"] },
-  { args: [...newTask, ""], line: `Missing value for flag --title. Expected: ${size}`, path: ["create"] },
-  { args: [...newTask, long], line: `Invalid value for flag --title: "${long}". Expected: ${size}`, path: ["create"] },
-  {
-    args: [...newTask, "A", "--due", ""],
-    line: `Missing value for flag --due. Expected: ${instant}`,
-    path: ["create"]
-  },
-  // Refused: words, a date alone, a time without an offset, and a day that the calendar lacks.
-  ...["tomorrow", "2026-12-01", "2026-12-01T09:00:00", "2026-02-29T09:00:00Z"].map((due) => ({
-    args: [...newTask, "A", "--due", due],
-    line: `Invalid value for flag --due: "${due}". Expected: ${instant}`,
-    path: ["create"]
-  })),
-  { args: [...newTask, "A", "--assignee", "m"], line: "Unknown flag: --assignee", path: ["create"] },
-  { args: ["complete", "--project", "p"], line: "Missing required flag: --task", path: ["complete"] },
-  { args: ["complete", "--task", "t"], line: "Missing required flag: --project", path: ["complete"] }
-])
+/** The expected values of flags, as the messages about wrong usage show them. */
+const oneOf = (...values: ReadonlyArray<string>) => `Expected: ${values.map((value) => `"${value}"`).join(" | ")}`
+const durations = "Expected: a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d"
+const instant = "Expected: an instant of RFC 3339, such as 2026-11-20T10:00:00Z"
+const size = "Expected: a string of 1 to 160 characters"
+
+const issue = "token issue --project p"
+const list = "deliveries list --project p"
+const create = "task create --project p --title"
+const day = "--since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z"
+
+type Row = readonly [path: string, args: string, problem: string]
+const missing = (path: string, args: string, flag: string): Row => [path, args, `Missing required flag: --${flag}`]
+const unknown = (path: string, args: string, flag: string): Row => [path, args, `Unknown flag: --${flag}`]
+/** A flag at the end of the arguments with a value that it does not take. */
+const invalid = (path: string, args: string, value: string, expected: string): Row => [
+  path,
+  `${args} ${value}`,
+  value === ""
+    ? `Missing value for flag ${args.split(" ").at(-1)}. ${expected}`
+    : `Invalid value for flag ${args.split(" ").at(-1)}: "${value}". ${expected}`
+]
+const twice = (path: string, args: string, flag: string): Row => [
+  path,
+  args,
+  `Invalid value for flag --${flag}: "2 occurrences". Expected: at most 1 value`
+]
+
+/** Wrong usage: the path of the help to which the message refers, the arguments and the problem. */
+const wrong: ReadonlyArray<Row> = [
+  ["", "", "A command is missing"],
+  ["token", "token", "A command is missing"],
+  ["deliveries", "deliveries", "A command is missing"],
+  ["task", "task", "A command is missing"],
+  ["messages", "messages", "A command is missing"],
+  ["", "tokne issue --project p", "Unknown command: tokne (did you mean token?)"],
+  ["token", "token delete --key k", "Unknown command: delete"],
+  ["deliveries", "deliveries undo --project p", "Unknown command: undo"],
+  ["task", "task delete", "Unknown command: delete"],
+  ["migrate", "migrate now", 'Unexpected positional argument: "now"'],
+  ["messages list", "messages list --project p more", 'Unexpected positional argument: "more"'],
+  ["project apply", "project apply", "Missing required argument: file"],
+  unknown("migrate", "migrate --fast", "fast"),
+  unknown("migrate", "migrate --no-json", "no-json"),
+  unknown("deliveries list", `${list} --delivery d`, "delivery"),
+  unknown("task create", `${create} A --assignee m`, "assignee"),
+  ["token list", "token list --projct p -x", "Unknown flag: --projct (did you mean --project?); Unknown flag: -x"],
+  missing("token list", "token list", "project"),
+  missing("token issue", `${issue} --name n`, "scope"),
+  missing("deliveries list", "deliveries list", "project"),
+  missing("deliveries retry", "deliveries retry --project p", "delivery"),
+  missing("deliveries show", "deliveries show --project p", "delivery"),
+  missing("deliveries show", "deliveries show --delivery d", "project"),
+  missing("task create", "task create --title A", "project"),
+  missing("task create", "task create --project p", "title"),
+  missing("task complete", "task complete --project p", "task"),
+  missing("task complete", "task complete --task t", "project"),
+  missing("messages list", "messages list", "project"),
+  missing("messages settle", "messages settle --project p --message m", "as"),
+  missing("messages settle", "messages settle --project p --as sent", "message"),
+  twice("token list", "token list --project p --project q", "project"),
+  twice("deliveries list", `${list} --status dead --status pending`, "status"),
+  ...["deadly", "DEAD", "dead,pending", ""].map((state) =>
+    invalid("deliveries list", `${list} --status`, state, oneOf(...states))
+  ),
+  invalid("token issue", `${issue} --name n --scope`, "crm.everything", oneOf(...scopes, "all")),
+  invalid("token issue", `${issue} --name n --scope all --expires-in`, "3w", durations),
+  invalid("token issue", `${issue} --scope all --name`, "x".repeat(161), size),
+  invalid("token rotate", "token rotate --key k --grace", "0s", durations),
+  invalid("token rotate", "token rotate --key k --grace", "1w", durations),
+  [
+    "token issue",
+    `${issue} --name n --scope all --expires-in=-1d`,
+    `Invalid value for flag --expires-in: "-1d". ${durations}`
+  ],
+  invalid(
+    "deliveries replay",
+    "deliveries replay --project p --installation i --until 2026-11-21T00:00:00Z --since",
+    "yesterday",
+    instant
+  ),
+  invalid(
+    "deliveries replay",
+    `deliveries replay --project p --installation i ${day} --pace`,
+    "0",
+    "Expected: an integer from 1 to 1000"
+  ),
+  [
+    "listen",
+    "listen --secret correct-horse-battery-staple",
+    'Invalid value for flag --secret: "…". Expected: whsec_ and base64'
+  ],
+  invalid("listen", "listen --forward-to", "127.0.0.1:4000", "Expected: a URL that starts with http:// or https://"),
+  invalid("serve", "serve --role", "boss", oneOf("all", "api", "worker")),
+  invalid("messages settle", "messages settle --project p --message m --as", "unknown", oneOf("sent", "failed")),
+  invalid("task create", create, "", size),
+  invalid("task create", create, "😀".repeat(161), size),
+  // Refused: nothing, a word, a date alone, a time without an offset, and a day that the calendar lacks.
+  ...["", "tomorrow", "2026-12-01", "2026-12-01T09:00:00", "2026-02-29T09:00:00Z"].map((due) =>
+    invalid("task create", `${create} A --due`, due, instant)
+  )
+]
+
+/** Words of the help of each command, beside its flags for JSON and its examples. */
+const helps: ReadonlyArray<readonly [command: string, words: string]> = [
+  ["", "project token migrate serve"],
+  ["project", "apply schema delete"],
+  ["project apply", "FILE standard_input --json EXAMPLES"],
+  ["project schema", "JSON_Schema EXAMPLES"],
+  ["project delete", "--project --confirm --json EXAMPLES"],
+  ["token", "issue list revoke rotate"],
+  ["token issue", `--project --name --scope --expires-in 90d --member --json EXAMPLES ${scopes.join(" ")}`],
+  ["token list", "--project --json EXAMPLES"],
+  ["token revoke", "--key --json EXAMPLES"],
+  ["token rotate", "--key --grace 24h --json EXAMPLES"],
+  ["messages", "list settle"],
+  ["messages list", "--project --status unknown --json EXAMPLES"],
+  ["messages settle", "--project --message --as sent failed --json EXAMPLES"],
+  ["deliveries", "list show retry replay replays cancel-replay"],
+  ["deliveries replay", "--installation --since --until --type --status dead --pace 50 --dry-run EXAMPLES"],
+  ["deliveries list", `--project --installation --status ${states.join(" ")} --json EXAMPLES`],
+  ["deliveries show", "--project --delivery --json EXAMPLES"],
+  ["listen", "--port 8080 --forward-to --secret --fail --json SIGINT EXAMPLES"],
+  ["task", "create complete"],
+  ["task create", "--project --title --deal --client --due RFC_3339 --json EXAMPLES crm.task.created.v1"],
+  ["task complete", "--project --task --json EXAMPLES crm.task.completed.v1"],
+  ["webhooks", "list test enable disable"],
+  ["webhooks test", "--installation webhook.test.v1 --json EXAMPLES"],
+  ["audit list", "--project --json EXAMPLES"],
+  ["console", "10_minutes --json EXAMPLES"],
+  ["migrate", "migrations --json EXAMPLES"],
+  ["doctor", "settings Redis --json EXAMPLES"],
+  ["serve", "--role all api worker EXAMPLES"]
+]
+
+const argsOf = (line: string) => (line === "" ? [] : line.split(" "))
 
 describe("help", () => {
-  it.effect.each([
-    { args: [], words: ["project", "token", "migrate", "serve"] },
-    { args: ["project"], words: ["apply", "schema", "delete"] },
-    { args: ["project", "apply"], words: ["FILE", "standard input", "--json", "EXAMPLES"] },
-    { args: ["project", "schema"], words: ["JSON Schema", "EXAMPLES"] },
-    { args: ["project", "delete"], words: ["--project", "--confirm", "--json", "EXAMPLES"] },
-    { args: ["token"], words: ["issue", "list", "revoke", "rotate"] },
-    {
-      args: ["token", "issue"],
-      words: ["--project", "--name", "--scope", "--expires-in", "90d", "--member", "--json", "EXAMPLES", ...scopes]
-    },
-    { args: ["token", "list"], words: ["--project", "--json", "EXAMPLES"] },
-    { args: ["token", "revoke"], words: ["--key", "--json", "EXAMPLES"] },
-    { args: ["token", "rotate"], words: ["--key", "--grace", "24h", "--json", "EXAMPLES"] },
-    { args: ["messages"], words: ["list", "settle"] },
-    { args: ["messages", "list"], words: ["--project", "--status", "unknown", "--json", "EXAMPLES"] },
-    { args: ["messages", "settle"], words: ["--project", "--message", "--as", "sent", "failed", "--json", "EXAMPLES"] },
-    { args: ["deliveries"], words: ["list", "show", "retry", "replay", "replays", "cancel-replay"] },
-    {
-      args: ["deliveries", "replay"],
-      words: [
-        "--installation",
-        "--since",
-        "--until",
-        "--type",
-        "--status",
-        "dead",
-        "--pace",
-        "50",
-        "--dry-run",
-        "EXAMPLES"
-      ]
-    },
-    {
-      args: ["deliveries", "list"],
-      words: ["--project", "--installation", "--status", ...states, "--json", "EXAMPLES"]
-    },
-    { args: ["deliveries", "show"], words: ["--project", "--delivery", "--json", "EXAMPLES"] },
-    {
-      args: ["listen"],
-      words: ["--port", "8080", "--forward-to", "--secret", "--fail", "--json", "SIGINT", "EXAMPLES"]
-    },
-    { args: ["task"], words: ["create", "complete"] },
-    { args: ["task", "create"], words: [...aboutTask, "RFC 3339", "--json", "EXAMPLES", "crm.task.created.v1"] },
-    { args: ["task", "complete"], words: ["--project", "--task", "--json", "EXAMPLES", "crm.task.completed.v1"] },
-    { args: ["webhooks"], words: ["list", "test", "enable", "disable"] },
-    { args: ["webhooks", "test"], words: ["--installation", "webhook.test.v1", "--json", "EXAMPLES"] },
-    { args: ["audit", "list"], words: ["--project", "--json", "EXAMPLES"] },
-    { args: ["console"], words: ["10 minutes", "--json", "EXAMPLES"] },
-    { args: ["migrate"], words: ["migrations", "--json", "EXAMPLES"] },
-    { args: ["doctor"], words: ["settings", "Redis", "--json", "EXAMPLES"] },
-    { args: ["serve"], words: ["--role", "all", "api", "worker", "EXAMPLES"] }
-  ])("of `$args`", ({ args, words }) =>
+  it.effect.each(helps)("of `%s`", ([command, words]) =>
     Effect.gen(function* () {
       // Help ignores the settings.
-      const { status, stderr, stdout } = yield* run([...args, "--help"], { env: { PORT: "x" } })
+      const { status, stderr, stdout } = yield* run([...argsOf(command), "--help"], { env: { PORT: "x" } })
       assert.strictEqual(status, 0)
       assert.strictEqual(stderr, "")
-      assert.include(stdout, [name, ...args].join(" "))
-      for (const word of words) assert.include(stdout, word)
+      assert.include(stdout, [name, ...argsOf(command)].join(" "))
+      for (const word of words.split(" ")) assert.include(stdout, word.replace("_", " "))
     })
   )
 
@@ -176,73 +193,10 @@ describe("a command line", () => {
 })
 
 describe("wrong usage", () => {
-  it.effect.each([
-    { args: [], line: `A command is missing${see()}` },
-    { args: ["token"], line: `A command is missing${see("token")}` },
-    { args: ["tokne", "issue", "--project", "p"], line: `Unknown command: tokne (did you mean token?)${see()}` },
-    { args: ["token", "delete", "--key", "k"], line: `Unknown command: delete${see("token")}` },
-    { args: ["migrate", "now"], line: `Unexpected positional argument: "now"${see("migrate")}` },
-    { args: ["migrate", "--fast"], line: `Unknown flag: --fast${see("migrate")}` },
-    { args: ["migrate", "--no-json"], line: `Unknown flag: --no-json${see("migrate")}` },
-    { args: ["project", "apply"], line: `Missing required argument: file${see("project", "apply")}` },
-    { args: ["token", "list"], line: `Missing required flag: --project${see("token", "list")}` },
-    {
-      args: ["token", "list", "--projct", "p", "-x"],
-      line: `Unknown flag: --projct (did you mean --project?); Unknown flag: -x${see("token", "list")}`
-    },
-    {
-      args: ["token", "list", "--project", "p", "--project", "q"],
-      line: `Invalid value for flag --project: "2 occurrences". Expected: at most 1 value${see("token", "list")}`
-    },
-    { args: issue, line: `Missing required flag: --scope${see("token", "issue")}` },
-    {
-      args: [...issue, "--scope", "crm.everything"],
-      line: `Invalid value for flag --scope: "crm.everything". Expected: ${[...scopes, "all"].map((scope) => `"${scope}"`).join(" | ")}${see("token", "issue")}`
-    },
-    {
-      args: [...issue, "--scope", "all", "--expires-in", "3 weeks"],
-      line: `Invalid value for flag --expires-in: "3 weeks". ${durations}${see("token", "issue")}`
-    },
-    {
-      args: [...issue, "--scope", "all", "--expires-in=-1d"],
-      line: `Invalid value for flag --expires-in: "-1d". ${durations}${see("token", "issue")}`
-    },
-    {
-      args: ["token", "issue", "--project", "p", "--scope", "all", "--name", "x".repeat(161)],
-      line: `Invalid value for flag --name: "${"x".repeat(161)}". Expected: a string of 1 to 160 characters${see("token", "issue")}`
-    },
-    {
-      args: ["token", "rotate", "--key", "k", "--grace", "0s"],
-      line: `Invalid value for flag --grace: "0s". ${durations}${see("token", "rotate")}`
-    },
-    {
-      args: ["token", "rotate", "--key", "k", "--grace", "1w"],
-      line: `Invalid value for flag --grace: "1w". ${durations}${see("token", "rotate")}`
-    },
-    {
-      args: ["deliveries", "replay", "--project", "p", "--installation", "i", "--since", "yesterday", "--until", "now"],
-      line: `Invalid value for flag --since: "yesterday". Expected: an instant of RFC 3339, such as 2026-11-20T10:00:00Z${see("deliveries", "replay")}`
-    },
-    {
-      args: [...replay, "--pace", "0"],
-      line: `Invalid value for flag --pace: "0". Expected: an integer from 1 to 1000${see("deliveries", "replay")}`
-    },
-    {
-      args: ["listen", "--secret", "correct horse battery staple"],
-      line: `Invalid value for flag --secret: "…". Expected: whsec_ and base64${see("listen")}`
-    },
-    {
-      args: ["listen", "--forward-to", "127.0.0.1:4000"],
-      line: `Invalid value for flag --forward-to: "127.0.0.1:4000". Expected: a URL that starts with http:// or https://${see("listen")}`
-    },
-    {
-      args: ["serve", "--role", "boss"],
-      line: `Invalid value for flag --role: "boss". Expected: "all" | "api" | "worker"${see("serve")}`
-    },
-    ...deliveries,
-    ...tasks
-  ])("`$args`", ({ args, line }) =>
+  it.effect.each(wrong)("for the help of `%s`: `%s`", ([path, args, problem]) =>
     // The usage is checked before the settings.
-    Effect.map(run(args, { env: { PORT: "x" } }), (ended) => assert.deepStrictEqual(ended, failure(2, line)))
+    Effect.map(run(argsOf(args), { env: { PORT: "x" } }), (ended) =>
+      assert.deepStrictEqual(ended, failure(2, problem + see(path)))
+    )
   )
 })

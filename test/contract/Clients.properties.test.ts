@@ -2,23 +2,12 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
-import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { type ClientShape, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { open } from "./Clients.support.ts"
 
-interface Model {
-  readonly displayName: string
-  readonly firstName: string | null
-  readonly lastName: string | null
-  readonly email: string | null
-  readonly phone: string | null
-  readonly tags: ReadonlyArray<string>
-  readonly externalId: string | null
-  readonly organizationId: string | null
-  readonly responsibleMemberId: string | null
-  readonly status: "active" | "archived"
-  readonly version: number
-}
+/** A client without its id and its times, which the service chooses. */
+type Model = Omit<ClientShape, "id" | "createdAt" | "updatedAt" | "archivedAt">
 
 type Patch = Partial<Omit<Model, "version">>
 

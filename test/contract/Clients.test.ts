@@ -1,55 +1,11 @@
 /** Creates, gets and patches of clients (contract §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { atOnce, open } from "./Clients.support.ts"
-
-const full = {
-  displayName: " Ada Lovelace ",
-  firstName: "Ada",
-  lastName: "Lovelace",
-  email: "ada@example.com",
-  phone: "+442071838750",
-  tags: ["vip", "Newsletter", "newsletter"],
-  externalId: "crm-1815"
-}
-
-const nothing = { firstName: null, lastName: null, email: null, phone: null, tags: [], externalId: null }
+import { open } from "./Clients.support.ts"
 
 layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
-  it.effect("is created with the given members, and null or empty defaults", () =>
-    Effect.gen(function* () {
-      const { create, read } = yield* open()
-      for (const [body, expected] of [
-        [full, full],
-        [{ displayName: "A" }, { displayName: "A", ...nothing }],
-        [
-          { displayName: "A", ...nothing },
-          { displayName: "A", ...nothing }
-        ]
-      ] as const) {
-        const before = Date.now()
-        const { changed, replayed, resourceId, version } = receiptOf(yield* create(body), 201)
-        assert.deepStrictEqual([changed, replayed, version], [true, false, 1])
-        assert.match(resourceId, /^cli_/)
-        const { createdAt, updatedAt, ...client } = yield* read(resourceId)
-        assert.deepStrictEqual(client, {
-          ...expected,
-          id: resourceId,
-          tags: [...expected.tags],
-          organizationId: null,
-          responsibleMemberId: null,
-          status: "active",
-          version: 1,
-          archivedAt: null
-        })
-        assert.strictEqual(createdAt, updatedAt)
-        assert.isTrue(Date.parse(createdAt) >= before && Date.parse(createdAt) <= Date.now())
-      }
-    })
-  )
-
   it.effect("gets ids that sort by age", () =>
     Effect.gen(function* () {
       const { created } = yield* open()
@@ -59,36 +15,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
         yield* Effect.sleep(2)
       }
       assert.deepStrictEqual(ids, ids.toSorted())
-    })
-  )
-
-  it.effect("may share its email and external id with others", () =>
-    Effect.gen(function* () {
-      const { create } = yield* open()
-      for (const _ of [1, 2]) receiptOf(yield* create(full), 201)
-    })
-  )
-
-  it.effect("refers only to members and organizations of the project that are not archived", () =>
-    Effect.gen(function* () {
-      const { created, patch, read } = yield* open({
-        members: [
-          { id: "m", name: "M" },
-          { id: "idle", name: "Idle", active: false }
-        ],
-        organizations: [
-          { id: "o", name: "O" },
-          { id: "old", name: "Old", archived: true }
-        ]
-      })
-      const id = yield* created()
-      problemOf(yield* patch("nothing", { displayName: "A" }), 404, "client_not_found")
-      problemOf(yield* patch(id, { displayName: "A", responsibleMemberId: "o" }), 404, "member_not_found")
-      problemOf(yield* patch(id, { displayName: "A", organizationId: "m" }), 404, "organization_not_found")
-      problemOf(yield* patch(id, { displayName: "A", organizationId: "old" }), 409, "organization_archived")
-      assert.deepInclude(yield* read(id), { version: 1, displayName: "New" })
-      receiptOf(yield* patch(id, { organizationId: "o", responsibleMemberId: "m" }), 200)
-      assert.deepInclude(yield* read(id), { organizationId: "o", responsibleMemberId: "m", version: 2 })
     })
   )
 
@@ -123,21 +49,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
         assert.deepInclude(yield* read(id), { id, displayName: "Found" })
       }
       assert.deepStrictEqual((yield* walk("limit=1")).flat().toSorted(), ids.toSorted())
-    })
-  )
-
-  it.effect("keeps each of 50 concurrent patches", () =>
-    Effect.gen(function* () {
-      const { created, patch, read } = yield* open()
-      const id = yield* created()
-      const answers = yield* atOnce(50, (index) => patch(id, { displayName: `Name ${index}` }))
-      const versions = answers.map((answer) => receiptOf(answer, 200).version)
-      assert.deepStrictEqual(
-        versions.toSorted((left, right) => left - right),
-        Array.from({ length: 50 }, (_, index) => index + 2)
-      )
-      const last = versions.indexOf(51)
-      assert.deepInclude(yield* read(id), { version: 51, displayName: `Name ${last}` })
     })
   )
 })

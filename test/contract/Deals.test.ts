@@ -6,58 +6,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { dealPath, open, path, pipelines } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
-const full = {
-  title: " Espresso machines ",
-  clientId: "c",
-  organizationId: "o",
-  pipelineId: "service",
-  stageId: "done",
-  amountMinor: 1_250_000,
-  currency: "EUR",
-  expectedCloseDate: "2026-12-15",
-  responsibleMemberId: "m"
-}
-
-const nothing = {
-  clientId: null,
-  organizationId: null,
-  amountMinor: null,
-  currency: null,
-  expectedCloseDate: null,
-  responsibleMemberId: null
-}
-
 layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
-  it.effect("is created open with the given members, null defaults and the first stage", () =>
-    Effect.gen(function* () {
-      const { create, read } = yield* open()
-      const place = { pipelineId: "sales", stageId: "new" }
-      for (const [body, expected] of [
-        [full, full],
-        [{ title: "A" }, { title: "A", ...place, ...nothing }],
-        [
-          { title: "A", ...nothing },
-          { title: "A", ...place, ...nothing }
-        ]
-      ] as const) {
-        const { changed, replayed, resourceId, version } = receiptOf(yield* create(body), 201)
-        assert.deepStrictEqual([changed, replayed, version], [true, false, 1])
-        assert.match(resourceId, /^deal_/)
-        const { createdAt, updatedAt, ...deal } = yield* read(resourceId)
-        assert.deepStrictEqual(deal, {
-          ...expected,
-          id: resourceId,
-          status: "open",
-          lifecycle: "active",
-          lostReason: null,
-          closedAt: null,
-          version: 1
-        })
-        assert.strictEqual(createdAt, updatedAt)
-      }
-    })
-  )
-
   it.effect("starts on the current default pipeline, and existing deals stay where they are", () =>
     Effect.gen(function* () {
       const { apply, created, read } = yield* open()
@@ -139,6 +88,28 @@ layer(TestServer.layer(), { excludeTestServices: true })("a patch of a deal", (i
           changes.map((_, index) => index + 2)
         )
         assert.deepInclude(yield* read(id), Object.assign({ version: changes.length + 1 }, ...changes))
+      }
+    })
+  )
+
+  it.effect("that closes it succeeds for one of two concurrent outcomes", () =>
+    Effect.gen(function* () {
+      const { created, patch, read } = yield* open()
+      for (let round = 0; round < 5; round++) {
+        const { id } = yield* created()
+        const answers = yield* Effect.forEach(
+          Array.from({ length: 12 }, (_, index) => (index % 2 === 0 ? "won" : "lost")),
+          (status) => Effect.map(patch(id, { status }), (answer) => ({ answer, status })),
+          { concurrency: "unbounded" }
+        )
+        const deal = yield* read(id)
+        assert.strictEqual(deal.version, 2)
+        const changed = answers.filter(({ answer, status }) => {
+          if (status === deal.status) return receiptOf(answer, 200).changed
+          problemOf(answer, 400, "deal_status_invalid")
+          return false
+        })
+        assert.strictEqual(changed.length, 1)
       }
     })
   )

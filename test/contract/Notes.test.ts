@@ -1,13 +1,11 @@
 /** Creates, patches and deletes of notes, their conflicts, and the pages (contract §5, §6, §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { dealOf, faultsOf, notePageOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { dealOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { inOrder, many } from "./Lists.ts"
 import { keyIdOf, open } from "./Notes.support.ts"
-import { newKey } from "./Requests.ts"
 
 const maxVersion = Number.MAX_SAFE_INTEGER
 
@@ -111,16 +109,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is removed only with an expected version in the query", () =>
-    Effect.gen(function* () {
-      const { created, find, path, server, token } = yield* open()
-      const id = yield* created()
-      const answer = yield* server.send({ method: "DELETE", path: `${path}/${id}`, token, key: newKey() })
-      assert.deepStrictEqual(faultsOf(answer), ["query/expectedVersion"])
-      assert.isDefined(yield* find(id))
-    })
-  )
-
   it.effect("is not found on another deal of the project at any version", () =>
     Effect.gen(function* () {
       const notes = yield* open("deal", "other")
@@ -136,18 +124,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
     })
   )
 
-  it.effect("is not found in another project with a deal of the same id", () =>
-    Effect.gen(function* () {
-      const { created, find } = yield* open()
-      const { page, patch, remove } = yield* open()
-      const id = yield* created("A")
-      problemOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 404, "note_not_found")
-      problemOf(yield* remove(id, 1), 404, "note_not_found")
-      assert.deepStrictEqual((yield* page()).items, [])
-      assert.deepInclude(yield* find(id), { body: "A", version: 1 })
-    })
-  )
-
   it.effect("changes neither its deal nor the outbox", () =>
     Effect.gen(function* () {
       const { created, patch, projectId, remove, server, token } = yield* open()
@@ -159,30 +135,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
       receiptOf(yield* remove(id, 2), 200)
       assert.deepStrictEqual(yield* read, before)
       assert.deepStrictEqual(yield* eventsOf(server.sql, projectId), [])
-    })
-  )
-})
-
-const idsOf = ({ items }: ReturnType<typeof notePageOf>) => items.map(({ id }) => id)
-
-layer(TestServer.layer(), { excludeTestServices: true })("the list of notes", (it) => {
-  it.effect("contains notes of its deal alone, newest first", () =>
-    Effect.gen(function* () {
-      const notes = yield* open("deal", "other")
-      yield* notes.insert(many(7))
-      yield* notes.but({ dealId: "other" }).insert(many(7).map((note) => ({ ...note, id: `other ${note.id}` })))
-      const written = yield* notes.created()
-      assert.deepStrictEqual(idsOf(yield* notes.page()), [written, ...inOrder(many(7))])
-    })
-  )
-
-  it.effect("continues after a note that has been removed", () =>
-    Effect.gen(function* () {
-      const notes = yield* open()
-      yield* notes.insert(many(9))
-      const first = yield* notes.page("limit=4")
-      receiptOf(yield* notes.remove(idsOf(first).at(-1) ?? assert.fail(), 1), 200)
-      assert.deepStrictEqual(idsOf(yield* notes.page(`cursor=${first.nextCursor}`)), inOrder(many(9)).slice(4))
     })
   )
 })

@@ -12,7 +12,7 @@ export const api = [
   mutating("api/Currencies.ts", "contract/Walk.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
   mutating("api/Ids.ts", "contract/Walk.fields")("text(1, 160)", "text(1, 161)"),
   mutating("api/Shape.ts", "contract/Campaigns.fields")("JsonPointer.escapeToken(String(segment))", "String(segment)"),
-  mutating("api/Instant.ts", "project/ProjectFile", "project/Projects.crm")("(?!0000)", ""),
+  mutating("api/Instant.ts", "project/ProjectFile")("(?!0000)", ""),
   mutating("api/Authentication.ts", "api/Document")('scheme: "bearer"', 'scheme: "Bearer"'),
   mutating("api/Document.ts", "api/Document")("operation.operationId = name", ""),
   mutating("api/Document/Parameters.ts", "api/Document")("`${name}-0001`", "`-${name}`"),

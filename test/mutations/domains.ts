@@ -13,9 +13,9 @@ const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
 const sessions = mutating("console/Sessions.ts", "console/Access")
 const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.leases", "campaigns/Runner.outcomes")
-const clients = mutating("crm/Clients/Patch.ts", "contract/Clients", "contract/Clients.properties")
+const clients = mutating("crm/Clients/Patch.ts", "contract/Clients.idempotency", "contract/Clients.properties")
 const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients.capacity")
-const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.moves")
+const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
 const replay = mutating("platform/idempotency/Outcomes.ts", "contract/Clients.idempotency")
 const attempt = mutating("platform/idempotency/Attempt.ts", "contract/Clients.idempotency")
 

@@ -1,11 +1,11 @@
 /** Mutations of `src/project`. */
 import { mutating } from "./Mutation.ts"
 
-const upsert = mutating("project/Projects/Upsert.ts", "project/Projects", "project/Projects.crm")
+const upsert = mutating("project/Projects/Upsert.ts", "project/Projects.properties")
 const references = mutating("project/Projects/References.ts", "project/Projects.references")
-const pipelines = mutating("project/Projects/Pipelines.ts", "project/Projects.pipelines")
-const channels = mutating("project/Projects/Channels.ts", "project/Projects.channels")
-const deals = mutating("project/Projects/Deals.ts", "project/Projects.deals")
+const pipelines = mutating("project/Projects/Pipelines.ts", "project/Projects.properties")
+const channels = mutating("project/Projects/Channels.ts", "project/Projects.properties")
+const deals = mutating("project/Projects/Deals.ts", "project/Projects.properties")
 const exports = mutating("project/Exports.ts", "project/Projects.concurrency")
 const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
 
@@ -17,14 +17,18 @@ export const project = [
   references('"pipelines/*/stages/*/id",', ""),
   references('["segments/*/clientIds/*", "clients"],', ""),
   references("id === mergedIntoClientId", "false"),
-  references("JSON.stringify([channelId, address])", "address", "project/Projects.messaging"),
+  references("JSON.stringify([channelId, address])", "address"),
   references("WHERE project_id = ${file.project.id} AND id", "WHERE id"),
   pipelines("replaced.has(pipelineId) ? [] :", "false ? [] :"),
-  pipelines("dealIn.set(stageId, id)", "undefined"),
-  pipelines("AND NOT EXISTS (SELECT FROM unnest", "AND true OR NOT EXISTS (SELECT FROM unnest"),
+  pipelines("dealIn.set(stageId, id)", "undefined", "project/Projects.references"),
+  pipelines(
+    "AND NOT EXISTS (SELECT FROM unnest",
+    "AND true OR NOT EXISTS (SELECT FROM unnest",
+    "project/Projects.references"
+  ),
   channels("const isSame =", "const isSame = false &&"),
-  channels("old.providerType !== providerType", "false"),
-  channels(", ...Record.filter({ ...old }, (_, member) => member in defaults)", ""),
+  channels("old.providerType !== providerType", "false", "project/Projects.secrets"),
+  channels(", ...Record.filter({ ...old }, (_, member) => member in defaults)", "", "project/Projects.concurrency"),
   deals("old?.pipelineId === pipelineId ? old.stageId : firstStage", "firstStage"),
   deals('status === "lost" ? (old?.lostReason ?? null) : null', "old?.lostReason ?? null"),
   deals("isOpen && deal.closedAt !== null", "false"),

@@ -115,7 +115,10 @@ export const file: fc.Arbitrary<File> = fc
           modules: fc.subarray(["crm", "messaging", "campaigns", "integrations", "tickets"] as const),
           entitlements: fc.uniqueArray(text(160), { maxLength: 3 }),
           rateLimits: record({ read: limit, write: limit, messages: limit }, []),
-          defaultPipelineId: fc.constantFrom(...targets.pipelines.map(({ id }) => id))
+          defaultPipelineId: fc.option(fc.constantFrom(...targets.pipelines.map(({ id }) => id)), {
+            nil: null,
+            freq: 9
+          })
         },
         ["id", "name"]
       ),

@@ -61,7 +61,7 @@ const activeClients = Effect.fnUntraced(function* (projectId: string) {
 layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
   it.effect("of the same new project succeeds twice", () =>
     Effect.gen(function* () {
-      for (let round = 0; round < 5; round++) {
+      for (let round = 0; round < 3; round++) {
         const id = `twice-${round}`
         const file = {
           project: { contactCapacity: 10 },
@@ -93,10 +93,8 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
 
   for (const [before, after] of [
     [null, 1000],
-    [1000, 2000],
     [60, 50],
-    [1000, null],
-    [null, null]
+    [1000, null]
   ] as const) {
     it.effect(`as creates and patches, counts exactly when the capacity goes from ${before} to ${after}`, () =>
       Effect.gen(function* () {

@@ -31,40 +31,6 @@ layer(services)("a project file's imports", (it) => {
       WHERE project_id = ${projectId} ORDER BY position`
   })
 
-  it.effect("are stored once, and an equal file changes nothing", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* stage("twice", { importProfile: profile, stagedRecords: [note, ada] }), "created")
-      assert.deepStrictEqual(yield* recordsOf("twice"), [note, ada])
-      const before = yield* stagedOf("twice")
-      assert.strictEqual(yield* stage("twice", { importProfile: profile, stagedRecords: [note, ada] }), "unchanged")
-      // The order of members has no meaning.
-      const turned = { ...ada, fields: { mail: ada.fields.mail, name: ada.fields.name } }
-      assert.strictEqual(yield* stage("twice", { stagedRecords: [note, turned] }), "unchanged")
-      assert.strictEqual(yield* stage("twice", {}), "unchanged")
-      assert.deepStrictEqual(yield* stagedOf("twice"), before)
-    })
-  )
-
-  it.effect("are replaced as a whole, kept when omitted, and removed by an empty list", () =>
-    Effect.gen(function* () {
-      yield* stage("replace", { importProfile: profile, stagedRecords: [ada, note] })
-      assert.strictEqual(yield* stage("replace", { stagedRecords: [note] }), "updated")
-      assert.deepStrictEqual(yield* recordsOf("replace"), [note])
-      // Their order matters: the later one of two equal records is the duplicate.
-      assert.strictEqual(yield* stage("replace", { stagedRecords: [note, ada] }), "updated")
-      assert.strictEqual(yield* stage("replace", { stagedRecords: [ada, note] }), "updated")
-      assert.deepStrictEqual(yield* recordsOf("replace"), [ada, note])
-      assert.strictEqual(yield* stage("replace", { stagedRecords: [] }), "updated")
-      assert.deepStrictEqual(yield* stagedOf("replace"), [[], [], []])
-      assert.deepInclude((yield* rowsOf("installations", "replace"))[0], {
-        profile_version: 1,
-        profile_mappings: profile.mappings,
-        staged_digest: null
-      })
-      assert.strictEqual(yield* stage("replace", { stagedRecords: [] }), "unchanged")
-    })
-  )
-
   it.effect("are judged again when the profile changes, and not at all without it", () =>
     Effect.gen(function* () {
       yield* stage("profile", { importProfile: profile, stagedRecords: [ada] })
@@ -149,23 +115,6 @@ layer(services)("a project file's imports", (it) => {
         )
       )
       assert.deepStrictEqual([yield* rowsOf("installations", "faults"), yield* stagedOf("faults")], before)
-    })
-  )
-
-  it.effect("of one installation do not change those of others", () =>
-    Effect.gen(function* () {
-      const installation = (id: string, parts: Parts) => JSON.parse(JSON.stringify({ id, name: id, ...parts }))
-      const both = { importProfile: profile, stagedRecords: [ada, note] }
-      yield* apply("several", { installations: ["a", "b", "c"].map((id) => installation(id, both)) })
-      const before = yield* stagedOf("several")
-      const { unchanged, updated } = yield* apply("several", {
-        installations: [installation("a", both), installation("b", { stagedRecords: [note] }), installation("d", {})]
-      })
-      assert.deepStrictEqual([unchanged["installations"], updated["installations"]], [1, 1])
-      const of = (state: typeof before) =>
-        state.map((rows) => rows.filter(({ installation_id }) => installation_id !== "b"))
-      assert.deepStrictEqual(of(yield* stagedOf("several")), of(before))
-      assert.strictEqual((yield* recordsOf("several")).length, 5)
     })
   )
 })

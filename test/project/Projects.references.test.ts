@@ -5,6 +5,8 @@ import { apply, faultsOf, projectRow, services, textOf } from "./Projects.suppor
 
 const nothingIn = (target: string) => `names nothing in ${target}, here or in the project`
 
+const uuid = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
+
 const targets = {
   members: [{ id: "m", name: "M" }],
   organizations: [{ id: "o", name: "O" }],
@@ -13,7 +15,8 @@ const targets = {
   stampOffers: [
     { id: "1", name: "One" },
     { id: "2", name: "Two" }
-  ]
+  ],
+  channels: [{ id: "k", providerType: "sandbox" as const, displayName: "K" }]
 }
 
 /** Every reference that a file can have. The first three parts reference each other, the rest reference `targets`. */
@@ -25,6 +28,7 @@ const referring = {
       displayName: "C",
       organizationId: "o",
       responsibleMemberId: "m",
+      addresses: [{ channelId: "k", address: "1" }],
       loyalty: { levelId: "l", readyStampOfferIds: ["1", "2"] }
     }
   ],
@@ -32,6 +36,7 @@ const referring = {
     { id: "d", title: "D", clientId: "c", organizationId: "o", pipelineId: "p", stageId: "s", responsibleMemberId: "m" }
   ],
   tickets: [{ id: "t", subject: "T", status: "open" as const, clientId: "c" }],
+  conversations: [{ id: uuid, clientId: "c", channelId: "k", address: "1" }],
   tasks: [{ id: "k", title: "K", dealId: "d", clientId: "c", assigneeId: "m" }]
 }
 
@@ -39,8 +44,9 @@ layer(services)("references of a project file", (it) => {
   it.effect("are to records of the file or the project only", () =>
     Effect.gen(function* () {
       yield* apply("references-other", { ...targets, ...referring })
-      const { deals, project, tasks, tickets } = referring
-      const alone = { project, clients: referring.clients, deals, tickets, tasks }
+      const { clients, conversations, deals, project, tasks, tickets } = referring
+      const others = { tickets, conversations, tasks }
+      const alone = { project, clients, deals, ...others }
       assert.deepStrictEqual(yield* faultsOf(textOf("references", alone)), [
         `project/defaultPipelineId: ${nothingIn("pipelines")}`,
         `clients/0/organizationId: ${nothingIn("organizations")}`,
@@ -48,14 +54,18 @@ layer(services)("references of a project file", (it) => {
         `clients/0/loyalty/levelId: ${nothingIn("loyaltyLevels")}`,
         `clients/0/loyalty/readyStampOfferIds/0: ${nothingIn("stampOffers")}`,
         `clients/0/loyalty/readyStampOfferIds/1: ${nothingIn("stampOffers")}`,
+        `clients/0/addresses/0/channelId: ${nothingIn("channels")}`,
         `deals/0/organizationId: ${nothingIn("organizations")}`,
         `deals/0/pipelineId: ${nothingIn("pipelines")}`,
         `deals/0/stageId: ${nothingIn("stages")}`,
         `deals/0/responsibleMemberId: ${nothingIn("members")}`,
+        `conversations/0/channelId: ${nothingIn("channels")}`,
         `tasks/0/assigneeId: ${nothingIn("members")}`
       ])
-      assert.deepStrictEqual(yield* faultsOf(textOf("references", { tickets, tasks })), [
+      assert.deepStrictEqual(yield* faultsOf(textOf("references", others)), [
         `tickets/0/clientId: ${nothingIn("clients")}`,
+        `conversations/0/clientId: ${nothingIn("clients")}`,
+        `conversations/0/channelId: ${nothingIn("channels")}`,
         `tasks/0/dealId: ${nothingIn("deals")}`,
         `tasks/0/clientId: ${nothingIn("clients")}`,
         `tasks/0/assigneeId: ${nothingIn("members")}`
@@ -71,11 +81,13 @@ layer(services)("references of a project file", (it) => {
         clients: 1,
         deals: 1,
         tickets: 1,
+        conversations: 1,
         tasks: 1
       })
-      assert.deepStrictEqual((yield* apply("references", { tickets, tasks })).unchanged, {
+      assert.deepStrictEqual((yield* apply("references", others)).unchanged, {
         project: 1,
         tickets: 1,
+        conversations: 1,
         tasks: 1
       })
     })
@@ -87,17 +99,38 @@ layer(services)("references of a project file", (it) => {
         ...targets,
         ...referring,
         members: [{ id: "m", name: "M", active: false }],
+        channels: targets.channels.map((channel) => ({ ...channel, status: "revoked" as const })),
         organizations: [{ id: "o", name: "O", archived: true }],
-        clients: [{ id: "c", displayName: "C", status: "archived" }]
+        clients: [{ ...referring.clients[0], id: "c", displayName: "C", status: "archived" }]
       })
       assert.strictEqual(report.created["deals"], 1)
+    })
+  )
+
+  it.effect("of deals keep a stage on its pipeline, unless the file moves the deals", () =>
+    Effect.gen(function* () {
+      const id = "stages"
+      const pipeline = (id: string, ...stages: ReadonlyArray<string>) => ({
+        id,
+        name: id,
+        stages: stages.map((id) => ({ id, name: id }))
+      })
+      const deals = [{ id: "d", title: "D", pipelineId: "p", stageId: "a" }]
+      yield* apply(id, { pipelines: [pipeline("p", "a", "b"), pipeline("q", "c")], deals })
+      const pipelines = [pipeline("p", "b"), pipeline("q", "c", "a")]
+      for (const file of [{ pipelines }, { pipelines, deals: [{ id: "d", title: "D" }] }]) {
+        assert.deepStrictEqual(yield* faultsOf(textOf(id, file)), [
+          "pipelines/0/stages: must keep the stage a: the deal d is in it"
+        ])
+      }
+      const moved = [{ id: "d", title: "D", pipelineId: "q", stageId: "a" }]
+      assert.strictEqual((yield* apply(id, { pipelines, deals: moved })).updated["deals"], 1)
     })
   )
 
   it.effect("to missing records are reported with all other faults between records, without effect", () =>
     Effect.gen(function* () {
       const id = "faulty"
-      const uuid = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
       const named = [
         { id: "x", name: "X" },
         { id: "y", name: "Y" },

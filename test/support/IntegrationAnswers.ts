@@ -1,77 +1,25 @@
-/** Strict schemas of the answers about installations, webhooks and deliveries (contract §10). */
+/** Assertions on answers about installations, webhooks and deliveries (contract §10). */
 import { Schema } from "effect"
-import { assertJson, decodes, pagesOf, recordOf, Timestamp } from "./ContractAnswers.ts"
+import { Delivery, DeliveryDetails } from "../../src/api/integrations/Deliveries.ts"
+import { Installation } from "../../src/api/integrations/Installations.ts"
+import { Webhook } from "../../src/api/integrations/WebhookHealth.ts"
+import { assertJson, decodes, pagesOf, recordOf } from "./ContractAnswers.ts"
 import type { Answer } from "./ContractHttp.ts"
 
-const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
-const Version = Schema.Int.check(Schema.isGreaterThanOrEqualTo(1))
-const nullable = Schema.NullOr(Schema.NonEmptyString)
-const time = Schema.NullOr(Timestamp)
-const Types = Schema.Literals([
-  "crm.deal.created.v1",
-  "crm.deal.updated.v1",
-  "crm.deal.stage_changed.v1",
-  "crm.task.created.v1",
-  "crm.task.completed.v1"
-])
-
-export const installationPageOf = pagesOf(
-  Schema.Struct({
-    id: Schema.NonEmptyString,
-    name: Schema.NonEmptyString,
-    profileVersion: Schema.NullOr(Version),
-    webhook: Schema.NullOr(Schema.Struct({ enabled: Schema.Boolean, version: Version }))
-  })
-)
-
-const HealthShape = Schema.Struct({
-  state: Schema.Literals(["unused", "healthy", "failing", "parked", "resting"]),
-  failuresInARow: Count,
-  failingSince: time,
-  lastSuccessAt: time,
-  nextAttemptAt: time,
-  pending: Count.check(Schema.isLessThanOrEqualTo(10_000)),
-  lastFailure: Schema.NullOr(
-    Schema.Struct({ at: Timestamp, statusCode: Schema.NullOr(Schema.Int), errorCode: nullable })
-  )
-}).check(
-  Schema.makeFilter(({ nextAttemptAt, pending }) => nextAttemptAt === null || pending > 0, {
-    expected: "a next attempt only while something is pending"
-  })
-)
+export const installationPageOf = pagesOf(Schema.toEncoded(Installation))
 
 /** Asserts that an answer is a webhook with its version as `ETag`. */
 export const webhookOf = recordOf(
-  Schema.Struct({
-    installationId: Schema.NonEmptyString,
-    endpointUrl: Schema.NonEmptyString,
-    eventTypes: Schema.NonEmptyArray(Types),
-    enabled: Schema.Boolean,
-    disabledReason: Schema.NullOr(Schema.Literals(["gone", "failing", "operator"])),
-    version: Version,
-    updatedAt: Timestamp,
-    secrets: Schema.Array(Schema.Struct({ createdAt: Timestamp, signsUntil: time })),
-    health: HealthShape
-  }).check(
+  Schema.toEncoded(Webhook).check(
     Schema.makeFilter(({ disabledReason, enabled }) => enabled === (disabledReason === null), {
       expected: "a reason exactly while it is disabled"
-    })
+    }),
+    Schema.makeFilter(({ health }) => health.nextAttemptAt === null || health.pending > 0, {
+      expected: "a next attempt only while something is pending"
+    }),
+    Schema.makeFilter(({ health }) => health.pending <= 10_000, { expected: "a count of at most 10,000" })
   )
 )
-
-const deliveryFields = {
-  id: Schema.NonEmptyString,
-  eventId: Schema.NonEmptyString,
-  eventType: Types,
-  status: Schema.Literals(["pending", "delivered", "dead"]),
-  attempts: Count,
-  nextAttemptAt: time,
-  lastStatusCode: Schema.NullOr(Schema.Int),
-  lastErrorCode: nullable,
-  replayOf: nullable,
-  createdAt: Timestamp,
-  finishedAt: time
-}
 
 const isEnded = Schema.makeFilter(
   ({
@@ -86,31 +34,9 @@ const isEnded = Schema.makeFilter(
   { expected: "an end, and no next attempt, exactly unless it is pending" }
 )
 
-export const deliveryPageOf = pagesOf(Schema.Struct(deliveryFields).check(isEnded))
+export const deliveryPageOf = pagesOf(Schema.toEncoded(Delivery).check(isEnded))
 
-const decodeDelivery = decodes(
-  Schema.Struct({
-    ...deliveryFields,
-    event: Schema.Struct({
-      id: Schema.NonEmptyString,
-      type: Types,
-      timestamp: Timestamp,
-      data: Schema.Record(Schema.String, Schema.Unknown)
-    }),
-    attemptLog: Schema.Array(
-      Schema.Struct({
-        number: Version,
-        startedAt: Timestamp,
-        finishedAt: Timestamp,
-        durationMs: Schema.NullOr(Count),
-        statusCode: Schema.NullOr(Schema.Int),
-        errorCode: nullable,
-        endpointUrl: nullable,
-        responseBody: Schema.NullOr(Schema.String)
-      })
-    )
-  }).check(isEnded)
-)
+const decodeDelivery = decodes(Schema.toEncoded(DeliveryDetails).check(isEnded))
 
 /** Asserts that an answer is a delivery with its event and its attempts. */
 export const deliveryOf = (answer: Answer) => {

@@ -1,74 +1,45 @@
-/** Strict schemas of the answers of messaging (contract §8). */
+/** Assertions on answers of messaging (contract §8). */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
-import { assertJson, decodes, pagesOf, problemOf, replayedOf, Timestamp } from "./ContractAnswers.ts"
+import { ConversationSource, MessageAttempt, MessageReceipt, Source } from "../../src/api/messaging/Messaging.ts"
+import { assertJson, decodes, pagesOf, problemOf, replayedOf } from "./ContractAnswers.ts"
 import type { Answer } from "./ContractHttp.ts"
 
-const SourceShape = Schema.Struct({
-  id: Schema.NonEmptyString,
-  channelId: Schema.NonEmptyString,
-  providerType: Schema.Literals(["http", "telegram", "sandbox"]),
-  displayName: Schema.NonEmptyString,
-  status: Schema.Literals(["active", "revoked"]),
-  capabilities: Schema.Struct({ textReply: Schema.Boolean }),
-  connectedAt: Timestamp,
-  revokedAt: Schema.NullOr(Timestamp)
-}).check(
-  Schema.makeFilter(({ revokedAt, status }) => (status === "revoked") === (revokedAt !== null), {
-    expected: "revokedAt exactly while it is revoked"
-  }),
-  Schema.makeFilter(({ capabilities, status }) => capabilities.textReply === (status === "active"), {
-    expected: "textReply exactly while it is active"
-  })
-)
-export type SourceShape = typeof SourceShape.Type
-
-const Uuid = Schema.String.check(Schema.isPattern(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/))
+const SourceShape = Schema.toEncoded(Source)
+const isConsistent = ({ capabilities, revokedAt, status }: typeof SourceShape.Type) =>
+  (status === "revoked") === (revokedAt !== null) && capabilities.textReply === (status === "active")
+const consistent = { expected: "revokedAt exactly while it is revoked, and textReply exactly while it is active" }
 
 const decodeConversationSource = decodes(
-  Schema.Struct({ conversationId: Uuid, source: SourceShape, observedAt: Timestamp })
+  Schema.toEncoded(ConversationSource).check(Schema.makeFilter(({ source }) => isConsistent(source), consistent))
 )
 
-const AttemptShape = Schema.Struct({
-  number: Schema.Int,
-  status: Schema.Literals(["pending", "accepted", "retrying", "rejected", "unknown"]),
-  startedAt: Timestamp,
-  finishedAt: Schema.NullOr(Timestamp),
-  providerMessageId: Schema.NullOr(Schema.NonEmptyString),
-  errorCode: Schema.NullOr(Schema.NonEmptyString),
-  nextAttemptAt: Schema.NullOr(Timestamp)
-}).check(
-  Schema.makeFilter(({ finishedAt, status }) => (status === "pending") === (finishedAt === null), {
-    expected: "finishedAt exactly when it is over"
-  }),
-  Schema.makeFilter(({ providerMessageId, status }) => (status === "accepted") === (providerMessageId !== null), {
-    expected: "the provider's id exactly when it took the message"
-  }),
-  Schema.makeFilter(({ nextAttemptAt, status }) => status !== "retrying" || nextAttemptAt !== null, {
-    expected: "the time of the next attempt when it is to be made"
-  })
-)
+const AttemptShape = Schema.toEncoded(MessageAttempt)
 export type AttemptShape = typeof AttemptShape.Type
 
-const MessageReceiptShape = Schema.Struct({
-  messageId: Schema.NonEmptyString,
-  conversationId: Uuid,
-  sourceId: Schema.NonEmptyString,
-  deliveryStatus: Schema.Literals(["pending", "sent", "retrying", "unknown", "failed"]),
-  createdAt: Timestamp,
-  updatedAt: Timestamp,
-  attempts: Schema.Array(AttemptShape)
-}).check(
+const MessageReceiptShape = Schema.toEncoded(MessageReceipt).check(
   Schema.makeFilter(({ attempts }) => attempts.every(({ number }, index) => number === index + 1), {
     expected: "the attempts in their order, from 1"
   }),
+  Schema.makeFilter(
+    ({ attempts }) => attempts.every(({ finishedAt, status }) => (status === "pending") === (finishedAt === null)),
+    { expected: "finishedAt exactly when an attempt is over" }
+  ),
+  Schema.makeFilter(
+    ({ attempts }) =>
+      attempts.every(({ providerMessageId, status }) => (status === "accepted") === (providerMessageId !== null)),
+    { expected: "the provider's id exactly when it took the message" }
+  ),
+  Schema.makeFilter(
+    ({ attempts }) => attempts.every(({ nextAttemptAt, status }) => status !== "retrying" || nextAttemptAt !== null),
+    { expected: "the time of the next attempt when it is to be made" }
+  ),
   Schema.makeFilter(({ createdAt, updatedAt }) => createdAt <= updatedAt, { expected: "no change before it was made" })
 )
-export type MessageReceiptShape = typeof MessageReceiptShape.Type
 
 const decodeMessageReceipt = decodes(MessageReceiptShape)
 
-export const sourcePageOf = pagesOf(SourceShape)
+export const sourcePageOf = pagesOf(SourceShape.check(Schema.makeFilter(isConsistent, consistent)))
 
 /** Asserts that an answer is the source of a conversation, which has no version. */
 export const conversationSourceOf = (answer: Answer) => {
