@@ -4,6 +4,7 @@ import { Effect, Redacted, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { createHmac } from "node:crypto"
 import { Webhook } from "standardwebhooks"
+import { dealExample } from "../../src/api/crm/Deals.ts"
 import { withAbsentAsNull } from "../../src/client/OlderEvents.ts"
 import {
   verifyWebhook,
@@ -16,25 +17,7 @@ import {
 const secretOf = (fill: number) => `whsec_${Buffer.alloc(32, fill).toString("base64")}`
 const [fresh, old, other] = [secretOf(0xfb), secretOf(2), secretOf(3)]
 
-const deal = {
-  id: "deal_1",
-  title: "Espresso machines, für den Hafen ☕",
-  clientId: null,
-  organizationId: null,
-  pipelineId: "pipe_sales",
-  stageId: "stage_offer",
-  status: "open",
-  lifecycle: "active",
-  amountMinor: 1250000,
-  currency: "EUR",
-  expectedCloseDate: null,
-  responsibleMemberId: null,
-  lostReason: null,
-  closedAt: null,
-  version: 2,
-  createdAt: "2026-11-20T10:00:00.000Z",
-  updatedAt: "2026-11-20T10:00:00.000Z"
-}
+const deal = { ...dealExample, title: "Espresso machines, für den Hafen ☕", clientId: null, version: 2 }
 
 const task = {
   id: "task_1",
