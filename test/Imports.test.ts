@@ -35,7 +35,7 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   campaigns: ["messaging", "crm", "platform", "api"],
   integrations: ["crm", "platform", "api"],
   project: ["campaigns", "integrations", "messaging", "crm", "platform", "api"],
-  console: ["campaigns", "integrations", "messaging", "platform", "api"],
+  console: ["project", "campaigns", "integrations", "messaging", "platform", "api"],
   server: ["console", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
   // Of the client, the verification of webhooks.
   cli: ["server", "console", "client", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],

@@ -4,12 +4,19 @@ import { Instant } from "../api/Instant.ts"
 import { eventTypes } from "../api/integrations/Events.ts"
 import { pendingMax } from "../api/integrations/WebhookHealth.ts"
 import { ProjectId } from "../api/Ids.ts"
+import { CampaignControl, operations } from "../campaigns/CampaignControl.ts"
 import { Deliveries } from "../integrations/Deliveries.ts"
 import { filterNames, highestPace, Replays } from "../integrations/Replays.ts"
 import { TestEvents } from "../integrations/TestEvents.ts"
 import { WebhookControl } from "../integrations/WebhookControl.ts"
 import { Messages } from "../messaging/Messages.ts"
 import { href } from "./Html.ts"
+
+export const campaignLabels = {
+  pause: "Pause the campaign",
+  resume: "Resume the campaign",
+  cancel: "Cancel the campaign"
+}
 
 /** The result of an action. */
 export interface ActionResult {
@@ -21,80 +28,125 @@ export interface ActionResult {
   readonly ask?: { readonly title: string; readonly message: string; readonly label: string }
 }
 
-/** Whether the operator has seen what the action will do. */
-const isConfirmed = (form: URLSearchParams) => form.get("confirmed") === "yes"
+interface Parts {
+  readonly form: URLSearchParams
+  readonly projectId: ProjectId
+  readonly text: (field: string) => string
+  /** Whether the operator has seen what the action will do. */
+  readonly isConfirmed: boolean
+}
+
+/** Makes an action. It returns to `path` in its project, with the fields `query` of the form. */
+const action =
+  <E, R>(
+    path: string,
+    query: ReadonlyArray<string>,
+    run: (parts: Parts) => Effect.Effect<Partial<ActionResult>, E, R>
+  ) =>
+  (form: URLSearchParams) =>
+    Effect.flatMap(Schema.decodeUnknownEffect(ProjectId)(form.get("project")), (projectId) => {
+      const text = (field: string) => form.get(field) ?? ""
+      const page = href(path, Object.fromEntries(["project", ...query].map((field) => [field, text(field)])))
+      return Effect.map(
+        run({ form, projectId, text, isConfirmed: text("confirmed") === "yes" }),
+        (result): ActionResult => ({ page, ...result })
+      )
+    })
 
 const plural = (count: number, one: string, many: string) => `${count} ${count === 1 ? one : many}`
 
-const projectOf = (form: URLSearchParams) => Schema.decodeUnknownEffect(ProjectId)(form.get("project"))
+const done = (title: string, message: string) => ({ done: { title, message } })
+const ask = (title: string, message: string, label: string) => ({ ask: { title, message, label } })
 
-const text = (form: URLSearchParams, name: string) => form.get(name) ?? ""
+const retry = action("/console/delivery", ["id"], ({ projectId, text }) =>
+  Deliveries.use((deliveries) => deliveries.retry(projectId, text("id"))).pipe(
+    Effect.as(
+      done("The delivery is retried", "The delivery is pending again. It is sent as soon as its endpoint may get one.")
+    )
+  )
+)
 
-const deliveryPage = (form: URLSearchParams) =>
-  href("/console/delivery", { project: text(form, "project"), id: text(form, "id") })
-const webhookPage = (form: URLSearchParams) =>
-  href("/console/webhook", { project: text(form, "project"), installation: text(form, "installation") })
-const replaysPage = (form: URLSearchParams) => href("/console/replays", { project: text(form, "project") })
+const test = action("/console/webhook", ["installation"], ({ projectId, text }) =>
+  TestEvents.use((events) => events.send(projectId, text("installation"))).pipe(
+    Effect.map(({ durationMs, errorCode, status }) => {
+      const isDelivered = status !== null && status >= 200 && status <= 299
+      const result =
+        status === null ? `There was no answer: ${errorCode}` : `The endpoint answered with status ${status}`
+      return done(`The test event was ${isDelivered ? "" : "not "}delivered`, `${result}, after ${durationMs} ms.`)
+    })
+  )
+)
 
-const retry = Effect.fnUntraced(function* (form: URLSearchParams) {
-  const deliveries = yield* Deliveries
-  yield* deliveries.retry(yield* projectOf(form), text(form, "id"))
-  const message = "The delivery is pending again. It is sent as soon as its endpoint may get one."
-  return { page: deliveryPage(form), done: { title: "The delivery is retried", message } }
-})
+const enable = action("/console/webhook", ["installation"], ({ projectId, text }) =>
+  WebhookControl.use((webhooks) => webhooks.enable(projectId, text("installation"))).pipe(
+    Effect.as(
+      done(
+        "The webhook is enabled",
+        "Its endpoint is tried at once. What was dead-lettered meanwhile can be replayed on the page of the webhook."
+      )
+    )
+  )
+)
 
-const test = Effect.fnUntraced(function* (form: URLSearchParams) {
-  const events = yield* TestEvents
-  const { durationMs, errorCode, status } = yield* events.send(yield* projectOf(form), text(form, "installation"))
-  const isDelivered = status !== null && status >= 200 && status <= 299
-  const title = isDelivered ? "The test event was delivered" : "The test event was not delivered"
-  const result = status === null ? `There was no answer: ${errorCode}` : `The endpoint answered with status ${status}`
-  return { page: webhookPage(form), done: { title, message: `${result}, after ${durationMs} ms.` } }
-})
-
-const enable = Effect.fnUntraced(function* (form: URLSearchParams) {
-  const webhooks = yield* WebhookControl
-  yield* webhooks.enable(yield* projectOf(form), text(form, "installation"))
-  const message =
-    "Its endpoint is tried at once. What was dead-lettered meanwhile can be replayed on the page of the webhook."
-  return { page: webhookPage(form), done: { title: "The webhook is enabled", message } }
-})
-
-const disable = Effect.fnUntraced(function* (form: URLSearchParams) {
-  const webhooks = yield* WebhookControl
-  const projectId = yield* projectOf(form)
-  const installation = text(form, "installation")
-  if (!isConfirmed(form)) {
+const disable = action(
+  "/console/webhook",
+  ["installation"],
+  Effect.fnUntraced(function* ({ isConfirmed, projectId, text }) {
+    const webhooks = yield* WebhookControl
+    const installation = text("installation")
+    if (isConfirmed) {
+      const { deadLettered } = yield* webhooks.disable(projectId, installation)
+      const message = `${plural(deadLettered, "delivery was", "deliveries were")} dead-lettered. Enable the webhook and replay them to send them after all.`
+      return done("The webhook is disabled", message)
+    }
     const pending = yield* webhooks.pending(projectId, installation)
-    const count =
-      pending >= pendingMax
-        ? `at least ${pendingMax} pending deliveries`
-        : plural(pending, "pending delivery", "pending deliveries")
+    const count = `${pending >= pendingMax ? "at least " : ""}${plural(pending, "pending delivery", "pending deliveries")}`
     const message = `Nothing more is sent to its endpoint, and ${count} will be dead-lettered.`
-    const title = `Disable the webhook of ${installation}?`
-    return { page: webhookPage(form), ask: { title, message, label: "Disable the webhook" } }
-  }
-  const { deadLettered } = yield* webhooks.disable(projectId, installation)
-  const message = `${plural(deadLettered, "delivery was", "deliveries were")} dead-lettered. Enable the webhook and replay them to send them after all.`
-  return { page: webhookPage(form), done: { title: "The webhook is disabled", message } }
-})
+    return ask(`Disable the webhook of ${installation}?`, message, "Disable the webhook")
+  })
+)
 
-const settle = Effect.fnUntraced(function* (form: URLSearchParams) {
-  const messages = yield* Messages
-  const projectId = yield* projectOf(form)
-  const as = yield* Schema.decodeUnknownEffect(Schema.Literals(["sent", "failed"]))(form.get("as"))
-  const id = text(form, "message")
-  const page = href("/console/messages", { project: projectId, status: "unknown" })
-  if (!isConfirmed(form)) {
+const settle = action(
+  "/console/message",
+  ["id"],
+  Effect.fnUntraced(function* ({ form, isConfirmed, projectId, text }) {
+    const messages = yield* Messages
+    const as = yield* Schema.decodeUnknownEffect(Schema.Literals(["sent", "failed"]))(form.get("as"))
+    const id = text("id")
+    if (isConfirmed) {
+      yield* messages.settle(projectId, id, as)
+      return done(`The message is settled as ${as}`, `Callers see the message ${id} as ${as} now.`)
+    }
     const message = "This is final: the message is not sent again, and its callers see this state."
-    return { page, ask: { title: `Settle the message ${id} as ${as}?`, message, label: `Settle as ${as}` } }
-  }
-  yield* messages.settle(projectId, id, as)
-  return {
-    page,
-    done: { title: `The message is settled as ${as}`, message: `Callers see the message ${id} as ${as} now.` }
-  }
-})
+    return ask(`Settle the message ${id} as ${as}?`, message, `Settle as ${as}`)
+  })
+)
+
+/** What each command does to the recipients of a campaign that are not settled, and its result. */
+const commands = {
+  pause: ["wait until the campaign is resumed; attempts that were begun go on", "paused"],
+  resume: ["get the message, at the pace of the campaign", "resumed"],
+  cancel: ["do not get the message; a cancelled campaign cannot be resumed", "cancelled"]
+} as const
+
+const command = action(
+  "/console/campaign",
+  ["id"],
+  Effect.fnUntraced(function* ({ form, isConfirmed, projectId, text }) {
+    const campaigns = yield* CampaignControl
+    const operation = yield* Schema.decodeUnknownEffect(Schema.Literals(operations))(form.get("operation"))
+    const [effect, result] = commands[operation]
+    const { eligible, name, progress } = yield* campaigns.get(projectId, text("id"))
+    const { failed, pending, recipients, sent, skipped } = progress
+    const left = plural(recipients === 0 ? (eligible ?? 0) : pending, "recipient", "recipients")
+    if (isConfirmed) {
+      yield* campaigns.run(projectId, text("id"), operation)
+      return done(`The campaign is ${result}`, `${left} had not been settled before.`)
+    }
+    const message = `Of its recipients ${sent} were sent to, ${failed} failed and ${skipped} were skipped. The remaining ${left} ${effect}.`
+    return ask(`${campaignLabels[operation]} ${name}?`, message, campaignLabels[operation])
+  })
+)
 
 const ReplayForm = Schema.Struct({
   since: Instant,
@@ -104,14 +156,14 @@ const ReplayForm = Schema.Struct({
   pace: Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: highestPace }))
 })
 
-/** What a field of the form has to be, for the page that shows the form again. */
-export const replayFaults = {
-  since: "A time such as 2026-11-20T00:00:00Z.",
-  until: "A time such as 2026-11-21T00:00:00Z, after the first.",
-  status: "One of the states.",
-  type: "One of the types of events.",
-  pace: `A whole number from 1 to ${highestPace}.`
-}
+/** The label of each field of the form, and what the field has to be. */
+export const replayFields = {
+  since: ["Created since", "A time such as 2026-11-20T00:00:00Z."],
+  until: ["and before", "A time such as 2026-11-21T00:00:00Z, after the first."],
+  status: ["State", "One of the states."],
+  type: ["Event", "One of the types of events."],
+  pace: ["Deliveries per second", `A whole number from 1 to ${highestPace}.`]
+} as const
 
 const fieldNames = Record.keys(ReplayForm.fields)
 
@@ -119,48 +171,48 @@ const fieldNames = Record.keys(ReplayForm.fields)
 const faultsOf = (form: URLSearchParams) =>
   fieldNames.filter((name) => Option.isNone(Schema.decodeUnknownOption(ReplayForm.fields[name])(form.get(name))))
 
-const replay = Effect.fnUntraced(function* (form: URLSearchParams) {
-  const replays = yield* Replays
-  const faults = faultsOf(form)
-  if (faults.length > 0) {
-    const filled = Object.fromEntries(fieldNames.map((name) => [name, form.get(name)]))
-    const { installation, project } = Object.fromEntries(form)
-    return { page: href("/console/webhook", { project, installation, ...filled, faulty: faults.join(",") }) }
-  }
-  const { pace, since, status, type, until } = yield* Schema.decodeUnknownEffect(ReplayForm)(Object.fromEntries(form))
-  const start = (dryRun: boolean) =>
-    Effect.flatMap(projectOf(form), (projectId) =>
-      replays.start({
-        projectId,
-        installationId: text(form, "installation"),
-        since: new Date(since),
-        until: new Date(until),
-        eventTypes: type === "" ? [] : [type],
-        filter: status,
-        pace,
-        dryRun
-      })
-    )
-  if (!isConfirmed(form)) {
-    const { matched } = yield* start(true)
+const replay = action(
+  "/console/webhook",
+  ["installation"],
+  Effect.fnUntraced(function* ({ form, isConfirmed, projectId, text }) {
+    const replays = yield* Replays
+    const { installation, project, ...fields } = Object.fromEntries(form)
+    const faults = faultsOf(form)
+    if (faults.length > 0) {
+      const filled = Object.fromEntries(fieldNames.map((name) => [name, form.get(name)]))
+      return { page: href("/console/webhook", { project, installation, ...filled, faulty: faults.join(",") }) }
+    }
+    const { pace, since, status, type, until } = yield* Schema.decodeUnknownEffect(ReplayForm)(fields)
+    const { matched } = yield* replays.start({
+      projectId,
+      installationId: text("installation"),
+      since: new Date(since),
+      until: new Date(until),
+      eventTypes: type === "" ? [] : [type],
+      filter: status,
+      pace,
+      dryRun: !isConfirmed
+    })
+    if (isConfirmed) return { page: href("/console/replays", { project }) }
+    if (matched === 0) return done("Nothing to replay", "No delivery matches.")
     const message = `${plural(matched, "delivery matches and is", "deliveries match and are")} sent again, at most ${pace} a second.`
-    if (matched === 0)
-      return { page: webhookPage(form), done: { title: "Nothing to replay", message: "No delivery matches." } }
-    return { page: webhookPage(form), ask: { title: "Start this replay?", message, label: "Start the replay" } }
-  }
-  yield* start(false)
-  return { page: replaysPage(form) }
-})
+    return ask("Start this replay?", message, "Start the replay")
+  })
+)
 
-const cancelReplay = Effect.fnUntraced(function* (form: URLSearchParams) {
-  const replays = yield* Replays
-  if (!isConfirmed(form)) {
-    const message = "What it has queued already is sent; nothing more is queued. A cancelled replay cannot be resumed."
-    return { page: replaysPage(form), ask: { title: "Cancel this replay?", message, label: "Cancel the replay" } }
-  }
-  yield* replays.cancel(yield* projectOf(form), text(form, "replay"))
-  return { page: replaysPage(form) }
-})
+const cancelReplay = action(
+  "/console/replays",
+  [],
+  Effect.fnUntraced(function* ({ isConfirmed, projectId, text }) {
+    const replays = yield* Replays
+    if (!isConfirmed) {
+      const message = "Its deliveries that were not sent yet are dead-lettered. A cancelled replay cannot be resumed."
+      return ask("Cancel this replay?", message, "Cancel the replay")
+    }
+    yield* replays.cancel(projectId, text("replay"))
+    return {}
+  })
+)
 
 /** The actions by path. */
 export const actions = {
@@ -169,6 +221,7 @@ export const actions = {
   "/console/enable": enable,
   "/console/disable": disable,
   "/console/settle": settle,
+  "/console/campaign-command": command,
   "/console/replay": replay,
   "/console/cancel-replay": cancelReplay
 }

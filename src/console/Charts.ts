@@ -1,10 +1,10 @@
 /** Charts of the attempts of deliveries, as SVG. A table of the same numbers stands below them. */
 import { scaleLinear, scaleUtc } from "d3-scale"
 import { line } from "d3-shape"
-import { DateTime, Effect } from "effect"
+import { Effect, Record } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/Ids.ts"
-import { type Counted, endOf, read } from "../integrations/AttemptMinutes.ts"
+import { read, type Slice, slicesOf } from "../integrations/AttemptMinutes.ts"
 import { type Html, html, link, table } from "./Html.ts"
 import { choiceOf, type PageRequest } from "./Page.ts"
 
@@ -14,70 +14,31 @@ const periods = {
   "12 hours": { minutes: 15, slices: 48 },
   "7 days": { minutes: 180, slices: 56 }
 } as const
-type Period = keyof typeof periods
-const names: ReadonlyArray<Period> = ["1 hour", "12 hours", "7 days"]
+const names = Record.keys(periods)
 
-/** The attempts of a slice. Slices are counted back from now. Percentiles are null without an attempt. */
-interface Slice {
-  readonly slice: number
-  readonly delivered: number
-  readonly failed: number
-  readonly p50: number | null
-  readonly p95: number | null
-}
+const minute = 60_000
 
-const sum = (counted: ReadonlyArray<Counted>) => counted.reduce((sum, { attempts }) => sum + attempts, 0)
-
-/** Returns the end of the range in which the fraction `q` of the attempts is reached, in milliseconds. */
-const quantile = (counted: ReadonlyArray<Counted>, q: number): number | null => {
-  let left = Math.ceil(q * sum(counted))
-  const found = counted
-    .toSorted((one, other) => one.bucket - other.bucket)
-    .find(({ attempts }) => (left -= attempts) <= 0)
-  return found === undefined ? null : endOf(found.bucket)
-}
-
-const slicesOf = (counted: ReadonlyArray<Counted>, slices: number): ReadonlyArray<Slice> =>
-  Array.from({ length: slices }, (_, slice) => {
-    const own = counted.filter((one) => one.slice === slice)
-    const delivered = sum(own.filter((one) => one.delivered))
-    return { slice, delivered, failed: sum(own) - delivered, p50: quantile(own, 0.5), p95: quantile(own, 0.95) }
-  })
-
-/** The attempts of a project, or of all (null), in a period that ends at `now`. */
-export interface Attempts {
-  readonly projectId: ProjectId | null
-  readonly period: Period
-  readonly now: Date
-  readonly counted: ReadonlyArray<Counted>
-}
-
-/** Reads attempts in the period that the query names. */
-export const attemptsOf = Effect.fnUntraced(function* (
+/** Draws the attempts of a project, or of all (null), in the period that the query names, with links to the other periods. */
+export const attemptCharts = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   request: PageRequest,
   projectId: ProjectId | null
 ) {
   const period = (yield* choiceOf(request, "period", names)) ?? "1 hour"
-  const counted = yield* Effect.orDie(read(sql, projectId, periods[period]))
-  const attempts: Attempts = { projectId, period, now: yield* DateTime.nowAsDate, counted }
-  return attempts
-})
-
-const minute = 60_000
-
-/** Draws attempts, with links to the other periods. */
-export const charts = ({ counted, now, period, projectId }: Attempts): Html => {
   const { minutes, slices } = periods[period]
-  const path = projectId === null ? "/console" : "/console/project"
+  const counted = yield* Effect.orDie(read(sql, projectId, periods[period]))
   const links = names.map((name) =>
-    name === period ? html`<strong>${name}</strong>` : link(path, { project: projectId, period: name }, name)
+    name === period ? html`<strong>${name}</strong>` : link(request.path, { project: projectId, period: name }, name)
   )
-  const newest = (Math.floor(now.getTime() / minute) + 1) * minute
+  const newest = (Math.floor(request.session.now / minute) + 1) * minute
   const end = (slice: number) => new Date(newest - slice * minutes * minute)
-  return html`<p class="periods">Attempts of the last ${links}</p>
-    ${counted.length === 0 ? html`<p class="empty">No attempt was made.</p>` : drawn(slicesOf(counted, slices), end, minutes)}`
-}
+  return [
+    html`<p class="links">Attempts of the last ${links}</p>`,
+    counted.length === 0
+      ? html`<p class="empty">No attempt was made.</p>`
+      : drawn(slicesOf(counted, slices), end, minutes)
+  ]
+})
 
 const width = 560
 const height = 180
@@ -120,15 +81,6 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
     return html`<path class="${tone}" d="${drawn([...shown]) ?? ""}"></path>${dots}`
   }
 
-  const rows = shown
-    .filter((slice) => slice.delivered + slice.failed > 0)
-    .map(({ delivered, failed, p50, p95, slice }) => [
-      clock(end(slice + 1)),
-      delivered,
-      failed,
-      p50 === null ? null : shownMillis(p50),
-      p95 === null ? null : shownMillis(p95)
-    ])
   return html`<div class="charts">
       ${figure(
         `Attempts: ${delivered} delivered, ${failed} failed`,
@@ -151,8 +103,14 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
       <summary>The same as numbers</summary>
       ${table(
         `Attempts in slices of ${minutes === 1 ? "1 minute" : `${minutes} minutes`}, newest first, durations at most 19 % too long`,
-        ["From", "Delivered", "Failed", "Median", "95th percentile"],
-        rows,
+        {
+          From: ({ slice }) => clock(end(slice + 1)),
+          Delivered: ({ delivered }) => delivered,
+          Failed: ({ failed }) => failed,
+          Median: ({ p50 }) => (p50 === null ? null : shownMillis(p50)),
+          "95th percentile": ({ p95 }) => (p95 === null ? null : shownMillis(p95))
+        },
+        shown.filter(({ delivered, failed }) => delivered + failed > 0),
         "No attempt was made."
       )}
     </details>`

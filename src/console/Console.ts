@@ -1,8 +1,8 @@
 /** The operators' console: pages on the admin port, rendered by the server, without JavaScript. */
-import { Context, Effect, Layer, Option, Result, Schema } from "effect"
+import { Context, Effect, Layer, Option } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { SqlClient, type SqlError } from "effect/sql"
-import type { ServiceUnavailable } from "../api/Problems.ts"
+import { CampaignControl } from "../campaigns/CampaignControl.ts"
 import { Deliveries } from "../integrations/Deliveries.ts"
 import { Replays } from "../integrations/Replays.ts"
 import { Sender } from "../integrations/Sender.ts"
@@ -15,26 +15,37 @@ import { clients, statement } from "../platform/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
 import { actions, type ActionResult } from "./Actions.ts"
-import { action as submit, html } from "./Html.ts"
+import { actionResponse, errorPage, foreignForm, unavailable } from "./Answers.ts"
 import { pageResponse } from "./Layout.ts"
-import { signInPath } from "./Links.ts"
-import { type Content, inReadTransaction, PageError, type PageRequest } from "./Page.ts"
+import { signInPath } from "../platform/auth/SignInLinks.ts"
+import { type Content, inReadTransaction, type PageError, type PageRequest } from "./Page.ts"
 import { auditLog } from "./pages/AuditLog.ts"
-import { campaigns } from "./pages/Campaigns.ts"
+import { campaign, campaigns } from "./pages/Campaigns.ts"
 import { deliveries } from "./pages/Deliveries.ts"
 import { delivery } from "./pages/Delivery.ts"
 import { keys } from "./pages/Keys.ts"
-import { messages } from "./pages/Messages.ts"
+import { message, messages } from "./pages/Messages.ts"
 import { overview } from "./pages/Overview.ts"
 import { project } from "./pages/Project.ts"
 import { projects } from "./pages/Projects.ts"
 import { replays } from "./pages/Replays.ts"
+import { search } from "./pages/Search.ts"
 import { linkPage, signInPage } from "./pages/SignIn.ts"
 import { webhook } from "./pages/Webhook.ts"
-import { type Session, Sessions, withoutCookie } from "./Sessions.ts"
+import { OperatorSessions, type Session, withoutCookie } from "../platform/auth/OperatorSessions.ts"
 import { style } from "./Style.ts"
 
-type Services = Audit | Deliveries | Replays | TestEvents | WebhookControl | Messages | ApiKeys | Settings | Operator
+type Services =
+  | Audit
+  | Deliveries
+  | Replays
+  | TestEvents
+  | WebhookControl
+  | Messages
+  | CampaignControl
+  | ApiKeys
+  | Settings
+  | Operator
 type Page = (
   sql: SqlClient.SqlClient,
   request: PageRequest
@@ -51,9 +62,12 @@ const pages = {
   "/console/delivery": delivery,
   "/console/replays": replays,
   "/console/messages": messages,
+  "/console/message": message,
   "/console/campaigns": campaigns,
+  "/console/campaign": campaign,
   "/console/keys": keys,
-  "/console/audit": auditLog
+  "/console/audit": auditLog,
+  "/console/search": search
 } as const satisfies Readonly<Record<string, Page>>
 
 const styleSheet = "/console/style.css"
@@ -65,17 +79,11 @@ export const paths: ReadonlyArray<readonly [method: "GET" | "POST", path: string
   ...[...Object.keys(actions), signInPath, signOutPath].map((path) => ["POST", path] as const)
 ]
 
-const errorPage = (title: string, message: string, status: number, session?: Session) =>
-  pageResponse({ title, csrf: session?.csrf }, [html`<p>${message}</p>`], status)
-
-const unavailable = (session?: Session) => (problem: ServiceUnavailable) =>
-  errorPage("Not available", problem.detail ?? "", 503, session)
-
 /** The routes of the console. */
 const routes = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const reports = Context.get(yield* Layer.build(clients.reports), SqlClient.SqlClient)
-    const sessions = yield* Sessions
+    const sessions = yield* OperatorSessions
     const services = yield* Effect.context<Services>()
     const provided = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)
     const sessionOf = ({ cookies }: HttpServerRequest.HttpServerRequest) => sessions.find(cookies)
@@ -92,20 +100,18 @@ const routes = HttpRouter.use(
         return hasSignedOut(response) ? response : sessions.extend(session.value, response)
       }).pipe(Effect.catchTag("service_unavailable", unavailable()))
 
-    const pageRoute = (page: Page) =>
+    const pageRoute = (path: string, page: Page) =>
       withSession((session, request) =>
-        statement(
-          inReadTransaction(reports, asResult(provided(page(reports, { session, query: queryOf(request.url) }))))
-        ).pipe(
-          Effect.flatMap(Effect.fromResult),
-          Effect.flatMap(({ body, title, ...content }) =>
-            pageResponse({ title, project: content.project, csrf: session.csrf, url: request.url }, body)
+        page(reports, { path, session, query: queryOf(request.url) }).pipe(
+          Effect.catchTag("PageError", (error) => Effect.succeed(error.content)),
+          provided,
+          (content) => statement(inReadTransaction(reports, content)),
+          Effect.flatMap(({ body, elsewhere, project, status, title }) =>
+            elsewhere === undefined
+              ? pageResponse({ title, project, csrf: session.csrf, url: request.url }, body, status)
+              : Effect.succeed(HttpServerResponse.redirect(elsewhere, { status: 303 }))
           ),
-          Effect.catchTags({
-            PageError: ({ message, status }) =>
-              errorPage(status === 404 ? "Not found" : "Bad request", message, status, session),
-            service_unavailable: unavailable(session)
-          })
+          Effect.catchTag("service_unavailable", unavailable(session))
         )
       )
 
@@ -125,7 +131,8 @@ const routes = HttpRouter.use(
       "/console/:page",
       withSession((session) => errorPage("Not found", "The console has no page at this address.", 404, session))
     )
-    for (const [path, page] of Object.entries(pages)) yield* router.add("GET", `/${path.slice(1)}`, pageRoute(page))
+    for (const [path, page] of Object.entries(pages))
+      yield* router.add("GET", `/${path.slice(1)}`, pageRoute(path, page))
     for (const [path, action] of Object.entries<Action>(actions)) {
       yield* router.add(
         "POST",
@@ -180,51 +187,8 @@ const routes = HttpRouter.use(
   })
 )
 
-const foreignForm = (session: Session) =>
-  errorPage("Not done", "The form belongs to another session, or is incomplete. Go back and try again.", 403, session)
-
 /** Whether a response is the sign-in page. */
 const hasSignedOut = ({ status }: Response) => status === 401
-
-/** Makes a page error a value, so that only an SQL error rolls the transaction back. */
-const asResult = <R>(page: Effect.Effect<Content, PageError | SqlError.SqlError, R>) =>
-  page.pipe(
-    Effect.map((content): Result.Result<Content, PageError> => Result.succeed(content)),
-    Effect.catchTag("PageError", (error) => Effect.succeed(Result.fail(error)))
-  )
-
-/** Shows what an action will do or has done, or redirects to its page. */
-const actionResponse = <E extends { readonly message: string }>(
-  { path, form, session }: { readonly path: string; readonly form: URLSearchParams; readonly session: Session },
-  action: Effect.Effect<ActionResult, E>
-) =>
-  Effect.matchEffect(action, {
-    onSuccess: ({ ask, done, page }) => {
-      const project = form.get("project") ?? undefined
-      const head = { csrf: session.csrf, project }
-      if (ask !== undefined) {
-        const fields = { ...Object.fromEntries(form), confirmed: "yes" }
-        return pageResponse({ ...head, title: ask.title }, [
-          html`<p>${ask.message}</p>`,
-          html`<div class="actions">${submit(path, session.csrf, fields, ask.label)}</div>`,
-          html`<p><a href="${page}">Back, without a change</a></p>`
-        ])
-      }
-      return done === undefined
-        ? Effect.succeed(HttpServerResponse.redirect(page, { status: 303 }))
-        : pageResponse({ ...head, title: done.title }, [
-            html`<p role="status">${done.message}</p>`,
-            html`<p><a href="${page}">Back</a></p>`
-          ])
-    },
-    onFailure: (error) =>
-      errorPage(
-        "Not done",
-        Schema.isSchemaError(error) ? "A field of the form is missing or invalid." : error.message,
-        409,
-        session
-      )
-  })
 
 /** Reads the form of a POST; none if its body does not arrive. */
 const formOf = (request: HttpServerRequest.HttpServerRequest) =>
@@ -239,12 +203,13 @@ const paramsOf = (text: string) =>
 /** The console with its services. */
 export const layer = routes.pipe(
   Layer.provide([
-    Sessions.layer,
+    OperatorSessions.layer,
     Deliveries.layer,
     Replays.layer,
     TestEvents.layer,
     WebhookControl.layer,
     Messages.layer,
+    CampaignControl.layer,
     ApiKeys.layer,
     Layer.succeed(Operator, { actor: "console session" })
   ]),

@@ -1,5 +1,6 @@
 /** The elements of pages. `html` escapes every interpolated value that is not itself a result of `html`. */
-import { html } from "hono/html"
+import { Record } from "effect"
+import { html, raw } from "hono/html"
 
 export { html }
 
@@ -21,86 +22,86 @@ export const href = (path: string, query: Readonly<Record<string, string | null 
 export const link = (path: string, query: Parameters<typeof href>[1], text: Cell): Html =>
   html`<a href="${href(path, query)}">${text}</a>`
 
+export const traceLink = (url: string | undefined): Html | undefined =>
+  url === undefined ? undefined : html`<a href="${url}" rel="noreferrer">Open the trace</a>`
+
+/** The columns of a table: the cell of a row by the column's name. */
+export type Columns<Row> = Readonly<Record<string, (row: Row) => Cell>>
+
 /**
  * A table with a caption, which screen readers announce; without rows, the text `empty` instead. On narrow screens the style sheet
  * shows each row as a card: the roles keep it a table, and each cell has the name of its column.
  */
-export const table = (
-  caption: string,
-  head: ReadonlyArray<string>,
-  rows: ReadonlyArray<ReadonlyArray<Cell>>,
-  empty: string
-): Html =>
-  rows.length === 0
-    ? html`<p class="empty">${empty}</p>`
-    : html`<div class="scroll" tabindex="0" role="region" aria-label="${caption}">
-        <table role="table">
-          <caption>
-            ${caption}
-          </caption>
-          <thead role="rowgroup">
-            <tr role="row">
-              ${head.map((name) => html`<th role="columnheader" scope="col">${name}</th>`)}
-            </tr>
-          </thead>
-          <tbody role="rowgroup">
-            ${rows.map(
-              (row) =>
-                html`<tr role="row">
-                  ${row.map((cell, i) => html`<td role="cell" data-name="${head[i] ?? ""}">${cell ?? "–"}</td>`)}
-                </tr>`
-            )}
-          </tbody>
-        </table>
-      </div>`
+export const table = <Row>(caption: string, columns: Columns<Row>, rows: ReadonlyArray<Row>, empty: string): Html => {
+  if (rows.length === 0) return html`<p class="empty">${empty}</p>`
+  const cells = Object.entries(columns).map(([name, of]) => {
+    const values = rows.map(of)
+    return { name, values, tone: values.some((value) => typeof value === "number") ? "number" : "" }
+  })
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="${caption}">
+    <table role="table">
+      <caption>
+        ${caption}
+      </caption>
+      <thead role="rowgroup">
+        <tr role="row">
+          ${cells.map(({ name, tone }) => html`<th role="columnheader" scope="col" class="${tone}">${name}</th>`)}
+        </tr>
+      </thead>
+      <tbody role="rowgroup">
+        ${rows.map((_, row) => {
+          const own = cells.map(
+            ({ name, tone, values }) =>
+              html`<td role="cell" class="${tone}" data-name="${name}">${values[row] ?? "–"}</td>`
+          )
+          return html`<tr role="row">
+            ${own}
+          </tr>`
+        })}
+      </tbody>
+    </table>
+  </div>`
+}
 
-/** A list of names and values. */
-export const facts = (rows: ReadonlyArray<readonly [string, Cell]>): Html =>
+/** A list of names and values. What is undefined does not apply and is left out. */
+export const facts = (rows: Readonly<Record<string, Cell | undefined>>): Html =>
   html`<dl>
-    ${rows.map(
-      ([name, value]) =>
-        html`<div>
-          <dt>${name}</dt>
-          <dd>${value ?? "–"}</dd>
-        </div>`
+    ${Object.entries(rows).map(([name, value]) =>
+      value === undefined
+        ? ""
+        : html`<div>
+            <dt>${name}</dt>
+            <dd>${value ?? "–"}</dd>
+          </div>`
     )}
   </dl>`
 
+/** A number of records of all, as a bar and in words. */
+export const progress = (done: number, all: number, name: string): Html =>
+  html`<progress max="${Math.max(1, all)}" value="${done}" aria-label="${name}"></progress> ${done} of ${all}`
+
 /** A state, coloured by its severity. The colour adds nothing to the word. */
-export const badge = (state: string): Html => html`<span class="badge ${tones[state] ?? ""}">${state}</span>`
+export const badge = (state: string): Html => html`<span class="badge ${toneOf(state)}">${state}</span>`
 
-const tones: Readonly<Record<string, string>> = {
-  delivered: "good",
-  sent: "good",
-  completed: "good",
-  enabled: "good",
-  healthy: "good",
-  active: "good",
-  running: "busy",
-  pending: "busy",
-  delivering: "busy",
-  retrying: "busy",
-  cancelling: "busy",
-  dead: "bad",
-  failed: "bad",
-  unknown: "bad",
-  disabled: "bad",
-  parked: "bad",
-  failing: "bad",
-  resting: "busy",
-  revoked: "bad",
-  expired: "bad"
+const tones = {
+  good: ["delivered", "sent", "accepted", "completed", "enabled", "healthy", "active"],
+  busy: ["running", "pending", "delivering", "retrying", "cancelling", "paused", "scheduled", "resting"],
+  bad: ["dead", "failed", "rejected", "unknown", "disabled", "parked", "failing", "revoked", "expired"]
 }
-
-/** A time, machine-readable and as text. */
-export const time = (at: string | Date | null): Cell => {
-  if (at === null) return null
-  const text = typeof at === "string" ? at : at.toISOString()
-  return html`<time datetime="${text}">${text.replace("T", " ").replace("Z", "")}</time>`
-}
+const toneOf = (state: string) => Record.keys(tones).find((tone) => tones[tone].includes(state)) ?? ""
 
 /** A count that stops at `max`. */
 export const counted = (count: number, max: number): string => (count >= max ? `${max} or more` : String(count))
+
+/** A link with an id. */
+export const idLink = (path: string, query: Parameters<typeof href>[1], id: string): Html => link(path, query, idOf(id))
+
+/** An id. The style sheet hides the middle of a long one, whose start says its age; the whole id is the title and can be copied. */
+export const idOf = (id: string | null): Cell => {
+  if (id === null) return null
+  const shown = id.length <= 20 ? id : html`${id.slice(0, 10)}<span>${id.slice(10, -6)}</span>${id.slice(-6)}`
+  return html`<code title="${id}">${shown}</code>`
+}
 
 const units = [
   ["day", 86_400],
@@ -116,12 +117,26 @@ export const duration = (seconds: number): string => {
   return `${count} ${unit}${count === 1 ? "" : "s"}`
 }
 
-/** A GET form whose fields become the query of a page. */
-export const filters = (path: string, hidden: Readonly<Record<string, string>>, fields: ReadonlyArray<Html>): Html =>
-  html`<form method="get" action="${path}" class="filters">
-    ${hiddenFields(hidden)} ${fields}
-    <button>Filter</button>
-  </form>`
+/** Returns a function that shows times: relative to `now`, in milliseconds, with the exact time in UTC beside it. */
+export const timeSince =
+  (now: number) =>
+  (at: string | Date | null): Cell => {
+    if (at === null) return null
+    const exact = new Date(at).toISOString()
+    const seconds = (now - Date.parse(exact)) / 1_000
+    const relative =
+      Math.abs(seconds) < 1 ? "now" : seconds > 0 ? `${duration(seconds)} ago` : `in ${duration(-seconds)}`
+    return html`<time datetime="${exact}">${relative} <small>${exact.replace("T", " ").replace("Z", "")}</small></time>`
+  }
+export type Time = ReturnType<typeof timeSince>
+
+interface Failing {
+  readonly lastFailure: { readonly errorCode: string | null; readonly statusCode: number | null } | null
+}
+
+/** The reason of the last failure of an endpoint. */
+export const failureOf = ({ lastFailure }: Failing): Cell =>
+  lastFailure === null ? null : (lastFailure.errorCode ?? `status ${lastFailure.statusCode}`)
 
 /** A POST form that runs an action. */
 export const action = (
@@ -136,31 +151,21 @@ export const action = (
     <button>${label}</button>
   </form>`
 
-const hiddenFields = (fields: Readonly<Record<string, string>>) =>
+export const hiddenFields = (fields: Readonly<Record<string, string>>) =>
   Object.entries(fields).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)
 
-export const select = (
-  label: string,
-  name: string,
-  options: ReadonlyArray<string>,
-  chosen: string | null,
-  any = "any"
-): Html =>
+type Options = ReadonlyArray<string>
+
+export const select = (label: string, name: string, options: Options, chosen: string | null, any = "any"): Html =>
   html`<label
     >${label}
     <select name="${name}">
       ${any === "" ? "" : html`<option value="">${any}</option>`}
-      ${options.map((value) =>
-        value === chosen
-          ? html`<option value="${value}" selected>${value}</option>`
-          : html`<option value="${value}">${value}</option>`
+      ${options.map(
+        (value) => html`<option value="${value}" ${raw(value === chosen ? "selected" : "")}>${value}</option>`
       )}
     </select></label
   >`
 
 export const input = (label: string, name: string, value: string | null, placeholder = ""): Html =>
   html`<label>${label} <input name="${name}" value="${value ?? ""}" placeholder="${placeholder}" /></label>`
-
-/** A link to the next page; nothing if `query` is undefined. */
-export const nextPage = (path: string, query: Parameters<typeof href>[1] | undefined, text = "Older"): Html =>
-  query === undefined ? html`` : html`<p class="older"><a rel="next" href="${href(path, query)}">${text}</a></p>`

@@ -75,7 +75,11 @@ const layout = ({ csrf, project, title, url }: Head, content: Cell | ReadonlyArr
         <header>
           <nav aria-label="Console">
             <a href="/console" class="home">developer-api console</a>
-            ${csrf === undefined ? "" : html`${link("/console/projects", {}, "Projects")} ${signOut(csrf)}`}
+            ${
+              csrf === undefined
+                ? ""
+                : html`${link("/console/projects", {}, "Projects")} ${searchIn(project)} ${signOut(csrf)}`
+            }
           </nav>
           ${project === undefined || csrf === undefined ? "" : sectionsOf(project)}
         </header>
@@ -87,6 +91,13 @@ const layout = ({ csrf, project, title, url }: Head, content: Cell | ReadonlyArr
       </body>
     </html>`
 }
+
+const searchIn = (project: string | undefined) =>
+  html`<form method="get" action="/console/search" role="search">
+    ${project === undefined ? "" : html`<input type="hidden" name="project" value="${project}" />`}
+    <input type="search" name="q" aria-label="An id or its beginning" placeholder="Id or its beginning" required />
+    <button>Search</button>
+  </form>`
 
 const signOut = (csrf: string) =>
   html`<form method="post" action="/console/sign-out">

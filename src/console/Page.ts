@@ -1,11 +1,15 @@
 /** The request and the content of pages, and the transaction that reads the content. */
-import { Data, Effect, Schema } from "effect"
+import { Data, Effect, Option, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { Instant } from "../api/Instant.ts"
-import { ProjectId } from "../api/Ids.ts"
+import type { ProjectId } from "../api/Ids.ts"
 import { keyed } from "../platform/Database/Pools.ts"
-import type { Session } from "./Sessions.ts"
-import type { Html } from "./Html.ts"
+import { type LookupStatement, lookupOne } from "../platform/Lookups.ts"
+import { type Found, type Range, scanLimit } from "../platform/Search.ts"
+import { Settings } from "../platform/Settings.ts"
+import { spanOf } from "../platform/TraceContext.ts"
+import type { Session } from "../platform/auth/OperatorSessions.ts"
+import { type Columns, hiddenFields, href, type Html, html, table, type Time, timeSince } from "./Html.ts"
 
 /** Maximum number of rows on a page. */
 export const pageSize = 50
@@ -14,16 +18,25 @@ export const pageSize = 50
 export class PageError extends Data.TaggedError("PageError")<{
   readonly status: 400 | 404
   readonly message: string
-}> {}
+}> {
+  get content(): Content {
+    const title = this.status === 404 ? "Not found" : "Bad request"
+    return { title, status: this.status, body: [html`<p>${this.message}</p>`] }
+  }
+}
 
 export interface Content {
   readonly title: string
   /** The project of the page; its sections are in the header. */
   readonly project?: ProjectId
   readonly body: ReadonlyArray<Html>
+  readonly status?: number
+  /** The URL to which the browser goes instead. */
+  readonly elsewhere?: string | undefined
 }
 
 export interface PageRequest {
+  readonly path: string
   readonly query: URLSearchParams
   readonly session: Session
 }
@@ -39,6 +52,9 @@ interface Parts {
   readonly sql: SqlClient.SqlClient
   readonly request: PageRequest
   readonly project: Project
+  /** The records of a list that the page shows. */
+  readonly range: Range
+  readonly time: Time
 }
 
 /** Makes a page of the project that the query names. */
@@ -46,8 +62,72 @@ export const projectPage =
   <E, R>(content: (parts: Parts) => Effect.Effect<Content, E, R>) =>
   (sql: SqlClient.SqlClient, request: PageRequest): Effect.Effect<Content, E | PageError, R> =>
     Effect.flatMap(projectOf(sql, request), (project) =>
-      Effect.map(content({ sql, request, project }), (page) => ({ ...page, project: project.id }))
+      Effect.map(
+        content({ sql, request, project, range: rangeOf(request), time: timeSince(request.session.now) }),
+        (page) => ({ ...page, project: project.id })
+      )
     )
+
+const rangeOf = (request: PageRequest): Range => ({ after: textOf(request, "cursor"), limit: pageSize })
+
+interface List<Row> {
+  readonly title: string
+  readonly caption: string
+  readonly columns: Columns<Row>
+  readonly found: Found<Row>
+  /** The text that stands for the table without rows. */
+  readonly empty: string
+  /** The fields of a filter. */
+  readonly filter?: ReadonlyArray<Html>
+}
+
+/** Makes the content of a list: the filter, the table, and a link to the next page, which has the same filter. */
+export const listOf = <Row>(
+  { path, query }: PageRequest,
+  { caption, columns, empty, filter, found, title }: List<Row>
+): Content => {
+  const isFull = found.items.length === pageSize
+  const next = href(path, { ...Object.fromEntries(query), cursor: found.next })
+  const project = query.get("project")
+  return {
+    title,
+    body: [
+      filter === undefined
+        ? html``
+        : html`<form method="get" action="${path}" class="filters">
+            ${hiddenFields(project === null ? {} : { project })} ${filter}
+            <button>Filter</button>
+          </form>`,
+      table(caption, columns, found.items, empty),
+      found.next === null
+        ? html``
+        : html`<p><a rel="next" href="${next}">${isFull ? "More" : `Search further: ${scanLimit} were read`}</a></p>`
+    ]
+  }
+}
+
+/** Looks up the record whose id is in the query. */
+export const recordOf = Effect.fnUntraced(function* <Row extends { readonly id: string }>(
+  { project, request, sql }: Parts,
+  details: (sql: SqlClient.SqlClient) => LookupStatement<Row>,
+  kind: string,
+  parameter = "id"
+) {
+  const id = textOf(request, parameter)
+  const row = id === null ? undefined : yield* lookupOne(sql, details(sql), { projectId: project.id, id })
+  return row ?? (yield* notFound(kind, id))
+})
+
+/** Returns the URL of the trace of a record; undefined without a place where traces are shown. */
+export const traceUrlOf = (traceparent: string) =>
+  Effect.map(Settings, ({ traceUrlTemplate }) =>
+    Option.getOrUndefined(
+      Option.map(
+        Option.all([traceUrlTemplate, Option.fromUndefinedOr(spanOf(traceparent))]),
+        ([template, { traceId }]) => template.replaceAll("{traceId}", traceId)
+      )
+    )
+  )
 
 const projectOf = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,

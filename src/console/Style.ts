@@ -10,7 +10,7 @@ export const style = `
 body { margin: 0; background: var(--back); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 header { background: var(--shade); border-bottom: 1px solid var(--line); padding: 0 1.5rem; }
 nav { display: flex; flex-wrap: wrap; align-items: center; gap: .3rem 1.2rem; padding: .6rem 0; }
-nav form { margin-left: auto; }
+nav form[role=search] { margin-left: auto; display: flex; gap: .3rem; }
 nav .home, nav .project { font-weight: 600; color: var(--ink); }
 footer { padding: 1rem 1.5rem; color: var(--soft); border-top: 1px solid var(--line); }
 main { padding: 0 1.5rem 3rem; max-width: 90rem; }
@@ -34,7 +34,10 @@ td .action { margin: 0; } .actions { display: flex; flex-wrap: wrap; gap: 0 1rem
 .badge { font-weight: 600; } .badge, time { white-space: nowrap; } .good { color: var(--good); } .bad { color: var(--bad); } .busy { color: var(--busy); }
 
 .summary { font-size: 1.1rem; font-weight: 600; }
-.empty { color: var(--soft); }
+.empty, time small { color: var(--soft); }
+code { font: 13px ui-monospace, monospace; } code[title] { white-space: nowrap; } dd code { font-weight: 600; } code span { font-size: 0; } code span::before { content: "…" / ""; font-size: 13px; } time small { font-variant-numeric: tabular-nums; font-weight: 400; } td time small { display: block; }
+th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; padding-right: 1.6rem; }
+td { min-width: 6rem; } progress { width: 6rem; }
 .charts { display: flex; flex-wrap: wrap; gap: 1rem 2rem; } figure { margin: 0; } figcaption { color: var(--soft); }
 svg { width: 35rem; max-width: 100%; height: auto; background: var(--shade); border: 1px solid var(--line); }
 svg .bar, .key.bar { fill: var(--good); background: var(--good); } svg .lost, .key.lost { fill: var(--bad); background: var(--bad); }
@@ -43,14 +46,16 @@ svg circle.line { fill: var(--link); } svg circle.high { fill: var(--busy); }
 .key.line { background: var(--link); } .key.high { background: var(--busy); }
 .key { display: inline-block; width: .7rem; height: .7rem; border-radius: 2px; margin-left: .6rem; }
 svg .grid { stroke: var(--line); } svg text { fill: var(--soft); font-size: 11px; font-variant-numeric: tabular-nums; }
-.periods { display: flex; gap: .8rem; } details { margin: .5rem 0; }
+.links { display: flex; flex-wrap: wrap; gap: .3rem .8rem; } details { margin: .5rem 0; }
 @media (max-width: 600px) {
   header, main, footer { padding-left: 1rem; padding-right: 1rem; }
-  table, tbody, tr, td, caption { display: block; } thead { display: none; }
+  table, tbody, tr, caption { display: block; } thead { display: none; }
   tr { border: 1px solid var(--line); border-radius: 4px; padding: .4rem .8rem; margin-bottom: .6rem; }
-  td { border: 0; padding: .15rem 0; overflow-wrap: anywhere; }
-  td::before { content: attr(data-name); color: var(--soft); display: inline-block; min-width: 8rem; padding-right: .5rem; }
+  td, td.number { border: 0; padding: .15rem 0 .15rem 8.5rem; text-align: left; display: flow-root; overflow-wrap: anywhere; }
+  td::before { content: attr(data-name); color: var(--soft); float: left; width: 8rem; margin-left: -8.5rem; }
+  nav form[role=search] { order: 1; width: 100%; } nav form[role=search] input { flex: 1; min-width: 0; }
+  nav form:not([role=search]) { margin-left: auto; }
   td[data-name=""]::before { content: none; }
 }
-@media print { header nav, form, .periods { display: none; } a { color: inherit; } }
+@media print { header nav, form, .links { display: none; } a { color: inherit; } }
 `

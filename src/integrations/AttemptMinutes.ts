@@ -52,6 +52,34 @@ export const read = (
   WHERE project_id = ${projectId ?? all} AND minute > date_trunc('minute', now()) - ${slices * minutes}::int * interval '1 minute'
   GROUP BY 1, 2, 3`
 
+/** The attempts of a slice. Slices are counted back from now. Percentiles are null without an attempt. */
+export interface Slice {
+  readonly slice: number
+  readonly delivered: number
+  readonly failed: number
+  readonly p50: number | null
+  readonly p95: number | null
+}
+
+const sum = (counted: ReadonlyArray<Counted>) => counted.reduce((sum, { attempts }) => sum + attempts, 0)
+
+/** Returns the end of the range in which the fraction `q` of the attempts is reached, in milliseconds. */
+const quantile = (counted: ReadonlyArray<Counted>, q: number): number | null => {
+  let left = Math.ceil(q * sum(counted))
+  const found = counted
+    .toSorted((one, other) => one.bucket - other.bucket)
+    .find(({ attempts }) => (left -= attempts) <= 0)
+  return found === undefined ? null : endOf(found.bucket)
+}
+
+/** Adds up attempts by slice. */
+export const slicesOf = (counted: ReadonlyArray<Counted>, slices: number): ReadonlyArray<Slice> =>
+  Array.from({ length: slices }, (_, slice) => {
+    const own = counted.filter((one) => one.slice === slice)
+    const delivered = sum(own.filter((one) => one.delivered))
+    return { slice, delivered, failed: sum(own) - delivered, p50: quantile(own, 0.5), p95: quantile(own, 0.95) }
+  })
+
 /** Maximum number of rows that one statement removes. */
 const pruneBatch = 5_000
 

@@ -2,8 +2,9 @@
 import { Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import type { ConversationId, MessageId, ProjectId } from "../api/Ids.ts"
-import type { MessageStatus } from "../api/messaging/Messaging.ts"
+import type { MessageAttempt, MessageStatus } from "../api/messaging/Messaging.ts"
 import { selected } from "../platform/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../platform/Lookups.ts"
 import { type Found, foundOf, type Range, scanLimit } from "../platform/Search.ts"
 
 export interface Listed {
@@ -76,6 +77,32 @@ export const find = (
       return foundOf(found, limit, ({ messageId }) => messageId, bound)
     })
   )
+
+/** A message with its attempts. */
+export interface Details extends Listed {
+  readonly id: MessageId
+  readonly updatedAt: string
+  readonly traceparent: string
+  readonly log: ReadonlyArray<MessageAttempt>
+}
+
+const moreColumns = selected(
+  { id: "id", updatedAt: ["updated_at", "timestamptz"], traceparent: "traceparent", log: "attempt_log" },
+  "found"
+)
+
+/** Looks up messages. */
+export const details =
+  (sql: SqlClient.SqlClient): LookupStatement<Details> =>
+  (key) =>
+    sql`
+    SELECT ${sql.literal(`${columns}, ${moreColumns}`)} FROM ${key}
+      -- Only the primary key has this order; by two equalities a plan may use the index by age.
+      LEFT JOIN LATERAL (
+        SELECT * FROM messages WHERE project_id = key.project_id AND id >= key.id ORDER BY id LIMIT 1
+      ) found ON found.id = key.id
+    WHERE ${sql.literal(plannedOnce)}
+    ORDER BY ordinal`
 
 /** Whether a project has a message. */
 export const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>

@@ -19,7 +19,10 @@ const actions = [
   "webhook.test",
   "webhook.enable",
   "webhook.disable",
-  "message.settle"
+  "message.settle",
+  "campaign.pause",
+  "campaign.resume",
+  "campaign.cancel"
 ] as const
 type Action = (typeof actions)[number]
 

@@ -1,7 +1,7 @@
 /** `bench console`: response time of each page of the console, in a project with a million deliveries. */
 import { Clock, Effect } from "effect"
 import { Command } from "effect/cli"
-import { issue } from "../../src/console/Links.ts"
+import { issue } from "../../src/platform/auth/SignInLinks.ts"
 import { json } from "../../src/cli/Flags.ts"
 import { answer, table } from "../../src/cli/Output.ts"
 import { freePort } from "../support/Process.ts"
@@ -41,6 +41,8 @@ const pages = (deliveryId: string, now: number): Readonly<Record<string, string>
     messages: `/console/messages?${project}`,
     "messages, unknown": `/console/messages?${project}&status=unknown`,
     campaigns: `/console/campaigns?${project}`,
+    search: "/console/search?q=dlv_",
+    "search, one project": `/console/search?${project}&q=${deliveryId.slice(0, 12)}`,
     keys: `/console/keys?${project}`,
     audit: `/console/audit?${project}`
   }

@@ -5,10 +5,9 @@ import { Effect, Schema } from "effect"
 import type { BrowserContextOptions, Page } from "playwright-core"
 import { documentOf } from "../cli/Cli.support.ts"
 import { startBrowser } from "../support/Browser.ts"
-import { hang, open, receiver, status } from "../integrations/Deliveries.support.ts"
 import { requires } from "../support/Programs.ts"
-import { untilRows } from "../support/Waiting.ts"
 import { type Console, type FilledProject, fillProject, hostile, pagesOf, startConsole } from "./Console.support.ts"
+import { makeOutage } from "./Outage.support.ts"
 
 const Serious = Schema.Array(Schema.Struct({ id: Schema.String, impact: Schema.NullOr(Schema.String) }))
 
@@ -20,6 +19,18 @@ const faultsOf = async (page: Page, rule?: string) => {
   )
   return Schema.decodeUnknownSync(Serious)(found).filter(({ impact }) => impact === "serious" || impact === "critical")
 }
+
+const decodeTexts = Schema.decodeUnknownSync(Schema.Array(Schema.String))
+
+/** Returns what does not fit: states and exact times in more than one line, rows of 595 pixels, and a page that is too wide. */
+const brokenIn = async (page: Page) =>
+  decodeTexts(
+    await page.evaluate(`[...document.querySelectorAll(".badge, time small, tr, html")].flatMap((part) => {
+      const { height } = part.getBoundingClientRect()
+      const fits = part.nodeName === "HTML" ? part.scrollWidth <= innerWidth : height < (part.nodeName === "TR" ? 595 : 27)
+      return fits ? [] : [part.nodeName + ": " + part.textContent.slice(0, 80)]
+    })`)
+  )
 
 /** Signs in by a link, as an operator does; returns the page with its requests to other hosts. */
 const signedIn = Effect.fnUntraced(function* (server: Console, options: BrowserContextOptions = {}) {
@@ -97,20 +108,35 @@ const act = async (page: Page, { dead, projectId }: FilledProject) => {
     ["msg_1", "sent"],
     ["msg_2", "failed"]
   ] as const) {
-    await page.goto(`/console/messages?project=${projectId}`)
-    await page
-      .getByRole("row", { name: new RegExp(message) })
-      .getByRole("button", { name: `Settle as ${as}` })
-      .click()
+    await page.goto(`/console/messages?project=${projectId}&status=unknown`)
+    await page.getByRole("link", { name: message }).click()
+    await page.getByRole("row", { name: /timeout/ }).waitFor()
+    await press(`Settle as ${as}`)
     await shows(`Settle the message ${message} as ${as}?`)
     await press(`Settle as ${as}`)
     await shows(`The message is settled as ${as}`)
     await back()
+    await shows(`Message ${message}`)
+    assert.strictEqual(await page.getByRole("button", { name: /^Settle/ }).count(), 0)
   }
-  await page.getByText("No messages").waitFor()
-}
 
-const created = "crm.deal.created.v1"
+  await page.goto(`/console/campaigns?project=${projectId}`)
+  await page.getByRole("link", { name: "cmp_running" }).click()
+  await page.getByText("1 of 3").waitFor()
+  for (const [name, will, done] of [
+    ["Pause", "The remaining 2 recipients wait until the campaign is resumed", "paused"],
+    ["Resume", "The remaining 2 recipients get the message", "resumed"],
+    ["Cancel", "The remaining 2 recipients do not get the message", "cancelled"]
+  ] as const) {
+    await press(`${name} the campaign`)
+    await page.getByText("1 were sent to, 0 failed and 0 were skipped").waitFor()
+    await page.getByText(will).waitFor()
+    await press(`${name} the campaign`)
+    await shows(`The campaign is ${done}`)
+    await back()
+  }
+  assert.strictEqual(await page.getByRole("button", { name: /the campaign$/ }).count(), 0)
+}
 
 const Entries = Schema.Struct({
   items: Schema.Array(Schema.Struct({ actor: Schema.String, action: Schema.String, target: Schema.String }))
@@ -121,36 +147,39 @@ const decodeEntries = Schema.decodeUnknownSync(Entries)
 describe("the console in a browser", () => {
   requires("chromium")
 
-  it.live("shows every page without a serious accessibility fault, hostile names as text, and uses no other host", () =>
-    Effect.gen(function* () {
-      const server = yield* startConsole()
-      const project = yield* fillProject(server)
-      const { elsewhere, page } = yield* signedIn(server)
-      yield* Effect.promise(async () => {
-        for (const path of pagesOf(project)) {
-          await page.emulateMedia({ colorScheme: "light" })
-          await page.goto(path)
-          await page.evaluate(axe.source)
-          assert.deepStrictEqual(await faultsOf(page), [], path)
-          await page.emulateMedia({ colorScheme: "dark" })
-          assert.deepStrictEqual(await faultsOf(page, "color-contrast"), [], path)
-          assert.notStrictEqual(await page.title(), "taken")
-          assert.strictEqual(await page.locator("img, script").count(), 0)
-        }
-      })
-      yield* Effect.promise(async () => {
-        for (const path of ["project", "messages", "campaigns"]) {
-          await page.goto(`/console/${path}?project=${project.projectId}`)
-          await page.getByText(hostile).first().waitFor()
-        }
-        await page.goto(`/console/delivery?project=${project.projectId}&id=${project.dead.id}`)
-        const trace = await page.getByRole("link", { name: "Open the trace" }).getAttribute("href")
-        assert.match(trace ?? "", /^https:\/\/traces\.example\.com\/[0-9a-f]{32}\?from=console$/)
-        const attempts = await page.getByRole("table", { name: "Attempts, oldest first" }).textContent()
-        assert.include(attempts ?? "", project.to.url)
-      })
-      assert.deepStrictEqual(elsewhere, [])
-    }).pipe(Effect.scoped)
+  it.live.each([1280, 390])(
+    "shows every page at %i px without a serious accessibility fault, hostile names as text",
+    (width) =>
+      Effect.gen(function* () {
+        const server = yield* startConsole()
+        const project = yield* fillProject(server)
+        const { elsewhere, page } = yield* signedIn(server, { viewport: { width, height: 800 } })
+        yield* Effect.promise(async () => {
+          for (const path of pagesOf(project)) {
+            await page.emulateMedia({ colorScheme: "light" })
+            await page.goto(path)
+            await page.evaluate(axe.source)
+            assert.deepStrictEqual(await faultsOf(page), [], path)
+            assert.deepStrictEqual(await brokenIn(page), [], path)
+            await page.emulateMedia({ colorScheme: "dark" })
+            assert.deepStrictEqual(await faultsOf(page, "color-contrast"), [], path)
+            assert.notStrictEqual(await page.title(), "taken")
+            assert.strictEqual(await page.locator("img, script").count(), 0)
+          }
+        })
+        yield* Effect.promise(async () => {
+          for (const path of ["project", "messages", "campaigns"]) {
+            await page.goto(`/console/${path}?project=${project.projectId}`)
+            await page.getByText(hostile).first().waitFor()
+          }
+          await page.goto(`/console/delivery?project=${project.projectId}&id=${project.dead.id}`)
+          const trace = await page.getByRole("link", { name: "Open the trace" }).getAttribute("href")
+          assert.match(trace ?? "", /^https:\/\/traces\.example\.com\/[0-9a-f]{32}\?from=console$/)
+          const attempts = await page.getByRole("table", { name: "Attempts, oldest first" }).textContent()
+          assert.include(attempts ?? "", project.to.url)
+        })
+        assert.deepStrictEqual(elsewhere, [])
+      }).pipe(Effect.scoped)
   )
 
   it.live("carries out every action without JavaScript, and records it", () =>
@@ -174,7 +203,10 @@ describe("the console in a browser", () => {
           "replay.cancel",
           "delivery.retry",
           "message.settle",
-          "message.settle"
+          "message.settle",
+          "campaign.pause",
+          "campaign.resume",
+          "campaign.cancel"
         ].map((action) => ["console session", action])
       )
       yield* Effect.promise(async () => {
@@ -188,34 +220,35 @@ describe("the console in a browser", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("says in one sentence what is wrong, and lists the endpoints that fail, and counts every attempt", () =>
+  it.live("says what is wrong, since when and why, what an action will do, and finds every record by its id", () =>
     Effect.gen(function* () {
       const server = yield* startConsole({ WEBHOOK_TIMEOUT: "500ms" })
       const { page } = yield* signedIn(server, { javaScriptEnabled: false })
       const summary = () => page.getByRole("status").textContent()
       assert.strictEqual(yield* Effect.promise(summary), "Nothing waits for an operator; nothing is overdue.")
 
-      const [well, broken, hanging] = [yield* receiver(), yield* receiver(status(500)), yield* receiver(hang)]
-      const endpoints = { one: well, two: well, three: broken, four: broken, five: broken, six: hanging }
-      const project = yield* open(server, Object.keys(endpoints))
-      for (const [name, { url }] of Object.entries(endpoints)) yield* project.subscribe(name, url, [created])
-      for (let n = 0; n < 4; n++) yield* project.created()
-      // Ten failures in a row park an endpoint.
-      yield* untilRows(project.health("three"), ({ parkedUntil }) => parkedUntil !== null)
-      yield* untilRows(project.deliveries("six"), (rows) => rows.some(({ status }) => status === "dead"))
-      // What is still tried would be counted between the two reads.
-      yield* Effect.orDie(
-        server.sql`UPDATE endpoint_health SET parked_until = now() + interval '1 hour' WHERE failures > 0`
-      )
-      yield* untilRows(
-        Effect.orDie(server.sql`SELECT FROM deliveries WHERE status = 'delivering'`),
-        (rows) => rows.length === 0
-      )
-      const [counts] = yield* Effect.orDie(server.sql<{ readonly dead: number; readonly failing: number }>`
+      const { projectId, sql } = yield* makeOutage(server)
+      const [counts = assert.fail()] = yield* Effect.orDie(sql<{
+        readonly dead: number
+        readonly failing: number
+        readonly pending: number
+        readonly waiting: string
+        readonly lost: string
+        readonly event: string
+        readonly until: Date
+        readonly deal: string
+        readonly key: string
+      }>`
         SELECT (SELECT count(*)::int FROM deliveries WHERE status = 'dead') AS dead,
-          (SELECT count(*)::int FROM endpoint_health WHERE failures > 0) AS failing`)
-      assert.strictEqual(counts?.failing, 4)
-      const [attempts] = yield* Effect.orDie(server.sql<{ readonly delivered: number; readonly failed: number }>`
+          (SELECT count(*)::int FROM endpoint_health WHERE failures > 0) AS failing,
+          (SELECT count(*)::int FROM deliveries WHERE status = 'pending' AND installation_id = 'three') AS pending,
+          (SELECT max(id) FROM deliveries WHERE status = 'pending' AND installation_id = 'three') AS waiting,
+          (SELECT max(id) FROM deliveries WHERE status = 'dead' AND installation_id = 'three') AS lost,
+          (SELECT max(event_id) FROM deliveries) AS event,
+          (SELECT parked_until FROM endpoint_health WHERE installation_id = 'three') AS until,
+          (SELECT max(id) FROM deals) AS deal, (SELECT max(key_id) FROM api_keys) AS key`)
+      assert.strictEqual(counts.failing, 4)
+      const [attempts] = yield* Effect.orDie(sql<{ readonly delivered: number; readonly failed: number }>`
         SELECT (count(*) FILTER (WHERE entry ->> 'statusCode' = '200'))::int AS delivered,
           (count(*) FILTER (WHERE coalesce(entry ->> 'statusCode', '') <> '200'))::int AS failed
         FROM deliveries, jsonb_array_elements(attempt_log) entry`)
@@ -224,13 +257,14 @@ describe("the console in a browser", () => {
         assert.match(
           (await summary()) ?? "",
           new RegExp(
-            `^4 of 6 endpoints fail, the longest for \\d+ seconds?; ${counts?.dead} deliveries are dead; nothing is overdue\\.$`
+            `^4 of 6 endpoints fail, the longest for \\d+ seconds?; ${counts.dead} deliveries are dead; 2 messages need a decision; nothing is overdue\\.$`
           )
         )
         const failing = page.getByRole("table", { name: /^Failing endpoints/ })
         for (const name of ["three", "four", "five", "six"]) {
           const row = (await failing.getByRole("row", { name }).textContent()) ?? ""
           assert.include(row, name === "six" ? "timeout" : "status 500")
+          assert.include(row, "parked")
         }
         await page.getByText("The same as numbers").click()
         const cells = await page
@@ -240,9 +274,88 @@ describe("the console in a browser", () => {
         const columns = cells.map((row) => row.split("\t").map(Number))
         const total = (column: number) => columns.reduce((sum, row) => sum + (row[column] ?? 0), 0)
         assert.deepStrictEqual({ delivered: total(1), failed: total(2) }, attempts)
+        for (const chart of ["Attempts: ", "Duration of attempts"]) {
+          // The numbers of both axes, and one of them with its unit.
+          const labels = await page.getByRole("img", { name: chart }).locator("text").allTextContents()
+          assert.isAbove(labels.length, 6, chart)
+          if (chart.startsWith("Duration")) assert.match(labels.join(" "), /\d m?s/)
+        }
+
         await failing.getByRole("link", { name: "three" }).click()
         await page.getByRole("heading", { name: "Webhook of three" }).waitFor()
-        await page.getByText("parked").first().waitFor()
+        await page.getByText("parked", { exact: true }).waitFor()
+        await page.getByText(/^status 500/).waitFor()
+        const until = (label: string) =>
+          page.locator("dl div", { hasText: label }).locator("time").first().getAttribute("datetime")
+        assert.strictEqual(await until("Next attempt"), counts.until.toISOString())
+        await page.goto(`/console/project?project=${projectId}`)
+        assert.include((await page.getByRole("row", { name: "three" }).textContent()) ?? "", "parked")
+        await page.goto(`/console/delivery?project=${projectId}&id=${counts.waiting}`)
+        assert.strictEqual(await until("Next attempt"), counts.until.toISOString())
+        await page.goto(`/console/delivery?project=${projectId}&id=${counts.lost}`)
+        assert.isAbove(await page.getByRole("cell", { name: "ok", exact: true }).count(), 0)
+        const headers = (await page.getByLabel("Headers of the request").textContent()) ?? ""
+        assert.match(
+          headers,
+          new RegExp(`^webhook-id: ${counts.lost}\nwebhook-timestamp: \\d+\nwebhook-signature: v1,…`)
+        )
+
+        const searched: ReadonlyArray<readonly [text: string, heading: string | RegExp]> = [
+          [counts.lost, `Delivery ${counts.lost}`],
+          ["msg_4", "Message msg_4"],
+          ["cmp_r", "Campaign Harbour Wines"],
+          ["thr", "Webhook of three"],
+          [counts.key, /^API keys of/],
+          [counts.event, "Search"],
+          [counts.deal, "Search"],
+          ["cli_", "Search"]
+        ]
+        for (const [text, heading] of searched) {
+          await page.getByRole("searchbox").fill(text)
+          await page.getByRole("button", { name: "Search" }).click()
+          await page.getByRole("heading", { name: heading }).waitFor()
+          if (heading === "Search")
+            await page
+              .getByRole("row", { name: new RegExp(text) })
+              .first()
+              .waitFor()
+        }
+        assert.strictEqual(await page.locator("tbody tr").count(), 3)
+
+        await page.goto(`/console/webhook?project=${projectId}&installation=three`)
+        const press = (name: string) => page.getByRole("button", { name, exact: true }).click()
+        await press("Disable")
+        await page.getByText(`${counts.pending} pending deliveries will be dead-lettered`).waitFor()
+        await press("Disable the webhook")
+        await page.getByText(`${counts.pending} deliveries were dead-lettered`).waitFor()
+        await page.goto(`/console/audit?project=${projectId}`)
+        await page.getByText(`{"deadLettered":${counts.pending}}`).waitFor()
+      })
+    }).pipe(Effect.scoped)
+  )
+
+  it.live("says what holds a replay", () =>
+    Effect.gen(function* () {
+      const server = yield* startConsole()
+      const project = yield* fillProject(server)
+      const { page } = yield* signedIn(server, { javaScriptEnabled: false })
+      yield* Effect.orDie(server.sql`UPDATE endpoint_health SET resting_until = now() + interval '1 hour'`)
+      const of = ["--project", project.projectId, "--installation", "shop", "--status", "all", "--pace", "1"]
+      yield* server.command(
+        "deliveries",
+        "replay",
+        ...of,
+        "--since",
+        "2026-01-01T00:00:00Z",
+        "--until",
+        "2099-01-01T00:00:00Z"
+      )
+      yield* Effect.promise(async () => {
+        await page.goto(`/console/replays?project=${project.projectId}`)
+        const row = (await page.getByRole("row", { name: /running/ }).textContent()) ?? ""
+        assert.match(row, /0 of 2/)
+        assert.match(row, /at most 1 a second, so at least 2 seconds more/)
+        assert.match(row, /its endpoint is\s+resting\s+until in (59 minutes|1 hour)/)
       })
     }).pipe(Effect.scoped)
   )

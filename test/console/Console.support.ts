@@ -5,6 +5,7 @@ import { at, documentOf, run } from "../cli/Cli.support.ts"
 import { open, receiver, settings, status } from "../integrations/Deliveries.support.ts"
 import { freePort } from "../support/Process.ts"
 import { type Environment, startServer } from "../support/TestServer.ts"
+import { fillMessaging, partsOf } from "./Outage.support.ts"
 
 /** A name that would run as a script wherever it is not escaped. */
 export const hostile = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>'"&`
@@ -61,32 +62,18 @@ export const signOut = Effect.fnUntraced(function* (server: Console, cookie: str
 /** Returns the token of a page's forms. */
 export const csrfOf = (text: string) => /name="csrf" value="([^"]+)"/.exec(text)?.[1] ?? assert.fail("no token")
 
-const conversation = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
-
-/** Creates a project with a dead and a delivered delivery, unknown messages and a campaign, all with hostile names. */
+/** Creates a project with a dead and a delivered delivery, messages and a campaign, all with hostile names. */
 export const fillProject = Effect.fnUntraced(function* (server: Console) {
   let isDown = true
   const to = yield* receiver((hit, n) => status(isDown ? 500 : 200)(hit, n))
-  const project = yield* open(server, ["shop"], {
-    project: { name: hostile },
-    clients: [{ id: "cli_h", displayName: hostile }],
-    channels: [{ id: "chan", providerType: "sandbox", displayName: hostile }],
-    conversations: [{ id: conversation, clientId: "cli_h", channelId: "chan", address: "a" }],
-    campaigns: [{ id: "cmp", name: hostile }]
-  })
-  const { projectId } = project
+  const project = yield* open(server, ["shop"], partsOf(hostile))
   yield* project.subscribe("shop", to.url)
   yield* project.created({ title: hostile })
   yield* project.finished
   isDown = false
   yield* project.created()
   yield* project.finished
-  yield* server.sql`
-    INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
-      attempting, attempt_log, available_at, traceparent, created_at, updated_at)
-    SELECT ${projectId}, 'msg_' || n, ${conversation}, 'chan', 'telegram', 'a', 'Text', 'unknown', 1, false, '[]', NULL,
-      '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', now(), now()
-    FROM generate_series(1, 2) n`.pipe(Effect.orDie)
+  yield* fillMessaging(server, project)
   const [dead = assert.fail("no dead delivery"), ...others] = yield* project.deliveries()
   assert.deepStrictEqual([dead.status, others.map((other) => other.status)], ["dead", ["delivered"]])
   return { ...project, to, dead }
@@ -110,8 +97,13 @@ export const pagesOf = (
     `/console/replays?${project}`,
     `/console/messages?${project}`,
     `/console/messages?${project}&status=unknown`,
+    `/console/message?${project}&id=msg_1`,
     `/console/campaigns?${project}`,
+    `/console/campaigns?${project}&status=running`,
+    `/console/campaign?${project}&id=cmp_running`,
     `/console/keys?${project}`,
-    `/console/audit?${project}`
+    `/console/audit?${project}`,
+    "/console/search?q=cmp",
+    `/console/search?${project}&q=msg_`
   ]
 }

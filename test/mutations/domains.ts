@@ -11,7 +11,7 @@ const evaluation = mutating(
 const outcomes = mutating("messaging/Outcomes.ts", "messaging/Connectors.answers")
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
-const sessions = mutating("console/Sessions.ts", "console/Access")
+const sessions = mutating("platform/auth/OperatorSessions.ts", "console/Access")
 const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.leases", "campaigns/Runner.outcomes")
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients.idempotency", "contract/Clients.properties")
 const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients.capacity")
@@ -62,6 +62,7 @@ export const domains = [
     ""
   ),
   mutating("console/Page.ts", "console/Access")("'transaction_read_only', 'on'", "'transaction_read_only', 'off'"),
+  mutating("campaigns/CampaignControl.ts", "console/Browser")("claim WHERE claim.changed", "claim WHERE false"),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
   attempt("WHERE failure IS NULL", ""),

@@ -47,13 +47,19 @@ const formsOf = (
   "/console/enable": { installation: "shop" },
   "/console/replay": { installation: "shop", ...always, status: "all", type: "", pace: "1", mode: "count only" },
   "/console/retry": { id: dead.id },
-  "/console/settle": { message: "msg_1", as: "sent" }
+  "/console/settle": { id: "msg_1", as: "sent" },
+  "/console/campaign-command": { id: "cmp_running", operation: "pause" }
 })
 
 /** Opens every page of the console, and sends every form. */
 const browse = Effect.fnUntraced(function* (server: Console, project: FilledProject, replay: string) {
   const { cookie } = yield* signIn(server)
-  const pages = [...pagesOf(project), `/console/deliveries?project=${project.projectId}&cursor=${project.dead.id}`]
+  const of = `project=${project.projectId}`
+  const pages = [
+    ...pagesOf(project),
+    `/console/deliveries?${of}&cursor=${project.dead.id}`,
+    `/console/campaigns?${of}&cursor=cmp`
+  ]
   for (const path of pages) {
     const { status } = yield* request(server, path, { headers: { cookie } })
     assert.strictEqual(status, 200, path)

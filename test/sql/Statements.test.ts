@@ -50,8 +50,8 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
       "src/platform/Migrations.ts readApplied: reads effect_sql_migrations without a limit by effect_sql_migrations_pkey",
       "src/integrations/Preview/Batches.ts evaluatedByOtherRules: reads all of staged_batches",
       "src/integrations/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
-      "src/console/Links.ts issue: reads all of console_links",
-      "src/console/Sessions.ts : reads all of console_ended_sessions"
+      "src/platform/auth/SignInLinks.ts issue: reads all of console_links",
+      "src/platform/auth/OperatorSessions.ts : reads all of console_ended_sessions"
     ],
   "few rows: stages of a pipeline, channels with due messages, clients with one email, ids with the same 329 bytes": [
     "src/crm/Deals/Patch.ts patch: sorts stages below a limit",
@@ -63,9 +63,9 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/integrations/AttemptMinutes.ts read: reads attempt_minutes without a limit by attempt_minutes_pkey"
   ],
   "the first projects with something to show, whose campaigns and webhooks are counted, and 10,000 enabled webhooks": [
-    "src/console/pages/Overview.ts endpoints: reads all of webhooks",
-    "src/console/pages/Overview.ts waiting: filters campaigns below a limit",
-    "src/console/pages/Overview.ts waiting: filters webhooks below a limit"
+    "src/project/Waiting.ts countEndpoints: reads all of webhooks",
+    "src/project/Waiting.ts waiting: filters campaigns below a limit",
+    "src/project/Waiting.ts waiting: filters webhooks below a limit"
   ]
 }
 

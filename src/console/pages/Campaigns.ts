@@ -1,44 +1,87 @@
-/** The campaigns of a project, with their progress. */
+/** The campaigns of a project by state, and the page of a campaign. */
 import { Effect } from "effect"
-import { list, type Listed } from "../../campaigns/CampaignList.ts"
-import { badge, html, nextPage, table, time } from "../Html.ts"
-import { pageSize, projectPage, textOf } from "../Page.ts"
+import { campaignStatuses } from "../../api/campaigns/States.ts"
+import { operationsIn } from "../../campaigns/CampaignControl.ts"
+import { details, list, type Listed } from "../../campaigns/CampaignList.ts"
+import { pageOf } from "../../platform/Search.ts"
+import { campaignLabels } from "../Actions.ts"
+import { action, badge, facts, html, idLink, idOf, link, progress, select } from "../Html.ts"
+import { choiceOf, listOf, pageSize, projectPage, recordOf } from "../Page.ts"
+
+const path = "/console/campaigns"
 
 export const campaigns = projectPage(
-  Effect.fnUntraced(function* ({ project, request, sql }) {
+  Effect.fnUntraced(function* ({ project, range: { after }, request, sql, time }) {
+    const status = yield* choiceOf(request, "status", campaignStatuses)
+    const of = { project: project.id }
     const rows = yield* list(
       sql,
       project.id,
-      sql`AND campaigns.id >= ${textOf(request, "from") ?? ""} ORDER BY campaigns.id LIMIT ${pageSize + 1}::int`
+      sql`${sql.literal(status === null ? "" : `AND campaigns.status = '${status}'`)} AND created_at > '-infinity'
+        ${after === null ? sql.literal("") : sql`AND (created_at, id) < ((SELECT created_at FROM campaigns WHERE project_id = ${project.id} AND id = ${after}), ${after})`}
+        ORDER BY created_at DESC, id DESC LIMIT ${pageSize + 1}::int`
     )
-    const next = rows[pageSize]
-    const head = ["Campaign", "Name", "State", "Progress", "Per minute", "Scheduled for", "Created"]
-    const cells = rows
-      .slice(0, pageSize)
-      .map((row) => [
-        row.id,
-        row.name,
-        badge(row.status),
-        progressOf(row),
-        row.sendsPerMinute,
-        time(row.scheduledFor),
-        time(row.createdAt)
-      ])
-    return {
+    return listOf(request, {
       title: `Campaigns of ${project.name}`,
-      body: [
-        table("Campaigns by id", head, cells, "No campaigns."),
-        nextPage("/console/campaigns", next && { project: project.id, from: next.id }, "More campaigns")
-      ]
-    }
+      filter: [select("State", "status", campaignStatuses, status)],
+      caption: "Campaigns, newest first",
+      empty: "No campaigns.",
+      found: pageOf(rows, pageSize, ({ id }) => id),
+      columns: {
+        Campaign: ({ id }) => idLink("/console/campaign", { ...of, id }, id),
+        Name: ({ name }) => name,
+        State: ({ status }) => link(path, { ...of, status }, badge(status)),
+        Progress: progressOf,
+        "Per minute": ({ sendsPerMinute }) => sendsPerMinute,
+        "Scheduled for": ({ scheduledFor }) => time(scheduledFor),
+        Created: ({ createdAt }) => time(createdAt)
+      }
+    })
   })
 )
 
 /** The number of settled recipients. */
-const progressOf = ({ eligible, progress: { pending, recipients } }: Listed) => {
-  if (eligible === null) return "no audience yet"
-  if (recipients === 0) return `0 of ${eligible}`
-  const done = recipients - pending
-  return html`<progress max="${recipients}" value="${done}" aria-label="Settled recipients"></progress> ${done} of
-    ${recipients}`
-}
+const progressOf = ({ eligible, progress: { pending, recipients } }: Listed) =>
+  eligible === null ? "no audience yet" : progress(recipients - pending, recipients || eligible, "Settled recipients")
+
+const routeOf = (route: Listed["primaryRoute"]) =>
+  route === null ? null : html`${route.templateId} in version ${route.templateVersion} by ${route.channelId}`
+
+export const campaign = projectPage(
+  Effect.fnUntraced(function* (parts) {
+    const { project, request, time } = parts
+    const row = yield* recordOf(parts, details, "campaign")
+    const { failed, pending, recipients, sent, skipped, unknown } = row.progress
+    const of = { project: project.id, id: row.id }
+    return {
+      title: `Campaign ${row.name}`,
+      body: [
+        facts({
+          State: link(path, { project: project.id, status: row.status }, badge(row.status)),
+          Campaign: idOf(row.id),
+          "Sends per minute": row.sendsPerMinute,
+          "Scheduled for": time(row.scheduledFor),
+          Started: time(row.startedAt),
+          Ended: time(row.endedAt),
+          "Primary route": routeOf(row.primaryRoute),
+          "Fallback route": routeOf(row.fallbackRoute)
+        }),
+        html`<div class="actions">
+          ${operationsIn(row.status).map((operation) =>
+            action("/console/campaign-command", request.session.csrf, { ...of, operation }, campaignLabels[operation])
+          )}
+        </div>`,
+        html`<h2>Recipients</h2>`,
+        html`<p>${progressOf(row)}</p>`,
+        facts({
+          Recipients: recipients,
+          "Not settled": pending,
+          Sent: sent,
+          Failed: failed,
+          "Of unknown outcome": unknown,
+          Skipped: skipped
+        })
+      ]
+    }
+  })
+)

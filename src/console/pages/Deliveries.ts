@@ -1,14 +1,29 @@
 /** The deliveries of a project, by state, event type, installation and time. */
 import { Effect } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
+import type { ProjectId } from "../../api/Ids.ts"
 import { states } from "../../integrations/Deliveries.ts"
-import { find } from "../../integrations/DeliveryList.ts"
-import { render } from "../DeliveryList.ts"
-import { filters, input, select } from "../Html.ts"
-import { choiceOf, pageSize, projectPage, textOf, timeOf } from "../Page.ts"
+import { type Delivery, find } from "../../integrations/DeliveryList.ts"
+import { badge, type Columns, html, idLink, input, link, select, type Time } from "../Html.ts"
+import { choiceOf, listOf, projectPage, textOf, timeOf } from "../Page.ts"
+
+const path = "/console/deliveries"
+
+/** The columns of a list of deliveries. States and event types lead to the lists of all deliveries that have them. */
+export const deliveryColumns = (project: ProjectId, time: Time): Columns<Delivery> => ({
+  Delivery: ({ id }) => idLink("/console/delivery", { project, id }, id),
+  Created: ({ createdAt }) => time(createdAt),
+  Installation: ({ installationId: id }) => idLink("/console/webhook", { project, installation: id }, id),
+  Event: ({ eventType: type }) => link(path, { project, type }, type),
+  State: ({ replayOf, status }) =>
+    html`${link(path, { project, status }, badge(status))}${replayOf === null ? "" : " (replay)"}`,
+  Attempts: ({ attempts }) => attempts,
+  "Last answer": ({ lastErrorCode, lastStatusCode }) => lastErrorCode ?? lastStatusCode?.toString() ?? null,
+  "Next attempt": ({ nextAttemptAt }) => time(nextAttemptAt)
+})
 
 export const deliveries = projectPage(
-  Effect.fnUntraced(function* ({ project, request, sql }) {
+  Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
     const filter = {
       installationId: textOf(request, "installation"),
       status: yield* choiceOf(request, "status", states),
@@ -16,19 +31,22 @@ export const deliveries = projectPage(
       since: yield* timeOf(request, "since"),
       until: yield* timeOf(request, "until")
     }
-    const found = yield* find(sql, project.id, filter, { after: textOf(request, "cursor"), limit: pageSize })
-    return {
+    const since = filter.since?.toISOString() ?? null
+    const until = filter.until?.toISOString() ?? null
+    const { installationId: installation, status, type } = filter
+    return listOf(request, {
       title: `Deliveries of ${project.name}`,
-      body: [
-        filters("/console/deliveries", { project: project.id }, [
-          select("State", "status", states, filter.status),
-          select("Event", "type", eventTypes, filter.type),
-          input("Installation", "installation", filter.installationId),
-          input("Since", "since", filter.since?.toISOString() ?? null, "2026-11-20T00:00:00Z"),
-          input("Until", "until", filter.until?.toISOString() ?? null, "2026-11-21T00:00:00Z")
-        ]),
-        render(project.id, filter, found)
-      ]
-    }
+      filter: [
+        select("State", "status", states, status),
+        select("Event", "type", eventTypes, type),
+        input("Installation", "installation", installation),
+        input("Since", "since", since, "2026-11-20T00:00:00Z"),
+        input("Until", "until", until, "2026-11-21T00:00:00Z")
+      ],
+      caption: "Deliveries, newest first",
+      empty: "No deliveries.",
+      found: yield* find(sql, project.id, filter, range),
+      columns: deliveryColumns(project.id, time)
+    })
   })
 )

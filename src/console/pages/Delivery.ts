@@ -1,69 +1,83 @@
-/** A delivery with its attempts and its event. */
-import { Effect, Option } from "effect"
+/** A delivery with its attempts, its last request and its event. */
+import { Effect } from "effect"
+import { headersOf } from "../../integrations/Attempt.ts"
 import { attemptsOf, details } from "../../integrations/DeliveryDetails.ts"
-import { lookupOne } from "../../platform/Lookups.ts"
-import { Settings } from "../../platform/Settings.ts"
-import { spanOf } from "../../platform/TraceContext.ts"
-import { action, badge, facts, html, link, table, time } from "../Html.ts"
-import { notFound, projectPage, textOf } from "../Page.ts"
+import { action, badge, facts, html, idLink, idOf, link, table, traceLink } from "../Html.ts"
+import { projectPage, recordOf, traceUrlOf } from "../Page.ts"
 
 export const delivery = projectPage(
-  Effect.fnUntraced(function* ({ project, request, sql }) {
-    const { traceUrlTemplate } = yield* Settings
-    const id = textOf(request, "id")
-    const found = id === null ? undefined : yield* lookupOne(sql, details(sql), { projectId: project.id, id })
-    const row = found ?? (yield* notFound("delivery", id))
-    const trace = Option.flatMap(traceUrlTemplate, (template) =>
-      Option.map(Option.fromUndefinedOr(spanOf(row.traceparent)), ({ traceId }) =>
-        template.replaceAll("{traceId}", traceId)
-      )
-    )
-    const of = { project: project.id, installation: row.installationId }
+  Effect.fnUntraced(function* (parts) {
+    const { project, request, time } = parts
+    const row = yield* recordOf(parts, details, "delivery")
+    const attempts = attemptsOf(row)
+    const last = attempts.at(-1)
+    const of = { project: project.id }
     return {
       title: `Delivery ${row.id}`,
       body: [
-        facts([
-          ["State", badge(row.status)],
-          ["Reason without an attempt", row.deadCode],
-          ["Installation", link("/console/webhook", of, row.installationId)],
-          ["Created", time(row.createdAt)],
-          ["Next attempt", time(row.nextAttemptAt)],
-          ["Finished", time(row.finishedAt)],
-          [
-            "Replay of",
-            row.replayOf && link("/console/delivery", { project: project.id, id: row.replayOf }, row.replayOf)
-          ],
-          [
-            "Trace",
-            Option.getOrNull(Option.map(trace, (url) => html`<a href="${url}" rel="noreferrer">Open the trace</a>`))
-          ]
-        ]),
+        facts({
+          State: link("/console/deliveries", { ...of, status: row.status }, badge(row.status)),
+          "Reason without an attempt": row.deadCode ?? undefined,
+          Installation: idLink("/console/webhook", { ...of, installation: row.installationId }, row.installationId),
+          Created: time(row.createdAt),
+          "Next attempt": time(row.nextAttemptAt) ?? undefined,
+          Finished: time(row.finishedAt) ?? undefined,
+          "Replay of":
+            row.replayOf === null ? undefined : idLink("/console/delivery", { ...of, id: row.replayOf }, row.replayOf),
+          Trace: traceLink(yield* traceUrlOf(row.traceparent))
+        }),
         ...(row.status === "dead"
-          ? [action("/console/retry", request.session.csrf, { project: project.id, id: row.id }, "Retry this delivery")]
+          ? [action("/console/retry", request.session.csrf, { ...of, id: row.id }, "Retry this delivery")]
           : []),
         html`<h2>Attempts</h2>`,
         table(
           "Attempts, oldest first",
-          ["Attempt", "Started", "Endpoint", "Status", "Duration", "Error", "Answer"],
-          attemptsOf(row).map(({ durationMs, endpointUrl, errorCode, number, responseBody, startedAt, statusCode }) => [
-            number,
-            time(startedAt),
-            endpointUrl,
-            statusCode,
-            durationMs === null ? null : `${durationMs} ms`,
-            errorCode,
-            responseBody
-          ]),
+          {
+            Attempt: ({ number }) => number,
+            Started: ({ startedAt }) => time(startedAt),
+            Endpoint: ({ endpointUrl }) => endpointUrl,
+            Status: ({ statusCode }) => statusCode,
+            Duration: ({ durationMs }) => (durationMs === null ? null : `${durationMs} ms`),
+            Error: ({ errorCode }) => errorCode,
+            Answer: ({ responseBody }) => responseBody
+          },
+          attempts,
           "No attempt has ended yet."
         ),
+        ...(last === undefined
+          ? []
+          : [
+              html`<h2>Request</h2>`,
+              html`<p>
+                The headers of attempt ${last.number}. The signature is cut, and so is the span of the attempt: neither
+                is stored.
+              </p>`,
+              html`<pre tabindex="0" aria-label="Headers of the request">${headersAt(row, last.startedAt)}</pre>`
+            ]),
         html`<h2>Event</h2>`,
-        facts([
-          ["Event", row.eventId],
-          ["Type", row.eventType],
-          ["Occurred", time(row.eventTime)]
-        ]),
+        facts({
+          Event: idOf(row.eventId),
+          Type: link("/console/deliveries", { ...of, type: row.eventType }, row.eventType),
+          Occurred: time(row.eventTime)
+        }),
         html`<pre tabindex="0" aria-label="Data of the event">${JSON.stringify(row.eventData, null, 2)}</pre>`
       ]
     }
   })
 )
+
+/** Returns the headers of an attempt, without the part of each that only the request had. */
+const headersAt = (
+  {
+    id,
+    replayOf,
+    traceparent
+  }: { readonly id: string; readonly replayOf: string | null; readonly traceparent: string },
+  startedAt: string
+) => {
+  const sent = headersOf([], { webhookId: replayOf ?? id, now: Date.parse(startedAt), body: "", traceparent })
+  const trace = traceparent.split("-")[1] ?? ""
+  return Object.entries({ ...sent, "webhook-signature": "v1,…", traceparent: `00-${trace}-…` })
+    .map(([name, value]) => `${name}: ${value}`)
+    .join("\n")
+}

@@ -1,36 +1,31 @@
 /** The API keys of a project, with their scopes and their last use. */
-import { DateTime, Effect } from "effect"
+import { Effect } from "effect"
 import { scopes } from "../../api/Access.ts"
 import { type ApiKey, ApiKeys } from "../../platform/auth/ApiKeys.ts"
-import { badge, nextPage, table, time } from "../Html.ts"
-import { pageSize, projectPage, textOf } from "../Page.ts"
+import { badge, idOf } from "../Html.ts"
+import { listOf, projectPage } from "../Page.ts"
 
 export const keys = projectPage(
-  Effect.fnUntraced(function* ({ project, request }) {
+  Effect.fnUntraced(function* ({ project, range, request, time }) {
     const service = yield* ApiKeys
-    const range = { after: textOf(request, "cursor"), limit: pageSize }
-    const { items, next } = yield* Effect.orDie(service.list(project.id, range))
-    const now = yield* DateTime.nowAsDate
-    const head = ["Key", "Name", "State", "Last used", "Expires", "Created", "Member", "Scopes"]
-    const cells = items.map((key) => [
-      key.keyId,
-      key.name,
-      badge(stateOf(key, now)),
-      key.lastUsedAt === null ? "never" : time(key.lastUsedAt),
-      time(key.expiresAt),
-      time(key.createdAt),
-      key.memberId,
-      key.scopes.length === scopes.length ? "all" : key.scopes.join(", ")
-    ])
-    return {
+    return listOf(request, {
       title: `API keys of ${project.name}`,
-      body: [
-        table("Keys, newest first", head, cells, "No keys."),
-        nextPage("/console/keys", next === null ? undefined : { project: project.id, cursor: next })
-      ]
-    }
+      caption: "Keys, newest first",
+      empty: "No keys.",
+      found: yield* Effect.orDie(service.list(project.id, range)),
+      columns: {
+        Key: ({ keyId }) => idOf(keyId),
+        Name: ({ name }) => name,
+        State: (key) => badge(stateOf(key, request.session.now)),
+        "Last used": ({ lastUsedAt }) => time(lastUsedAt) ?? "never",
+        Expires: ({ expiresAt }) => time(expiresAt),
+        Created: ({ createdAt }) => time(createdAt),
+        Member: ({ memberId }) => idOf(memberId),
+        Scopes: (key) => (key.scopes.length === scopes.length ? "all" : key.scopes.join(", "))
+      }
+    })
   })
 )
 
-const stateOf = ({ expiresAt, revokedAt }: ApiKey, now: Date) =>
-  revokedAt !== null ? "revoked" : expiresAt <= now ? "expired" : "active"
+const stateOf = ({ expiresAt, revokedAt }: ApiKey, now: number) =>
+  revokedAt !== null ? "revoked" : expiresAt.getTime() <= now ? "expired" : "active"

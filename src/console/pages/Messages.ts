@@ -1,41 +1,81 @@
-/** The messages of a project by state, with the actions that settle those of unknown outcome. */
+/** The messages of a project by state, and the page of a message. */
 import { Effect } from "effect"
 import { messageStatuses } from "../../api/messaging/Messaging.ts"
-import { find } from "../../messaging/MessageList.ts"
+import { details, find } from "../../messaging/MessageList.ts"
 import { scanLimit } from "../../platform/Search.ts"
-import { action, badge, filters, html, nextPage, select, table, time } from "../Html.ts"
-import { choiceOf, pageSize, projectPage, textOf } from "../Page.ts"
+import { action, badge, facts, html, idLink, idOf, link, select, table, traceLink } from "../Html.ts"
+import { choiceOf, listOf, projectPage, recordOf, traceUrlOf } from "../Page.ts"
+
+const path = "/console/messages"
 
 export const messages = projectPage(
-  Effect.fnUntraced(function* ({ project, request, sql }) {
+  Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
     const status = yield* choiceOf(request, "status", messageStatuses)
-    const { items, next } = yield* find(sql, project.id, status, { after: textOf(request, "cursor"), limit: pageSize })
-    const settle = (id: string) =>
-      html`<div class="actions">
-        ${(["sent", "failed"] as const).map((as) =>
-          action("/console/settle", request.session.csrf, { project: project.id, message: id, as }, `Settle as ${as}`)
-        )}
-      </div>`
-    const head = ["Message", "Created", "Client", "Channel", "Conversation", "State", "Attempts", ""]
-    const cells = items.map((row) => [
-      row.messageId,
-      time(row.createdAt),
-      row.client,
-      row.channel,
-      row.conversationId,
-      badge(row.deliveryStatus),
-      row.attempts,
-      row.deliveryStatus === "unknown" ? settle(row.messageId) : null
-    ])
-    return {
+    const of = { project: project.id }
+    return listOf(request, {
       title: `Messages of ${project.name}`,
+      filter: [select("State", "status", messageStatuses, status)],
+      caption: "Messages, newest first",
+      empty: `No messages among the latest ${scanLimit}.`,
+      found: yield* find(sql, project.id, status, range),
+      columns: {
+        Message: ({ messageId: id }) => idLink("/console/message", { ...of, id }, id),
+        Created: ({ createdAt }) => time(createdAt),
+        Client: ({ client }) => client,
+        Channel: ({ channel }) => channel,
+        Conversation: ({ conversationId }) => idOf(conversationId),
+        State: ({ deliveryStatus: status }) => link(path, { ...of, status }, badge(status)),
+        Attempts: ({ attempts }) => attempts
+      }
+    })
+  })
+)
+
+/** What each state of a message means to an operator. */
+const meanings = {
+  pending: "An attempt is under way.",
+  retrying: "The provider has not accepted it; it is tried again.",
+  unknown: "The provider may have accepted it. Look for it there, and settle it if no attempt is left.",
+  sent: "The provider has accepted it.",
+  failed: "It was not sent. Its caller may send it again."
+}
+
+export const message = projectPage(
+  Effect.fnUntraced(function* (parts) {
+    const { project, request, time } = parts
+    const row = yield* recordOf(parts, details, "message")
+    const settle = (as: "sent" | "failed") =>
+      action("/console/settle", request.session.csrf, { project: project.id, id: row.id, as }, `Settle as ${as}`)
+    return {
+      title: `Message ${row.id}`,
       body: [
-        filters("/console/messages", { project: project.id }, [select("State", "status", messageStatuses, status)]),
-        table("Messages, newest first", head, cells, `No messages among the latest ${scanLimit}.`),
-        nextPage(
-          "/console/messages",
-          next === null ? undefined : { project: project.id, status, cursor: next },
-          items.length < pageSize ? "Continue the search" : "Older"
+        facts({
+          State: link(path, { project: project.id, status: row.deliveryStatus }, badge(row.deliveryStatus)),
+          Client: row.client,
+          Channel: row.channel,
+          Conversation: idOf(row.conversationId),
+          Created: time(row.createdAt),
+          Changed: time(row.updatedAt),
+          Trace: traceLink(yield* traceUrlOf(row.traceparent))
+        }),
+        html`<p>${meanings[row.deliveryStatus]}</p>`,
+        ...(row.deliveryStatus === "unknown"
+          ? [html`<div class="actions">${settle("sent")} ${settle("failed")}</div>`]
+          : []),
+        html`<h2>Attempts</h2>`,
+        table(
+          "Attempts, oldest first",
+          {
+            Attempt: ({ number }) => number,
+            Outcome: ({ status }) => badge(status),
+            Started: ({ startedAt }) => time(startedAt),
+            Ended: ({ finishedAt }) => time(finishedAt),
+            Error: ({ errorCode }) => errorCode,
+            "Id at the provider": ({ providerMessageId }) => idOf(providerMessageId),
+            "Next attempt": ({ nextAttemptAt }) => time(nextAttemptAt)
+          },
+          row.log,
+          "No attempt was made."
         )
       ]
     }

@@ -1,16 +1,13 @@
 /** The service: whether anything is wrong, the endpoints that fail, what needs a decision, and the charts of deliveries. */
 import { Effect } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
-import { isDead } from "../../integrations/DeliveryList.ts"
+import type { SqlClient } from "effect/sql"
 import { measureQueue } from "../../integrations/DeliveryMetrics.ts"
 import { failing, type FailingEndpoint, failingMax } from "../../integrations/WebhookList.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
-import { attemptsOf, charts } from "../Charts.ts"
+import { countEndpoints, maxCount, type Waiting, waiting } from "../../project/Waiting.ts"
+import { attemptCharts } from "../Charts.ts"
 import type { PageRequest } from "../Page.ts"
-import { badge, counted, duration, facts, html, link, table, time } from "../Html.ts"
-
-/** Maximum number that is counted. */
-const maxCount = 10_000
+import { badge, counted, duration, facts, failureOf, html, idLink, link, table, timeSince } from "../Html.ts"
 
 /** Maximum numbers of failing endpoints and of projects on the page. */
 const maxEndpoints = 20
@@ -18,36 +15,6 @@ const maxProjects = 20
 
 /** Age of the oldest due delivery, in seconds, from which on the queue is overdue. */
 const overdueAfter = 5
-
-/** Counts of a project's records that need an operator. */
-interface Waiting {
-  readonly projectId: string
-  readonly dead: number
-  readonly unknown: number
-  readonly disabled: number
-  readonly paused: number
-}
-
-const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
-  sql`(SELECT count(*)::int FROM (SELECT ${of} LIMIT ${maxCount}::int) counted)`
-
-/** Finds projects where something waits for an operator, with counts up to `maxCount`. */
-const waiting = (sql: SqlClient.SqlClient) => {
-  const of = (table: string, condition: string) =>
-    bounded(sql, sql.literal(`FROM ${table} WHERE ${table}.project_id = projects.project_id AND ${condition}`))
-  return sql<Waiting>`
-    SELECT project_id AS "projectId", waiting.*
-    FROM projects, LATERAL (
-      SELECT ${of("deliveries", isDead)} AS dead, ${of("messages", "status = 'unknown'")} AS unknown,
-        ${of("webhooks", "NOT enabled")} AS disabled, ${of("campaigns", "status = 'paused'")} AS paused OFFSET 0
-    ) waiting
-    WHERE dead + unknown + disabled + paused > 0
-    ORDER BY project_id LIMIT ${maxProjects + 1}::int`
-}
-
-/** Counts the endpoints of enabled webhooks. */
-const endpoints = (sql: SqlClient.SqlClient) =>
-  sql<{ readonly enabled: number }>`SELECT ${bounded(sql, sql.literal("FROM webhooks WHERE enabled"))} AS enabled`
 
 interface State {
   readonly enabled: number
@@ -89,59 +56,54 @@ const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string
   return `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.`
 }
 
-const failureOf = ({ lastFailure }: FailingEndpoint) =>
-  lastFailure === null ? null : (lastFailure.errorCode ?? `status ${lastFailure.statusCode}`)
+/** Makes a cell with a count and a link to the list of what is counted. */
+const listed = (path: string, count: Exclude<keyof Waiting, "projectId">, status?: string) => (row: Waiting) =>
+  link(path, { project: row.projectId, status }, counted(row[count], maxCount))
 
 export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const [{ depth, seconds } = { depth: 0, seconds: 0 }] = yield* measureQueue(sql, maxCount)
-  const [{ enabled } = { enabled: 0 }] = yield* endpoints(sql)
+  const [{ enabled } = { enabled: 0 }] = yield* countEndpoints(sql)
   const failed = yield* failing(sql, maxEndpoints)
-  const projects = yield* waiting(sql)
+  const projects = yield* waiting(sql, maxProjects + 1)
+  const time = timeSince(request.session.now)
   const summary = summaryOf({ enabled, failed, projects, overdueSeconds: seconds })
   return {
     title: "Overview",
     body: [
       html`<p class="summary" role="status">${summary}</p>`,
-      facts([
-        ["Pending deliveries", counted(depth, maxCount)],
-        ["Oldest due delivery", `${seconds.toFixed(1)} s`]
-      ]),
+      facts({ "Pending deliveries": counted(depth, maxCount), "Oldest due delivery": `${seconds.toFixed(1)} s` }),
       html`<h2>Endpoints that fail</h2>`,
       table(
         `Failing endpoints, the longest first, at most ${maxEndpoints}`,
-        ["Webhook", "Project", "State", "Failing for", "Last failure", "Waiting", "Next attempt"],
-        failed.map((endpoint) => [
-          link(
-            "/console/webhook",
-            { project: endpoint.projectId, installation: endpoint.installationId },
-            endpoint.name
-          ),
-          link("/console/project", { project: endpoint.projectId }, endpoint.projectId),
-          badge(endpoint.state),
-          html`${duration(endpoint.failingSeconds)}, since ${time(endpoint.failingSince)}`,
-          failureOf(endpoint),
-          counted(endpoint.pending, pendingMax),
-          time(endpoint.nextAttemptAt)
-        ]),
+        {
+          Webhook: ({ installationId: installation, name, projectId: project }) =>
+            link("/console/webhook", { project, installation }, name),
+          Project: ({ projectId: project }) => idLink("/console/project", { project }, project),
+          State: ({ state }) => badge(state),
+          "Failing since": ({ failingSince }) => time(failingSince),
+          "Last failure": failureOf,
+          Waiting: ({ installationId: installation, pending, projectId: project }) =>
+            link("/console/deliveries", { project, installation, status: "pending" }, counted(pending, pendingMax)),
+          "Next attempt": ({ nextAttemptAt }) => time(nextAttemptAt)
+        },
+        failed,
         "No endpoint fails."
       ),
       html`<h2>What waits for an operator</h2>`,
       table(
         `Projects where something waits, at most ${maxProjects}`,
-        ["Project", "Dead deliveries", "Messages of unknown outcome", "Disabled webhooks", "Paused campaigns"],
-        projects
-          .slice(0, maxProjects)
-          .map(({ dead, disabled, paused, projectId, unknown }) => [
-            link("/console/project", { project: projectId }, projectId),
-            link("/console/deliveries", { project: projectId, status: "dead" }, counted(dead, maxCount)),
-            link("/console/messages", { project: projectId, status: "unknown" }, counted(unknown, maxCount)),
-            link("/console/project", { project: projectId }, counted(disabled, maxCount)),
-            link("/console/campaigns", { project: projectId }, counted(paused, maxCount))
-          ]),
+        {
+          Project: ({ projectId: project }) => idLink("/console/project", { project }, project),
+          "Dead deliveries": listed("/console/deliveries", "dead", "dead"),
+          "Messages of unknown outcome": listed("/console/messages", "unknown", "unknown"),
+          "Disabled webhooks": listed("/console/project", "disabled"),
+          "Paused campaigns": listed("/console/campaigns", "paused", "paused")
+        },
+        projects.slice(0, maxProjects),
         "Nothing waits for an operator."
       ),
       html`<h2>Deliveries</h2>`,
-      charts(yield* attemptsOf(sql, request, null))
+      ...(yield* attemptCharts(sql, request, null))
     ]
   }
 })

@@ -1,34 +1,30 @@
 /** A project: the charts of its deliveries, and its webhooks. */
 import { Effect } from "effect"
 import { list } from "../../integrations/WebhookList.ts"
-import { attemptsOf, charts } from "../Charts.ts"
-import { badge, html, link, nextPage, table, time } from "../Html.ts"
-import { pageSize, projectPage, textOf } from "../Page.ts"
+import { pageOf } from "../../platform/Search.ts"
+import { attemptCharts } from "../Charts.ts"
+import { badge, html, idLink } from "../Html.ts"
+import { listOf, pageSize, projectPage } from "../Page.ts"
 
 export const project = projectPage(
-  Effect.fnUntraced(function* ({ project, request, sql }) {
-    const from = sql`webhooks.installation_id >= ${textOf(request, "from") ?? ""}`
-    const rows = yield* list(sql, project.id, from, pageSize + 1)
-    const cells = rows
-      .slice(0, pageSize)
-      .map((row) => [
-        link("/console/webhook", { project: project.id, installation: row.installationId }, row.installationId),
-        row.name,
-        badge(row.enabled ? row.state : "disabled"),
-        row.failures,
-        time(row.lastSuccessAt),
-        row.endpointUrl
-      ])
-    const next = rows[pageSize]
-    const head = ["Installation", "Name", "State", "Failures in a row", "Last success", "Endpoint"]
-    return {
+  Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
+    const rows = yield* list(sql, project.id, sql`webhooks.installation_id > ${range.after ?? ""}`, pageSize + 1)
+    const webhooks = listOf(request, {
       title: project.name,
-      body: [
-        charts(yield* attemptsOf(sql, request, project.id)),
-        html`<h2>Webhooks</h2>`,
-        table("Webhooks by installation", head, cells, "No installation has a webhook."),
-        nextPage("/console/project", next && { project: project.id, from: next.installationId }, "More webhooks")
-      ]
-    }
+      caption: "Webhooks by installation",
+      empty: "No installation has a webhook.",
+      found: pageOf(rows, pageSize, ({ installationId }) => installationId),
+      columns: {
+        Installation: ({ installationId: id }) =>
+          idLink("/console/webhook", { project: project.id, installation: id }, id),
+        Name: ({ name }) => name,
+        State: ({ enabled, state }) => badge(enabled ? state : "disabled"),
+        "Failures in a row": ({ failures }) => failures,
+        "Last success": ({ lastSuccessAt }) => time(lastSuccessAt),
+        Endpoint: ({ endpointUrl }) => endpointUrl
+      }
+    })
+    const attempts = yield* attemptCharts(sql, request, project.id)
+    return { ...webhooks, body: [...attempts, html`<h2>Webhooks</h2>`, ...webhooks.body] }
   })
 )

@@ -2,8 +2,9 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { selected } from "../../platform/Columns.ts"
-import { filters, input, link, nextPage, table, time } from "../Html.ts"
-import { type PageRequest, pageSize, textOf } from "../Page.ts"
+import { pageOf } from "../../platform/Search.ts"
+import { counted, idLink, input, timeSince } from "../Html.ts"
+import { listOf, type PageRequest, pageSize, textOf } from "../Page.ts"
 
 interface Row {
   readonly id: string
@@ -17,28 +18,26 @@ const maxWebhooks = 1_000
 
 export const projects = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const from = textOf(request, "from") ?? ""
+  const after = textOf(request, "cursor") ?? ""
+  const time = timeSince(request.session.now)
   const rows = yield* sql<Row>`
     SELECT project_id AS id, name, ${sql.literal(selected({ createdAt: ["created_at", "timestamptz"] }))}, (
       SELECT count(*)::int FROM (
         SELECT FROM webhooks WHERE webhooks.project_id = projects.project_id LIMIT ${maxWebhooks}::int
       ) counted
     ) AS webhooks
-    FROM projects WHERE project_id >= ${from} ORDER BY project_id LIMIT ${pageSize + 1}::int`
-  const cells = rows
-    .slice(0, pageSize)
-    .map(({ createdAt, id, name, webhooks }) => [
-      link("/console/project", { project: id }, id),
-      name,
-      webhooks === maxWebhooks ? `${maxWebhooks} or more` : webhooks,
-      time(createdAt)
-    ])
-  const next = rows[pageSize]
-  return {
+    FROM projects WHERE project_id >= ${from} AND project_id > ${after} ORDER BY project_id LIMIT ${pageSize + 1}::int`
+  return listOf(request, {
     title: "Projects",
-    body: [
-      filters("/console/projects", {}, [input("From the id", "from", from)]),
-      table("Projects by id", ["Project", "Name", "Webhooks", "Created"], cells, "No projects."),
-      nextPage("/console/projects", next && { from: next.id }, "More projects")
-    ]
-  }
+    filter: [input("From the id", "from", from)],
+    caption: "Projects by id",
+    empty: "No projects.",
+    found: pageOf(rows, pageSize, ({ id }) => id),
+    columns: {
+      Project: ({ id }) => idLink("/console/project", { project: id }, id),
+      Name: ({ name }) => name,
+      Webhooks: ({ webhooks }) => counted(webhooks, maxWebhooks),
+      Created: ({ createdAt }) => time(createdAt)
+    }
+  })
 })

@@ -1,39 +1,58 @@
-/** The replays of a project, with their progress. */
+/** The replays of a project: their progress, their pace, and what holds them. */
 import { Effect } from "effect"
 import { Replays } from "../../integrations/Replays.ts"
-import { action, badge, html, link, nextPage, table, time } from "../Html.ts"
-import { pageSize, projectPage, textOf } from "../Page.ts"
+import { list, type Listed as Webhook } from "../../integrations/WebhookList.ts"
+import { action, badge, type Cell, duration, html, idLink, idOf, progress, type Time } from "../Html.ts"
+import { listOf, pageSize, projectPage } from "../Page.ts"
+
+/** Says why a running replay does not go on at its pace. */
+const holdOf = (webhook: Webhook | undefined, time: Time): Cell => {
+  if (webhook === undefined || !webhook.enabled) return "its webhook is disabled: the replay ends"
+  const until =
+    webhook.state === "parked" ? webhook.parkedUntil : webhook.state === "resting" ? webhook.restingUntil : null
+  if (until !== null) return html`its endpoint is ${badge(webhook.state)} until ${time(until)}`
+  return webhook.suspect
+    ? html`its endpoint is ${badge(webhook.state)}: one delivery at a time`
+    : "live deliveries go first"
+}
 
 export const replays = projectPage(
-  Effect.fnUntraced(function* ({ project, request }) {
+  Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
     const service = yield* Replays
-    const range = { after: textOf(request, "cursor"), limit: pageSize }
-    const { items, next } = yield* Effect.orDie(service.list(project.id, range))
-    const head = ["Replay", "Installation", "State", "Progress", "Pace", "Deliveries", "Period", "Started", ""]
-    const cells = items.map((item) => [
-      item.replayId,
-      link("/console/webhook", { project: project.id, installation: item.installationId }, item.installationId),
-      item.endReason === "webhook_disabled" ? html`${badge(item.state)} its webhook was disabled` : badge(item.state),
-      `${item.queued} of ${item.matched}${item.skipped === 0 ? "" : `, ${item.skipped} skipped`}`,
-      `${item.pace} a second`,
-      `${item.statuses.join(", ")}${item.eventTypes.length === 0 ? "" : `: ${item.eventTypes.join(", ")}`}`,
-      html`${time(item.since)} to ${time(item.until)}`,
-      time(item.createdAt),
-      item.state === "running"
-        ? action(
-            "/console/cancel-replay",
-            request.session.csrf,
-            { project: project.id, replay: item.replayId },
-            "Cancel"
-          )
-        : null
-    ])
-    return {
+    const found = yield* Effect.orDie(service.list(project.id, range))
+    const ids = found.items.filter(({ state }) => state === "running").map(({ installationId }) => installationId)
+    const webhooks = yield* list(sql, project.id, sql`webhooks.installation_id = ANY(${ids}::text[])`, pageSize)
+    const of = { project: project.id }
+    const { csrf } = request.session
+    return listOf(request, {
       title: `Replays of ${project.name}`,
-      body: [
-        table("Replays, newest first", head, cells, "No replays. The page of a webhook starts one."),
-        nextPage("/console/replays", next === null ? undefined : { project: project.id, cursor: next })
-      ]
-    }
+      caption: "Replays, newest first",
+      empty: "No replays. The page of a webhook starts one.",
+      found,
+      columns: {
+        Replay: ({ replayId }) => idOf(replayId),
+        Installation: ({ installationId: id }) => idLink("/console/webhook", { ...of, installation: id }, id),
+        State: ({ endReason, replayId, state }) =>
+          html`${badge(state)} ${endReason === "webhook_disabled" ? "its webhook was disabled" : ""}
+          ${state === "running" ? action("/console/cancel-replay", csrf, { ...of, replay: replayId }, "Cancel") : ""}`,
+        Progress: ({ matched, queued, skipped }) =>
+          html`${progress(queued, matched, "Queued deliveries")} ${skipped === 0 ? "" : `, ${skipped} skipped`}`,
+        Pace: ({ matched, pace, queued, state }) =>
+          `at most ${pace} a second${state === "running" ? `, so at least ${duration((matched - queued) / pace)} more` : ""}`,
+        "Held by": ({ installationId, state }) =>
+          state === "cancelling"
+            ? "deliveries in flight"
+            : state === "running"
+              ? holdOf(
+                  webhooks.find((webhook) => webhook.installationId === installationId),
+                  time
+                )
+              : null,
+        Deliveries: ({ eventTypes, statuses }) =>
+          `${statuses.join(", ")}${eventTypes.length === 0 ? "" : `: ${eventTypes.join(", ")}`}`,
+        Period: ({ since, until }) => html`${time(since)} to ${time(until)}`,
+        Started: ({ createdAt }) => time(createdAt)
+      }
+    })
   })
 )

@@ -1,27 +1,18 @@
 /** A webhook: its health, its secrets, its actions and its latest deliveries. */
 import { Effect, Record } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
-import { lookupOne } from "../../platform/Lookups.ts"
-import { filterNames, usualPace } from "../../integrations/Replays.ts"
-import { find } from "../../integrations/DeliveryList.ts"
-import { details } from "../../integrations/WebhookList.ts"
-import { replayFaults } from "../Actions.ts"
-import { render } from "../DeliveryList.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
-import { action, badge, counted, facts, html, input, select, table, time } from "../Html.ts"
-import { notFound, projectPage, textOf } from "../Page.ts"
+import { states } from "../../integrations/Deliveries.ts"
+import { find } from "../../integrations/DeliveryList.ts"
+import { filterNames, usualPace } from "../../integrations/Replays.ts"
+import { details } from "../../integrations/WebhookList.ts"
+import { replayFields } from "../Actions.ts"
+import { action, badge, counted, facts, failureOf, html, idOf, input, link, select, table } from "../Html.ts"
+import { projectPage, recordOf, textOf } from "../Page.ts"
+import { deliveryColumns } from "./Deliveries.ts"
 
 /** Number of latest deliveries on the page. */
 const latest = 10
-
-/** The labels of the form of a replay. */
-const replayLabels = {
-  since: "Created since",
-  until: "and before",
-  status: "State",
-  type: "Event",
-  pace: "Deliveries per second"
-} as const
 
 /** Why a webhook is disabled. */
 const reasons = {
@@ -32,57 +23,51 @@ const reasons = {
 }
 
 export const webhook = projectPage(
-  Effect.fnUntraced(function* ({ project, request, sql }) {
-    const id = textOf(request, "installation")
-    const found = id === null ? undefined : yield* lookupOne(sql, details(sql), { projectId: project.id, id })
-    const row = found ?? (yield* notFound("webhook for installation", id))
-    const filter = {
-      installationId: row.installationId,
-      status: null,
-      type: null,
-      since: null,
-      until: null
-    }
+  Effect.fnUntraced(function* (parts) {
+    const { project, request, sql, time } = parts
+    const row = yield* recordOf(parts, details, "webhook for installation", "installation")
+    const filter = { installationId: row.installationId, status: null, type: null, since: null, until: null }
+    const found = yield* find(sql, project.id, filter, { after: null, limit: latest })
     const of = { project: project.id, installation: row.installationId }
     const { csrf } = request.session
     const names = (textOf(request, "faulty") ?? "").split(",")
-    const faulty = Record.keys(replayLabels).filter((name) => names.includes(name))
+    const faulty = Record.keys(replayFields).filter((name) => names.includes(name))
     return {
       title: `Webhook of ${row.name}`,
       body: [
-        facts([
-          ["Webhook", badge(row.enabled ? "enabled" : "disabled")],
-          ...(row.enabled ? [] : [["Disabled because", reasons[row.disabledReason ?? "unknown"]] as const]),
-          ["Installation", row.installationId],
-          ["Endpoint", row.endpointUrl],
-          ["Event types", row.eventTypes.join(", ")],
-          ["Version", row.version]
-        ]),
+        facts({
+          Webhook: badge(row.enabled ? "enabled" : "disabled"),
+          "Disabled because": row.enabled ? undefined : reasons[row.disabledReason ?? "unknown"],
+          Installation: idOf(row.installationId),
+          Endpoint: row.endpointUrl,
+          "Event types": row.eventTypes.join(", "),
+          Version: row.version
+        }),
         html`<h2>Health</h2>`,
-        facts([
-          ["State", badge(row.state)],
-          ["Failures in a row", row.failures],
-          ["Failing since", time(row.failingSince)],
-          ["Last success", time(row.lastSuccessAt)],
-          [
-            "Last failure",
-            row.lastFailure &&
-              html`${row.lastFailure.errorCode ?? `status ${row.lastFailure.statusCode}`} at ${time(row.lastFailure.at)}`
-          ],
-          ["Pending deliveries", counted(row.pending, pendingMax)],
-          ["In flight", row.inFlight],
-          ["Next attempt", time(row.nextAttemptAt)],
-          ["Parked until", time(row.parkedUntil)],
-          ["Resting until (Retry-After)", time(row.restingUntil)]
-        ]),
+        facts({
+          State: badge(row.state),
+          "Failures in a row": row.failures,
+          "Failing since": time(row.failingSince) ?? undefined,
+          "Last success": time(row.lastSuccessAt) ?? "never",
+          "Last failure": row.lastFailure === null ? "none" : html`${failureOf(row)}, ${time(row.lastFailure.at)}`,
+          "Pending deliveries": link(
+            "/console/deliveries",
+            { ...of, status: "pending" },
+            counted(row.pending, pendingMax)
+          ),
+          "In flight": row.inFlight,
+          "Next attempt": time(row.nextAttemptAt),
+          "Parked until": time(row.parkedUntil) ?? undefined,
+          "Resting until (Retry-After)": time(row.restingUntil) ?? undefined
+        }),
         html`<h2>Secrets</h2>`,
         table(
           "Secrets that sign deliveries now",
-          ["Created", "Signs until"],
-          row.secrets.map(({ createdAt, signsUntil }) => [
-            time(createdAt),
-            signsUntil === null ? "no end" : time(signsUntil)
-          ]),
+          {
+            Created: ({ createdAt }) => time(createdAt),
+            "Signs until": ({ signsUntil }) => time(signsUntil) ?? "no end"
+          },
+          row.secrets,
           "No secrets."
         ),
         html`<h2>Actions</h2>`,
@@ -91,16 +76,19 @@ export const webhook = projectPage(
           ${row.enabled ? action("/console/disable", csrf, of, "Disable") : action("/console/enable", csrf, of, "Enable")}
         </div>`,
         html`<h2>Replay</h2>`,
-        ...faulty.map((name) => html`<p class="bad" role="alert">${replayLabels[name]}: ${replayFaults[name]}</p>`),
+        ...faulty.map((name) => html`<p class="bad" role="alert">${replayFields[name].join(": ")}</p>`),
         action("/console/replay", csrf, of, "Count and continue", [
-          input(replayLabels.since, "since", textOf(request, "since"), "2026-11-20T00:00:00Z"),
-          input(replayLabels.until, "until", textOf(request, "until"), "2026-11-21T00:00:00Z"),
-          select(replayLabels.status, "status", filterNames, textOf(request, "status") ?? "dead", ""),
-          select(replayLabels.type, "type", eventTypes, textOf(request, "type"), "all"),
-          input(replayLabels.pace, "pace", textOf(request, "pace") ?? String(usualPace))
+          input(replayFields.since[0], "since", textOf(request, "since"), "2026-11-20T00:00:00Z"),
+          input(replayFields.until[0], "until", textOf(request, "until"), "2026-11-21T00:00:00Z"),
+          select(replayFields.status[0], "status", filterNames, textOf(request, "status") ?? "dead", ""),
+          select(replayFields.type[0], "type", eventTypes, textOf(request, "type"), "all"),
+          input(replayFields.pace[0], "pace", textOf(request, "pace") ?? String(usualPace))
         ]),
         html`<h2>Deliveries</h2>`,
-        render(project.id, filter, yield* find(sql, project.id, filter, { after: null, limit: latest }), latest)
+        table("Latest deliveries, newest first", deliveryColumns(project.id, time), found.items, "No deliveries."),
+        html`<p class="links">
+          ${[null, ...states].map((status) => link("/console/deliveries", { ...of, status }, status ?? "All deliveries"))}
+        </p>`
       ]
     }
   })

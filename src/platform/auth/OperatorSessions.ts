@@ -7,10 +7,10 @@ import { Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effe
 import { HttpServerResponse } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { createHmac, randomUUID, timingSafeEqual } from "node:crypto"
-import type { ServiceUnavailable } from "../api/Problems.ts"
-import { statement } from "../platform/Database.ts"
-import { SecretKey } from "../platform/SecretKey.ts"
-import { redeem } from "./Links.ts"
+import type { ServiceUnavailable } from "../../api/Problems.ts"
+import { statement } from "../Database.ts"
+import { SecretKey } from "../SecretKey.ts"
+import { redeem } from "./SignInLinks.ts"
 
 const cookie = "developer_api_console"
 
@@ -37,8 +37,8 @@ export interface Session {
 
 type Response = HttpServerResponse.HttpServerResponse
 
-export class Sessions extends Context.Service<
-  Sessions,
+export class OperatorSessions extends Context.Service<
+  OperatorSessions,
   {
     /** Redeems the code of a link: starts a session and sets its cookie in the response. None for an invalid code. */
     readonly start: (code: string, response: Response) => Effect.Effect<Option.Option<Response>, ServiceUnavailable>
@@ -53,9 +53,9 @@ export class Sessions extends Context.Service<
     /** Whether a CSRF token belongs to the session. */
     readonly hasToken: (session: Session, csrf: string) => boolean
   }
->()("developer-api/console/Sessions") {
+>()("developer-api/platform/auth/OperatorSessions") {
   static readonly layer = Layer.effect(
-    Sessions,
+    OperatorSessions,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const secret = yield* SecretKey

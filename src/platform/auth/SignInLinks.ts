@@ -17,7 +17,7 @@ interface Link {
 }
 
 /** Creates a link, and deletes the expired ones. */
-export const issue = Effect.fn("Links.issue")(function* (sql: SqlClient.SqlClient) {
+export const issue = Effect.fn("SignInLinks.issue")(function* (sql: SqlClient.SqlClient) {
   const code = randomBytes(32).toString("base64url")
   const rows = yield* Effect.orDie(sql<{ readonly expiresAt: Date }>`
     WITH expired AS (DELETE FROM console_links WHERE expires_at <= now())

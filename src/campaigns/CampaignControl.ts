@@ -1,0 +1,79 @@
+/** Campaigns for operators, who pause, resume and cancel them (contract §13). */
+import { Context, Data, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { campaigns } from "../api/campaigns/States.ts"
+import { CampaignId, type ProjectId } from "../api/Ids.ts"
+import { audited, Operator } from "../platform/Audit.ts"
+import { command } from "../platform/idempotency/Idempotency.ts"
+import { mutate } from "../platform/idempotency/Mutate.ts"
+import { Mutations } from "../platform/idempotency/Mutations.ts"
+import { lookupOne } from "../platform/Lookups.ts"
+import { newId } from "../platform/NewId.ts"
+import { eventContext } from "../platform/outbox/Outbox.ts"
+import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
+import { details, type Listed } from "./CampaignList.ts"
+import { change, changeOf } from "./Campaigns/Changes.ts"
+import { noSuchCampaign } from "./Campaigns/Target.ts"
+
+/** The commands of operators. */
+export const operations = ["pause", "resume", "cancel"] as const
+export type Operation = (typeof operations)[number]
+
+/** Returns the commands that change a campaign in a state. */
+export const operationsIn = (status: Listed["status"]): ReadonlyArray<Operation> =>
+  operations.filter((operation) => (campaigns.moves[operation][status] ?? status) !== status)
+
+/** A campaign does not exist, or its state does not allow the command. */
+export class CampaignRefused extends Data.TaggedError("CampaignRefused")<{ readonly message: string }> {}
+
+export class CampaignControl extends Context.Service<
+  CampaignControl,
+  {
+    readonly get: (projectId: ProjectId, id: string) => Effect.Effect<Listed, ProjectUnknown | CampaignRefused>
+    /** Runs a command as its operator, and records it in the audit. */
+    readonly run: (
+      projectId: ProjectId,
+      id: string,
+      operation: Operation
+    ) => Effect.Effect<void, ProjectUnknown | CampaignRefused, Operator>
+  }
+>()("developer-api/campaigns/CampaignControl") {
+  static readonly layer = Layer.effect(
+    CampaignControl,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const mutations = yield* Mutations
+      return {
+        get: Effect.fn("CampaignControl.get")(function* (projectId, id) {
+          yield* requireProject(sql, projectId)
+          const found = yield* Effect.orDie(lookupOne(sql, details(sql), { projectId, id }))
+          return found ?? (yield* new CampaignRefused({ message: noSuchCampaign }))
+        }),
+        run: Effect.fn("CampaignControl.run")(function* (projectId, id, operation) {
+          const { actor } = yield* Operator
+          yield* requireProject(sql, projectId)
+          const changed = change(
+            sql,
+            projectId,
+            CampaignId.make(id),
+            changeOf({ operation }),
+            yield* eventContext(projectId)
+          )
+          const effect = sql`${changed.effect},
+            commanded AS (SELECT project_id FROM project, claim WHERE claim.changed),
+            ${audited(sql, { actor, action: `campaign.${operation}`, target: id }, "commanded")}`
+          const request = command(projectId, {
+            endpoint: { identifier: `operator.${operation}` },
+            headers: { "idempotency-key": yield* newId("opr") },
+            params: { id }
+          })
+          yield* mutate(mutations, request, { ...changed, effect }).pipe(
+            Effect.mapError((refused) => new CampaignRefused({ message: messageOf(refused) }))
+          )
+        })
+      }
+    })
+  )
+}
+
+const messageOf = (refused: object) => ("detail" in refused ? String(refused.detail) : "The campaign was not changed.")

@@ -1,0 +1,50 @@
+/** The records whose id begins with a text: their pages, or a list of them. */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import { find, type Found, maxFound, maxProjects } from "../../project/IdSearch.ts"
+import { href, html, idLink, idOf, link, table } from "../Html.ts"
+import { type PageRequest, textOf } from "../Page.ts"
+
+/** The page of each kind of record. */
+const pages: Readonly<Partial<Record<Found["kind"], (found: Found) => string>>> = {
+  project: ({ id }) => href("/console/project", { project: id }),
+  delivery: ({ id, projectId: project }) => href("/console/delivery", { project, id }),
+  event: ({ name: id, projectId: project }) => href("/console/delivery", { project, id }),
+  message: ({ id, projectId: project }) => href("/console/message", { project, id }),
+  campaign: ({ id, projectId: project }) => href("/console/campaign", { project, id }),
+  installation: ({ id, projectId: project }) => href("/console/webhook", { project, installation: id }),
+  replay: ({ projectId: project }) => href("/console/replays", { project }),
+  key: ({ projectId: project }) => href("/console/keys", { project })
+}
+
+const pageOf = (found: Found) => pages[found.kind]?.(found)
+
+export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
+  const project = textOf(request, "project")
+  const start = textOf(request, "q")?.trim() ?? ""
+  const rows = start === "" ? [] : yield* find(sql, project, start)
+  const [only, ...others] = rows
+  const range = project === null ? `the first ${maxProjects} projects by id` : `the project ${project}`
+  return {
+    title: "Search",
+    elsewhere: only !== undefined && others.length === 0 ? pageOf(only) : undefined,
+    body: [
+      html`<p>Records of ${range} whose id begins with "${start}", at most ${maxFound} of a kind.</p>`,
+      table(
+        "Records found",
+        {
+          Kind: ({ kind }) => kind,
+          Id: (row) => {
+            const page = pageOf(row)
+            return page === undefined ? idOf(row.id) : html`<a href="${page}">${idOf(row.id)}</a>`
+          },
+          Name: ({ name }) => name,
+          Project: ({ projectId: project }) => idLink("/console/project", { project }, project)
+        },
+        rows,
+        "No record."
+      ),
+      ...(project === null ? [] : [link("/console/search", { q: start }, "Search all projects")])
+    ]
+  }
+})

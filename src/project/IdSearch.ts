@@ -1,0 +1,54 @@
+/** The search for records of any kind by their id, or by its beginning. */
+import type { SqlClient, Statement } from "effect/sql"
+
+/** The kinds of records: the table, and its columns of the id and of a name. */
+const kinds = {
+  project: ["projects", "project_id", "name"],
+  delivery: ["deliveries", "id", "event_type"],
+  /** An event is found by its deliveries, the ids of which are the names: without any it is not stored. */
+  event: ["deliveries", "event_id", "id"],
+  message: ["messages", "id", "status"],
+  campaign: ["campaigns", "id", "name"],
+  installation: ["installations", "id", "name"],
+  replay: ["replays", "id", "state"],
+  key: ["api_keys", "key_id", "name"],
+  client: ["clients", "id", "display_name"],
+  deal: ["deals", "id", "title"]
+} as const
+
+export interface Found {
+  readonly kind: keyof typeof kinds
+  readonly projectId: string
+  readonly id: string
+  readonly name: string
+}
+
+/** Maximum numbers of projects that are searched, and of records of a kind that are found. */
+export const maxProjects = 500
+export const maxFound = 10
+
+/** Greater than the rest of any id. */
+const greatest = "\u{10ffff}"
+
+/**
+ * Finds records of a project, or of the first projects (null), whose ids begin with `start`. Each kind is read in a range of its
+ * primary key, events by the index `deliveries_by_event`.
+ */
+export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: string) => {
+  const parts = Object.entries(kinds).map(([kind, [table, id, name]]) => {
+    const inRange = sql`${sql.literal(id)} >= ${start} AND ${sql.literal(id)} < ${start + greatest}`
+    return sql`
+      (SELECT ${sql.literal(`'${kind}'`)} AS kind, searched.project_id AS "projectId", record.id, record.name
+      FROM searched, LATERAL (
+        SELECT ${sql.literal(`${id} AS id, ${name} AS name FROM ${table} WHERE ${table}.project_id = searched.project_id`)}
+          AND ${inRange} ORDER BY ${sql.literal(`${table}.${id}`)} LIMIT ${maxFound}::int
+      ) record LIMIT ${maxFound}::int)`
+  })
+  const [first = sql``, ...others] = parts
+  return sql<Found>`
+    WITH searched AS MATERIALIZED (
+      SELECT project_id FROM projects ${projectId === null ? sql.literal("") : sql`WHERE project_id = ${projectId}`}
+      ORDER BY project_id LIMIT ${maxProjects}::int
+    )
+    ${others.reduce<Statement.Fragment>((all, part) => sql`${all} UNION ALL ${part}`, first)}`
+}

@@ -1,0 +1,36 @@
+/** What waits for an operator in each project. */
+import type { SqlClient, Statement } from "effect/sql"
+import { isDead } from "../integrations/DeliveryList.ts"
+
+/** Maximum number that is counted. */
+export const maxCount = 10_000
+
+/** Counts of a project's records that need an operator. */
+export interface Waiting {
+  readonly projectId: string
+  readonly dead: number
+  readonly unknown: number
+  readonly disabled: number
+  readonly paused: number
+}
+
+const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
+  sql`(SELECT count(*)::int FROM (SELECT ${of} LIMIT ${maxCount}::int) counted)`
+
+/** Finds the first `limit` projects where something waits for an operator, with counts up to `maxCount`. */
+export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
+  const of = (table: string, condition: string) =>
+    bounded(sql, sql.literal(`FROM ${table} WHERE ${table}.project_id = projects.project_id AND ${condition}`))
+  return sql<Waiting>`
+    SELECT project_id AS "projectId", waiting.*
+    FROM projects, LATERAL (
+      SELECT ${of("deliveries", isDead)} AS dead, ${of("messages", "status = 'unknown'")} AS unknown,
+        ${of("webhooks", "NOT enabled")} AS disabled, ${of("campaigns", "status = 'paused'")} AS paused OFFSET 0
+    ) waiting
+    WHERE dead + unknown + disabled + paused > 0
+    ORDER BY project_id LIMIT ${limit}::int`
+}
+
+/** Counts the endpoints of enabled webhooks. */
+export const countEndpoints = (sql: SqlClient.SqlClient) =>
+  sql<{ readonly enabled: number }>`SELECT ${bounded(sql, sql.literal("FROM webhooks WHERE enabled"))} AS enabled`
