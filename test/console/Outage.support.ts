@@ -2,9 +2,8 @@
 import { Effect } from "effect"
 import { callsOf } from "../contract/Campaigns.support.ts"
 import { hang, open, receiver, status } from "../integrations/Deliveries.support.ts"
-import type { Parts } from "../support/TestServer.ts"
+import type { Parts, TestServer } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
-import type { Console } from "./Console.support.ts"
 
 const conversation = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
 
@@ -28,7 +27,7 @@ export const partsOf = (name: string): Parts => ({
 
 /** Starts the campaign, which sends to one recipient a minute, and stores messages of every outcome. */
 export const fillMessaging = Effect.fnUntraced(function* (
-  server: Console,
+  server: TestServer["Service"],
   project: { readonly projectId: string; readonly token: string }
 ) {
   const campaign = callsOf(server, project)
@@ -64,7 +63,7 @@ const created = "crm.deal.created.v1"
 export const installations = ["one", "two", "three", "four", "five", "six"]
 
 /** Makes an outage and stops it in the middle: what fails is parked for an hour, and nothing is in flight. */
-export const makeOutage = Effect.fnUntraced(function* (server: Console) {
+export const makeOutage = Effect.fnUntraced(function* (server: TestServer["Service"]) {
   const [well, broken, hanging] = [yield* receiver(), yield* receiver(status(500)), yield* receiver(hang)]
   const project = yield* open(server, installations, partsOf("Harbour Wines"))
   for (const [index, { url }] of [well, well, broken, broken, broken, hanging].entries()) {
