@@ -35,7 +35,7 @@ const greatest = "\u{10ffff}"
  * primary key, events by the index `deliveries_by_event`.
  */
 export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: string) => {
-  const parts = Object.entries(kinds).map(([kind, [table, id, name]]) => {
+  const parts = Object.entries(kinds).map(([kind, [table, id, name]]): Statement.Fragment => {
     const inRange = sql`${sql.literal(id)} >= ${start} AND ${sql.literal(id)} < ${start + greatest}`
     return sql`
       (SELECT ${sql.literal(`'${kind}'`)} AS kind, searched.project_id AS "projectId", record.id, record.name
@@ -44,11 +44,10 @@ export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: 
           AND ${inRange} ORDER BY ${sql.literal(`${table}.${id}`)} LIMIT ${maxFound}::int
       ) record LIMIT ${maxFound}::int)`
   })
-  const [first = sql``, ...others] = parts
   return sql<Found>`
     WITH searched AS MATERIALIZED (
       SELECT project_id FROM projects ${projectId === null ? sql.literal("") : sql`WHERE project_id = ${projectId}`}
       ORDER BY project_id LIMIT ${maxProjects}::int
     )
-    ${others.reduce<Statement.Fragment>((all, part) => sql`${all} UNION ALL ${part}`, first)}`
+    ${parts.reduce((all, part) => sql`${all} UNION ALL ${part}`)}`
 }

@@ -48,7 +48,7 @@ const formsOf = (
   "/console/replay": { installation: "shop", ...always, status: "all", type: "", pace: "1", mode: "count only" },
   "/console/retry": { id: dead.id },
   "/console/settle": { id: "msg_1", as: "sent" },
-  "/console/campaign-command": { id: "cmp_running", operation: "pause" }
+  "/console/campaign-command": { id: "cmp_running", operation: "pause", confirmed: "yes" }
 })
 
 /** Opens every page of the console, and sends every form. */
