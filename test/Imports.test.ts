@@ -37,8 +37,21 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   project: ["campaigns", "integrations", "messaging", "crm", "platform", "api"],
   console: ["project", "campaigns", "integrations", "messaging", "platform", "api"],
   server: ["console", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
+  cells: ["server", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
   // Of the client, the verification of webhooks.
-  cli: ["server", "console", "client", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
+  cli: [
+    "cells",
+    "server",
+    "console",
+    "client",
+    "project",
+    "campaigns",
+    "integrations",
+    "messaging",
+    "crm",
+    "platform",
+    "api"
+  ],
   client: ["api"],
   "client.ts": ["client", "api"],
   "pack.ts": ["api"],
@@ -47,7 +60,17 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
 }
 
 /** Folders whose modules outside of the services' own folders are their public interface. */
-const domains = new Set(["crm", "messaging", "campaigns", "integrations", "project", "console", "server", "cli"])
+const domains = new Set([
+  "crm",
+  "messaging",
+  "campaigns",
+  "integrations",
+  "project",
+  "console",
+  "server",
+  "cells",
+  "cli"
+])
 
 /** Allowed imports of modules that are not public. */
 const exceptions: ReadonlyArray<{ readonly from: string; readonly to: RegExp }> = [

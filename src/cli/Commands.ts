@@ -13,6 +13,7 @@ const modules = {
   messages: async () => (await import("./messages.ts")).messages,
   audit: async () => (await import("./audit.ts")).audit,
   console: async () => (await import("./console.ts")).consoleLink,
+  cells: async () => (await import("./cells.ts")).cells,
   secrets: async () => (await import("./secrets.ts")).secrets,
   migrate: async () => (await import("./migrate.ts")).migrate,
   doctor: async () => (await import("./doctor.ts")).doctor,

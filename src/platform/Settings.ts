@@ -22,6 +22,7 @@ import { faultsOf } from "../api/Faults.ts"
 import { defaultConnections, leastConnections } from "./Database/Pools.ts"
 import {
   Attributes,
+  CellName,
   Delay,
   Delays,
   DurationText,
@@ -67,6 +68,7 @@ const variables = {
   REDIS_URL: url("redis:", "rediss:"),
   ADMIN_HOST: Schema.NonEmptyString,
   ADMIN_PORT: integer(0, 65_535),
+  CELL: CellName,
   MCP: Flag,
   TRACE_URL_TEMPLATE: TraceUrl,
   LOG_LEVEL: Schema.Literals(Struct.keys(logLevels)),
@@ -128,6 +130,8 @@ const settingsOf = (given: typeof Variables.Type) => ({
   redisUrl: redacted(given.REDIS_URL),
   adminHost: given.ADMIN_HOST ?? "127.0.0.1",
   adminPort: Option.fromUndefinedOr(given.ADMIN_PORT),
+  /** The cell of this installation: the ids of the keys that are issued here begin with it. */
+  cell: Option.fromUndefinedOr(given.CELL),
   /** Whether agents are served at `/mcp`. */
   mcp: given.MCP ?? true,
   /** The address of a trace, with `{traceId}` in place of its id. */

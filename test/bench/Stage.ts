@@ -128,7 +128,7 @@ export const openProject = (sql: PgClient.PgClient, file: (typeof ProjectFile)["
     })
     return Redacted.value(token)
   }).pipe(
-    Effect.provide([Layer.provide(Projects.layer, secretBox(secretKey)), ApiKeys.layer]),
+    Effect.provide([Layer.provide(Projects.layer, secretBox(secretKey)), ApiKeys.layerOf(Option.none())]),
     Effect.provideContext(Context.make(PgClient.PgClient, sql).pipe(Context.add(SqlClient.SqlClient, sql)))
   )
 

@@ -116,7 +116,7 @@ export const measure = Effect.fnUntraced(function* (options: Options) {
   const url = yield* database({})
   const sql = yield* connect(url)
   const server = yield* start(service("ours"), url)
-  const keys = Layer.provide(ApiKeys.layer, Layer.succeed(SqlClient.SqlClient, sql))
+  const keys = Layer.provide(ApiKeys.layerOf(Option.none()), Layer.succeed(SqlClient.SqlClient, sql))
   const measured = yield* Effect.forEach(
     distributionNames.flatMap((distribution) => sizes.map((size) => ({ ...options, distribution, size }))),
     (one) => measureOne(server, sql, one)

@@ -136,6 +136,7 @@ const helps: ReadonlyArray<readonly [command: string, words: string]> = [
   ["task complete", "--project --task --json EXAMPLES crm.task.completed.v1"],
   ["webhooks", "list test enable disable"],
   ["webhooks test", "--installation webhook.test.v1 --json EXAMPLES"],
+  ["cells", "map"],
   ["audit list", "--project --json EXAMPLES"],
   ["console", "10_minutes --json EXAMPLES"],
   ["migrate", "migrations --json EXAMPLES"],

@@ -58,7 +58,10 @@ export const project = (
     })
     return Redacted.value(token)
   }).pipe(
-    Effect.provide([Layer.provide(Projects.layer, secretBox(serviceEnv(databaseUrl).SECRET_KEY)), ApiKeys.layer]),
+    Effect.provide([
+      Layer.provide(Projects.layer, secretBox(serviceEnv(databaseUrl).SECRET_KEY)),
+      ApiKeys.layerOf(Option.none())
+    ]),
     Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1 })),
     Effect.runPromise
   )

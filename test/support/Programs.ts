@@ -8,6 +8,7 @@ const programs = {
   redis: { names: ["redis-server"], debian: "redis-server" },
   chromium: { names: ["chromium", "chromium-browser", "google-chrome"], debian: "chromium" },
   curl: { names: ["curl"], debian: "curl" },
+  haproxy: { names: ["haproxy"], debian: "haproxy" },
   pgbouncer: { names: ["pgbouncer"], debian: "pgbouncer" },
   git: { names: ["git"], debian: "git" },
   promtool: { names: ["promtool"], debian: "prometheus" },

@@ -76,6 +76,11 @@ export const Flag = Schema.Literals(["true", "false"]).pipe(
   })
 )
 
+/** The name of a cell: the first characters of the ids of its keys. */
+export const CellName = Schema.String.check(
+  Schema.isPattern(/^[0-9A-Za-z]{2}$/, { expected: "two characters of 0-9, A-Z and a-z" })
+)
+
 /** Whether a text is 32 bytes in base64. */
 export const isSecretKey = (text: string): boolean => /^[A-Za-z0-9+/]{43}=$/.test(text)
 

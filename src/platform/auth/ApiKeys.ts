@@ -4,6 +4,7 @@ import { SqlClient } from "effect/sql"
 import type { Scope } from "../../api/Access.ts"
 import type { KeyId, MemberId, ProjectId } from "../../api/Ids.ts"
 import { ProjectUnknown, requireProject } from "../ProjectUnknown.ts"
+import { Settings } from "../Settings.ts"
 import { type Found, pageOf, type Range } from "../Search.ts"
 import * as Token from "./Token.ts"
 
@@ -95,20 +96,24 @@ export class ApiKeys extends Context.Service<
     ) => Effect.Effect<IssuedKey, KeyUnknown | KeyUnusable | MemberUnusable>
   }
 >()("developer-api/platform/auth/ApiKeys") {
-  static readonly layer = Layer.effect(
-    ApiKeys,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
+  static readonly layer = Layer.unwrap(Effect.map(Settings, ({ cell }) => ApiKeys.layerOf(cell)))
 
-      return {
-        issue: Effect.fn("ApiKeys.issue")(function* ({ expiresIn, memberId, name, projectId, ...given }) {
-          if (Duration.isGreaterThan(expiresIn, maxLifetime)) return yield* new ExpiryTooLong({ expiresIn })
-          const { keyId, token } = yield* Token.generate
-          const now = yield* Clock.currentTimeMillis
-          const expiresAt = new Date(now + Duration.toMillis(expiresIn))
-          const scopes = [...new Set(given.scopes)]
-          const member = Option.getOrNull(memberId)
-          const [verdict] = yield* sql<{ project: boolean; issued: boolean; memberActive: boolean | null }>`
+  /** The keys of an installation, which is a cell or not. */
+  static readonly layerOf = (cell: Option.Option<string>) =>
+    Layer.effect(
+      ApiKeys,
+      Effect.gen(function* () {
+        const sql = yield* SqlClient.SqlClient
+
+        return {
+          issue: Effect.fn("ApiKeys.issue")(function* ({ expiresIn, memberId, name, projectId, ...given }) {
+            if (Duration.isGreaterThan(expiresIn, maxLifetime)) return yield* new ExpiryTooLong({ expiresIn })
+            const { keyId, token } = yield* Token.generate(cell)
+            const now = yield* Clock.currentTimeMillis
+            const expiresAt = new Date(now + Duration.toMillis(expiresIn))
+            const scopes = [...new Set(given.scopes)]
+            const member = Option.getOrNull(memberId)
+            const [verdict] = yield* sql<{ project: boolean; issued: boolean; memberActive: boolean | null }>`
             WITH project AS MATERIALIZED (
               -- The project is locked before its records, as by a project file.
               SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL FOR KEY SHARE
@@ -132,45 +137,45 @@ export class ApiKeys extends Context.Service<
             SELECT EXISTS (SELECT FROM project) AS project,
                    EXISTS (SELECT FROM issued) AS issued,
                    (SELECT active FROM member) AS "memberActive"`.pipe(Effect.orDie)
-          if (verdict?.issued === true) return { keyId, token, scopes, expiresAt }
-          return yield* verdict?.project === true && member !== null
-            ? new MemberUnusable({ memberId: member, reason: verdict.memberActive === null ? "unknown" : "inactive" })
-            : new ProjectUnknown({ projectId })
-        }),
+            if (verdict?.issued === true) return { keyId, token, scopes, expiresAt }
+            return yield* verdict?.project === true && member !== null
+              ? new MemberUnusable({ memberId: member, reason: verdict.memberActive === null ? "unknown" : "inactive" })
+              : new ProjectUnknown({ projectId })
+          }),
 
-        list: Effect.fn("ApiKeys.list")(function* (projectId, { after, limit }) {
-          yield* requireProject(sql, projectId)
-          if (after !== null) {
-            const known = yield* Effect.orDie(
-              sql`SELECT FROM api_keys WHERE project_id = ${projectId} AND key_id = ${after}`
-            )
-            if (known.length === 0) return yield* new KeyUnknown()
-          }
-          const following = sql`AND (created_at, key_id) < ((
+          list: Effect.fn("ApiKeys.list")(function* (projectId, { after, limit }) {
+            yield* requireProject(sql, projectId)
+            if (after !== null) {
+              const known = yield* Effect.orDie(
+                sql`SELECT FROM api_keys WHERE project_id = ${projectId} AND key_id = ${after}`
+              )
+              if (known.length === 0) return yield* new KeyUnknown()
+            }
+            const following = sql`AND (created_at, key_id) < ((
             SELECT created_at FROM api_keys WHERE project_id = ${projectId} AND key_id = ${after}), ${after})`
-          const rows = yield* sql<ApiKey>`
+            const rows = yield* sql<ApiKey>`
             SELECT key_id AS "keyId", name, scopes, member_id AS "memberId", expires_at AS "expiresAt",
               revoked_at AS "revokedAt", last_used_at AS "lastUsedAt", created_at AS "createdAt"
             FROM api_keys WHERE project_id = ${projectId} ${after === null ? sql.literal("") : following}
             ORDER BY created_at DESC, key_id DESC LIMIT ${limit + 1}::int`.pipe(Effect.orDie)
-          return pageOf(rows, limit, ({ keyId }) => keyId)
-        }),
+            return pageOf(rows, limit, ({ keyId }) => keyId)
+          }),
 
-        revoke: Effect.fn("ApiKeys.revoke")(function* (keyId) {
-          const now = new Date(yield* Clock.currentTimeMillis)
-          const [row] = yield* sql<{ readonly keyId: KeyId; readonly revokedAt: Date }>`
+          revoke: Effect.fn("ApiKeys.revoke")(function* (keyId) {
+            const now = new Date(yield* Clock.currentTimeMillis)
+            const [row] = yield* sql<{ readonly keyId: KeyId; readonly revokedAt: Date }>`
             UPDATE api_keys SET revoked_at = coalesce(revoked_at, ${now}::timestamptz) WHERE key_id = ${keyId}
             RETURNING key_id AS "keyId", revoked_at AS "revokedAt"`.pipe(Effect.orDie)
-          return row ?? (yield* new KeyUnknown())
-        }),
+            return row ?? (yield* new KeyUnknown())
+          }),
 
-        rotate: Effect.fn("ApiKeys.rotate")(function* (keyId, grace) {
-          const { keyId: newKeyId, token } = yield* Token.generate
-          const millis = yield* Clock.currentTimeMillis
-          const now = new Date(millis)
-          // A longer grace has no effect, and its end might not be a valid date.
-          const graceEnd = new Date(millis + Duration.toMillis(Duration.min(grace, maxLifetime)))
-          const [verdict] = yield* sql<RotationVerdict>`
+          rotate: Effect.fn("ApiKeys.rotate")(function* (keyId, grace) {
+            const { keyId: newKeyId, token } = yield* Token.generate(cell)
+            const millis = yield* Clock.currentTimeMillis
+            const now = new Date(millis)
+            // A longer grace has no effect, and its end might not be a valid date.
+            const graceEnd = new Date(millis + Duration.toMillis(Duration.min(grace, maxLifetime)))
+            const [verdict] = yield* sql<RotationVerdict>`
             WITH project AS MATERIALIZED (
               SELECT project_id FROM projects
               WHERE project_id = (SELECT project_id FROM api_keys WHERE key_id = ${keyId}) FOR KEY SHARE
@@ -204,16 +209,16 @@ export class ApiKeys extends Context.Service<
             SELECT scopes, member_id AS "memberId", revoked_at IS NOT NULL AS revoked, expires_at <= ${now} AS expired,
                    (SELECT expires_at FROM issued) AS "expiresAt"
             FROM old`.pipe(Effect.orDie)
-          if (verdict === undefined) return yield* new KeyUnknown()
-          const { expired, expiresAt, memberId, revoked, scopes } = verdict
-          if (expiresAt !== null) return { keyId: newKeyId, token, scopes, expiresAt }
-          return yield* memberId === null || revoked || expired
-            ? new KeyUnusable({ keyId, reason: revoked ? "revoked" : "expired" })
-            : new MemberUnusable({ memberId, reason: "inactive" })
-        })
-      }
-    })
-  )
+            if (verdict === undefined) return yield* new KeyUnknown()
+            const { expired, expiresAt, memberId, revoked, scopes } = verdict
+            if (expiresAt !== null) return { keyId: newKeyId, token, scopes, expiresAt }
+            return yield* memberId === null || revoked || expired
+              ? new KeyUnusable({ keyId, reason: revoked ? "revoked" : "expired" })
+              : new MemberUnusable({ memberId, reason: "inactive" })
+          })
+        }
+      })
+    )
 }
 
 interface RotationVerdict {

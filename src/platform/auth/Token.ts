@@ -2,7 +2,7 @@
  * API tokens (contract §3): `dk_` + 12 characters key id + `_` + 32 characters secret + 6 characters CRC-32 of
  * everything before them. The checksum lets a mistyped or invented token be refused without a statement.
  */
-import { Effect, Redacted } from "effect"
+import { Effect, Option, Redacted } from "effect"
 import { hash as oneShotHash, randomInt, timingSafeEqual } from "node:crypto"
 import { crc32 } from "node:zlib"
 import { KeyId } from "../../api/Ids.ts"
@@ -29,12 +29,16 @@ export const checksum = (text: string): string => {
   return digits
 }
 
-/** Generates a token and the id of its key. */
-export const generate: Effect.Effect<{ readonly keyId: KeyId; readonly token: Redacted.Redacted }> = Effect.sync(() => {
-  const keyId = KeyId.make(randomText(12))
-  const body = `dk_${keyId}_${randomText(32)}`
-  return { keyId, token: Redacted.make(body + checksum(body)) }
-})
+/** Generates a token and the id of its key, which begins with the name of a cell if there is one. */
+export const generate = (
+  cell: Option.Option<string>
+): Effect.Effect<{ readonly keyId: KeyId; readonly token: Redacted.Redacted }> =>
+  Effect.sync(() => {
+    const start = Option.getOrElse(cell, () => "")
+    const keyId = KeyId.make(start + randomText(12 - start.length))
+    const body = `dk_${keyId}_${randomText(32)}`
+    return { keyId, token: Redacted.make(body + checksum(body)) }
+  })
 
 /** A presented token: the id of its key, and its hash for the comparison. */
 export interface Presented {

@@ -5,7 +5,7 @@ import { MemberId, type ProjectId } from "../../../src/api/Ids.ts"
 import { ApiKeys } from "../../../src/platform/auth/ApiKeys.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 
-export const services = ApiKeys.layer.pipe(Layer.provideMerge(TestDatabase.layer))
+export const services = ApiKeys.layerOf(Option.none()).pipe(Layer.provideMerge(TestDatabase.layer))
 
 export const anna = MemberId.make("anna")
 export const days = Duration.days

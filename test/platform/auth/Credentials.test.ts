@@ -45,7 +45,7 @@ const lastUsedAt = (keyId: string) =>
 /** Repeats the read until the background write is done. */
 const used = (keyId: string, at: number) => lastUsedAt(keyId).pipe(Effect.repeat({ until: (seen) => seen === at }))
 
-layer(Layer.mergeAll(Credentials.layer, ApiKeys.layer).pipe(Layer.provideMerge(TestDatabase.layer)))(
+layer(Layer.mergeAll(Credentials.layer, ApiKeys.layerOf(Option.none())).pipe(Layer.provideMerge(TestDatabase.layer)))(
   "credentials",
   (it) => {
     it.effect("carry the rights of the key and the settings of its project", () =>

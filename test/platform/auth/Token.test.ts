@@ -1,6 +1,6 @@
 /** Tokens: their form, their checksum and their hash. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect, Option, Redacted } from "effect"
 import * as fc from "fast-check"
 import { crc32 } from "node:zlib"
 import { checksum, generate, hash, present, sameHash } from "../../../src/platform/auth/Token.ts"
@@ -20,7 +20,7 @@ const read = (text: string) => present(text)?.keyId
 describe("a generated token", () => {
   it.effect("is well-formed, unique and contains its key id", () =>
     Effect.gen(function* () {
-      const issued = yield* Effect.replicateEffect(generate, 1000)
+      const issued = yield* Effect.replicateEffect(generate(Option.none()), 1000)
       for (const { keyId, token } of issued) {
         assert.match(Redacted.value(token), /^dk_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}$/)
         assert.strictEqual(read(Redacted.value(token)), keyId)
@@ -33,7 +33,7 @@ describe("a generated token", () => {
   )
 
   it.effect("is redacted when printed", () =>
-    Effect.map(generate, ({ token }) => {
+    Effect.map(generate(Option.none()), ({ token }) => {
       assert.notInclude(`${String(token)} ${JSON.stringify({ token })}`, "dk_")
     })
   )

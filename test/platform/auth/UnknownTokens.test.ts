@@ -1,6 +1,6 @@
 /** Invented tokens over HTTP: one address does not use up the reads that another one needs (contract §3). */
 import { assert, layer } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect, Option, Redacted } from "effect"
 import { once } from "node:events"
 import { connect, type Socket } from "node:net"
 import { generate } from "../../../src/platform/auth/Token.ts"
@@ -9,7 +9,7 @@ import { TestServer } from "../../support/TestServer.ts"
 const get = (token: string) =>
   `GET /api/v1/developer/crm/clients HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${token}\r\n\r\n`
 
-const invented = Effect.map(generate, ({ token }) => get(Redacted.value(token)))
+const invented = Effect.map(generate(Option.none()), ({ token }) => get(Redacted.value(token)))
 
 /** More requests than may wait for a read, and the connections over which they are sent. */
 const [requests, connections] = [6_000, 60]

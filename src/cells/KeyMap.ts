@@ -1,0 +1,11 @@
+/** The map of the router (contract §18): the keys that live in this cell and do not begin with its name. */
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import type { KeyId } from "../api/Ids.ts"
+
+/** Returns the keys of this cell that a router does not find by their first characters. */
+export const movedKeys = Effect.fnUntraced(function* (cell: string) {
+  const sql = yield* SqlClient.SqlClient
+  return yield* Effect.orDie(sql<{ readonly keyId: KeyId }>`
+    SELECT key_id AS "keyId" FROM api_keys WHERE NOT starts_with(key_id, ${cell}) ORDER BY key_id`)
+})
